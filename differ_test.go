@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// TestDifference changes every field by itself: each must be named.
+// TestDifference changes every field separately: each must be named.
 func TestDifference(t *testing.T) {
 	t.Parallel()
 	base := NewJobSpec("work", []byte("p"))
@@ -62,7 +62,7 @@ func TestDifference(t *testing.T) {
 	}
 }
 
-// TestDifference_inside names the fields of a spec that stands in another one.
+// TestDifference_inside names the fields of a spec inside another one.
 func TestDifference_inside(t *testing.T) {
 	t.Parallel()
 	five, six := int32(5), int32(6)

@@ -25,7 +25,7 @@ func TestParseDuration(t *testing.T) {
 	}
 }
 
-// FuzzParseDuration holds what has no days to time.ParseDuration.
+// FuzzParseDuration compares durations without days with time.ParseDuration.
 func FuzzParseDuration(f *testing.F) {
 	for _, seed := range []string{"1d12h", "-0.5d", "300ms", "1h", "+1d", "d"} {
 		f.Add(seed)
@@ -41,7 +41,7 @@ func FuzzParseDuration(f *testing.F) {
 	})
 }
 
-// TestDate_Time: a date comes back, and only 0 is the zero time.
+// TestDate_Time checks that a date is read back, and that only 0 is the zero time.
 func TestDate_Time(t *testing.T) {
 	t.Parallel()
 	for _, d := range []Date{0, 1, -1, 1_800_000_000_123, math.MaxInt64, math.MinInt64} {
@@ -54,8 +54,8 @@ func TestDate_Time(t *testing.T) {
 	}
 }
 
-// TestCheckUnit_refusesBareNumbers: every key of a duration whose name has no unit refuses a bare number and shows both
-// readings of it; with a unit, under the key's own name, or as 0 it is accepted.
+// TestCheckUnit_refusesBareNumbers checks that every key of a duration whose name has no unit rejects a bare number and
+// shows both readings of it. With a unit, under the key's own name, or as 0 it is accepted.
 func TestCheckUnit_refusesBareNumbers(t *testing.T) {
 	t.Parallel()
 	names := []string{"penalty", "expected.resize"}

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestInvalid_texts: each constructor names field, value and bound, and has the kind and the subject.
+// TestInvalid_texts checks that each constructor names field, value and bound, and has the kind and the subject.
 func TestInvalid_texts(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("ä", 100)
@@ -30,7 +30,8 @@ func TestInvalid_texts(t *testing.T) {
 	}
 }
 
-// TestOutOfRange_cutDurations: a duration in milliseconds that no time.Duration holds was cut, which the text says.
+// TestOutOfRange_cutDurations checks that a duration in milliseconds that does not fit a time.Duration is cut, and that
+// the text states that.
 func TestOutOfRange_cutDurations(t *testing.T) {
 	t.Parallel()
 	held := int64(math.MaxInt64 / 1_000_000)
@@ -46,7 +47,7 @@ func TestOutOfRange_cutDurations(t *testing.T) {
 	}
 }
 
-// TestShorten_bounds: a value is cut at a whole character, and one of exactly the maximum is not.
+// TestShorten_bounds checks that a value is cut at a whole character, and that one of exactly the maximum is not.
 func TestShorten_bounds(t *testing.T) {
 	t.Parallel()
 	whole := strings.Repeat("x", maxShown)

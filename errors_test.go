@@ -6,15 +6,15 @@ import (
 	"testing"
 )
 
-// sentinels are the sentinels by their kinds.
+// sentinels maps kinds to their sentinels.
 var sentinels = map[Kind]error{
 	KindInvalid: ErrInvalid, KindNotFound: ErrNotFound, KindConflict: ErrConflict, KindStale: ErrStale, KindMode: ErrMode, KindExhausted: ErrExhausted,
 	KindUnavailable: ErrUnavailable, KindTimeout: ErrTimeout, KindOutOfRange: ErrOutOfRange, KindDenied: ErrDenied, KindInternal: ErrInternal,
 	KindUnauthenticated: ErrUnauthenticated,
 }
 
-// TestSentinels: each kind has one sentinel, which errors.Is finds through wraps and among
-// several errors, and no other.
+// TestSentinels checks that each kind has one sentinel, that errors.Is finds it through wraps and among several errors,
+// and that it finds no other.
 func TestSentinels(t *testing.T) {
 	if len(sentinels) != len(kindNames)-1 {
 		t.Fatalf("%d sentinels of %d kinds", len(sentinels), len(kindNames)-1)

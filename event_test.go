@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestEventFilter_actor: what somebody asked for, itself or by a session of its own, is selected,
-// and nothing of others or of the leader.
+// TestEventFilter_actor checks that events caused by a principal, directly or through its sessions, are selected, and
+// none of others or of the leader.
 func TestEventFilter_actor(t *testing.T) {
 	t.Parallel()
 	token := TokenPrincipal("aaaaaaaaaaaa")

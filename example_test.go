@@ -9,7 +9,7 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// Kinds are asked for by their sentinels, through any wrap.
+// Test an error's kind with its sentinel, through any wrapping.
 func ExampleError_Is() {
 	err := fmt.Errorf("look up the photo: %w", rota.Refusef(rota.KindNotFound, "photo-4711", "job photo-4711 is not known"))
 	fmt.Println(errors.Is(err, rota.ErrNotFound), errors.Is(err, rota.ErrConflict))

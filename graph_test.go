@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// flow is a workflow of nodes "a", "b:a" (its parent a), "c:a,b".
+// flow returns a workflow of nodes "a", "b:a" (its parent a), "c:a,b".
 func flow(nodes ...string) *WorkflowSpec {
 	w := &WorkflowSpec{ID: "w"}
 	for _, text := range nodes {
@@ -39,7 +39,7 @@ func TestArrange(t *testing.T) {
 	for _, place := range g.Order {
 		ids = append(ids, w.Nodes[place].ID)
 	}
-	// a and z are ready at first; a's children stand before z in the submission.
+	// a and z are ready at first; a's children come before z in the submission.
 	if got := strings.Join(ids, " "); got != "a c b d z" {
 		t.Errorf("order %s", got)
 	}
@@ -120,8 +120,8 @@ func TestArrangeLimits(t *testing.T) {
 		t.Errorf("%d nodes: %v", len(most.Nodes), err)
 	}
 	most.Nodes = most.Nodes[:MaxWorkflowNodes]
-	// A chain over all, told from its end: as deep as may be. Then as many edges as
-	// may be, told twice, and one more.
+	// This is a chain over all nodes, listed from its end: as deep as allowed. Then come the maximum number of edges,
+	// listed twice, and one more.
 	for i := range most.Nodes[:MaxWorkflowNodes-1] {
 		most.Nodes[i].Parents = []string{fmt.Sprint("n", i+1)}
 	}
@@ -145,8 +145,7 @@ func TestArrangeLimits(t *testing.T) {
 	}
 }
 
-// naiveOrder takes, again and again, the first node whose parents all stand; nil
-// where there is none left to take.
+// naiveOrder repeatedly takes the first node whose parents are all placed; it returns nil if no such node is left.
 func naiveOrder(n int, edges map[[2]int]bool) []int {
 	var order []int
 	for len(order) < n {
@@ -168,8 +167,7 @@ func naiveOrder(n int, edges map[[2]int]bool) []int {
 	return order
 }
 
-// checkArrange holds Arrange against the naive order, or its refusal against the
-// edges.
+// checkArrange compares Arrange with the naive order, or checks its error against the edges.
 func checkArrange(t interface{ Fatalf(string, ...any) }, w *WorkflowSpec, edges map[[2]int]bool) {
 	n := len(w.Nodes)
 	g, err := w.Arrange()
@@ -198,8 +196,7 @@ func checkArrange(t interface{ Fatalf(string, ...any) }, w *WorkflowSpec, edges 
 	}
 }
 
-// checkCycle reads the cycle that a refusal names: each step is an edge, no node
-// stands twice.
+// checkCycle reads the cycle that an error names: each step is an edge, and no node appears twice.
 func checkCycle(t interface{ Fatalf(string, ...any) }, err error, edges map[[2]int]bool) {
 	text := err.Error()
 	if strings.Contains(text, "is its own parent") {
@@ -220,8 +217,7 @@ func checkCycle(t interface{ Fatalf(string, ...any) }, err error, edges map[[2]i
 	}
 }
 
-// TestArrangeRandom compares with the naive order, of workflows with cycles and
-// without.
+// TestArrangeRandom compares workflows with and without cycles with the naive order.
 func TestArrangeRandom(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -255,8 +251,7 @@ func TestArrangeRandom(t *testing.T) {
 	})
 }
 
-// FuzzArrange reads a workflow of bytes: whatever it is, it is arranged as the naive
-// order says, or refused.
+// FuzzArrange reads a workflow from bytes: it is arranged in the naive order, or rejected.
 func FuzzArrange(f *testing.F) {
 	f.Add([]byte{3, 0, 1, 1, 2})
 	f.Add([]byte{3, 0, 1, 1, 2, 2, 0})

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// BenchmarkLayouts reads and writes a job as a client submits it, in one pass and as encoding/json alone has it.
+// BenchmarkLayouts reads and writes a job as a client submits it, in one pass and with encoding/json alone.
 func BenchmarkLayouts(b *testing.B) {
 	job := NewJobSpec("submitted", bytes.Repeat([]byte("x"), 256))
 	job.ID = "job-1"

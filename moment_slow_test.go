@@ -15,7 +15,7 @@ import (
 	"github.com/rotasched/rota/internal/millis"
 )
 
-// FuzzLayouts reads JSON as encoding/json alone would have it read, and writes what was read as it would be written.
+// FuzzLayouts checks that JSON is read as encoding/json alone would read it, and written as it would be written.
 func FuzzLayouts(f *testing.F) {
 	for _, text := range []string{
 		`{}`, `null`, ` {"id" : "a" , "priority":-3}`, `{"id":"a\u0062","queue":"\ud83d\ude00","type":"\n"}`, `{"id":"é","id":"b"}`,
@@ -32,7 +32,7 @@ func FuzzLayouts(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
 		if !json.Valid(text) {
-			_ = new(JobSpec).UnmarshalJSON(text) // whatever comes of it
+			_ = new(JobSpec).UnmarshalJSON(text) // any result
 			_ = new(Blob).UnmarshalJSON(text)
 			return
 		}
@@ -167,7 +167,7 @@ func slowUnmarshal(l *layout, text []byte, into any) error {
 	return nil
 }
 
-// slowRead takes what is the field's out of what was given.
+// slowRead reads the field's members and removes them from the given ones.
 func slowRead(f *layoutField, given map[string]json.RawMessage, v reflect.Value) error {
 	switch f.kind {
 	case momentField:
@@ -218,8 +218,7 @@ func slowField(given map[string]json.RawMessage, name string, into any) error {
 	return json.Unmarshal(text, into)
 }
 
-// slowDate reads a date from either of its two names; where both are given they must
-// say the same.
+// slowDate reads a date from either of its two names; if both are given they must be equal.
 func slowDate(given map[string]json.RawMessage, name string, into *Date) error {
 	var text string
 	_, both := given[name+"_ms"]
@@ -237,7 +236,7 @@ func slowDate(given map[string]json.RawMessage, name string, into *Date) error {
 	return nil
 }
 
-// slowBlob is Blob.UnmarshalJSON by encoding/json alone.
+// slowBlob is Blob.UnmarshalJSON with encoding/json alone.
 func slowBlob(b *Blob, text []byte) error {
 	var s string
 	if json.Unmarshal(text, &s) == nil {

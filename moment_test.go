@@ -19,17 +19,17 @@ import (
 	"github.com/rotasched/rota/internal/millis"
 )
 
-// laidOut are the types whose JSON has moments.
+// laidOut lists the types whose JSON has moments.
 var laidOut = []any{JobSpec{}, NodeSpec{}, Attempt{}, Job{}, Lease{}, Attestation{}, TypeUntil{}, UnitsUsed{}, Worker{}, Event{},
 	ServedEvent{}, Domain{}, ModeStatus{}, Explanation{}, ClusterStatus{}, Attention{}, Concern{}, NodeStatus{}, RaftPeer{}, NodeHealth{}, NodeSnapshot{}, NodeArchive{}, SnapshotInfo{}, Workflow{}, WorkflowNode{},
 	Role{}, AccessToken{}, Block{}, Issuer{}, StoredBackup{}, KeyState{}, ScheduleTimes{}, ScheduleSpec{}, Schedule{}, ScheduleDecision{}, Batch{},
 	Plan{}, Webhook{}, ETA{}, TZData{}, TZInstall{}}
 
-// timesOnly are those of them that have durations alone.
+// timesOnly lists those of them that have only durations.
 var timesOnly = []any{ReadAt{}, RetryPolicy{}, Gate{}, Queue{}, TypeStats{}, Unique{}}
 
-// TestMomentsInJSON holds every moment to its three names, and the two that people and
-// programs read to one instant.
+// TestMomentsInJSON checks that every moment has its three names, and that the ones for people and for programs are the
+// same instant.
 func TestMomentsInJSON(t *testing.T) {
 	t.Parallel()
 	for _, v := range laidOut {
@@ -68,8 +68,8 @@ func TestMomentsInJSON(t *testing.T) {
 	}
 }
 
-// fillMoments sets every moment and date of a struct to another one, and tells their
-// names. What stands in lists or behind pointers is another type's test.
+// fillMoments sets every moment and date of a struct to a different value, and returns their names. Fields in lists or
+// behind pointers are covered by the tests of their own types.
 func fillMoments(v reflect.Value, next *int64) (names []string) {
 	for i := range v.NumField() {
 		f := v.Type().Field(i)
@@ -96,9 +96,8 @@ func fillMoments(v reflect.Value, next *int64) (names []string) {
 	return names
 }
 
-// TestEveryTypeWithMomentsIsLaidOut finds the structs of this package's JSON that have
-// moments: one that no layout writes would show them as Go does. What the clock alone
-// says has a name that tells so.
+// TestEveryTypeWithMomentsIsLaidOut finds the structs of this package's JSON that have moments: without a layout they
+// would be shown in Go's format. A field that only the clock determines has a name that shows it.
 func TestEveryTypeWithMomentsIsLaidOut(t *testing.T) {
 	t.Parallel()
 	known := map[string]bool{}
@@ -154,7 +153,7 @@ func TestEveryTypeWithMomentsIsLaidOut(t *testing.T) {
 	}
 }
 
-// TestDurationsInJSON: JSON has durations in milliseconds, under the names that say so.
+// TestDurationsInJSON checks that JSON has durations in milliseconds, under names that show it.
 func TestDurationsInJSON(t *testing.T) {
 	t.Parallel()
 	spec := JobSpec{ID: "j", Delay: time.Second, TTL: time.Hour, MaxRuntime: time.Minute, Simulate: 1, Expected: 1_500_001,
@@ -195,7 +194,7 @@ func TestMoment(t *testing.T) {
 	}
 }
 
-// TestSpecTakesEitherDate reads a spec as people write it.
+// TestSpecTakesEitherDate reads a spec in the formats that people write.
 func TestSpecTakesEitherDate(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]Date{
@@ -219,8 +218,8 @@ func TestSpecTakesEitherDate(t *testing.T) {
 	}
 }
 
-// TestPayloadIsJSON shows an event's payload as the object that it is, its bytes as
-// they are hashed, whoever writes them.
+// TestPayloadIsJSON checks that an event's payload is shown as the object that it is, and that its bytes are those that
+// are hashed, whichever encoder writes them.
 func TestPayloadIsJSON(t *testing.T) {
 	t.Parallel()
 	e := ServedEvent{Event: Event{Payload: `{"due_ms":5,"text":"\u003ca\u003e"}`}}
@@ -242,8 +241,8 @@ func TestPayloadIsJSON(t *testing.T) {
 	}
 }
 
-// FuzzEventPayload reads every payload back from the JSON of its event as it was, also
-// where the JSON was laid out anew on its way.
+// FuzzEventPayload checks that every payload read back from the JSON of its event is unchanged, even if the JSON was
+// reformatted on its way.
 func FuzzEventPayload(f *testing.F) {
 	for _, text := range []string{"", `"text"`, "null", "12", "true", "text", `{"a":1}`, `{"a": 1}`, " {}", "{} ", "[1,2]", "[ ]", "{", "[1",
 		`{"a":"<b>&"}`, `{"a":"\u003cb"}`, `{"a":"\u003Cb"}`, "[\"\u2028\"]", `["\u2028"]`, `{"a":1.50,"a":2}`, `"\"`, "\x00", "<&>"} {
@@ -272,7 +271,7 @@ func FuzzEventPayload(f *testing.F) {
 				t.Errorf("payload %q came back from %s as %q, %v", payload, text, back.Payload, err)
 			}
 		}
-		// What is told as JSON is the very bytes that payload_hash is of.
+		// The JSON holds exactly the bytes that payload_hash covers.
 		var shown struct{ Payload json.RawMessage }
 		if err := json.Unmarshal(marshalled, &shown); err != nil {
 			t.Fatal(err)
@@ -288,7 +287,7 @@ func serverEventJSON(e ServedEvent) (string, error) {
 	return string(text), err
 }
 
-// TestTypeStats_JSON: the mean stays in microseconds, what is expected in milliseconds.
+// TestTypeStats_JSON checks that the mean stays in microseconds and expected values in milliseconds.
 func TestTypeStats_JSON(t *testing.T) {
 	t.Parallel()
 	want := TypeStats{Type: "t", EMA: 1500 * time.Microsecond, Expected: 2 * time.Second}

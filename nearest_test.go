@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Every closed set of names guesses what is meant, and lists what there is.
+// Every closed set of names suggests the likely name, and lists the valid ones.
 func TestUnknown_names(t *testing.T) {
 	t.Parallel()
 	var state JobState

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestPayloadTakesJSON reads what people give as a payload: text, bytes, or JSON that
-// stays as it was written but for the blanks between.
+// TestPayloadTakesJSON checks the payloads that people write: text, bytes, or JSON that stays as written except for the
+// spaces in between.
 func TestPayloadTakesJSON(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
@@ -34,7 +34,7 @@ func TestPayloadTakesJSON(t *testing.T) {
 	}
 }
 
-// TestReasoningByName holds the figures of every rule to the names of the source.
+// TestReasoningByName compares the figures of every rule with the names of the source.
 func TestReasoningByName(t *testing.T) {
 	t.Parallel()
 	for want, r := range map[string]Reasoning{

@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestScoringKeys sets the keys of the adaptive score, and what cannot be meant.
+// TestScoringKeys sets the keys of the adaptive score, and invalid values.
 func TestScoringKeys(t *testing.T) {
 	t.Parallel()
 	for n := range int64(MaxTiers + 1) {

@@ -83,8 +83,7 @@ func TestPolicyKeepsEveryKey(t *testing.T) {
 		if err != nil || p.Check() != nil || p.Preset != preset {
 			t.Fatalf("preset %s: %v, %v", preset, err, p.Check())
 		}
-		// Every number another one than the preset's, as far as its range goes, and as many
-		// tiers as there are keys for.
+		// Every number differs from the preset's, within its range, and there are as many tiers as there are keys for.
 		p.setTiers(MaxTiers - 1)
 		for i := range policyKeys {
 			k := &policyKeys[i]
@@ -158,7 +157,7 @@ func TestPolicyCheck(t *testing.T) {
 	}
 }
 
-// TestPolicyJSONKeepsEveryBit takes figures beyond what a double holds.
+// TestPolicyJSONKeepsEveryBit checks figures larger than a double holds.
 func TestPolicyJSONKeepsEveryBit(t *testing.T) {
 	t.Parallel()
 	p := StandardPolicy()
@@ -173,8 +172,8 @@ func TestPolicyJSONKeepsEveryBit(t *testing.T) {
 	}
 }
 
-// FuzzPolicySet sets any key to any text: it is refused and changes nothing, or gives a
-// value in its range that Settings spells so that Set reads the same.
+// FuzzPolicySet sets any key to any text: it is rejected and changes nothing, or gives a value in its range that
+// Settings formats so that Set reads the same value.
 func FuzzPolicySet(f *testing.F) {
 	for _, s := range []Setting{{"reject_threshold", "0.9"}, {"w_fee", "1"}, {"lease", "1h"}, {"alpha", "0.000"}, {"beta", "1e9"},
 		{"backoff_factor", "1000.000"}, {"w_age_ppm", "-1"}, {"paused", "on"}, {"ranking", "FIFO"}, {"alpha", "٣"}} {
@@ -200,8 +199,8 @@ func FuzzPolicySet(f *testing.F) {
 	})
 }
 
-// TestPolicyRoundTrips sets every key of every preset to both ends of its range, and
-// wants its settings to give the same policy, under the name that takes ratios too.
+// TestPolicyRoundTrips sets every key of every preset to both ends of its range, and checks that its settings give the
+// same policy, also under the name that accepts ratios.
 func TestPolicyRoundTrips(t *testing.T) {
 	t.Parallel()
 	for _, preset := range Presets {
@@ -232,8 +231,8 @@ func TestPolicyRoundTrips(t *testing.T) {
 	}
 }
 
-// TestSettingDocs takes what is told of the keys of tenants and of the cluster at its word: each
-// key that Set takes is told, its default is what nobody set, and Set takes its range and no more.
+// TestSettingDocs checks the documentation of the keys of tenants and of the cluster: each key that Set accepts is
+// documented, its default is the value when unset, and Set accepts exactly its range.
 func TestSettingDocs(t *testing.T) {
 	t.Parallel()
 	tenant, cluster := DefaultTenantLimits(), DefaultClusterSettings()
@@ -274,7 +273,7 @@ func TestSettingDocs(t *testing.T) {
 	}
 }
 
-// TestPolicyDocs gives every default back as it is told.
+// TestPolicyDocs checks that every documented default is correct.
 func TestPolicyDocs(t *testing.T) {
 	t.Parallel()
 	for i, preset := range Presets {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// sourced are the constants of the sources, by their row in docs/internals/sources.md: the preset that has each, its key,
-// and its value as the key stores it.
+// sourced lists the constants of the sources, by their row in docs/internals/sources.md: the preset that has each, its
+// key, and its value as the key stores it.
 var sourced = []struct {
 	row, preset, key string
 	value            int64
@@ -42,7 +42,7 @@ var sourced = []struct {
 	{"FF-34", "fluxforge", "rate_limit_rps", 50},
 }
 
-// sourceFaults returns the rows whose constants presets do not have.
+// sourceFaults returns the rows whose constants presets lack.
 func sourceFaults(preset func(name string) QueuePolicy) (rows []string) {
 	for _, c := range sourced {
 		p := preset(c.preset)
@@ -58,8 +58,8 @@ func sourceFaults(preset func(name string) QueuePolicy) (rows []string) {
 	return rows
 }
 
-// TestPresets_ofTheSources: presets have the constants that their sources name, a change of any by one step is found, and
-// the page of the sources cites this test in each row.
+// TestPresets_ofTheSources checks that presets have the constants in their sources, that changing any by one step is
+// detected, and that the page of the sources cites this test in each row.
 func TestPresets_ofTheSources(t *testing.T) {
 	t.Parallel()
 	of := func(name string) QueuePolicy {

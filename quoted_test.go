@@ -51,8 +51,8 @@ func textOf(path, value string) string {
 	return `{"` + name + `":` + value + `}`
 }
 
-// TestCheckShape_quotesWhatWasSent: every number and date that users set is refused beyond its range by a message that
-// has the number as it was sent, and a limit.
+// TestCheckShape_quotesWhatWasSent checks that every number and date that users set is rejected outside its range with
+// a message that has the number as sent, and a limit.
 func TestCheckShape_quotesWhatWasSent(t *testing.T) {
 	t.Parallel()
 	digits := regexp.MustCompile(`[0-9]+`)
@@ -111,13 +111,13 @@ func TestCheckShape_quotesWhatWasSent(t *testing.T) {
 		numbersOf(c.of, "", paths)
 		for path := range paths {
 			if c.name == "node" && !strings.HasPrefix(path, "gate.") || strings.HasPrefix(path, "job.not_before") || strings.HasPrefix(path, "job.unique.") {
-				continue // a job's, or refused whatever it is
+				continue // a job's, or rejected whatever it is
 			}
 			fields++
 			for _, value := range []string{"9223372036854775807", "-9223372036854775808", "9223372036854775", "-3"} {
 				err := c.check(textOf(path, value))
 				if err == nil {
-					if value != "9223372036854775" { // within what some sizes take
+					if value != "9223372036854775" { // within the range of some sizes
 						t.Errorf("%s %s: %s is accepted", c.name, path, value)
 					}
 					continue

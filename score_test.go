@@ -14,7 +14,7 @@ func TestScore(t *testing.T) {
 		want  string
 	}{
 		{0, "0"}, {5_000, "5000"}, {-4, "-4"}, {283_333_333, "283333333"},
-		// The greatest that a market queue can give: ten years' age at the steepest slope.
+		// The largest score that a market queue can give: ten years' age at the steepest slope.
 		{Score(1_000_000 * int64(MaxDuration.Milliseconds())), "315360000000000000"},
 		{double(2), "2.0"}, {double(1.25), "1.25"}, {double(300), "300.0"}, {double(1e-9), "1e-09"},
 		{double(0.30000000000000004), "0.30000000000000004"},

@@ -47,7 +47,7 @@ func TestCanonical(t *testing.T) {
 	}
 }
 
-// TestCanonical_units: a duration under a name in seconds is one, and what is none is refused in rota's words.
+// TestCanonical_units checks that a duration under a name in seconds is accepted, and that an invalid one is rejected.
 func TestCanonical_units(t *testing.T) {
 	t.Parallel()
 	p := StandardPolicy()

@@ -57,8 +57,8 @@ func TestMoves(t *testing.T) {
 			if from.MayBecome(to) && (to == JobNone || from == to) {
 				t.Errorf("%s may become %s", from, to)
 			}
-			// Invariant I7: only a revival leaves a terminal state, and a rejected proof, which may
-			// have been the last attempt's.
+			// Invariant I7: only a revival leaves a terminal state, and a rejected proof, which may have been the last
+			// attempt's.
 			rejected := from == JobCompleted && to == JobDead
 			if from.Terminal() && from.MayBecome(to) && to != JobQueued && to != JobDelayed && !rejected {
 				t.Errorf("terminal %s may become %s", from, to)
@@ -132,8 +132,8 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestOutcomesHaveNoTypedNil: an outcome's Err is nil wherever nothing was refused, also once
-// it is passed on as an error.
+// TestOutcomesHaveNoTypedNil checks that an outcome's Err is nil wherever nothing was rejected, also once it is passed
+// on as an error.
 func TestOutcomesHaveNoTypedNil(t *testing.T) {
 	t.Parallel()
 	var none *Error

@@ -9,10 +9,10 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// maxRecordsAsked bounds one question for single jobs.
+// maxRecordsAsked bounds one request for single jobs.
 const maxRecordsAsked = 1_000
 
-// ArchiveRange serves a stretch of this node's archive (SPEC §10.5).
+// ArchiveRange serves a range of this node's archive (SPEC §10.5).
 func (s *nodeService) ArchiveRange(ctx context.Context,
 	req *rotav1.ArchiveRangeRequest) (*rotav1.ArchiveRangeResponse, error) {
 	if err := s.admit(ctx, req.GetCaller()); err != nil {
@@ -29,7 +29,7 @@ func (s *nodeService) ArchiveRange(ctx context.Context,
 	return answer, nil
 }
 
-// ArchiveSums compares a stretch of this node's archive with another's (SPEC §10.5).
+// ArchiveSums compares a range of this node's archive with another's (SPEC §10.5).
 func (s *nodeService) ArchiveSums(ctx context.Context, req *rotav1.ArchiveSumsRequest) (*rotav1.ArchiveSumsResponse, error) {
 	if err := s.admit(ctx, req.GetCaller()); err != nil {
 		return nil, err
@@ -41,7 +41,7 @@ func (s *nodeService) ArchiveSums(ctx context.Context, req *rotav1.ArchiveSumsRe
 	return &rotav1.ArchiveSumsResponse{Same: same, Records: recordsToWire(each)}, nil
 }
 
-// ArchiveRecords returns what this node's archive knows of single jobs.
+// ArchiveRecords returns this node's archive records of single jobs.
 func (s *nodeService) ArchiveRecords(ctx context.Context,
 	req *rotav1.ArchiveRecordsRequest) (*rotav1.ArchiveRecordsResponse, error) {
 	if err := s.admit(ctx, req.GetCaller()); err != nil {
@@ -100,7 +100,7 @@ func recordsFromWire(wire []*rotav1.ArchiveRecord) []peer.ArchiveRecord {
 	return records
 }
 
-// ArchiveRange fetches a stretch of another node's archive.
+// ArchiveRange fetches a range of another node's archive.
 func (p *Peers) ArchiveRange(ctx context.Context, to peer.NodeAddress,
 	span peer.ArchiveSpan, maxBytes int64) (slice peer.ArchiveSlice, err error) {
 	err = p.call(ctx, to, func(ctx context.Context, node rotav1.NodeClient, me *rotav1.Caller) error {
@@ -116,7 +116,7 @@ func (p *Peers) ArchiveRange(ctx context.Context, to peer.NodeAddress,
 	return slice, err
 }
 
-// ArchiveSums has another node compare its sum of a span with this node's.
+// ArchiveSums makes another node compare its checksum of a span with this node's.
 func (p *Peers) ArchiveSums(ctx context.Context, to peer.NodeAddress, span peer.ArchiveSpan, sum []byte) (same bool, each []peer.ArchiveRecord, err error) {
 	err = p.call(ctx, to, func(ctx context.Context, node rotav1.NodeClient, me *rotav1.Caller) error {
 		answer, err := node.ArchiveSums(ctx, &rotav1.ArchiveSumsRequest{Caller: me, From: span.From, To: span.To, Sum: sum})
@@ -126,7 +126,7 @@ func (p *Peers) ArchiveSums(ctx context.Context, to peer.NodeAddress, span peer.
 	return same, each, err
 }
 
-// ArchiveRecords asks another node's archive for single jobs.
+// ArchiveRecords requests single jobs from another node's archive.
 func (p *Peers) ArchiveRecords(ctx context.Context, to peer.NodeAddress,
 	ids []rota.JobID) (records []peer.ArchiveRecord, err error) {
 	asked := make([]string, len(ids))
@@ -141,7 +141,7 @@ func (p *Peers) ArchiveRecords(ctx context.Context, to peer.NodeAddress,
 	return records, err
 }
 
-// ListArchived reads a page of jobs at another node, once that has applied at.
+// ListArchived reads a page of jobs from another node, once that node has applied at.
 func (p *Peers) ListArchived(ctx context.Context, to peer.NodeAddress,
 	f rota.JobFilter, at rota.Index) (page rota.JobPage, err error) {
 	err = p.call(ctx, to, func(ctx context.Context, node rotav1.NodeClient, me *rotav1.Caller) error {

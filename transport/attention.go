@@ -12,8 +12,8 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// The bounds from which something is a concern: those of the alerts in deploy/prometheus/rules.yml, but that a queue
-// without a worker, and jobs that fail, are told at once.
+// These are the thresholds from which something is a concern: those of the alerts in deploy/prometheus/rules.yml,
+// except that a queue without a worker, and failing jobs, are reported at once.
 const (
 	waitsLong       = 10 * time.Minute
 	backupOld       = 48 * time.Hour
@@ -22,7 +22,7 @@ const (
 	maxConcerns     = 100
 )
 
-// The kinds of concerns, worst first.
+// These are the kinds of concerns, worst first.
 const (
 	concernNoLeader        = "NO_LEADER"
 	concernNodeUnreachable = "NODE_UNREACHABLE"
@@ -38,7 +38,7 @@ const (
 	concernBackupOld       = "BACKUP_OLD"
 )
 
-// Runbooks is where the runbooks are; each page is a file in it.
+// Runbooks is the base URL of the runbooks; each page is a file in it.
 const Runbooks = "https://github.com/rotasched/rota/blob/main/docs/runbooks/"
 
 // concernRank orders the kinds, worst first.
@@ -46,7 +46,7 @@ var concernRank = []string{concernNoLeader, concernNodeUnreachable, concernNodeP
 	concernNoWorker, concernQueueFull, concernQueueWaits, concernJobsFail, concernQueuePaused,
 	concernCertificateEnds, concernBackupOld}
 
-// concernRunbooks has the page of each kind, in docs/runbooks.
+// concernRunbooks maps each kind to its page in docs/runbooks.
 var concernRunbooks = map[string]string{
 	concernNoLeader: "RotaNoLeader", concernNodeUnreachable: "RotaNodeDown", concernNodeProblem: "RotaNotReady",
 	concernMode: "ClusterMode", concernStateFull: "StateFull", concernNoWorker: "RotaQueueWaits",
@@ -54,11 +54,11 @@ var concernRunbooks = map[string]string{
 	concernJobsFail: "JobsFail", concernCertificateEnds: "RotaCertificateEnds", concernBackupOld: "RotaBackupOld",
 }
 
-// surveyed is what the list of concerns is computed from: what the caller may see.
+// surveyed holds the data from which concerns are computed: only what the caller may see.
 type surveyed struct {
 	now    rota.Date
 	queues []rota.Queue
-	// recent is nil for a caller who may not read all of the queues, errors says whether it may read errors.
+	// recent is nil for a caller that may not read all queues; errors reports whether it may read errors.
 	recent map[rota.QueueName]peer.QueueRecent
 	errors bool
 	// status is nil for a caller without the right to it; led is known to all.
@@ -66,7 +66,7 @@ type surveyed struct {
 	led    bool
 }
 
-// attention returns what needs an operator, as this node finds it for the caller of the context.
+// attention returns the list of concerns for an operator, as this node finds it for the caller of the context.
 func (s *Server) attention(ctx context.Context) (rota.Attention, error) {
 	core, live := s.options.Core, webLive{s}
 	queues, _, err := core.Queues(ctx, peer.ReadOptions{Stale: true})
@@ -89,7 +89,7 @@ func (s *Server) attention(ctx context.Context) (rota.Attention, error) {
 	return a, nil
 }
 
-// attention lists the concerns, worst first, and what was checked.
+// attention lists the concerns, worst first, and the checks that were made.
 func (x *surveyed) attention() rota.Attention {
 	a := rota.Attention{Date: x.now, Concerns: []rota.Concern{}}
 	if !x.led {
@@ -121,7 +121,7 @@ func (x *surveyed) attention() rota.Attention {
 	return a
 }
 
-// order returns 1 for true, by which lists are ordered.
+// order returns 1 for true, and serves to sort lists.
 func order(set bool) int {
 	if set {
 		return 1
@@ -137,7 +137,7 @@ func things(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// backup says how old the last backup is.
+// backup returns a text on the age of the last backup.
 func (x *surveyed) backup() string {
 	if x.status.Backup == nil {
 		return "no backup yet"
@@ -168,7 +168,7 @@ func (x *surveyed) ofCluster(c *rota.ClusterStatus) (all []rota.Concern) {
 	return all
 }
 
-// runbookIn finds the runbook that a problem names itself.
+// runbookIn finds the runbook link inside a problem text.
 var runbookIn = regexp.MustCompile(` ?\(runbook: (https://[^ )]+)\)`)
 
 // ofNode returns the concerns about one node.
@@ -190,7 +190,7 @@ func (x *surveyed) ofNode(n *rota.NodeStatus) (all []rota.Concern) {
 	return all
 }
 
-// ofQueue returns the concerns about one queue: the worst of what holds its jobs back, and those that fail.
+// ofQueue returns the concerns about one queue: the worst cause that blocks its jobs, and failing jobs.
 func (x *surveyed) ofQueue(q *rota.Queue) (all []rota.Concern) {
 	since := rota.Date(0)
 	if q.OldestWait > 0 {
@@ -224,7 +224,7 @@ func (x *surveyed) ofQueue(q *rota.Queue) (all []rota.Concern) {
 	return all
 }
 
-// age returns the time from a date to now in its largest unit.
+// age returns the time from a date to now, in its largest unit.
 func age(now, since rota.Date) string {
 	d := now.Time().Sub(since.Time())
 	switch {

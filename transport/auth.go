@@ -14,7 +14,7 @@ import (
 	"github.com/rotasched/rota/transport/oidc"
 )
 
-// authService answers the service Auth.
+// authService serves Auth.
 type authService struct {
 	rotav1.UnimplementedAuthServer
 	core interface {
@@ -22,14 +22,14 @@ type authService struct {
 		SessionCore
 		SelfCore
 	}
-	// identities verifies what is exchanged, exchanges counts who tries.
+	// identities verifies the tokens to exchange, exchanges counts attempts.
 	identities oidc.Verifier
 	exchanges  *turnstile
-	// uiOrigin is where browsers find the console, empty where that is each node itself.
+	// uiOrigin is the origin of the console, empty if each node serves it itself.
 	uiOrigin string
 }
 
-// WhoAmI says who the door took the caller for, and what that may do.
+// WhoAmI returns the caller as authenticated, and its rights.
 func (s *authService) WhoAmI(ctx context.Context, _ *rotav1.WhoAmIRequest) (*rotav1.Identity, error) {
 	p, err := passOf(ctx)
 	if err != nil {
@@ -46,7 +46,7 @@ func (s *authService) WhoAmI(ctx context.Context, _ *rotav1.WhoAmIRequest) (*rot
 	return words.IdentityToWire(&who), nil
 }
 
-// Init makes the first token, or a further one, which may do everything.
+// Init creates the first token, or a further one, with all rights.
 func (s *authService) Init(ctx context.Context, req *rotav1.InitRequest) (*rotav1.AccessToken, error) {
 	t, hash, reset, err := words.InitFromWire(req)
 	if err == nil {
@@ -59,7 +59,7 @@ func (s *authService) Init(ctx context.Context, req *rotav1.InitRequest) (*rotav
 	return reply(words.AccessTokenToWire)(s.core.InitAuth(ctx, t, hash, reset))
 }
 
-// CreateToken makes a token known by the hash of its secret, which no node ever sees.
+// CreateToken records a token with the hash of its secret, which no node ever sees.
 func (s *authService) CreateToken(ctx context.Context, req *rotav1.CreateTokenRequest) (*rotav1.AccessToken, error) {
 	t, hash, err := words.NewTokenFromWire(req)
 	if err == nil {
@@ -80,7 +80,7 @@ func (s *authService) ListTokens(ctx context.Context, req *rotav1.ListTokensRequ
 	return &rotav1.ListTokensResponse{Tokens: rows, At: at, NextCursor: next}, nil
 }
 
-// RevokeToken ends a token for good.
+// RevokeToken ends a token permanently.
 func (s *authService) RevokeToken(ctx context.Context, req *rotav1.RevokeTokenRequest) (*rotav1.RevokeTokenResponse, error) {
 	if err := access.CheckTokenID(req.GetId()); err != nil {
 		return nil, err
@@ -107,7 +107,7 @@ func (s *authService) SetRole(ctx context.Context, req *rotav1.SetRoleRequest) (
 	return reply(words.RoleToWire)(s.core.SetRole(ctx, role))
 }
 
-// ListRoles reads the roles by name, those built in among them.
+// ListRoles reads the roles by name, including built-in ones.
 func (s *authService) ListRoles(ctx context.Context, req *rotav1.ListRolesRequest) (*rotav1.ListRolesResponse, error) {
 	rows, at, next, err := wholeList(ctx, req, s.core.Roles, func(r *rota.Role) string { return r.Name }, words.RoleToWire)
 	if err != nil {
@@ -116,7 +116,7 @@ func (s *authService) ListRoles(ctx context.Context, req *rotav1.ListRolesReques
 	return &rotav1.ListRolesResponse{Roles: rows, At: at, NextCursor: next}, nil
 }
 
-// DeleteRole forgets a role.
+// DeleteRole deletes a role.
 func (s *authService) DeleteRole(ctx context.Context, req *rotav1.DeleteRoleRequest) (*rotav1.DeleteRoleResponse, error) {
 	ctx, err := ifMatch(ctx, req.GetIfMatch())
 	if err != nil {
@@ -128,7 +128,7 @@ func (s *authService) DeleteRole(ctx context.Context, req *rotav1.DeleteRoleRequ
 	return &rotav1.DeleteRoleResponse{}, s.core.DeleteRole(ctx, req.GetName())
 }
 
-// SetBlock refuses the certificates of a role and a name, or takes them again.
+// SetBlock blocks the certificates of a role and a name, or unblocks them.
 func (s *authService) SetBlock(ctx context.Context, req *rotav1.SetBlockRequest) (*rotav1.SetBlockResponse, error) {
 	if err := access.CheckPrincipal(rota.CertPrincipal(req.GetRole(), req.GetName())); err != nil {
 		return nil, err
@@ -136,7 +136,7 @@ func (s *authService) SetBlock(ctx context.Context, req *rotav1.SetBlockRequest)
 	return &rotav1.SetBlockResponse{}, s.core.SetBlock(ctx, req.GetRole(), req.GetName(), req.GetBlocked())
 }
 
-// ListBlocks reads which certificates are refused, by role and name.
+// ListBlocks reads which certificates are blocked, by role and name.
 func (s *authService) ListBlocks(ctx context.Context, req *rotav1.ListBlocksRequest) (*rotav1.ListBlocksResponse, error) {
 	rows, at, next, err := wholeList(ctx, req, s.core.Blocks, func(b *rota.Block) string { return b.Role + "/" + b.Name }, words.BlockToWire)
 	if err != nil {
@@ -145,7 +145,7 @@ func (s *authService) ListBlocks(ctx context.Context, req *rotav1.ListBlocksRequ
 	return &rotav1.ListBlocksResponse{Blocks: rows, At: at, NextCursor: next}, nil
 }
 
-// SetAnonymous says which roles callers without a credential have.
+// SetAnonymous sets the roles of callers without a credential.
 func (s *authService) SetAnonymous(ctx context.Context, req *rotav1.SetAnonymousRequest) (*rotav1.SetAnonymousResponse, error) {
 	if n := len(req.GetRoles()); n > limits.MaxTokenRoles {
 		return nil, rota.TooMany("roles", n, limits.MaxTokenRoles)
@@ -158,7 +158,7 @@ func (s *authService) SetAnonymous(ctx context.Context, req *rotav1.SetAnonymous
 	return &rotav1.SetAnonymousResponse{}, s.core.SetAnonymous(ctx, req.GetRoles())
 }
 
-// SetIssuer takes the tokens of an identity provider, or changes which.
+// SetIssuer sets an identity provider whose tokens are accepted, or changes its settings.
 func (s *authService) SetIssuer(ctx context.Context, req *rotav1.SetIssuerRequest) (*rotav1.Issuer, error) {
 	ctx, err := ifMatch(ctx, req.GetIfMatch())
 	if err != nil {
@@ -186,7 +186,7 @@ func (s *authService) ListIssuers(ctx context.Context, req *rotav1.ListIssuersRe
 	return &rotav1.ListIssuersResponse{Issuers: rows, At: at, NextCursor: next}, nil
 }
 
-// DeleteIssuer takes no tokens of an identity provider any more.
+// DeleteIssuer stops accepting an identity provider's tokens.
 func (s *authService) DeleteIssuer(ctx context.Context, req *rotav1.DeleteIssuerRequest) (*rotav1.DeleteIssuerResponse, error) {
 	ctx, err := ifMatch(ctx, req.GetIfMatch())
 	if err != nil {
@@ -198,8 +198,8 @@ func (s *authService) DeleteIssuer(ctx context.Context, req *rotav1.DeleteIssuer
 	return &rotav1.DeleteIssuerResponse{}, s.core.DeleteIssuer(ctx, req.GetUrl())
 }
 
-// Exchange makes an access token for an identity token, which it verifies (SECURITY §1.18). The
-// node never sees the secret of the one, and keeps the other to itself.
+// Exchange verifies an identity token and creates an access token for it (SECURITY §1.18). The node never sees the
+// secret of the access token, and does not pass the identity token on.
 func (s *authService) Exchange(ctx context.Context, req *rotav1.ExchangeRequest) (*rotav1.AccessToken, error) {
 	address := ""
 	if from, ok := link.FromContext(ctx); ok {
@@ -226,8 +226,7 @@ func (s *authService) Exchange(ctx context.Context, req *rotav1.ExchangeRequest)
 	return reply(words.AccessTokenToWire)(s.core.Exchange(ctx, found))
 }
 
-// OpenSession makes a browser session of the caller, which ends with the certificate that the
-// caller shows.
+// OpenSession creates a browser session of the caller, which ends with the certificate that the caller presents.
 func (s *authService) OpenSession(ctx context.Context, req *rotav1.OpenSessionRequest) (*rotav1.OpenSessionResponse, error) {
 	if err := shows(ctx); err != nil {
 		return nil, err
@@ -243,8 +242,8 @@ func (s *authService) OpenSession(ctx context.Context, req *rotav1.OpenSessionRe
 	return &rotav1.OpenSessionResponse{Session: words.AccessTokenToWire(&made), UiOrigin: s.uiOrigin}, nil
 }
 
-// shows refuses callers without a credential, before what they say is looked at: a session is of a
-// credential that can end.
+// shows rejects callers without a credential before their request is examined: a session belongs to a credential that
+// can end.
 func shows(ctx context.Context) error {
 	p, err := passOf(ctx)
 	if err != nil {
@@ -256,7 +255,7 @@ func shows(ctx context.Context) error {
 	return nil
 }
 
-// certificateEnd is when the certificate ends that the caller of a call shows; 0 without one.
+// certificateEnd returns the expiry of the caller's certificate; 0 without one.
 func certificateEnd(ctx context.Context) rota.Date {
 	shown, ok := ctx.Value(shownKey{}).(edgeInfo)
 	if from, found := link.FromContext(ctx); !ok && found {

@@ -13,7 +13,7 @@ import (
 	"github.com/rotasched/rota/internal/access"
 )
 
-// authUnary is each call of the service Auth with one answer, once well-formed and once not.
+// authUnary returns each unary call of the service Auth, once well-formed and once not.
 func authUnary(b *bundle) map[string]unaryRow {
 	type call = func(context.Context) (proto.Message, error)
 	auth := rotav1.NewAuthClient(b.conn)
@@ -99,8 +99,8 @@ func authUnary(b *bundle) map[string]unaryRow {
 	}
 }
 
-// TestWhoAmI: whoever has a credential that counts is told of itself, without any right; a
-// credential that does not count is no anonymous caller here either.
+// TestWhoAmI checks that a caller with a valid credential can read its own identity without any right, and that an
+// invalid credential is not treated as an anonymous caller.
 func TestWhoAmI(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -127,8 +127,8 @@ func TestWhoAmI(t *testing.T) {
 	}
 }
 
-// TestAnswers_afterOnesRight: who gives its own right away hears that it did; a list is not
-// answered to who has lost the right meanwhile.
+// TestAnswers_afterOnesRight checks that a caller that gives away its own right receives the answer, and that a list is
+// not returned to a caller that has lost the right meanwhile.
 func TestAnswers_afterOnesRight(t *testing.T) {
 	t.Parallel()
 	before, p, _ := holder(rota.RightAuth)

@@ -9,14 +9,14 @@ import (
 	"github.com/rotasched/rota/api/words"
 )
 
-// batchesService answers the service Batches (SPEC §24).
+// batchesService serves Batches (SPEC §24).
 type batchesService struct {
 	rotav1.UnimplementedBatchesServer
 	server *Server
 	core   BatchCore
 }
 
-// batchOf checks the id that a call is about.
+// batchOf checks the id in a call.
 func batchOf(id string) (rota.BatchID, error) {
 	return rota.BatchID(id), rota.BatchID(id).Check("id")
 }
@@ -36,7 +36,7 @@ func (s *batchesService) Open(ctx context.Context, req *rotav1.OpenBatchRequest)
 	return reply(words.BatchToWire)(s.core.OpenBatch(ctx, spec))
 }
 
-// Seal has a batch take no more jobs.
+// Seal closes a batch to further jobs.
 func (s *batchesService) Seal(ctx context.Context, req *rotav1.SealBatchRequest) (*rotav1.Batch, error) {
 	id, err := batchOf(req.GetId())
 	if err != nil {
@@ -78,7 +78,7 @@ func (s *batchesService) List(ctx context.Context, req *rotav1.ListBatchesReques
 	return answer, nil
 }
 
-// Wait answers once the batch has ended, as that of a workflow does.
+// Wait returns once the batch has ended, as for a workflow.
 func (s *batchesService) Wait(ctx context.Context, req *rotav1.WaitBatchRequest) (*rotav1.Batch, error) {
 	id, err := batchOf(req.GetId())
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// fakeBatch is the batch that a core without a cluster answers with.
+// fakeBatch is the batch that a core without a cluster returns.
 func fakeBatch(id rota.BatchID) rota.Batch {
 	return rota.Batch{ID: id, State: rota.BatchSealed, Tenant: "acme", Queue: "q", Type: "t", Size: 9, Why: "why", By: "p",
 		BatchCounts: rota.BatchCounts{Total: 9, Live: 1, Completed: 5, Dead: 1, Expired: 1, Cancelled: 1}, Sealed: rota.Moment{Clock: 3, Date: 4}}
@@ -48,7 +48,7 @@ func (c *fakeCore) AwaitBatch(ctx context.Context, id rota.BatchID) (rota.Batch,
 	return fakeBatch(id), c.err
 }
 
-// batchesUnary is each call of the service Batches with one answer, once well-formed and once not.
+// batchesUnary returns each unary call of the service Batches, once well-formed and once not.
 func batchesUnary(b *bundle) map[string]unaryRow {
 	type call = func(context.Context) (proto.Message, error)
 	batches := rotav1.NewBatchesClient(b.conn)
@@ -91,7 +91,8 @@ func batchesUnary(b *bundle) map[string]unaryRow {
 	}
 }
 
-// TestBatches_wait: a wait that is over before the batch says so, and is asked again.
+// TestBatches_wait checks that a wait that times out before the batch ends returns DeadlineExceeded, so that the caller
+// repeats it.
 func TestBatches_wait(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -18,14 +18,14 @@ import (
 )
 
 const (
-	// requestHeader is the metadata by which a caller names its call.
+	// requestHeader is the metadata in which a caller names its call.
 	requestHeader = "rota-request-id"
-	// tokenHeader has the caller's token, behind tokenScheme in whatever case (RFC 9110 §11.1).
+	// tokenHeader carries the caller's token, after tokenScheme in any case (RFC 9110 §11.1).
 	tokenHeader = "authorization"
 	tokenScheme = "Bearer "
 )
 
-// bearer returns what stands behind the scheme in a header of the name tokenHeader.
+// bearer returns the text after the scheme in a header named tokenHeader.
 func bearer(given string) (string, error) {
 	if n := len(tokenScheme); len(given) >= n && strings.EqualFold(given[:n], tokenScheme) {
 		return given[n:], nil
@@ -35,22 +35,22 @@ func bearer(given string) (string, error) {
 
 var requestLetters = base32.StdEncoding.WithPadding(base32.NoPadding)
 
-// pass is what the door gives to a call that it lets in.
+// pass is the result of admitting a call.
 type pass struct {
 	need   need
 	caller access.Caller
-	// node is the one that calls by its certificate.
+	// node is the calling node by its certificate.
 	node   rota.NodeID
 	rights *access.Rights
-	// table is the one that the call was judged by.
+	// table is the table of rights under which the call was checked.
 	table access.Table
 	knock *knock
 }
 
-// passKey is the key of a context's value that is the call's *pass.
+// passKey is the context key for the call's *pass.
 type passKey struct{}
 
-// tap judges a call by its header, before a byte of its message is taken (SECURITY §5.1).
+// tap checks a call by its header, before any byte of its message is read (SECURITY §5.1).
 func (s *Server) tap(ctx context.Context, info *tap.Info) (context.Context, error) {
 	from, _ := link.FromContext(ctx)
 	var shown edgeInfo
@@ -59,7 +59,7 @@ func (s *Server) tap(ctx context.Context, info *tap.Info) (context.Context, erro
 	}
 	need, known := methods[info.FullMethodName]
 	if !known {
-		return ctx, nil // it is served by nobody, and without a pass
+		return ctx, nil // it has no service, and gets no pass
 	}
 	k := &knock{server: s, method: info.FullMethodName}
 	if from != nil {
@@ -80,7 +80,7 @@ func (s *Server) tap(ctx context.Context, info *tap.Info) (context.Context, erro
 	return context.WithValue(ctx, passKey{}, p), nil
 }
 
-// admit authenticates a call, and judges it by its caller's rights.
+// admit authenticates a call, and checks its caller's rights.
 func (s *Server) admit(need need, knock *knock, shown *edgeInfo, header metadata.MD, door string) (*pass, error) {
 	p := &pass{need: need, knock: knock}
 	p.caller = access.Caller{Via: string(s.options.Self) + "/" + door, Request: requestOf(header)}
@@ -102,8 +102,8 @@ func (s *Server) admit(need need, knock *knock, shown *edgeInfo, header metadata
 	return p, nil
 }
 
-// premature returns what to say in the place of a refusal by the table of rights, while that may lack
-// what is new: a refusal is final for callers, and the same credential may count at another node.
+// premature returns the error to send instead of a refusal by the table of rights, while that table may be stale: a
+// refusal is final for callers, but the same credential may count at another node.
 func (s *Server) premature(refusal error) error {
 	if kind := rota.KindOf(refusal); kind != rota.KindUnauthenticated && kind != rota.KindDenied || s.options.Core.CaughtUp() {
 		return refusal
@@ -112,7 +112,7 @@ func (s *Server) premature(refusal error) error {
 		" has not caught up with the cluster, so it cannot check the credential: ask another node, or try again"}
 }
 
-// member refuses a call between nodes by none.
+// member rejects a call between nodes that does not come from a node.
 func (s *Server) member(shown *edgeInfo) error {
 	switch {
 	case shown.local:
@@ -125,9 +125,9 @@ func (s *Server) member(shown *edgeInfo) error {
 	return rota.Refusef(rota.KindDenied, "certificate", "calls between nodes need a node certificate, got none")
 }
 
-// authenticate returns who calls: by its token, by its certificate, by the node's socket, or anonymous. A
-// credential that does not count is never anonymous, and two are none. A node's certificate
-// makes its holder nobody here.
+// authenticate returns the caller: by its token, its certificate, the node's socket, or as anonymous. An invalid
+// credential is never treated as anonymous, and two credentials are rejected. A node's certificate does not identify a
+// client here.
 func (s *Server) authenticate(shown *edgeInfo, header metadata.MD) (rota.Principal, error) {
 	given := header.Get(tokenHeader)
 	switch {
@@ -164,10 +164,10 @@ func (s *Server) noTable() error {
 		Text: "node " + string(s.options.Self) + " has not joined a cluster yet, so it cannot check rights: try again"}
 }
 
-// unfounded are the rights of all where there is no cluster yet and a node is open.
+// unfounded holds everyone's rights while there is no cluster yet and a node is open.
 var unfounded = access.NewRights([]rota.Role{{Grants: []rota.Grant{{Right: rota.RightStatus, Tenant: access.Everything, Queue: access.Everything}}}}, nil, nil)
 
-// judge refuses a caller without the right that its call needs, by the rights of now.
+// judge rejects a caller that lacks the right that its call needs, under the current rights.
 func (s *Server) judge(p *pass) error {
 	p.table = s.options.Core.Access()
 	if p.table == nil {
@@ -193,8 +193,8 @@ func (s *Server) judge(p *pass) error {
 		p.need.where())
 }
 
-// answerable judges a call again whose answer was made by a newer table of rights: a default
-// read is judged after its barrier (SECURITY §5.4).
+// answerable checks a call again if its answer was made under a newer table of rights: a default read is checked after
+// its barrier (SECURITY §5.4).
 func (s *Server) answerable(p *pass) error {
 	if p.need.anybody || p.need.members || p.need.judged || s.options.Core.Access() == p.table {
 		return nil
@@ -202,7 +202,7 @@ func (s *Server) answerable(p *pass) error {
 	return s.judge(p)
 }
 
-// passOf returns the pass of a call; one that came past the door is refused.
+// passOf returns the pass of a call; it returns an error for a call that was not admitted.
 func passOf(ctx context.Context) (*pass, error) {
 	if p, ok := ctx.Value(passKey{}).(*pass); ok {
 		return p, nil
@@ -210,7 +210,7 @@ func passOf(ctx context.Context) (*pass, error) {
 	return nil, rota.Refusef(rota.KindUnauthenticated, "credential", "the call was not authenticated")
 }
 
-// context returns a call's context with its caller, where it is a client's.
+// context returns a call's context with its caller, for a client's call.
 func (p *pass) context(ctx context.Context) context.Context {
 	if p.need.members {
 		return ctx
@@ -218,7 +218,7 @@ func (p *pass) context(ctx context.Context) context.Context {
 	return context.WithValue(ctx, access.CallerKey{}, p.caller)
 }
 
-// requestOf returns the id of a call: its caller's, where that is an id, or one made up here.
+// requestOf returns the id of a call: the caller's if it is valid, otherwise a random one.
 func requestOf(header metadata.MD) string {
 	if given := header.Get(requestHeader); len(given) == 1 && rota.ValidID(given[0]) {
 		return given[0]
@@ -228,8 +228,8 @@ func requestOf(header metadata.MD) string {
 	return strings.ToLower(requestLetters.EncodeToString(b[:]))
 }
 
-// today is the date of this node's own clock: a credential ends by it or by that of the log,
-// whichever comes first (SECURITY §5.5).
+// today returns the date of this node's own clock: a credential ends by it or by the log's date, whichever comes first
+// (SECURITY §5.5).
 func (s *Server) today() rota.Date {
 	if wall := s.options.Wall; wall != nil {
 		return rota.DateOf(wall())
@@ -237,12 +237,12 @@ func (s *Server) today() rota.Date {
 	return rota.DateOf(time.Now())
 }
 
-// admitWeb is admit for a request of HTTP.
+// admitWeb is admit for an HTTP request.
 func (s *Server) admitWeb(r *http.Request, method string) (*pass, error) {
 	header := metadata.MD{tokenHeader: r.Header.Values(tokenHeader), requestHeader: r.Header.Values(requestHeader)}
 	shown, _ := r.Context().Value(shownKey{}).(edgeInfo)
 	return s.admit(methods[method], &knock{server: s, method: method, peer: r.RemoteAddr}, &shown, header, "http")
 }
 
-// shownKey is the key of a request's value that is what its connection has shown.
+// shownKey is the context key for the credentials that a connection has presented.
 type shownKey struct{}

@@ -22,7 +22,7 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// rightsTable is a table of rights for tests: those of principals, by name.
+// rightsTable is a table of rights for tests: the rights of principals, by name.
 type rightsTable struct {
 	mu     sync.Mutex
 	rights map[rota.Principal]access.Rights
@@ -57,7 +57,7 @@ func (r *rightsTable) Token(id string) (rota.AccessToken, bool) {
 
 func (r *rightsTable) Issuer(url string) (rota.Issuer, bool) { return r.issuer, url == r.issuer.URL }
 
-// give sets what a principal may do; none takes its credential away.
+// give sets a principal's rights; with none its credential becomes invalid.
 func (r *rightsTable) give(p rota.Principal, rights ...rota.Right) {
 	grants := make([]rota.Grant, len(rights))
 	for i, right := range rights {
@@ -73,7 +73,7 @@ func (r *rightsTable) give(p rota.Principal, rights ...rota.Right) {
 	}
 }
 
-// holder returns a table with one token, and the header by which its holder calls.
+// holder returns a table with one token, and a context with its header.
 func holder(rights ...rota.Right) (*rightsTable, rota.Principal, context.Context) {
 	c := access.CredentialOf([40]byte{7})
 	table, p := &rightsTable{hash: map[string][32]byte{c.ID: c.Hash()}}, rota.TokenPrincipal(c.ID)
@@ -89,8 +89,8 @@ func bearing(tokens ...string) context.Context {
 	return ctx
 }
 
-// TestCaller: an operation has who called, the door, and the caller's id of the call or one of
-// the node's own.
+// TestCaller checks that an operation records its caller, the interface, and the caller's id of the call or one of the
+// node's own.
 func TestCaller(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -120,7 +120,7 @@ func TestCaller(t *testing.T) {
 	}
 }
 
-// TestCredentials is the table of what a caller may show, and who it is then.
+// TestCredentials is the table of credentials that a caller may present, and the resulting caller.
 func TestCredentials(t *testing.T) {
 	t.Parallel()
 	table, who, _ := holder(rota.RightStatus)
@@ -160,8 +160,8 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-// TestDoor_lags: a node that may lack what is new refuses for good only what no table could admit; with
-// what it knows it serves.
+// TestDoor_lags checks that a node that may lag behind gives a final refusal only to calls that no table could admit;
+// otherwise it serves from what it has.
 func TestDoor_lags(t *testing.T) {
 	t.Parallel()
 	table, _, _ := holder(rota.RightStatus)
@@ -172,7 +172,7 @@ func TestDoor_lags(t *testing.T) {
 	for name, c := range map[string]struct {
 		need      need
 		header    metadata.MD
-		now, then rota.Kind // as the node lags, and once it does not
+		now, then rota.Kind // while the node lags, and once it does not
 	}{
 		"a token that it knows":    {status, metadata.Pairs(tokenHeader, known), rota.KindNone, rota.KindNone},
 		"a token that it may lack": {status, metadata.Pairs(tokenHeader, unknown), rota.KindUnavailable, rota.KindUnauthenticated},
@@ -194,8 +194,8 @@ func TestDoor_lags(t *testing.T) {
 	}
 }
 
-// TestDoor: each call passes with exactly the right that the table says, over a real
-// connection, before its message is read.
+// TestDoor checks over a real connection, before the message is read, that each call passes with exactly the right in
+// the table.
 func TestDoor(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		b := setup(t)
@@ -234,8 +234,7 @@ func TestDoor(t *testing.T) {
 	})
 }
 
-// TestStreamsAreJudgedAnew: who loses the right is cut off from a stream that is open, with
-// the reason.
+// TestStreamsAreJudgedAnew checks that a caller that loses its right is cut off from an open stream, with the reason.
 func TestStreamsAreJudgedAnew(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		b := setup(t)
@@ -264,7 +263,7 @@ func TestStreamsAreJudgedAnew(t *testing.T) {
 	})
 }
 
-// TestWebDoor: events over WebSocket take the same credentials, and HTTP's own words refuse.
+// TestWebDoor checks that events over WebSocket accept the same credentials, and that refusals use HTTP's form.
 func TestWebDoor(t *testing.T) {
 	t.Parallel()
 	table, who, _ := holder(rota.RightRead)

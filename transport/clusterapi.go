@@ -13,31 +13,31 @@ import (
 	"github.com/rotasched/rota/internal/limits"
 )
 
-// chunkBytes is how much of a backup one message has.
+// chunkBytes is the size of one backup message.
 const chunkBytes = 64 << 10
 
-// clusterService answers the service Cluster.
+// clusterService serves Cluster.
 type clusterService struct {
 	rotav1.UnimplementedClusterServer
 	core ClusterCore
 	// attention computes the list for the caller of a context.
 	attention func(context.Context) (rota.Attention, error)
-	// backups are those under way.
+	// backups limits those in progress.
 	backups allowance
 }
 
-// Status tells of the cluster as this node sees it, with a leader or without.
+// Status returns the cluster's status as this node sees it, with or without a leader.
 func (s *clusterService) Status(ctx context.Context,
 	_ *rotav1.StatusRequest) (*rotav1.StatusResponse, error) {
 	return reply(words.ClusterStatusToWire)(s.core.Status(ctx))
 }
 
-// Attention lists what needs an operator.
+// Attention returns the list of concerns for an operator.
 func (s *clusterService) Attention(ctx context.Context, _ *rotav1.AttentionRequest) (*rotav1.AttentionResponse, error) {
 	return reply(words.AttentionToWire)(s.attention(ctx))
 }
 
-// GetMode returns what the cluster admits, and why.
+// GetMode returns what the cluster currently admits, and the reason.
 func (s *clusterService) GetMode(ctx context.Context, req *rotav1.GetModeRequest) (*rotav1.GetModeResponse, error) {
 	mode, at, err := s.core.Mode(ctx, words.ReadFromWire(req.GetRead()))
 	if err != nil {
@@ -46,7 +46,7 @@ func (s *clusterService) GetMode(ctx context.Context, req *rotav1.GetModeRequest
 	return &rotav1.GetModeResponse{Mode: words.ModeToWire(&mode), At: words.ReadAtToWire(at)}, nil
 }
 
-// SetMode changes it. A mode has to be named: none is not NORMAL.
+// SetMode changes the mode. It must be named: an empty mode does not mean NORMAL.
 func (s *clusterService) SetMode(ctx context.Context, req *rotav1.SetModeRequest) (*rotav1.Mode, error) {
 	var mode rota.ClusterMode
 	if err := mode.UnmarshalText([]byte(cut(req.GetMode()))); err != nil {
@@ -79,7 +79,7 @@ func (s *clusterService) Set(ctx context.Context, req *rotav1.SetClusterRequest)
 	return reply(words.ClusterSettingsToWire)(s.core.SetCluster(ctx, set))
 }
 
-// checkReason refuses an operator's or a verifier's reason that is none or too long.
+// checkReason rejects an operator's or a verifier's reason that is empty or too long.
 func checkReason(reason string) error {
 	if n := len(reason); n < 1 || n > limits.MaxReasonBytes {
 		return rota.Refusef(rota.KindInvalid, "reason", "reason: got %d bytes, want 1 to %d", n,
@@ -101,7 +101,7 @@ func (s *clusterService) Peers(ctx context.Context, _ *rotav1.PeersRequest) (*ro
 	return answer, nil
 }
 
-// TransferLeadership hands over to a node, or to the one that the leader chooses.
+// TransferLeadership hands leadership to a node, or to the one that the leader chooses.
 func (s *clusterService) TransferLeadership(ctx context.Context,
 	req *rotav1.TransferLeadershipRequest) (*rotav1.TransferLeadershipResponse, error) {
 	if err := checkOptionalID("to", req.GetTo()); err != nil {
@@ -114,7 +114,7 @@ func (s *clusterService) TransferLeadership(ctx context.Context,
 	return &rotav1.TransferLeadershipResponse{Leader: string(leader)}, nil
 }
 
-// RemovePeer takes a node out of the Raft configuration.
+// RemovePeer removes a node from the Raft configuration.
 func (s *clusterService) RemovePeer(ctx context.Context,
 	req *rotav1.RemovePeerRequest) (*rotav1.RemovePeerResponse, error) {
 	if err := rota.CheckID("id", req.GetId()); err != nil {
@@ -126,7 +126,7 @@ func (s *clusterService) RemovePeer(ctx context.Context,
 	return &rotav1.RemovePeerResponse{}, nil
 }
 
-// Leave makes this node go for good (SPEC §13.4).
+// Leave makes this node leave permanently (SPEC §13.4).
 func (s *clusterService) Leave(ctx context.Context, _ *rotav1.LeaveRequest) (*rotav1.LeaveResponse, error) {
 	if err := s.core.Leave(ctx); err != nil {
 		return nil, err
@@ -134,8 +134,7 @@ func (s *clusterService) Leave(ctx context.Context, _ *rotav1.LeaveRequest) (*ro
 	return &rotav1.LeaveResponse{}, nil
 }
 
-// SaveSnapshot streams a backup; the end of the stream without an error is the
-// sign that it is whole.
+// SaveSnapshot streams a backup; the stream ending without an error means that it is complete.
 func (s *clusterService) SaveSnapshot(r *rotav1.SaveSnapshotRequest,
 	stream grpc.ServerStreamingServer[rotav1.SnapshotChunk]) error {
 	how := words.ReadFromWire(r.GetRead())
@@ -157,7 +156,7 @@ func (s *clusterService) SaveSnapshot(r *rotav1.SaveSnapshotRequest,
 	return out.Flush()
 }
 
-// StoreBackup has this node store a backup, if it leads.
+// StoreBackup makes this node store a backup, if it is the leader.
 func (s *clusterService) StoreBackup(ctx context.Context, _ *rotav1.StoreBackupRequest) (*rotav1.StoredBackup, error) {
 	b, err := s.core.StoreBackup(ctx)
 	if err != nil {
@@ -166,7 +165,7 @@ func (s *clusterService) StoreBackup(ctx context.Context, _ *rotav1.StoreBackupR
 	return words.StoredBackupToWire(&b), nil
 }
 
-// InstallTZData puts a release of the time zone database into force on the whole cluster.
+// InstallTZData activates a release of the time zone database on the whole cluster.
 func (s *clusterService) InstallTZData(ctx context.Context, req *rotav1.InstallTZDataRequest) (*rotav1.TZData, error) {
 	given := words.TZInstallFromWire(req)
 	if err := given.CheckShape(); err != nil {
@@ -179,8 +178,8 @@ func (s *clusterService) InstallTZData(ctx context.Context, req *rotav1.InstallT
 	return words.TZDataToWire(&t), nil
 }
 
-// chunkWriter sends what is written as messages of at most chunkBytes. Send
-// encodes before it returns, so the writer's buffer may be used again.
+// chunkWriter sends written bytes as messages of at most chunkBytes. Send encodes before it returns, so the writer's
+// buffer may be reused.
 type chunkWriter struct {
 	stream grpc.ServerStreamingServer[rotav1.SnapshotChunk]
 }
@@ -196,7 +195,7 @@ func (w chunkWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Verify walks every node's invariants and compares digests (SPEC §2.5).
+// Verify checks every node's invariants and compares digests (SPEC §2.5).
 func (s *clusterService) Verify(ctx context.Context,
 	_ *rotav1.VerifyRequest) (*rotav1.VerifyResponse, error) {
 	return reply(words.VerdictToWire)(s.core.Verify(ctx))

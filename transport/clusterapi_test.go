@@ -9,8 +9,7 @@ import (
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
 )
 
-// TestSaveSnapshot_oneAtATime: six at once are one backup and five refusals, and the next is
-// made again.
+// TestSaveSnapshot_oneAtATime checks that six at once give one backup and five errors, and that the next one succeeds.
 func TestSaveSnapshot_oneAtATime(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestConsole: the console is for everybody, also where nobody may call without a credential, and
-// nothing but it is served so. Without one there is no such path.
+// TestConsole checks that the console is public, also if calls need a credential, and that nothing else is. Without a
+// console there is no such path.
 func TestConsole(t *testing.T) {
 	t.Parallel()
 	ui := func(w http.ResponseWriter, r *http.Request, origins []string) {
@@ -33,8 +33,8 @@ func TestConsole(t *testing.T) {
 	}
 }
 
-// TestConsole_ofAnotherNode: a page that came from one node reads and writes at another, and one of
-// an origin that no node has does neither.
+// TestConsole_ofAnotherNode checks that a page loaded from one node reads and writes at another, and that a page of an
+// origin that is not a node's does neither.
 func TestConsole_ofAnotherNode(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

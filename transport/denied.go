@@ -10,19 +10,17 @@ import (
 	"github.com/rotasched/rota/internal/logs"
 )
 
-// unknownCaller is the principal of who showed no credential that counts.
+// unknownCaller is the principal of a caller without a valid credential.
 const unknownCaller = "unknown"
 
-// knock is a call before the door, which is told of at most once as denied, however many of
-// its items are.
+// knock is a call before it is admitted. It is reported at most once as denied, however many of its items are.
 type knock struct {
 	server       *Server
 	method, peer string
 	told         atomic.Bool
 }
 
-// denied tells of a call that is refused for who made it, or of an item of it; any other
-// error is none.
+// denied reports a call, or an item of it, that is refused because of its caller; it ignores any other error.
 func (p *pass) denied(err error) {
 	var e *rota.Error
 	if !errors.As(err, &e) || e.Kind != rota.KindUnauthenticated && e.Kind != rota.KindDenied {
@@ -38,14 +36,13 @@ func (p *pass) denied(err error) {
 	case p.node != "":
 		d.Principal = "node:" + string(p.node)
 	default:
-		// What was shown is not known, and may be a secret: the error's text might have of it.
+		// The presented credential is unknown, and may be a secret: the error's text might quote it.
 		d.Principal, d.Reason = unknownCaller, e.Kind.String()+" "+cmp.Or(e.Subject, "credential")
 	}
 	k.server.options.Denied(e.Kind, d)
 }
 
-// deniedItem tells of a call of which one item is refused for who made it; err is nil for one that
-// is taken.
+// deniedItem reports a call of which one item is refused because of its caller; err is nil for an accepted item.
 func deniedItem(ctx context.Context, err error) {
 	if err == nil {
 		return

@@ -15,7 +15,7 @@ import (
 	"github.com/rotasched/rota/internal/logs"
 )
 
-// toldDenied keeps what a server tells of denied calls.
+// toldDenied keeps the denied calls that a server reports.
 type toldDenied struct {
 	mu    sync.Mutex
 	calls []logs.Denial
@@ -28,7 +28,7 @@ func (d *toldDenied) tell(k rota.Kind, x logs.Denial) {
 	d.calls, d.kinds = append(d.calls, x), append(d.kinds, k)
 }
 
-// only returns the one call that was told of.
+// only returns the one call that was reported.
 func (d *toldDenied) only(t *testing.T) (rota.Kind, logs.Denial) {
 	t.Helper()
 	d.mu.Lock()
@@ -41,8 +41,8 @@ func (d *toldDenied) only(t *testing.T) (rota.Kind, logs.Denial) {
 	return k, x
 }
 
-// TestDenied: each call that is refused for who made it is told of once, with who that was; an
-// unknown credential is not quoted.
+// TestDenied checks that each call refused because of its caller is reported once, with the caller, and that an unknown
+// credential is not quoted.
 func TestDenied(t *testing.T) {
 	t.Parallel()
 	var told toldDenied

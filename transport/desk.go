@@ -11,14 +11,14 @@ import (
 )
 
 const (
-	// judgeEvery is how often the callers of streams are judged anew, and the node: one who has
-	// lost the right is cut off within twice that (SECURITY §5.4).
+	// judgeEvery is how often the node and the callers of streams are checked again: a caller that lost its right is
+	// cut off within twice that time (SECURITY §5.4).
 	judgeEvery = time.Second
-	// rightsKept bounds the rights that are kept worked out.
+	// rightsKept bounds the cached rights.
 	rightsKept = 4_096
 )
 
-// desk keeps rights worked out, and the streams whose callers are judged again.
+// desk caches rights, and the streams whose callers are checked again.
 type desk struct {
 	mu    sync.Mutex
 	table access.Table
@@ -31,8 +31,8 @@ type liveStream struct {
 	end  context.CancelCauseFunc
 }
 
-// rights returns what a principal may do by a table. Those of a token or a session end by the date, too,
-// and are worked out each time.
+// rights returns a principal's rights according to a table. Rights of a token or a session also end by date, and are
+// calculated each time.
 func (d *desk) rights(table access.Table, p rota.Principal, date rota.Date) (*access.Rights, error) {
 	_, token := p.Token()
 	if _, _, session := p.Session(); token || session {
@@ -53,7 +53,7 @@ func (d *desk) rights(table access.Table, p rota.Principal, date rota.Date) (*ac
 	return r, err
 }
 
-// enter has the caller of a stream judged again until leave is called.
+// enter has the caller of a stream checked again until leave is called.
 func (d *desk) enter(ctx context.Context, p *pass) (inner context.Context, leave func()) {
 	inner, end := context.WithCancelCause(ctx)
 	if p.need.anybody || p.need.members {
@@ -74,7 +74,7 @@ func (d *desk) enter(ctx context.Context, p *pass) (inner context.Context, leave
 	}
 }
 
-// watch judges the callers of streams again until the server ends.
+// watch checks the callers of streams again until the server ends.
 func (d *desk) watch(s *Server) {
 	tick := time.NewTicker(judgeEvery)
 	defer tick.Stop()
@@ -88,8 +88,8 @@ func (d *desk) watch(s *Server) {
 	}
 }
 
-// again ends the streams whose callers have lost their right, and all that show what the node
-// holds where nobody vouches for that any more.
+// again ends the streams whose callers have lost their right, and all streams of the node's state if no leader confirms
+// that any longer.
 func (d *desk) again(s *Server) {
 	unvouched := s.options.Core.Vouched()
 	d.mu.Lock()
@@ -110,13 +110,13 @@ func (d *desk) again(s *Server) {
 	}
 }
 
-// cutOff is why the desk ended a stream.
+// cutOff is the reason that the desk ended a stream.
 type cutOff struct{ error }
 
-// Unwrap returns what its caller is told.
+// Unwrap returns the error that its caller receives.
 func (c *cutOff) Unwrap() error { return c.error }
 
-// wasCutOff returns why the desk ended a stream, nil where it did not.
+// wasCutOff returns why the desk ended a stream, nil if it did not.
 func wasCutOff(ctx context.Context) error {
 	if c, ok := errors.AsType[*cutOff](context.Cause(ctx)); ok {
 		return c.error

@@ -20,16 +20,15 @@ import (
 )
 
 const (
-	// callTimeout is what a call without a deadline gets.
+	// callTimeout is the timeout of a call without a deadline.
 	callTimeout = 30 * time.Second
-	// maxMargin is the most that is taken off a caller's deadline; a tenth of
-	// a short one.
+	// maxMargin is the most that is subtracted from a caller's deadline; a tenth of a short one.
 	maxMargin = 200 * time.Millisecond
-	// comeBack is the delay told to a caller whose time was not enough.
+	// comeBack is the retry delay sent to a caller whose time was too short.
 	comeBack = 500 * time.Millisecond
 )
 
-// unary is what every call with one answer passes.
+// unary intercepts every unary RPC.
 func (s *Server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 	handler grpc.UnaryHandler) (resp any, err error) {
 	leave, err := s.receive(ctx, info.FullMethod)
@@ -62,7 +61,7 @@ func (s *Server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 	return resp, nil
 }
 
-// streaming is what every stream passes; one without a deadline gets none.
+// streaming intercepts every stream; a stream without a deadline gets none.
 func (s *Server) streaming(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo,
 	handler grpc.StreamHandler) (err error) {
 	leave, err := s.receive(stream.Context(), info.FullMethod)
@@ -79,7 +78,7 @@ func (s *Server) streaming(srv any, stream grpc.ServerStream, info *grpc.StreamS
 	ctx, left := s.desk.enter(ctx, p)
 	defer left()
 	if strings.HasPrefix(info.FullMethod, "/"+healthv1.Health_ServiceDesc.ServiceName+"/") {
-		// A watcher of our health would else hold a draining server open.
+		// Otherwise a watcher of our health service would hold a draining server open.
 		ctx, cancel = s.untilDrain(ctx)
 		defer cancel()
 	}
@@ -101,7 +100,7 @@ func (s *Server) streaming(srv any, stream grpc.ServerStream, info *grpc.StreamS
 	return nil
 }
 
-// orLost adds to the end of a worker's session that its credential counts no more, where that is so.
+// orLost adds to the error of a worker's ended session that its credential is no longer valid, if that is the case.
 func (s *Server) orLost(p *pass, err error) error {
 	again := *p // its call reads its own
 	lost := s.judge(&again)
@@ -139,9 +138,8 @@ func (s *edgeStream) SendMsg(m any) error {
 	return s.ServerStream.SendMsg(m)
 }
 
-// withMargin returns a context that ends a little before the caller's, so that
-// the server's own answer reaches a caller who still listens (SPEC §13.1). A
-// call without a deadline gets otherwise; 0 is none.
+// withMargin returns a context that ends a little before the caller's, so that the server's own answer reaches a caller
+// that still listens (SPEC §13.1). A call without a deadline gets otherwise; 0 means none.
 func withMargin(ctx context.Context, otherwise time.Duration) (context.Context, context.CancelFunc) {
 	deadline, ok := ctx.Deadline()
 	if ok {
@@ -154,8 +152,7 @@ func withMargin(ctx context.Context, otherwise time.Duration) (context.Context, 
 	return context.WithCancel(ctx)
 }
 
-// toStatus makes the caller's error. A fault of ours is logged here, for the
-// caller can do nothing about it.
+// toStatus builds the caller's error. An internal error is logged here, because the caller can do nothing about it.
 func (s *Server) toStatus(ctx context.Context, method string, err error) error {
 	err = words.ToStatus(late(ctx, err))
 	if status.Code(err) == codes.Internal {
@@ -164,8 +161,8 @@ func (s *Server) toStatus(ctx context.Context, method string, err error) error {
 	return err
 }
 
-// late turns a core's bare context error into the refusal that SPEC §13.1
-// wants: the effective deadline is over while the caller still waits.
+// late turns a core's bare context error into the error of SPEC §13.1: the effective deadline has passed while the
+// caller still waits.
 func late(ctx context.Context, err error) error {
 	var e *rota.Error
 	if ctx.Err() != nil || errors.As(err, &e) || !errors.Is(err, context.DeadlineExceeded) {
@@ -180,13 +177,13 @@ func refusalOf(ctx context.Context, err error) *rota.Error {
 	return words.FromStatus(late(ctx, err))
 }
 
-// panicked logs a panic with its stack and gives the error that the caller gets.
+// panicked logs a panic with its stack and returns the error for the caller.
 func (s *Server) panicked(method string, r any) error {
 	s.log.Error("panic in a call", "method", method, "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
 	return rota.Refusef(rota.KindInternal, "", "the node failed to answer: see its log")
 }
 
-// checkSize holds public calls to the largest message (SECURITY §2.1).
+// checkSize limits public calls to the largest message (SECURITY §2.1).
 func checkSize(method string, m any) error {
 	size := 0
 	switch m := m.(type) {
@@ -207,7 +204,7 @@ func checkSize(method string, m any) error {
 	return nil
 }
 
-// checkCount refuses a list that is empty or too long.
+// checkCount rejects a list that is empty or too long.
 func checkCount(field string, n, most int) error {
 	if n < 1 || n > most {
 		return rota.Refusef(rota.KindInvalid, field, "%s: got %d, want 1 to %d", field, n, most)
@@ -215,7 +212,7 @@ func checkCount(field string, n, most int) error {
 	return nil
 }
 
-// checkOptionalID refuses an id that is given but is none.
+// checkOptionalID rejects a given id that is not valid.
 func checkOptionalID(field, id string) error {
 	if id == "" {
 		return nil
@@ -223,8 +220,8 @@ func checkOptionalID(field, id string) error {
 	return rota.CheckID(field, id)
 }
 
-// checkLengths refuses a core that answered more or fewer items than were
-// asked: to guess which outcome is whose would be worse than none.
+// checkLengths returns an error if a core answered more or fewer items than were requested: guessing which outcome
+// belongs to which item would be worse than none.
 func checkLengths(what string, asked, answered int) error {
 	if asked != answered {
 		return rota.Refusef(rota.KindInternal, what, "asked for %d %s, got %d answers", asked, what, answered)

@@ -12,9 +12,8 @@ import (
 	"github.com/rotasched/rota/internal/millis"
 )
 
-// TestSubmit_refusesHostileWords are rows 7 and 8 of the hostile list at the edge: no
-// such job reaches the core. The state machine refuses the same by itself
-// (fsm, TestSubmit/refuses_what_is_out_of_shape).
+// TestSubmit_refusesHostileWords covers rows 7 and 8 of the hostile list at the edge: no such job reaches the core. The
+// state machine rejects the same on its own (fsm, TestSubmit/refuses_what_is_out_of_shape).
 func TestSubmit_refusesHostileWords(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -287,7 +287,7 @@ func TestTLS_isUsedWhenSet(t *testing.T) {
 	}
 }
 
-// certify makes a certificate for n1.rota that is its own authority.
+// certify returns a certificate for n1.rota that is its own authority.
 func certify(t *testing.T) (tls.Certificate, *x509.CertPool) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -20,8 +20,8 @@ type eventsService struct {
 	core   SelfCore
 }
 
-// Tail lasts as long as the caller wants, or until this node goes. It ends with
-// Exhausted for a consumer that is too slow.
+// Tail lasts as long as the caller wishes, or until this node shuts down. It ends with Exhausted for a consumer that is
+// too slow.
 func (s *eventsService) Tail(req *rotav1.TailRequest, stream grpc.ServerStreamingServer[rotav1.EventBatch]) error {
 	filter, err := words.TailFromWire(req)
 	if err != nil {
@@ -45,16 +45,16 @@ func (s *eventsService) Tail(req *rotav1.TailRequest, stream grpc.ServerStreamin
 }
 
 const (
-	// eventsInMessage and eventsBytes bound one message of events, far below
-	// limits.MaxMessageBytes with the longest texts.
+	// eventsInMessage and eventsBytes bound one message of events, far below limits.MaxMessageBytes with the longest
+	// texts.
 	eventsInMessage = 512
 	eventsBytes     = 256 << 10
 	// batchesShared bounds the batches whose encodings are kept for others.
 	batchesShared = 32
 )
 
-// encodedBatch is one batch of events in the forms that are sent, each made once
-// for all consumers: to encode costs far more than to send.
+// encodedBatch is one batch of events in the forms that are sent, each made once for all consumers: encoding costs far
+// more than sending.
 type encodedBatch struct {
 	web.Batch
 	grpc    sync.Once
@@ -62,7 +62,7 @@ type encodedBatch struct {
 	wireErr error
 }
 
-// webEvents is the core's Events for HTTP.
+// webEvents returns the core's Events for HTTP.
 func (s *Server) webEvents(ctx context.Context, filter rota.EventFilter, send func(*web.Batch) error) error {
 	return s.options.Core.Events(ctx, filter, func(batch peer.EventBatch) error {
 		if err := wasCutOff(ctx); err != nil {
@@ -72,8 +72,7 @@ func (s *Server) webEvents(ctx context.Context, filter rota.EventFilter, send fu
 	})
 }
 
-// messages returns the batch as gRPC messages, the last of which tells how far was
-// looked where the last event does not.
+// messages returns the batch as gRPC messages. The last one carries how far the search went if the last event does not.
 func (b *encodedBatch) messages(stream grpc.ServerStream) ([]*grpc.PreparedMsg, error) {
 	b.grpc.Do(func() {
 		for left, first := b.Events, true; len(left) > 0 || first; first = false {
@@ -97,8 +96,8 @@ func (b *encodedBatch) messages(stream grpc.ServerStream) ([]*grpc.PreparedMsg, 
 	return b.wire, b.wireErr
 }
 
-// batchShare finds the encodings of a batch that the core gave to others too: the
-// same slice is the same batch, as nobody changes it.
+// batchShare finds encodings of a batch that the core also gave to others: the same slice is the same batch, as batches
+// are immutable.
 type batchShare struct {
 	mu    sync.Mutex
 	at    map[*rota.ServedEvent]*encodedBatch
@@ -117,7 +116,7 @@ func (c *batchShare) of(batch peer.EventBatch) *encodedBatch {
 		return b
 	}
 	if b != nil {
-		return fresh // a part of it: made for this consumer alone
+		return fresh // a part of it: made for this consumer only
 	}
 	if c.at == nil {
 		c.at = make(map[*rota.ServedEvent]*encodedBatch)
@@ -131,7 +130,7 @@ func (c *batchShare) of(batch peer.EventBatch) *encodedBatch {
 	return fresh
 }
 
-// EventRange tells another node events that it lacks.
+// EventRange returns events to a node that misses them.
 func (s *nodeService) EventRange(ctx context.Context,
 	req *rotav1.EventRangeRequest) (*rotav1.EventRangeResponse, error) {
 	if err := s.admit(ctx, req.GetCaller()); err != nil {
@@ -144,11 +143,10 @@ func (s *nodeService) EventRange(ctx context.Context,
 	return &rotav1.EventRangeResponse{Data: chunk.Data, Oldest: chunk.Oldest, Next: chunk.Next}, nil
 }
 
-// eventChunkBytes is the most that an answer with events may have: one entry may
-// end tens of thousands of leases.
+// eventChunkBytes is the maximum size of an answer with events: one entry may end tens of thousands of leases.
 const eventChunkBytes = 64 << 20
 
-// EventRange asks a node for events that this one lacks.
+// EventRange requests events that this node misses from another one.
 func (p *Peers) EventRange(ctx context.Context,
 	to peer.NodeAddress, r peer.EventRange) (chunk peer.EventChunk, err error) {
 	err = p.call(ctx, to, func(ctx context.Context, node rotav1.NodeClient, me *rotav1.Caller) error {

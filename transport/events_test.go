@@ -31,7 +31,7 @@ func (n *fakeNode) EventRange(_ context.Context, r peer.EventRange) (peer.EventC
 	return peer.EventChunk{Data: fmt.Appendf(nil, "from %d at %d", r.From, r.At), Oldest: 3, Next: 9}, n.err
 }
 
-// told makes n events.
+// told returns n events.
 func told(n int) []rota.ServedEvent {
 	list := make([]rota.ServedEvent, n)
 	for i := range list {
@@ -41,7 +41,7 @@ func told(n int) []rota.ServedEvent {
 	return list
 }
 
-// telling is a core that tells these and ends with err.
+// telling is a core that returns these batches and ends with err.
 func telling(err error, batches ...[]rota.ServedEvent) func(context.Context, rota.EventFilter,
 	func(peer.EventBatch) error) error {
 	return func(_ context.Context, _ rota.EventFilter, send func(peer.EventBatch) error) error {
@@ -63,7 +63,7 @@ func TestTail(t *testing.T) {
 		seen = f
 		return telling(rota.Refusef(rota.KindExhausted, "events", "too slow"), events, events[:1])(ctx, f, send)
 	}
-	for range 2 { // the second consumer gets what was encoded for the first
+	for range 2 { // the second consumer gets the encoding made for the first
 		stream, err := rotav1.NewEventsClient(b.conn).Tail(bounded(t), &rotav1.TailRequest{From: "1.5.0", Follow: true,
 			Kinds: []string{"jobCompleted"}, Job: "j"})
 		if err != nil {
@@ -257,8 +257,7 @@ func TestPeers_eventRange(t *testing.T) {
 	})
 }
 
-// TestWebSocket_underTLS finds HTTP/1.1 behind the same certificates as gRPC, with
-// ALPN and without.
+// TestWebSocket_underTLS checks HTTP/1.1 behind the same certificates as gRPC, with ALPN and without.
 func TestWebSocket_underTLS(t *testing.T) {
 	t.Parallel()
 	certificate, roots := certify(t)
@@ -290,8 +289,8 @@ func TestWebSocket_underTLS(t *testing.T) {
 	}
 }
 
-// TestTail_tellsHowFarWasLooked carries the place of a consumer whose filter selects
-// little: with the last message of a batch, or alone.
+// TestTail_tellsHowFarWasLooked checks that a consumer whose filter selects little gets its position: with the last
+// message of a batch, or alone.
 func TestTail_tellsHowFarWasLooked(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -16,8 +16,8 @@ import (
 	"github.com/rotasched/rota/test/idp"
 )
 
-// TestExchange: who has no credential may exchange an identity token; one of an issuer that is
-// not set is refused.
+// TestExchange checks that a caller without a credential may exchange an identity token, and that a token of an unknown
+// issuer is rejected.
 func TestExchange(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -42,8 +42,8 @@ func TestExchange(t *testing.T) {
 	}
 }
 
-// TestExchange_denied: an identity token that is refused, by the node or by the leader, is told of
-// once, without any part of it; one that is taken is not.
+// TestExchange_denied checks that an identity token rejected by the node or by the leader is reported once, without any
+// part of it, and that an accepted one is not reported.
 func TestExchange_denied(t *testing.T) {
 	t.Parallel()
 	var told toldDenied

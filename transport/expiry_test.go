@@ -12,7 +12,7 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// endingTable has one token, which ends on a date; on any later one nobody knows it.
+// endingTable has one token, which ends on a date; after that it is unknown.
 type endingTable struct {
 	*rightsTable
 	ends rota.Date
@@ -32,8 +32,8 @@ func (e endingTable) Rights(p rota.Principal, date rota.Date) (*access.Rights, e
 	return e.rightsTable.Rights(p, date)
 }
 
-// TestExpiry_byTheWallClock: at the edge a token ends by the node's own clock, whatever the
-// log's date is: no call with it passes, and its open stream ends.
+// TestExpiry_byTheWallClock checks that at the edge a token ends by the node's own clock, whatever the log's date is:
+// calls with it are refused, and its open stream ends.
 func TestExpiry_byTheWallClock(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		begins := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)

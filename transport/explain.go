@@ -8,7 +8,7 @@ import (
 	"github.com/rotasched/rota/api/words"
 )
 
-// explainService answers the service Explain.
+// explainService serves Explain.
 type explainService struct {
 	rotav1.UnimplementedExplainServer
 	core WhyCore
@@ -38,7 +38,7 @@ func (s *explainService) Eta(ctx context.Context, req *rotav1.EtaRequest) (*rota
 	return &rotav1.EtaResponse{Eta: words.ETAToWire(&x), At: words.ReadAtToWire(at)}, nil
 }
 
-// Past says what a look at a state of the past has to replay.
+// Past returns what a query of a past state has to replay.
 func (s *explainService) Past(ctx context.Context, req *rotav1.PastRequest) (*rotav1.PastResponse, error) {
 	p, err := s.core.Past(ctx, rota.WhyQuery{At: rota.Index(req.GetAt()), AtDate: rota.Date(req.GetAtDateMs())})
 	if err != nil {

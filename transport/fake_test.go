@@ -25,12 +25,11 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// A connection of HTTP that is closed before a body was read waits half a second for its client.
+	// An HTTP connection closed before a body was read waits half a second for its client.
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*conn).closeWriteAndWait"))
 }
 
-// bubble runs a test in a bubble: no deadline of the server or of the test passes because the
-// machine is busy.
+// bubble runs a test in a bubble, so that a busy machine cannot make a deadline of the server or of the test pass.
 func bubble(t *testing.T, test func(t *testing.T)) {
 	t.Helper()
 	t.Parallel()
@@ -95,7 +94,7 @@ func setup(t testing.TB, change ...func(*Options)) *bundle {
 	return b
 }
 
-// bounded returns a context that ends long after any call here should have.
+// bounded returns a context that ends long after any call here should have ended.
 func bounded(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
@@ -121,14 +120,14 @@ func (l *lines) String() string {
 	return l.b.String()
 }
 
-// fakeCore answers what its functions say, and with their arguments' echo
-// where none is set. A test sets what it looks at before the first call.
+// fakeCore returns the results of its functions, or an echo of their arguments where none is set. A test sets what it
+// uses before the first call.
 type fakeCore struct {
-	// recent is what ended lately, by queue.
+	// recent holds the recently ended jobs, by queue.
 	recent map[rota.QueueName]peer.QueueRecent
-	// ended are the sessions that were signed out.
+	// ended lists the sessions that were signed out.
 	ended []string
-	// tables stands in for table.
+	// tables is used in place of table.
 	tables   access.Table
 	submit   func(context.Context, []rota.JobSpec) ([]rota.Submitted, error)
 	job      func(context.Context, rota.JobID, peer.ReadOptions) (rota.Job, rota.ReadAt, error)
@@ -137,7 +136,7 @@ type fakeCore struct {
 	outcomes func(context.Context, []rota.JobID) ([]rota.JobOutcome, error)
 	attach   func(rota.WorkerID, []byte) (WorkerSession, error)
 	open     func(context.Context, rota.WorkerSpec, []byte, bool) (WorkerSession, error)
-	// attested is what the last worker showed.
+	// attested is the last worker's attestation.
 	attested *rota.Attestation
 	link     peer.WorkerLink
 	snapshot func(context.Context, io.Writer) error
@@ -153,9 +152,9 @@ type fakeCore struct {
 	table    atomic.Pointer[rightsTable]
 	// until is when all its tokens end, 0 for never.
 	until atomic.Int64
-	// unvouched is why nobody vouches for the node.
+	// unvouched is why no leader confirms the node's state.
 	unvouched atomic.Pointer[rota.Error]
-	// lags says that the node has not caught up.
+	// lags reports that the node has not caught up.
 	lags atomic.Bool
 }
 
@@ -216,7 +215,7 @@ func (c *fakeCore) Cancel(ctx context.Context, ids []rota.JobID) ([]rota.JobOutc
 	return out, c.err
 }
 
-// fakeAt is what a read of one thing saw.
+// fakeAt returns the ReadAt of a single read.
 func fakeAt(opt peer.ReadOptions) rota.ReadAt {
 	if opt.Stale {
 		return rota.ReadAt{Index: 6, Age: 70 * time.Millisecond}
@@ -406,11 +405,11 @@ type fakeNode struct {
 	name      string
 	forwarded func(context.Context, []byte) ([]byte, error)
 	err       error
-	// recorded answers Recorded; nil takes all.
+	// recorded answers Recorded; nil accepts all.
 	recorded func(id rota.NodeID, identity string) error
 	// asked is the last removal's principal.
 	asked atomic.Pointer[access.Caller]
-	// introduced is the last node's word on itself.
+	// introduced is the last introduction of a node.
 	introduced atomic.Pointer[peer.Introduction]
 }
 
@@ -486,10 +485,10 @@ func (n *fakeNode) ListArchived(_ context.Context, f rota.JobFilter, at rota.Ind
 	return rota.JobPage{Jobs: []rota.Job{job}, NextCursor: f.Cursor + strings.Repeat("+", int(at))}, n.err
 }
 
-// fakeSession is a WorkerSession; notices are what the test sends into it.
+// fakeSession is a WorkerSession; the test sends notices into it.
 type fakeSession struct {
 	notices  chan []peer.Notice
-	ended    chan error // what Await ends with
+	ended    chan error // the error that Await returns
 	mu       sync.Mutex
 	waiting  []peer.Notice
 	do       func(context.Context, []peer.LeaseCommand) ([]peer.LeaseAnswer, error)
@@ -597,7 +596,7 @@ func (n *fakeNode) TransferHere(context.Context, rota.NodeID) (rota.NodeID, erro
 	return "n2", n.err
 }
 
-// eventsPath is where events are.
+// eventsPath is the path of events.
 const eventsPath = "/v1/events"
 
 func (c *fakeCore) Stats(_ context.Context, coarse bool) (peer.Stats, error) {

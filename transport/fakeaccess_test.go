@@ -11,7 +11,7 @@ import (
 	"github.com/rotasched/rota/internal/access"
 )
 
-// everything is the table of a core that has none: everybody may do all.
+// everything is the table of a core without one: every caller has all rights.
 type everything struct{}
 
 func (everything) Prove(c access.Credential, _ rota.Date) (rota.Principal, error) {
@@ -48,7 +48,7 @@ func coreWith(t *rightsTable) *fakeCore {
 	return c
 }
 
-// frame writes one frame of HTTP/2.
+// frame writes one HTTP/2 frame.
 func frame(t *testing.T, conn net.Conn, kind, flags byte, stream uint32, body []byte) {
 	t.Helper()
 	head := binary.BigEndian.AppendUint32(nil, uint32(len(body))<<8|uint32(kind))
@@ -58,7 +58,7 @@ func frame(t *testing.T, conn net.Conn, kind, flags byte, stream uint32, body []
 	}
 }
 
-// TestHalfMessages: calls without a credential whose messages never end hold no memory.
+// TestHalfMessages checks that calls without a credential whose messages never end hold no memory.
 func TestHalfMessages(t *testing.T) {
 	const (
 		calls         = 600
@@ -108,7 +108,7 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// awaitPing reads frames until one answers a ping, or the connection ends.
+// awaitPing reads frames until a ping is answered, or the connection ends.
 func awaitPing(conn io.Reader, ping byte, answered chan<- struct{}) {
 	defer close(answered)
 	for head := make([]byte, 9); ; {

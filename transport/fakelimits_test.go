@@ -9,7 +9,7 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// The fake core's answers on standing, tenants and modes echo what was asked.
+// The fake core's answers about sessions, tenants and modes echo the request.
 
 func (c *fakeCore) ChangeJob(_ context.Context, change rota.JobChange) (rota.JobOutcome, error) {
 	return rota.JobOutcome{ID: change.ID, State: rota.JobQueued, Index: 9}, nil

@@ -7,8 +7,7 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// fakeFlows are the fake core's functions about workflows; where none is set it
-// answers with its arguments' echo.
+// fakeFlows holds the fake core's functions about workflows; where none is set it echoes its arguments.
 type fakeFlows struct {
 	submit  func(context.Context, rota.WorkflowSpec) (rota.WorkflowSubmitted, error)
 	show    func(context.Context, rota.WorkflowID, bool, peer.ReadOptions) (rota.Workflow, rota.ReadAt, error)

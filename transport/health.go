@@ -14,8 +14,8 @@ var servicesOfReady = []string{
 	rotav1.Queues_ServiceDesc.ServiceName, rotav1.Workflows_ServiceDesc.ServiceName,
 }
 
-// Cluster and Node answer as long as the process does: without a leader they
-// are what an operator, or another node, needs most.
+// Cluster and Node answer as long as the process runs: without a leader they are the services that operators and other
+// nodes need most.
 var servicesOfLife = []string{rotav1.Cluster_ServiceDesc.ServiceName, rotav1.Node_ServiceDesc.ServiceName}
 
 func (s *Server) startHealth() {
@@ -25,9 +25,8 @@ func (s *Server) startHealth() {
 	s.SetServing(false)
 }
 
-// SetServing says whether the node is ready: it knows a leader and has caught
-// up. Where Core.Ready is polled as well, the newest word counts; once the
-// server drains nothing changes NOT_SERVING any more.
+// SetServing sets whether the node is ready: it knows a leader and has caught up. If Core.Ready is polled as well, the
+// latest result counts. Once the server drains, it stays NOT_SERVING.
 func (s *Server) SetServing(ready bool) {
 	status := healthv1.HealthCheckResponse_NOT_SERVING
 	if ready {
@@ -38,7 +37,7 @@ func (s *Server) SetServing(ready bool) {
 	}
 }
 
-// pollReady asks the core until the server drains.
+// pollReady polls the core until the server drains.
 func (s *Server) pollReady(every time.Duration) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()

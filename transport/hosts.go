@@ -11,27 +11,25 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// Hosts are the names that HTTP answers to. A page in somebody's browser reaches a node by a
-// name of its own that leads here, and says whose page it is: neither is answered.
+// Hosts are the host names that HTTP answers to. A page in someone's browser can reach a node under a name of its own
+// that resolves here, and it sends its origin: requests with a foreign name or a foreign origin are rejected.
 type Hosts struct {
-	// Names are hosts of this node, with a port or without. Loopback, and the address that a
-	// connection came to, need no mention.
+	// Names are hosts of this node, with or without a port. Loopback, and the address that a connection came to, need
+	// not be listed.
 	Names []string
-	// Origins are those of pages that may ask beside the node's own, such as
-	// https://console.example.
+	// Origins lists the origins, besides the node's own, whose pages may call, such as https://console.example.
 	Origins []string
-	// UI is the one origin under which browsers find the console of all nodes, such as that of a load
-	// balancer; empty where it is each node's own.
+	// UI is the one origin under which browsers find the console of all nodes, such as that of a load balancer; empty
+	// if it is each node's own.
 	UI string
-	// Nodes returns the origins of the cluster's nodes, whose console may ask every node; nil where
-	// there are none.
+	// Nodes returns the origins of the cluster's nodes, whose console may call every node; nil means none.
 	Nodes func() []string
-	// Certificate returns the node's own, whose names count too; nil where there is none.
+	// Certificate returns the node's own certificate, whose names count too; nil means none.
 	Certificate func() *x509.Certificate
 }
 
-// refuse returns how a request is refused, and with which status, 0 where it is not.
-// One without a Host comes from no browser.
+// refuse returns the error and the status for a request, or 0 if it is allowed. A request without a Host does not come
+// from a browser.
 func (h *Hosts) refuse(r *http.Request) (code int, err error) {
 	if r.Host != "" && !h.own(r, hostOf(r.Host)) {
 		return http.StatusMisdirectedRequest, rota.Refusef(rota.KindInvalid, "host", "this node does not serve the requested Host: add it with --api-host")
@@ -67,8 +65,7 @@ func (h *Hosts) own(r *http.Request, host string) bool {
 	return certificate != nil && certificate.VerifyHostname(host) == nil
 }
 
-// ofOurs reports whether a request's one origin is the node itself, as it was asked for, or
-// one that may.
+// ofOurs reports whether a request's only origin is the node itself, as addressed, or one that is allowed.
 func (h *Hosts) ofOurs(r *http.Request, origins []string) bool {
 	if len(origins) != 1 {
 		return false
@@ -83,7 +80,7 @@ func (h *Hosts) ofOurs(r *http.Request, origins []string) bool {
 	return h.ofNode(origins[0])
 }
 
-// ofNode reports whether an origin is that of a node of the cluster.
+// ofNode reports whether an origin belongs to a node of the cluster.
 func (h *Hosts) ofNode(origin string) bool {
 	return h.Nodes != nil && slices.Contains(h.Nodes(), origin)
 }

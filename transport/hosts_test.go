@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestHosts: a page of a stranger, and a name of a stranger that leads here, are not answered.
+// TestHosts checks that a page of a foreign origin, and a foreign name that resolves here, are rejected.
 func TestHosts(t *testing.T) {
 	t.Parallel()
 	hosts := &Hosts{Names: []string{"n1.lan:6470", "proxy.lan", "[2001:db8::1]:6470"}, Origins: []string{"https://console.lan"},
@@ -41,7 +41,7 @@ func TestHosts(t *testing.T) {
 	}
 }
 
-// TestEvents_ofStrangersPages has evil.example as Host, and as Origin, ask for the events.
+// TestEvents_ofStrangersPages requests the events with evil.example as Host, and as Origin.
 func TestEvents_ofStrangersPages(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -12,7 +12,7 @@ import (
 	"github.com/rotasched/rota/internal/logs"
 )
 
-// Bounds on what clients' messages take of a node before they are answered.
+// These bound the memory of a node that unanswered client messages use.
 const (
 	DefaultInflightBytes = 256 << 20
 	// InflightLeast leaves one connection a few messages.
@@ -25,14 +25,14 @@ const (
 	messageRate = 64 << 10
 )
 
-// inflight bounds the bytes of clients' messages, from a message's first to its answer: gRPC
-// alone would take a message's worth for each of a thousand streams of each connection. It
-// follows the frames of HTTP/2 (RFC 9113) on each connection and changes none.
+// inflight bounds the bytes of clients' messages, from a message's first byte to its answer: gRPC alone would use a
+// message's worth for each of a thousand streams of each connection. It follows the HTTP/2 frames (RFC 9113) of each
+// connection and changes none.
 type inflight struct {
 	most int64
 	held atomic.Int64
-	// leaving is what was held by requests of HTTP that were cut off and have not returned: it
-	// counts for nobody any more, but the memory is still taken.
+	// leaving counts bytes held by HTTP requests that were cut off and have not returned: they count for no caller, but
+	// the memory is still in use.
 	leaving atomic.Int64
 	log     *slog.Logger
 	warned  logs.Limiter
@@ -40,7 +40,7 @@ type inflight struct {
 	mu       sync.Mutex
 	conns    map[*inflightConn]struct{}
 	accounts map[rota.Principal]*account
-	// freed is closed when some of leaving is free; nil while nobody waits for that.
+	// freed is closed when some of leaving is free; nil while nothing waits for that.
 	freed chan struct{}
 }
 
@@ -48,7 +48,7 @@ func newInflight(most int64, log *slog.Logger) *inflight {
 	return &inflight{most: most, log: log, conns: make(map[*inflightConn]struct{}), accounts: make(map[rota.Principal]*account)}
 }
 
-// follow counts what arrives on a connection.
+// follow counts the bytes that arrive on a connection.
 func (f *inflight) follow(conn net.Conn) *inflightConn {
 	c := &inflightConn{Conn: conn, all: f, in: frames{preface: len(http2Preface)}, streams: make(map[uint32]*inflightStream)}
 	f.mu.Lock()
@@ -57,8 +57,8 @@ func (f *inflight) follow(conn net.Conn) *inflightConn {
 	return c
 }
 
-// relieve ends connections until what is held fits: that with most unfinished bytes first, and
-// among those with none, that which holds most.
+// relieve ends connections until the total fits: first the one with most unfinished bytes, and among those with none,
+// the one that holds most.
 func (f *inflight) relieve() {
 	for f.held.Load() > f.most {
 		if !f.endWorst(nil, "the messages in flight on this node are more than --inflight-bytes, and most of what is unfinished is its own") {
@@ -67,8 +67,8 @@ func (f *inflight) relieve() {
 	}
 }
 
-// endWorst ends the connection with most unfinished bytes, of one principal or, with nil, of
-// all; false where there is none.
+// endWorst ends the connection with most unfinished bytes, of one principal or, with nil, of all; it returns false if
+// there is none.
 func (f *inflight) endWorst(of *account, why string) bool {
 	f.mu.Lock()
 	var worst *inflightConn
@@ -91,16 +91,16 @@ func (f *inflight) endWorst(of *account, why string) bool {
 
 const http2Preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
-// What is looked at of frames.
+// These are the parts of frames that are examined.
 const (
 	frameData, frameHeaders, frameReset = 0, 1, 3
 	flagEndStream, flagPadded           = 0x1, 0x8
 	frameHead                           = 9
-	// messageHead is what gRPC puts before a message: whether it is compressed, and its length.
+	// messageHead is the size of gRPC's message prefix: a compression flag and the length.
 	messageHead = 5
 )
 
-// frames follows one direction of a connection, however it is cut into pieces.
+// frames follows one direction of a connection, however it is split into reads.
 type frames struct {
 	preface, have, left int
 	head                [frameHead]byte
@@ -113,8 +113,7 @@ func be32(b []byte) uint32 {
 	return uint32(b[0])<<24 | uint32(b[1])<<16 | uint32(b[2])<<8 | uint32(b[3])
 }
 
-// follow calls each at the end of a frame's head, with nothing, and for each piece of what
-// it carries.
+// follow calls each at the end of a frame's header, with nothing, and for each piece of the frame's payload.
 func (f *frames) follow(p []byte, each func(piece []byte)) {
 	n := min(f.preface, len(p))
 	f.preface -= n
@@ -139,10 +138,10 @@ func (f *frames) follow(p []byte, each func(piece []byte)) {
 
 // inflightStream is a call whose messages are counted.
 type inflightStream struct {
-	// whole are the bytes of the last message, once it is whole and until it is answered.
+	// whole is the size of the last message, from when it is complete until it is answered.
 	whole int64
-	// part are those of the one that arrives, of want; head is its beginning, due when it
-	// must have arrived.
+	// part counts the bytes of the message that is arriving, want is its full size; head is its beginning, due is when
+	// it must be complete.
 	part, want int64
 	head       [messageHead]byte
 	due        time.Time
@@ -152,10 +151,9 @@ type inflightStream struct {
 type inflightConn struct {
 	net.Conn
 	all *inflight
-	// held counts bytes that have no answer, unfinished those of them whose message is not whole.
+	// held counts unanswered bytes, unfinished those of them whose message is not complete.
 	held, unfinished atomic.Int64
-	// account is that of the principal whose call was admitted last; nil before the first.
-	// A connection seldom has two.
+	// account belongs to the principal whose call was admitted last; nil before the first. A connection rarely has two.
 	account atomic.Pointer[account]
 
 	mu      sync.Mutex
@@ -164,13 +162,12 @@ type inflightConn struct {
 	streams map[uint32]*inflightStream
 	timer   *time.Timer
 	ended   bool
-	// lingers says that what is held when it ends is taken still, until inflight.left is called;
-	// behind is how much that is.
+	// lingers reports that the bytes held at the end stay in use until inflight.left is called; behind is their number.
 	lingers bool
 	behind  int64
 }
 
-// NetConn returns the connection beneath.
+// NetConn returns the underlying connection.
 func (c *inflightConn) NetConn() net.Conn { return c.Conn }
 
 // Read implements net.Conn.
@@ -189,14 +186,14 @@ func (c *inflightConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// time has what is not whole ended in its time.
+// time limits the time that unfinished messages may take.
 func (c *inflightConn) time() {
 	if c.unfinished.Load() > 0 && c.timer == nil {
 		c.timer = time.AfterFunc(time.Until(c.due()), c.late)
 	}
 }
 
-// relieve ends what is too much: this connection, or one that has more of it.
+// relieve ends the connection with too many bytes: this one, or one that has more.
 func (c *inflightConn) relieve() {
 	a := c.account.Load()
 	switch {
@@ -219,7 +216,7 @@ func (c *inflightConn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// arrived counts what a client sends.
+// arrived counts bytes that a client sends.
 func (c *inflightConn) arrived(piece []byte) {
 	id := c.in.stream()
 	s := c.streams[id]
@@ -230,7 +227,7 @@ func (c *inflightConn) arrived(piece []byte) {
 		c.forget(id, s)
 	case kind == frameData && piece != nil && s != nil:
 		if c.in.is(flagPadded) {
-			// No client of gRPC pads: what it carries is a message without an end.
+			// gRPC clients send no padding: the payload is a message without an end.
 			c.count(&s.part, int64(len(piece)), true)
 			s.want = 1 << 62
 			return
@@ -239,10 +236,10 @@ func (c *inflightConn) arrived(piece []byte) {
 	}
 }
 
-// message counts a piece of what a call's client sends it.
+// message counts a piece of a call's client message.
 func (c *inflightConn) message(s *inflightStream, piece []byte) {
 	for len(piece) > 0 {
-		if s.part == 0 { // another begins, the one before was taken
+		if s.part == 0 { // another message begins, the one before was read
 			c.count(&s.whole, -s.whole, false)
 			s.want, s.due = messageHead, time.Now().Add(messageTime)
 		}
@@ -265,7 +262,7 @@ func (c *inflightConn) message(s *inflightStream, piece []byte) {
 	}
 }
 
-// answered frees what the node answers, and forgets a call at its end.
+// answered releases the bytes that the node answers, and forgets a call at its end.
 func (c *inflightConn) answered(piece []byte) {
 	id, kind := c.out.stream(), c.out.kind()
 	s := c.streams[id]
@@ -285,7 +282,7 @@ func (c *inflightConn) forget(id uint32, s *inflightStream) {
 	delete(c.streams, id)
 }
 
-// count adds to a number of a stream, and to the sums that it is part of.
+// count adds to a number of a stream, and to the sums that include it.
 func (c *inflightConn) count(of *int64, n int64, unfinished bool) {
 	*of += n
 	c.held.Add(n)
@@ -298,7 +295,7 @@ func (c *inflightConn) count(of *int64, n int64, unfinished bool) {
 	}
 }
 
-// due returns when the first message that arrives must be whole; in a while where none does.
+// due returns when the first arriving message must be complete, or a later time if none is arriving.
 func (c *inflightConn) due() time.Time {
 	first := time.Now().Add(messageTime)
 	for _, s := range c.streams {
@@ -309,7 +306,7 @@ func (c *inflightConn) due() time.Time {
 	return first
 }
 
-// late ends the connection where a message took too long.
+// late ends the connection if a message took too long.
 func (c *inflightConn) late() {
 	c.mu.Lock()
 	if c.timer = nil; c.ended || c.unfinished.Load() == 0 {
@@ -326,7 +323,7 @@ func (c *inflightConn) late() {
 	}
 }
 
-// end closes the connection, and says why.
+// end closes the connection, and logs why.
 func (c *inflightConn) end(why string) {
 	if c.all.warned.Allow(why) {
 		c.all.log.Warn("connection closed: "+why, "address", c.RemoteAddr().String(), "bytes", c.held.Load())
@@ -334,7 +331,7 @@ func (c *inflightConn) end(why string) {
 	_ = c.Close()
 }
 
-// Close implements net.Conn: what was held is free.
+// Close implements net.Conn and releases the bytes held.
 func (c *inflightConn) Close() error {
 	c.mu.Lock()
 	if !c.ended {

@@ -7,15 +7,15 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// account sums what the connections of a principal hold.
+// account sums the bytes held by a principal's connections.
 type account struct {
 	of   rota.Principal
 	held atomic.Int64
-	// conns counts them; the lock of inflight guards it.
+	// conns is the number of connections; the lock of inflight guards it.
 	conns int
 }
 
-// relieveOf is relieve for the connections of one principal, which has half.
+// relieveOf is relieve for the connections of one principal, which may hold half.
 func (f *inflight) relieveOf(a *account) {
 	for a.held.Load() > f.most/2 {
 		if !f.endWorst(a, "the messages in flight of its principal are more than half of --inflight-bytes, and most of what is unfinished is its own") {
@@ -24,8 +24,8 @@ func (f *inflight) relieveOf(a *account) {
 	}
 }
 
-// awaitRoom waits while requests that were cut off have not given back the memory that there is no room for beside them.
-// They do so at once, so that it takes no more than a turn of each. It reports false where ctx ends before.
+// awaitRoom waits while requests that were cut off still hold memory that leaves no room. They release it at once, so
+// the wait is one scheduling turn each. It returns false if ctx ends first.
 func (f *inflight) awaitRoom(ctx context.Context) bool {
 	for {
 		f.mu.Lock()
@@ -45,7 +45,7 @@ func (f *inflight) awaitRoom(ctx context.Context) bool {
 	}
 }
 
-// left frees what a request that was cut off held.
+// left releases the bytes that a request that was cut off held.
 func (f *inflight) left(n int64) {
 	if n == 0 {
 		return
@@ -59,7 +59,7 @@ func (f *inflight) left(n int64) {
 	}
 }
 
-// join finds the account of a principal, and counts a connection to it.
+// join returns the account of a principal, and counts a connection to it.
 func (f *inflight) join(p rota.Principal) *account {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -72,7 +72,7 @@ func (f *inflight) join(p rota.Principal) *account {
 	return a
 }
 
-// leave takes a connection off an account; the last one ends it.
+// leave removes a connection from an account; the last one removes the account.
 func (f *inflight) leave(a *account) {
 	if a == nil {
 		return
@@ -84,7 +84,7 @@ func (f *inflight) leave(a *account) {
 	}
 }
 
-// belongs says whose calls the connection has; nil is one that nobody follows.
+// belongs sets the principal of the connection's calls; a nil connection is not followed.
 func (c *inflightConn) belongs(p rota.Principal) {
 	if c == nil || p == "" {
 		return

@@ -22,12 +22,12 @@ func frameOf(kind, flags byte, stream uint32, carries ...byte) []byte {
 		byte(stream >> 8), byte(stream)}, carries...)
 }
 
-// messageOf is a message of so many bytes of which so many are there.
+// messageOf returns a message of the given length of which only the first bytes are present.
 func messageOf(length, there int) []byte {
 	return append([]byte{0, byte(length >> 24), byte(length >> 16), byte(length >> 8), byte(length)}, make([]byte, there)...)
 }
 
-// begun is the beginning of a connection with these calls.
+// begun returns the beginning of a connection with these calls.
 func begun(calls ...uint32) []byte {
 	b := append([]byte(http2Preface), frameOf(4, 0, 0)...)
 	for _, id := range calls {
@@ -56,7 +56,7 @@ func (s *scripted) Write(p []byte) (int, error) { return len(p), nil }
 func (s *scripted) Close() error                { s.closed = true; return nil }
 func (s *scripted) RemoteAddr() net.Addr        { return &net.TCPAddr{} }
 
-// TestInflight_counts: bytes count from a message's first to its answer, however they come.
+// TestInflight_counts checks that bytes count from a message's first byte to its answer, however they are split.
 func TestInflight_counts(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
@@ -108,8 +108,8 @@ func TestInflight_counts(t *testing.T) {
 	}
 }
 
-// TestInflight_tooMuch: the connection that has most unfinished closes, and one that holds more
-// than half of all.
+// TestInflight_tooMuch checks that the connection with most unfinished bytes closes, and one that holds more than half
+// of all.
 func TestInflight_tooMuch(t *testing.T) {
 	t.Parallel()
 	f := newInflight(1000, slog.New(slog.DiscardHandler))
@@ -136,8 +136,8 @@ func TestInflight_tooMuch(t *testing.T) {
 	}
 }
 
-// TestInflight_perPrincipal: the connections of one principal hold half together; another's are
-// left alone.
+// TestInflight_perPrincipal checks that the connections of one principal hold half together, and another's are left
+// alone.
 func TestInflight_perPrincipal(t *testing.T) {
 	t.Parallel()
 	f := newInflight(1000, slog.New(slog.DiscardHandler))
@@ -166,7 +166,7 @@ func TestInflight_perPrincipal(t *testing.T) {
 	if one.closed || !two.closed || other.closed || third.closed || f.held.Load() != 530 || oneC.account.Load().held.Load() != 230 {
 		t.Errorf("closed: %v %v %v %v, %d are held", one.closed, two.closed, other.closed, third.closed, f.held.Load())
 	}
-	oneC.belongs("token:c") // the next call on it is another's
+	oneC.belongs("token:c") // the next call on it belongs to another principal
 	if a := thirdC.account.Load(); a.held.Load() != 30 || oneC.account.Load().held.Load() != 200 {
 		t.Errorf("%d and %d are held", a.held.Load(), oneC.account.Load().held.Load())
 	}
@@ -178,8 +178,8 @@ func TestInflight_perPrincipal(t *testing.T) {
 	}
 }
 
-// TestInflight_cutOffLingers: what a request of HTTP holds that was cut off is taken until it has returned, and others
-// wait for that; nobody else is cut off for it.
+// TestInflight_cutOffLingers checks that memory of an HTTP request that was cut off stays counted until the request has
+// returned, and that others wait for it without being cut off.
 func TestInflight_cutOffLingers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -230,7 +230,7 @@ func TestInflight_cutOffLingers(t *testing.T) {
 	})
 }
 
-// TestInflight_late: a message that does not arrive whole in its time ends its connection.
+// TestInflight_late checks that a message that does not arrive whole in time ends its connection.
 func TestInflight_late(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -244,7 +244,7 @@ func TestInflight_late(t *testing.T) {
 		}
 		say(append(begun(1, 3), frameOf(frameData, 0, 1, messageOf(10, 9)...)...))
 		time.Sleep(messageTime - time.Second)
-		say(frameOf(frameData, 0, 1, 1)) // whole
+		say(frameOf(frameData, 0, 1, 1)) // complete
 		time.Sleep(time.Hour)
 		say(frameOf(frameData, 0, 3, messageOf(3*messageRate, 9)...))
 		if got, want := lasts(near), messageTime+3*time.Second; got != want {
@@ -253,7 +253,7 @@ func TestInflight_late(t *testing.T) {
 	})
 }
 
-// TestInflight_calls: what real clients send is free with their answers.
+// TestInflight_calls checks that messages of real clients are released with their answers.
 func TestInflight_calls(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

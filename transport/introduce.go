@@ -24,7 +24,7 @@ func (s *nodeService) Introduce(ctx context.Context, req *rotav1.IntroduceReques
 	return &rotav1.IntroduceResponse{}, nil
 }
 
-// Introduce asks a node that is up whether this one may start.
+// Introduce asks a running node whether this one may start.
 func (p *Peers) Introduce(ctx context.Context, to peer.NodeAddress, in peer.Introduction) error {
 	return p.meet(ctx, to, func(ctx context.Context, node rotav1.NodeClient, me *rotav1.Caller) error {
 		_, err := node.Introduce(ctx, &rotav1.IntroduceRequest{Caller: me, Identity: in.Identity, Starts: in.Starts,
@@ -33,11 +33,11 @@ func (p *Peers) Introduce(ctx context.Context, to peer.NodeAddress, in peer.Intr
 	})
 }
 
-// RemovePeer asks the leader to remove a node: what a node does that leaves.
+// RemovePeer asks the leader to remove a node. A leaving node calls it for itself.
 func (p *Peers) RemovePeer(ctx context.Context, to peer.NodeAddress, id rota.NodeID) error {
 	call := p.call
 	if id == p.options.Self {
-		call = p.meet // it may leave before it knows anybody
+		call = p.meet // it may leave before it knows another node
 	}
 	return call(ctx, to, func(ctx context.Context, node rotav1.NodeClient, me *rotav1.Caller) error {
 		_, err := node.Remove(ctx, &rotav1.RemoveRequest{Caller: me, Id: string(id), Asker: askerOf(ctx)})
@@ -45,7 +45,7 @@ func (p *Peers) RemovePeer(ctx context.Context, to peer.NodeAddress, id rota.Nod
 	})
 }
 
-// askerOf returns who made the call that a context belongs to; nil where a node acts by itself.
+// askerOf returns the caller of a context's call; nil if a node acts on its own.
 func askerOf(ctx context.Context) *rotav1.Asker {
 	c, ok := ctx.Value(access.CallerKey{}).(access.Caller)
 	if !ok {
@@ -54,7 +54,7 @@ func askerOf(ctx context.Context) *rotav1.Asker {
 	return &rotav1.Asker{Actor: string(c.Actor), Via: c.Via, Request: c.Request}
 }
 
-// asked returns the context of a call that another node passes on.
+// asked returns the context of a call that another node forwards.
 func asked(ctx context.Context, by *rotav1.Asker) (context.Context, error) {
 	c := access.Caller{Actor: rota.Principal(by.GetActor()), Via: by.GetVia(), Request: by.GetRequest()}
 	if err := c.Check(); err != nil {
@@ -63,7 +63,7 @@ func asked(ctx context.Context, by *rotav1.Asker) (context.Context, error) {
 	return context.WithValue(ctx, access.CallerKey{}, c), nil
 }
 
-// Remove takes a node out on its own word, or on that of a principal that another passes on.
+// Remove removes a node at its own request, or at that of a principal whose call another node forwards.
 func (s *nodeService) Remove(ctx context.Context, req *rotav1.RemoveRequest) (*rotav1.RemoveResponse, error) {
 	if err := s.admit(ctx, req.GetCaller()); err != nil {
 		return nil, err
@@ -94,7 +94,7 @@ func (p *Peers) TransferLeadership(ctx context.Context, at peer.NodeAddress, to 
 	return leader, err
 }
 
-// Transfer hands leadership over on another node's relay.
+// Transfer hands leadership over when another node forwards the call.
 func (s *nodeService) Transfer(ctx context.Context, req *rotav1.TransferRequest) (*rotav1.TransferResponse, error) {
 	if err := s.admit(ctx, req.GetCaller()); err != nil {
 		return nil, err

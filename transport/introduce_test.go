@@ -8,8 +8,8 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// TestIntroduce_tellsAllOfANode has everything that a starting node says of itself
-// arrive: by each of it some node is refused.
+// TestIntroduce_tellsAllOfANode checks that every field of a starting node's introduction arrives: each of them makes
+// some node be rejected.
 func TestIntroduce_tellsAllOfANode(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		b := setup(t)

@@ -13,7 +13,7 @@ import (
 	"github.com/rotasched/rota/internal/limits"
 )
 
-// jobsService answers the service Jobs.
+// jobsService serves Jobs.
 type jobsService struct {
 	rotav1.UnimplementedJobsServer
 	server *Server
@@ -23,7 +23,7 @@ type jobsService struct {
 	}
 }
 
-// jobsDesc is the service with Submit read and written by words.
+// jobsDesc returns the service with Submit read and written by package words.
 func jobsDesc() *grpc.ServiceDesc {
 	desc := rotav1.Jobs_ServiceDesc
 	desc.Methods = slices.Clone(desc.Methods)
@@ -35,7 +35,7 @@ func jobsDesc() *grpc.ServiceDesc {
 	return &desc
 }
 
-// submitHandler is what the generated code would be for the messages of words.
+// submitHandler replaces the generated handler for the messages of package words.
 func submitHandler(service any, ctx context.Context, decode func(any) error, edge grpc.UnaryServerInterceptor) (any, error) {
 	in := new(words.Submission)
 	if err := decode(in); err != nil {
@@ -47,20 +47,20 @@ func submitHandler(service any, ctx context.Context, decode func(any) error, edg
 	})
 }
 
-// submit answers for the messages of words.
+// submit answers with the messages of package words.
 func (s *jobsService) submit(ctx context.Context, in *words.Submission) (*words.Written, error) {
 	all, err := s.admit(ctx, in.Jobs)
 	if err != nil {
 		return nil, err
 	}
 	if leader, ok := s.core.Leader(); ok {
-		_ = grpc.SetTrailer(ctx, metadata.Pairs(words.LeaderKey, leader.API)) // fails outside of a call only
+		_ = grpc.SetTrailer(ctx, metadata.Pairs(words.LeaderKey, leader.API)) // fails only outside of a call
 	}
 	return words.WriteSubmitOutcomes(all), nil
 }
 
-// admit refuses misshapen jobs one by one, at their places, and hands the others on
-// (SPEC §4.2). It uses the list of jobs up.
+// admit rejects malformed jobs one by one, at their positions, and submits the others (SPEC §4.2). It overwrites the
+// list of jobs.
 func (s *jobsService) admit(ctx context.Context, jobs []rota.JobSpec) ([]rota.Submitted, error) {
 	if err := checkCount("jobs", len(jobs), limits.MaxBatchJobs); err != nil {
 		return nil, err
@@ -79,7 +79,7 @@ func (s *jobsService) admit(ctx context.Context, jobs []rota.JobSpec) ([]rota.Su
 			all[i] = rota.Submitted{ID: spec.ID, Err: refusalOf(ctx, err).OrNil()}
 			continue
 		}
-		if places = append(places, i); len(specs) < i { // one before it was refused
+		if places = append(places, i); len(specs) < i { // an earlier one was rejected
 			jobs[len(specs)] = *spec
 		}
 		specs = jobs[:len(specs)+1]
@@ -150,14 +150,13 @@ func (s *jobsService) List(ctx context.Context,
 			return nil, err
 		}
 		if !opt.Stale {
-			opt.MinIndex = at.Index // a second reading is as fresh as the first, without asking the leader again
+			opt.MinIndex = at.Index // a second read is as fresh as the first, without asking the leader again
 		}
 		return words.JobPageToWire(&page, at), nil
 	})
 }
 
-// Wait sends each job once it is terminal. It lasts as long as the caller
-// wants, or until this node goes.
+// Wait sends each job once it is terminal. It lasts as long as the caller wishes, or until this node shuts down.
 func (s *jobsService) Wait(req *rotav1.WaitJobsRequest, stream grpc.ServerStreamingServer[rotav1.Job]) error {
 	if err := checkCount("ids", len(req.GetIds()), limits.MaxBatchJobs); err != nil {
 		return err
@@ -178,7 +177,7 @@ func (s *jobsService) Wait(req *rotav1.WaitJobsRequest, stream grpc.ServerStream
 	return err
 }
 
-// Cancel and Retry answer each id at its place.
+// Cancel and Retry answer each id at its position.
 func (s *jobsService) Cancel(ctx context.Context,
 	req *rotav1.CancelJobsRequest) (*rotav1.JobOutcomes, error) {
 	return outcomes(ctx, words.JobIDsFromWire(req.GetIds()), jobID, s.core.Cancel)
@@ -203,12 +202,12 @@ func (s *jobsService) Retry(ctx context.Context, req *rotav1.RetryJobsRequest) (
 	return outcomes(ctx, retries, func(r rota.JobRetry) rota.JobID { return r.ID }, s.core.Retry)
 }
 
-// Delete forgets ended jobs (SPEC §21.3).
+// Delete deletes ended jobs (SPEC §21.3).
 func (s *jobsService) Delete(ctx context.Context, req *rotav1.DeleteJobsRequest) (*rotav1.JobOutcomes, error) {
 	return outcomes(ctx, words.JobIDsFromWire(req.GetIds()), jobID, s.core.DeleteJobs)
 }
 
-// Interrupt ends the attempt that each job is in (SPEC §21.9).
+// Interrupt ends the current attempt of each job (SPEC §21.9).
 func (s *jobsService) Interrupt(ctx context.Context, req *rotav1.InterruptJobsRequest) (*rotav1.JobOutcomes, error) {
 	interrupt := func(ctx context.Context, ids []rota.JobID) ([]rota.JobOutcome, error) {
 		return s.core.Interrupt(ctx, ids, req.GetCounted())
@@ -221,7 +220,7 @@ func (s *jobsService) RunNow(ctx context.Context, req *rotav1.RunJobsNowRequest)
 	return outcomes(ctx, words.JobIDsFromWire(req.GetIds()), jobID, s.core.RunNow)
 }
 
-// Change changes a job that waits.
+// Change changes a pending job.
 func (s *jobsService) Change(ctx context.Context, req *rotav1.ChangeJobRequest) (*rotav1.JobOutcome, error) {
 	change := words.JobChangeFromWire(req)
 	if err := change.CheckShape(rota.MaxPayloadBytes); err != nil {
@@ -230,7 +229,7 @@ func (s *jobsService) Change(ctx context.Context, req *rotav1.ChangeJobRequest) 
 	return reply(words.JobOutcomeToWire)(s.core.ChangeJob(ctx, change))
 }
 
-// ReportProof takes a verifier's word on a completed job.
+// ReportProof records a verifier's verdict on a completed job.
 func (s *jobsService) ReportProof(ctx context.Context,
 	req *rotav1.ReportProofRequest) (*rotav1.JobOutcome, error) {
 	report, err := words.ProofReportFromWire(req)
@@ -248,8 +247,7 @@ func (s *jobsService) ReportProof(ctx context.Context,
 
 func jobID(id rota.JobID) rota.JobID { return id }
 
-// outcomes does what is asked with those jobs whose ids may be one's, and answers each at
-// its place.
+// outcomes applies a call to the jobs with valid ids, and returns one outcome per job, in order.
 func outcomes[T any](ctx context.Context, items []T, idOf func(T) rota.JobID,
 	do func(context.Context, []T) ([]rota.JobOutcome, error)) (*rotav1.JobOutcomes, error) {
 	if err := checkCount("ids", len(items), limits.MaxBatchJobs); err != nil {

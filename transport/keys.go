@@ -9,7 +9,7 @@ import (
 	"github.com/rotasched/rota/api/words"
 )
 
-// keysService answers the service Keys.
+// keysService serves Keys.
 type keysService struct {
 	rotav1.UnimplementedKeysServer
 	core KeyCore
@@ -27,7 +27,7 @@ func (s *keysService) Set(ctx context.Context, req *rotav1.SetKeyRuleRequest) (*
 	version := req.GetIfMatch()
 	switch {
 	case version == "":
-		version = r.ETag // a rule that is sent back as it was read changes that version
+		version = r.ETag // a rule that is sent back as read changes that version
 	case r.ETag != "" && r.ETag != version:
 		return nil, rota.Refusef(rota.KindInvalid, "if_match", "if_match is %.80q, but the rule's etag is %.80q: send only one of them", version, r.ETag)
 	}
@@ -39,7 +39,7 @@ func (s *keysService) Set(ctx context.Context, req *rotav1.SetKeyRuleRequest) (*
 	return &rotav1.SetKeyRuleResponse{Rule: words.KeyRuleToWire(&r)}, err
 }
 
-// Delete forgets a rule.
+// Delete deletes a rule.
 func (s *keysService) Delete(ctx context.Context, req *rotav1.DeleteKeyRuleRequest) (*rotav1.DeleteKeyRuleResponse, error) {
 	ctx, err := ifMatch(ctx, req.GetIfMatch())
 	if err != nil {
@@ -52,13 +52,13 @@ func (s *keysService) Delete(ctx context.Context, req *rotav1.DeleteKeyRuleReque
 	return &rotav1.DeleteKeyRuleResponse{}, s.core.DeleteKeyRule(ctx, r.Queue, r.Name, r.Value)
 }
 
-// checkKeyRule refuses a queue, a name and a value that no rule could have.
+// checkKeyRule rejects a queue, a name or a value that no rule could have.
 func checkKeyRule(r rota.KeyRule) error {
 	r.Concurrency = 1
 	return r.Check()
 }
 
-// checkKey refuses what no job could have as a key.
+// checkKey rejects a text that no job could have as a key.
 func checkKey(queue rota.QueueName, key string) error {
 	name, value, ok := strings.Cut(key, ":")
 	if !ok || value == "" {
@@ -77,7 +77,7 @@ func (s *keysService) List(ctx context.Context, req *rotav1.ListKeyRulesRequest)
 	return &rotav1.ListKeyRulesResponse{Rules: rows, At: at, NextCursor: next}, nil
 }
 
-// Get reads what a key of a tenant counts.
+// Get reads the counts of a tenant's key.
 func (s *keysService) Get(ctx context.Context, req *rotav1.GetKeyRequest) (*rotav1.GetKeyResponse, error) {
 	if err := rota.CheckID("tenant", req.GetTenant()); err != nil {
 		return nil, err
@@ -96,7 +96,7 @@ func (s *keysService) Get(ctx context.Context, req *rotav1.GetKeyRequest) (*rota
 	return answer, nil
 }
 
-// States reads a page of the keys that are counted, the most used first.
+// States reads a page of the counted keys, the most used first.
 func (s *keysService) States(ctx context.Context, req *rotav1.ListKeyStatesRequest) (*rotav1.ListKeyStatesResponse, error) {
 	f, err := words.KeyFilterFromWire(req)
 	if err == nil {
@@ -122,7 +122,7 @@ func (s *keysService) States(ctx context.Context, req *rotav1.ListKeyStatesReque
 	})
 }
 
-// Skip lets a sequence go on behind the job that blocks it.
+// Skip lets a sequence continue after the job that blocks it.
 func (s *keysService) Skip(ctx context.Context, req *rotav1.SkipKeyRequest) (*rotav1.SkipKeyResponse, error) {
 	queue, tenant := rota.QueueName(req.GetQueue()), rota.TenantID(req.GetTenant())
 	if tenant != "" {

@@ -19,7 +19,7 @@ func join(tables ...map[string]unaryRow) map[string]unaryRow {
 	return all
 }
 
-// limitsUnary is each call about standing, tenants, modes and proofs.
+// limitsUnary returns each call about limits, tenants, modes and proofs.
 func limitsUnary(b *bundle) map[string]unaryRow {
 	type call = func(context.Context) (proto.Message, error)
 	tenant := func(id, key, value string) call {

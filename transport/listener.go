@@ -12,11 +12,10 @@ import (
 	"github.com/rotasched/rota/internal/logs"
 )
 
-// CapListener caps open connections, and those of one address at half of all. Where one is
-// too many, the one that has rested longest gives way: nobody keeps others out by holding
-// connections open. A connection rests until a call is admitted on it. Where none rests,
-// the new one is closed at once, so that its client goes to another node. A connection that
-// no call was admitted on ends after grace; 0 leaves that to the server.
+// CapListener caps open connections, and those of one address at half of all. When there is one too many, the
+// connection idle for longest is closed: holding connections open cannot keep others out. A connection is idle until a
+// call is admitted on it. If none is idle, the new one is closed at once, so that its client tries another node. A
+// connection on which no call was admitted ends after grace; 0 leaves that to the server.
 func CapListener(lis net.Listener, most int, grace time.Duration, log *slog.Logger) net.Listener {
 	return &cappedListener{Listener: lis, open: newLimiter(most), grace: grace, log: log, resting: list.New()}
 }
@@ -29,7 +28,7 @@ type cappedListener struct {
 	warned logs.Limiter
 
 	mu sync.Mutex
-	// resting has the seats of connections that rest, the one that began first in front.
+	// resting holds the seats of idle connections, the one that became idle first in front.
 	resting *list.List
 }
 
@@ -58,8 +57,7 @@ func (l *cappedListener) Accept() (net.Conn, error) {
 	}
 }
 
-// giveWay ends the connection that has rested longest, of one address or of any, and reports
-// whether there was one.
+// giveWay ends the connection idle for longest, of one address or of any, and reports whether there was one.
 func (l *cappedListener) giveWay(from string, ofAny bool) bool {
 	l.mu.Lock()
 	at := l.resting.Front()
@@ -83,25 +81,24 @@ func (l *cappedListener) seat(conn net.Conn, from string, free func()) *seat {
 	return s
 }
 
-// seat is the place that a connection has among those that a listener allows; the nil one is
-// that of a connection that nothing caps.
+// seat is a connection's place among those that a listener allows; nil for a connection without a cap.
 type seat struct {
 	listener *cappedListener
 	conn     net.Conn
 	from     string
 	free     func()
 	grace    *time.Timer
-	// kept reports that a call was admitted that has the connection stay.
+	// kept reports that an admitted call keeps the connection.
 	kept atomic.Bool
 
-	// place is where it stands among those that rest, calls are those under way; the
-	// listener's lock guards both.
+	// place is the seat's position among idle connections, calls counts calls in progress; the listener's lock guards
+	// both.
 	place *list.Element
 	calls int
 	left  bool
 }
 
-// rest has the connection give way to others, where nothing is under way on it.
+// rest makes the connection idle, so that it may be closed for others, if no call is in progress on it.
 func (s *seat) rest() {
 	if s == nil {
 		return
@@ -113,7 +110,7 @@ func (s *seat) rest() {
 	}
 }
 
-// admit keeps the connection, as a call was admitted on it.
+// admit keeps the connection, because a call was admitted on it.
 func (s *seat) admit() {
 	if s == nil {
 		return
@@ -127,14 +124,14 @@ func (s *seat) admit() {
 	}
 }
 
-// keep has the connection stay for good: calls on it are many.
+// keep keeps the connection for good: it carries many calls.
 func (s *seat) keep() {
 	if s != nil && !s.kept.Load() && !s.kept.Swap(true) {
 		s.admit()
 	}
 }
 
-// stand takes the seat out of those that rest.
+// stand removes the seat from the idle ones.
 func (s *seat) stand() {
 	if s.place != nil {
 		s.listener.resting.Remove(s.place)
@@ -157,7 +154,7 @@ func (s *seat) leave() {
 	s.free()
 }
 
-// end closes the connection from beneath whoever holds it.
+// end closes the underlying connection, regardless of its current owner.
 func (s *seat) end() {
 	s.leave()
 	_ = s.conn.Close()
@@ -167,12 +164,12 @@ func (s *seat) end() {
 type cappedConn struct {
 	net.Conn
 	seat *seat
-	// left says that another holds the connection now, web that its client speaks HTTP (sorting.go).
+	// left reports that another owner holds the connection, web that its client speaks HTTP (sorting.go).
 	left atomic.Bool
 	web  bool
 }
 
-// SetDeadline does nothing once another holds the connection.
+// SetDeadline does nothing once another owner holds the connection.
 func (c *cappedConn) SetDeadline(t time.Time) error {
 	if c.left.Load() {
 		return nil
@@ -185,7 +182,7 @@ func (c *cappedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// seatKey finds the seat of a request's connection in its context.
+// seatKey is the context key of the seat of a request's connection.
 type seatKey struct{}
 
 // withSeat is an http.Server's ConnContext.
@@ -194,7 +191,7 @@ func withSeat(ctx context.Context, conn net.Conn) context.Context {
 		switch c := conn.(type) {
 		case *cappedConn:
 			return context.WithValue(ctx, seatKey{}, c.seat)
-		case interface{ NetConn() net.Conn }: // encrypted, or of one of our own kinds
+		case interface{ NetConn() net.Conn }: // encrypted, or of one of our own types
 			conn = c.NetConn()
 		default:
 			return ctx

@@ -12,9 +12,8 @@ import (
 // localConnections bounds the connections to a node's own socket.
 const localConnections = 16
 
-// ServeLocal answers calls on a node's own socket, whose callers are the account that the node
-// runs as and root: [rota.Local], whatever the node asks of others. It returns nil once the
-// server ends.
+// ServeLocal answers calls on a node's own socket, whose callers are the account that the node runs as and root:
+// [rota.Local], whatever the node requires of others. It returns nil once the server ends.
 func (s *Server) ServeLocal(lis *net.UnixListener) error {
 	err := s.grpc.Serve(CapListener(lis, localConnections, connGrace, s.log))
 	if err != nil && s.draining.Err() == nil {
@@ -23,7 +22,7 @@ func (s *Server) ServeLocal(lis *net.UnixListener) error {
 	return nil
 }
 
-// greetLocal asks the system who is at the other end of the node's socket.
+// greetLocal asks the system for the account at the other end of the node's socket.
 func (s *sorter) greetLocal(own *cappedConn, conn *net.UnixConn) (net.Conn, credentials.AuthInfo, error) {
 	uid, err := peerUID(conn)
 	info := edgeInfo{TLSInfo: credentials.TLSInfo{CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity}},
@@ -31,7 +30,7 @@ func (s *sorter) greetLocal(own *cappedConn, conn *net.UnixConn) (net.Conn, cred
 	return s.server.inflight.follow(own), info, nil
 }
 
-// strangerAt refuses whoever is neither the account that the node runs as nor root.
+// strangerAt rejects any account other than the one that the node runs as and root.
 func strangerAt(uid int, err error) error {
 	switch own := os.Getuid(); {
 	case err != nil:

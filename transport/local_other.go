@@ -7,5 +7,5 @@ import (
 	"net"
 )
 
-// peerUID fails: this system has no way to ask that is known here.
+// peerUID fails: this system has no known way to get the account.
 func peerUID(*net.UnixConn) (int, error) { return 0, errors.ErrUnsupported }

@@ -18,8 +18,8 @@ import (
 	"github.com/rotasched/rota/internal/access"
 )
 
-// TestLocal: by the node's socket its own account and root are local, and others are refused as
-// who they are; nobody calls there as a node.
+// TestLocal checks that on the node's socket its own account and root are local, that others are rejected by name, and
+// that no caller counts as a node there.
 func TestLocal(t *testing.T) {
 	t.Parallel()
 	for uid, may := range map[int]bool{os.Getuid(): true, 0: true, os.Getuid() + 1: false} {

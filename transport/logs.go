@@ -11,7 +11,7 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// Log reads what an attempt logged.
+// Log reads the log of an attempt.
 func (s *jobsService) Log(ctx context.Context, req *rotav1.JobLogRequest) (*rotav1.JobLogResponse, error) {
 	if err := rota.CheckJobRef("id", rota.JobID(req.GetId())); err != nil {
 		return nil, err
@@ -30,7 +30,7 @@ func (s *jobsService) Log(ctx context.Context, req *rotav1.JobLogRequest) (*rota
 	return words.AttemptLogToWire(&l, at), nil
 }
 
-// Log returns what this node has of the log of an attempt.
+// Log returns this node's part of the log of an attempt.
 func (s *nodeService) Log(ctx context.Context, req *rotav1.NodeLogRequest) (*rotav1.NodeLogResponse, error) {
 	if err := s.admit(ctx, req.GetCaller()); err != nil {
 		return nil, err
@@ -43,7 +43,7 @@ func (s *nodeService) Log(ctx context.Context, req *rotav1.NodeLogRequest) (*rot
 	return &rotav1.NodeLogResponse{Known: l.Known, Parts: words.LogPartsToWire(l.Parts)}, nil
 }
 
-// Log asks another node what it has of the log of an attempt.
+// Log requests another node's part of the log of an attempt.
 func (p *Peers) Log(ctx context.Context, to peer.NodeAddress, lease rota.LeaseID, after uint64) (l peer.NodeLog, err error) {
 	err = p.call(ctx, to, func(ctx context.Context, node rotav1.NodeClient, me *rotav1.Caller) error {
 		answer, err := node.Log(ctx, &rotav1.NodeLogRequest{Caller: me, LeaseId: lease[:], After: after})
@@ -53,7 +53,7 @@ func (p *Peers) Log(ctx context.Context, to peer.NodeAddress, lease rota.LeaseID
 	return l, err
 }
 
-// loggedFromWire reads the logs that came with a beat.
+// loggedFromWire converts the logs that came with a beat.
 func loggedFromWire(parts []*rotav1.LogPart) (logged []peer.Logged, err error) {
 	bytes := 0
 	for _, w := range parts {

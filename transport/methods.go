@@ -5,46 +5,45 @@ import (
 	"github.com/rotasched/rota/internal/access"
 )
 
-// need says what a call of a method takes of its caller.
+// need describes which rights a method requires of its caller.
 type need struct {
-	// right is the one that the caller must hold; none where the next two say otherwise.
+	// right is the right that the caller must hold; none where the next two fields state otherwise.
 	right rota.Right
-	// also is another right that is as good; none where there is no other.
+	// also is an alternative right; none if there is no alternative.
 	also rota.Right
-	// scoped says that each object is judged where it is changed or read, by its tenant and queue:
-	// the door asks only whether the right is granted over anything. Elsewhere it must be granted
-	// over everything.
+	// scoped marks a call that checks each object where it is changed or read, by its tenant and queue: the entry check
+	// requires only that the right is granted over anything. Without it, the right must be granted over everything.
 	scoped bool
-	// anybody's calls take no credential; members' are those of other nodes, which show a node's
-	// certificate and no client's credential.
+	// anybody marks calls that need no credential. members marks calls of other nodes, which present a node's
+	// certificate and no client credential.
 	anybody, members bool
-	// known says that any caller may, whatever its rights are, whose credential counts.
+	// known allows any caller with a valid credential, whatever its rights are.
 	known bool
-	// judged says that applying judges the call, and that its answer says what was done: it is told
-	// to a caller who has given its right away by it.
+	// judged marks a call that is checked when it is applied, and whose answer states the outcome: a caller that has
+	// given away its own right by it still receives the answer.
 	judged bool
-	// alone says that a node serves it which nobody vouches for.
+	// alone marks a call that a node serves without a leader confirming its state.
 	alone bool
 }
 
-// right is needed over everything.
+// right requires a right over everything.
 func right(r rota.Right) need { return need{right: r} }
 
-// scoped needs a right over what the call is about.
+// scoped requires a right over the objects of the call.
 func scoped(r rota.Right) need { return need{right: r, scoped: true} }
 
-// either needs one of two rights over what the call is about.
+// either requires one of two rights over the objects of the call.
 func either(r, also rota.Right) need { return need{right: r, also: also, scoped: true} }
 
-// judged needs a right over everything to change something.
+// judged requires a right over everything to change something.
 func judged(r rota.Right) need { return need{right: r, judged: true} }
 
-// admits reports whether a caller with such rights is let in.
+// admits reports whether a caller with these rights is admitted.
 func (n need) admits(rights *access.Rights) bool {
 	return n.known || n.scoped && (rights.Some(n.right) || n.also != rota.RightNone && rights.Some(n.also)) || rights.AllowEverywhere(n.right)
 }
 
-// where says over what the right is needed.
+// where returns the scope in which the right is required.
 func (n need) where() string {
 	switch {
 	case n.scoped || !n.right.ByTenant() && !n.right.ByQueue():
@@ -55,9 +54,8 @@ func (n need) where() string {
 	return " of all tenants in all queues"
 }
 
-// Needs returns the right that a call takes of its caller, such as /rota.v1.Jobs/Submit;
-// RightNone where any credential, or none, is enough. ok is false for what is not a client's
-// call.
+// Needs returns the right that a call, such as /rota.v1.Jobs/Submit, requires; RightNone if any credential, or none, is
+// enough. ok is false for anything but a client's call.
 func Needs(method string) (r rota.Right, ok bool) {
 	n, ok := methods[method]
 	return n.right, ok && !n.members
@@ -69,8 +67,8 @@ var (
 	known   = need{known: true}
 )
 
-// methods is the one table of calls and the rights that they need. What is not in it is
-// nobody's: TestMethods finds what is missing or stale.
+// methods is the only table of calls and the rights that they need. A call that is not in it is not allowed:
+// TestMethods finds missing and stale ones.
 var methods = map[string]need{
 	"/rota.v1.Jobs/Submit":      scoped(rota.RightSubmit),
 	"/rota.v1.Jobs/Get":         scoped(rota.RightRead),

@@ -9,8 +9,8 @@ import (
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
 )
 
-// TestMethods: by reflection over what a server serves, the table of calls and rights has
-// every call and no other, and each says exactly one thing.
+// TestMethods checks by reflection over a server's services that the table of calls and rights has every call and no
+// other, and that each states exactly one rule.
 func TestMethods(t *testing.T) {
 	t.Parallel()
 	s, err := NewServer(Options{Self: "n1", Core: &fakeCore{}, ReadyEvery: -1})

@@ -5,8 +5,8 @@ import (
 	"google.golang.org/grpc"
 )
 
-// callSeconds are the buckets of how long calls take: an acknowledged write takes milliseconds, a
-// call that waits takes up to a minute.
+// callSeconds are the histogram buckets of call durations: an acknowledged write takes milliseconds, a call that waits
+// takes up to a minute.
 var callSeconds = []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10, 60}
 
 // CallMetrics counts and times the gRPC calls that a server answers, by service, method and code:
@@ -19,7 +19,7 @@ func NewCallMetrics() *CallMetrics {
 	return &CallMetrics{grpcprom.NewServerMetrics(grpcprom.WithServerHandlingTimeHistogram(grpcprom.WithHistogramBuckets(callSeconds)))}
 }
 
-// interceptors returns those of the server, with its metrics around them where it has some.
+// interceptors returns the server's interceptors, with its metrics around them if it has metrics.
 func (s *Server) interceptors() []grpc.ServerOption {
 	m := s.options.Metrics
 	if m == nil {

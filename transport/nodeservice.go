@@ -13,22 +13,20 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// maxDigestsAsked bounds one question for digests.
+// maxDigestsAsked bounds one request for digests.
 const maxDigestsAsked = 1_000
 
-// nodeService answers other nodes. Every call is checked first: a node of
-// another cluster is refused (SPEC §13.4).
+// nodeService serves other nodes. Every call is checked first: a node of another cluster is rejected (SPEC §13.4).
 type nodeService struct {
 	rotav1.UnimplementedNodeServer
 	core   NodeCore
 	log    *slog.Logger
 	warned logs.Limiter
-	// secure says that nodes prove by certificates who they are.
+	// secure reports that nodes prove their identity by certificates.
 	secure bool
 }
 
-// admit refuses who is no member: a node whose id the state does not record, with the
-// data directory that it has.
+// admit rejects a caller that is not a member: a node whose id the state does not record, with its data directory.
 func (s *nodeService) admit(ctx context.Context, caller *rotav1.Caller) error {
 	id, err := s.meet(ctx, caller)
 	if err != nil {
@@ -40,8 +38,8 @@ func (s *nodeService) admit(ctx context.Context, caller *rotav1.Caller) error {
 	return err
 }
 
-// meet refuses strangers, and returns a node that may be no member yet. The name always has to
-// match, the cluster id once both sides know theirs: a node that only joins has none yet.
+// meet rejects nodes of other clusters, and returns a node that may not be a member yet. The name must always match,
+// the cluster id once both sides know theirs: a joining node has none yet.
 func (s *nodeService) meet(ctx context.Context, caller *rotav1.Caller) (rota.NodeID, error) {
 	if err := rota.CheckID("caller.node", caller.GetNode()); err != nil {
 		return "", err
@@ -67,11 +65,11 @@ func (s *nodeService) meet(ctx context.Context, caller *rotav1.Caller) (rota.Nod
 	return "", refused
 }
 
-// certified refuses a caller that is not the node that its certificate names: clients need
-// none, so that the handshake alone does not tell.
+// certified rejects a caller that is not the node named in its certificate. The handshake alone does not check that,
+// because clients need no certificate.
 func (s *nodeService) certified(ctx context.Context, id rota.NodeID) error {
 	if !s.secure {
-		return nil // without TLS ids are believed
+		return nil // without TLS ids are trusted
 	}
 	from, ok := link.FromContext(ctx)
 	if !ok {
@@ -100,7 +98,7 @@ func cut(s string) string {
 	return s
 }
 
-// Forward hands commands to this node, which must lead.
+// Forward runs commands on this node, which must be the leader.
 func (s *nodeService) Forward(ctx context.Context,
 	req *rotav1.ForwardRequest) (*rotav1.ForwardResponse, error) {
 	if err := s.admit(ctx, req.GetCaller()); err != nil {
@@ -113,7 +111,7 @@ func (s *nodeService) Forward(ctx context.Context,
 	return &rotav1.ForwardResponse{Outcomes: outcomes}, nil
 }
 
-// Beat takes the beats that a node collected (SPEC §3.9).
+// Beat records the beats that a node collected (SPEC §3.9).
 func (s *nodeService) Beat(ctx context.Context,
 	req *rotav1.NodeBeatRequest) (*rotav1.NodeBeatResponse, error) {
 	if err := s.admit(ctx, req.GetCaller()); err != nil {
@@ -142,7 +140,7 @@ func (s *nodeService) Barrier(ctx context.Context,
 	return &rotav1.BarrierResponse{Index: uint64(index)}, nil
 }
 
-// Inspect tells of this node itself: also one that the state does not record yet.
+// Inspect returns information on this node itself, also to a node that the state does not record yet.
 func (s *nodeService) Inspect(ctx context.Context,
 	req *rotav1.InspectRequest) (*rotav1.InspectResponse, error) {
 	if err := s.admit(ctx, req.GetCaller()); err != nil && rota.ErrorOf(err).Subject != peer.Unrecorded {
@@ -158,7 +156,7 @@ func (s *nodeService) Inspect(ctx context.Context,
 	return reply(words.InspectionToWire)(s.core.Inspect(ctx, at))
 }
 
-// Check walks this node's invariants at an index.
+// Check checks this node's invariants at an index.
 func (s *nodeService) Check(ctx context.Context, req *rotav1.CheckRequest) (*rotav1.CheckResponse, error) {
 	if err := s.admit(ctx, req.GetCaller()); err != nil {
 		return nil, err

@@ -8,17 +8,17 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// maxStep is how long a long stream may stand still: no message comes, or is taken.
+// maxStep bounds how long a long stream may be idle: no message arrives, or is received.
 const maxStep = 20 * time.Second
 
-// allowance bounds what calls of one kind hold of this node together.
+// allowance bounds the total that calls of one kind hold on this node.
 type allowance struct {
 	most int64
 	mu   sync.Mutex
 	used int64
 }
 
-// take holds n more, or says that so much is not free.
+// take reserves n more, or returns false if that much is not free.
 func (a *allowance) take(n int64) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -35,15 +35,14 @@ func (a *allowance) give(n int64) {
 	a.used -= n
 }
 
-// busy sends a caller to another node: what is full here is not full there.
+// busy sends a caller to another node, which may have capacity.
 func (s *Server) busy(what string) error {
 	return &rota.Error{Kind: rota.KindUnavailable, Subject: "node", RetryAfter: comeBack,
 		Text: "node " + string(s.options.Self) + " " + what + ": ask another node, or again"}
 }
 
-// overtake runs a stream's work and gives its error, or why ctx ended where that is
-// sooner: Recv and Send heed only gRPC's own context. A step that f is in then ends
-// as the handler returns.
+// overtake runs a stream's work and returns its error, or the reason that ctx ended if that happens first: Recv and
+// Send react only to gRPC's own context. The step that f is in then ends as the handler returns.
 func (s *Server) overtake(ctx context.Context, method string, f func() error) error {
 	done := make(chan error, 1)
 	go func() {
@@ -76,5 +75,5 @@ func withPatience(ctx context.Context) (context.Context, patience, context.Cance
 	}
 }
 
-// moved begins the time anew.
+// moved restarts the time.
 func (p patience) moved() { p.timer.Reset(maxStep) }

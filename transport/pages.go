@@ -16,18 +16,17 @@ import (
 )
 
 const (
-	// pageBytes is the most that one page of a list has, but for a single row.
+	// pageBytes is the maximum size of a page of a list, except for a single row.
 	pageBytes = 1 << 20
-	// wholeBytes is the most that a list without pages has: gRPC clients take
-	// 4 MiB unless told otherwise.
+	// wholeBytes is the maximum size of a list without pages: gRPC clients accept 4 MiB by default.
 	wholeBytes = 3 << 20
-	// rowBytes is what a row costs beside its own bytes: tag and length.
+	// rowBytes is the overhead of a row: tag and length.
 	rowBytes = 8
-	// maxCursorBytes bounds what comes back as a cursor.
+	// maxCursorBytes bounds the cursor that a client sends back.
 	maxCursorBytes = 1 << 10
 )
 
-// reply returns what the core answered in the protocol's words, or its error.
+// reply converts the core's answer to its protocol message, or returns its error.
 func reply[T, M any](toWire func(*T) *M) func(T, error) (*M, error) {
 	return func(v T, err error) (*M, error) {
 		if err != nil {
@@ -37,7 +36,7 @@ func reply[T, M any](toWire func(*T) *M) func(T, error) (*M, error) {
 	}
 }
 
-// ifMatch returns the context of a call that changes one version only; "" is any.
+// ifMatch returns the context of a call that changes one version only; "" means any.
 func ifMatch(ctx context.Context, version string) (context.Context, error) {
 	if version == "" {
 		return ctx, nil
@@ -45,14 +44,14 @@ func ifMatch(ctx context.Context, version string) (context.Context, error) {
 	return context.WithValue(ctx, access.VersionKey{}, version), access.CheckVersion(version)
 }
 
-// listRequest asks for a list, whole or in pages.
+// listRequest requests a list, whole or in pages.
 type listRequest interface {
 	GetRead() *rotav1.Read
 	GetLimit() int32
 	GetCursor() string
 }
 
-// wholeList answers for a list that the core reads whole.
+// wholeList returns a list that the core reads whole.
 func wholeList[T any, M proto.Message](ctx context.Context, req listRequest,
 	read func(context.Context, peer.ReadOptions) ([]T, rota.ReadAt, error), key func(*T) string, toWire func(*T) M,
 ) (rows []M, at *rotav1.ReadAt, next string, err error) {
@@ -67,7 +66,7 @@ func wholeList[T any, M proto.Message](ctx context.Context, req listRequest,
 	return rows, words.ReadAtToWire(seen), next, err
 }
 
-// principalOf reads the principal that a list is narrowed to; an empty one narrows nothing.
+// principalOf parses the principal that filters a list; an empty one does not filter.
 func principalOf(text string) (rota.Principal, error) {
 	p := rota.Principal(text)
 	if p == "" {
@@ -81,7 +80,7 @@ func principalOf(text string) (rota.Principal, error) {
 	return p, nil
 }
 
-// madeBy narrows a list that the core reads whole to what one principal made or set last.
+// madeBy filters a list that the core reads whole by the principal that created or changed it last.
 func madeBy[T any](by string, of func(*T) rota.Principal,
 	read func(context.Context, peer.ReadOptions) ([]T, rota.ReadAt, error)) func(context.Context, peer.ReadOptions) ([]T, rota.ReadAt, error) {
 	if by == "" {
@@ -97,8 +96,8 @@ func madeBy[T any](by string, of func(*T) rota.Principal,
 	}
 }
 
-// onePage answers for a list of which only the core can make a cursor: a page of too many
-// bytes is read again with a limit that fits.
+// onePage returns a page of a list whose cursors only the core can make: a page of too many bytes is read again with a
+// limit that fits.
 func onePage[P any, M proto.Message](limit *int, rows func(*P) []M, read func() (*P, error)) (*P, error) {
 	for {
 		page, err := read()
@@ -113,8 +112,8 @@ func onePage[P any, M proto.Message](limit *int, rows func(*P) []M, read func() 
 	}
 }
 
-// fitting counts the first rows that go into so many bytes; at least one, for
-// else no page would ever get past it.
+// fitting returns how many of the first rows fit the given bytes, at least one, as otherwise paging could not get past
+// that row.
 func fitting[M proto.Message](rows []M, most int) int {
 	size := 0
 	for i, row := range rows {
@@ -125,7 +124,7 @@ func fitting[M proto.Message](rows []M, most int) int {
 	return len(rows)
 }
 
-// checkLimit refuses a page that is longer than any; 0 is the caller's default.
+// checkLimit rejects a limit above the maximum page; 0 means the caller's default.
 func checkLimit(limit int32, cursor string) error {
 	if limit < 0 || limit > limits.MaxPage {
 		return rota.Refusef(rota.KindInvalid, "limit", "limit must be between 0 and %d, got %d", limits.MaxPage, limit)
@@ -138,9 +137,8 @@ func checkLimit(limit int32, cursor string) error {
 	return nil
 }
 
-// cutPage cuts one page out of a whole list, in the order of its keys; the
-// cursor is the last key of the page before. Limit 0 asks for the whole list,
-// which is refused where it is too long for one answer.
+// cutPage cuts one page out of a whole list, in the order of its keys; the cursor is the last key of the previous page.
+// Limit 0 requests the whole list, which is rejected if it is too long for one answer.
 func cutPage[W any, M proto.Message](all []W, key func(*W) string, limit int32, cursor string,
 	toWire func(*W) M) (rows []M, next string, err error) {
 	order := func(a, b W) int { return strings.Compare(key(&a), key(&b)) }

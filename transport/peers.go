@@ -23,51 +23,49 @@ import (
 )
 
 const (
-	// peerTimeout is what a call without a deadline gets.
+	// peerTimeout is the timeout of a call without a deadline.
 	peerTimeout = 5 * time.Second
-	// peerIdle drops a connection that nobody used for so long.
+	// peerIdle is how long a connection may be unused before it is dropped.
 	peerIdle = 5 * time.Minute
-	// peerBackoff is the longest wait between two tries to connect: a node that
-	// was restarted has to be reached at once.
+	// peerBackoff is the longest wait between two attempts to connect: a restarted node must be reached at once.
 	peerBackoff = 500 * time.Millisecond
-	// peerDial bounds one try to connect.
+	// peerDial bounds one attempt to connect.
 	peerDial = 2 * time.Second
-	// peerSign and peerSilence find a peer that vanished without a word.
+	// peerSign and peerSilence are the keepalive interval and timeout that detect a peer that vanished silently.
 	peerSign, peerSilence = 12 * time.Second, 4 * time.Second
 )
 
-// PeerOptions is everything that Peers needs.
+// PeerOptions holds everything that Peers needs.
 type PeerOptions struct {
 	// Self is the calling node.
 	Self rota.NodeID
 	// Name is the --cluster name, ClusterID the id, empty until known.
 	Name      string
 	ClusterID func() rota.ClusterID
-	// TLS is used when set; NodeOf then tells whose certificate answers: it must be that of
-	// the node that is meant.
+	// TLS is used when set; NodeOf then returns the owner of the answering certificate, which must be the node that is
+	// called.
 	TLS    *tls.Config
 	NodeOf func(tls.ConnectionState) (rota.NodeID, error)
-	// Logger takes what is not an answer to anybody; nil is slog.Default.
+	// Logger receives messages that are not part of an answer; nil means slog.Default.
 	Logger *slog.Logger
-	// Dial makes the connections; nil is TCP. Tests put faults here.
+	// Dial opens the connections; nil means TCP. Tests inject faults here.
 	Dial func(ctx context.Context, address string) (net.Conn, error)
 }
 
-// Peers calls other nodes. It satisfies cluster.Peers: it never retries, all its
-// errors are *rota.Error, and Unavailable means that the outcome is unknown.
-// Errors that the other node made come as that node made them.
+// Peers calls other nodes. It satisfies cluster.Peers: it never retries, all its errors are *rota.Error, and
+// Unavailable means that the outcome is unknown. Errors of the other node are returned unchanged.
 type Peers struct {
 	options PeerOptions
 	log     *slog.Logger
 	mu      sync.Mutex
 	peers   map[peer.NodeAddress]*peerConn
 	closed  bool
-	// identity and mayCall are as Calls set them.
+	// identity and mayCall are set by Calls.
 	identity string
 	mayCall  func(rota.NodeID) error
 }
 
-// peerConn is the connection to one node at one address, dialled with its first call.
+// peerConn is the connection to one node at one address, dialled on its first call.
 type peerConn struct {
 	conn  *grpc.ClientConn
 	node  rotav1.NodeClient
@@ -75,15 +73,15 @@ type peerConn struct {
 	used  time.Time
 }
 
-// Calls sets the identity of the data directory that this node calls with. mayCall refuses
-// nodes that may be no members: they are asked nothing but Introduce and Inspect.
+// Calls sets the data directory identity that this node calls with. mayCall rejects nodes that cannot be members: they
+// receive only Introduce and Inspect.
 func (p *Peers) Calls(identity string, mayCall func(rota.NodeID) error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.identity, p.mayCall = identity, mayCall
 }
 
-// NewPeers dials nobody yet.
+// NewPeers returns a Peers that has no connections yet.
 func NewPeers(options PeerOptions) *Peers {
 	if options.Logger == nil {
 		options.Logger = slog.Default()
@@ -94,7 +92,7 @@ func NewPeers(options PeerOptions) *Peers {
 	return &Peers{options: options, log: options.Logger, peers: make(map[peer.NodeAddress]*peerConn)}
 }
 
-// Forward hands commands to the node that should lead.
+// Forward sends commands to the node that should be the leader.
 func (p *Peers) Forward(ctx context.Context,
 	to peer.NodeAddress, commands []byte) (outcomes []byte, err error) {
 	err = p.call(ctx, to, func(ctx context.Context, node rotav1.NodeClient, me *rotav1.Caller) error {
@@ -105,7 +103,7 @@ func (p *Peers) Forward(ctx context.Context,
 	return outcomes, err
 }
 
-// Beat hands over the beats that this node collected.
+// Beat sends the beats that this node collected.
 func (p *Peers) Beat(ctx context.Context,
 	to peer.NodeAddress, beats []peer.Beat) (a peer.BeatAnswer, err error) {
 	wire := make([]*rotav1.WorkerBeat, len(beats))
@@ -130,7 +128,7 @@ func (p *Peers) Barrier(ctx context.Context, to peer.NodeAddress) (index rota.In
 	return index, err
 }
 
-// Inspect asks a node of itself.
+// Inspect queries a node about itself.
 func (p *Peers) Inspect(ctx context.Context,
 	to peer.NodeAddress, digestsAt []rota.Index) (i peer.Inspection, err error) {
 	at := make([]uint64, len(digestsAt))
@@ -147,7 +145,7 @@ func (p *Peers) Inspect(ctx context.Context,
 	return i, err
 }
 
-// CheckAt has a node walk its invariants at an index.
+// CheckAt makes a node check its invariants at an index.
 func (p *Peers) CheckAt(ctx context.Context,
 	to peer.NodeAddress, index rota.Index) (v rota.NodeVerdict, err error) {
 	err = p.call(ctx, to, func(ctx context.Context, node rotav1.NodeClient, me *rotav1.Caller) error {
@@ -160,7 +158,7 @@ func (p *Peers) CheckAt(ctx context.Context,
 	return v, err
 }
 
-// Close ends all connections and refuses further calls.
+// Close ends all connections and rejects further calls.
 func (p *Peers) Close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -172,7 +170,7 @@ func (p *Peers) Close() error {
 	return nil
 }
 
-// call makes a call of members.
+// call makes a call to a member.
 func (p *Peers) call(ctx context.Context, to peer.NodeAddress,
 	do func(context.Context, rotav1.NodeClient, *rotav1.Caller) error) error {
 	p.mu.Lock()
@@ -186,7 +184,7 @@ func (p *Peers) call(ctx context.Context, to peer.NodeAddress,
 	return p.meet(ctx, to, do)
 }
 
-// meet makes a call that a node may be asked before anybody knows whether it is a member.
+// meet makes a call that may go to a node before its membership is known.
 func (p *Peers) meet(ctx context.Context, to peer.NodeAddress,
 	do func(context.Context, rotav1.NodeClient, *rotav1.Caller) error) error {
 	peer, identity, err := p.take(to)
@@ -209,8 +207,8 @@ func (p *Peers) meet(ctx context.Context, to peer.NodeAddress,
 	return nil
 }
 
-// peerError keeps the other node's refusal as it is. What went wrong on the way
-// names the node, and is Unavailable: nobody knows what came of the call.
+// peerError returns the other node's error unchanged. A transport failure names the node, and is Unavailable: the
+// outcome of the call is unknown.
 func peerError(to peer.NodeAddress, err error) error {
 	e := words.FromStatus(err)
 	if st, ok := status.FromError(err); !ok || len(st.Details()) > 0 {
@@ -223,8 +221,8 @@ func peerError(to peer.NodeAddress, err error) error {
 	return e
 }
 
-// take returns the connection to an address, dialled lazily, with the identity to call with,
-// and drops those that nobody used for long.
+// take returns the connection to an address, dialled lazily, with the identity to call with, and drops connections that
+// have not been used for long.
 func (p *Peers) take(to peer.NodeAddress) (conn *peerConn, identity string, err error) {
 	if to.API == "" {
 		return nil, "", rota.Refusef(rota.KindUnavailable, string(to.ID), "the address of node %s is not known yet", to.ID)

@@ -39,13 +39,13 @@ func peersOf(t *testing.T, dial func(context.Context) (net.Conn, error),
 	return p
 }
 
-// sums are the answer to a comparison of archives.
+// sums is the answer to a comparison of archives.
 type sums struct {
 	same bool
 	each []peer.ArchiveRecord
 }
 
-// everyPeerCall is each call to another node.
+// everyPeerCall returns each call to another node.
 func everyPeerCall(p *Peers, to peer.NodeAddress) map[string]func(context.Context) (any, error) {
 	return map[string]func(context.Context) (any, error){
 		"forward": func(ctx context.Context) (any, error) { return p.Forward(ctx, to, []byte("abc")) },
@@ -160,8 +160,8 @@ func TestPeers_ofAnotherClusterAreRefused(t *testing.T) {
 	})
 }
 
-// TestAdmit_laterCaller: a node of a later binary may say more of itself, and is taken by what is
-// known here.
+// TestAdmit_laterCaller checks that a node with a later binary may send additional fields, and is judged by the known
+// ones.
 func TestAdmit_laterCaller(t *testing.T) {
 	t.Parallel()
 	s := &nodeService{core: &fakeNode{name: "prod"}, log: slog.New(slog.DiscardHandler)}
@@ -272,8 +272,7 @@ func TestPeers_giveEveryCallADeadline(t *testing.T) {
 	})
 }
 
-// A node that is restarted at the same address is reached again at once, by the
-// same Peers.
+// A node restarted at the same address is reached again at once, by the same Peers.
 func TestPeers_reachARestartedNode(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		listeners := make(chan *bufconn.Listener, 2)

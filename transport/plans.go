@@ -8,7 +8,7 @@ import (
 	"github.com/rotasched/rota/api/words"
 )
 
-// plansService answers the service Plans (SPEC §21.7).
+// plansService serves Plans (SPEC §21.7).
 type plansService struct {
 	rotav1.UnimplementedPlansServer
 	core PlanCore
@@ -46,7 +46,7 @@ func (s *plansService) Start(ctx context.Context, req *rotav1.PlanSpec) (*rotav1
 	return reply(words.PlanToWire)(s.core.StartPlan(ctx, spec))
 }
 
-// Preview returns what a plan would go through.
+// Preview returns what a plan would do.
 func (s *plansService) Preview(ctx context.Context, req *rotav1.PlanSpec) (*rotav1.PlanPreview, error) {
 	spec, err := planned(req)
 	if err != nil {
@@ -63,7 +63,7 @@ func planned(req *rotav1.PlanSpec) (rota.PlanSpec, error) {
 	return spec, err
 }
 
-// Cancel ends a plan where it stands.
+// Cancel stops a plan at its current position.
 func (s *plansService) Cancel(ctx context.Context, req *rotav1.CancelPlanRequest) (*rotav1.Plan, error) {
 	id := rota.PlanID(req.GetId())
 	if err := rota.CheckID("plan", id); err != nil {

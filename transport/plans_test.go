@@ -11,7 +11,7 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// fakePlan is the plan that a core without a cluster answers with.
+// fakePlan is the plan that a core without a cluster returns.
 func fakePlan(id rota.PlanID) rota.Plan {
 	return rota.Plan{PlanSpec: rota.PlanSpec{ID: id, Verb: rota.PlanCancel, Filter: "id=*"}, State: rota.PlanDone, Done: 7, Refused: 1,
 		Refusals: []rota.PlanRefusal{{Job: "j", Text: "refused"}}, Cursor: "z"}
@@ -39,7 +39,7 @@ func (c *fakeCore) CancelPlan(_ context.Context, id rota.PlanID, reason string) 
 	return p, c.err
 }
 
-// plansUnary is each call of the service Plans with one answer, once well-formed and once not.
+// plansUnary returns each unary call of the service Plans, once well-formed and once not.
 func plansUnary(b *bundle) map[string]unaryRow {
 	type call = func(context.Context) (proto.Message, error)
 	plans := rotav1.NewPlansClient(b.conn)

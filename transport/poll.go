@@ -11,16 +11,16 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// pollSettles is how long a poll takes at most to settle what it did, once it has waited.
+// pollSettles bounds the time a poll takes to settle its work after it has waited.
 const pollSettles = 10 * time.Second
 
-// poll is one call of acquire: it beats, offers, waits, withdraws, and acknowledges.
+// poll is one acquire call: it beats, offers, waits, withdraws, and acknowledges.
 type poll struct {
 	server  *Server
 	session WorkerSession
 	ask     *rest.Acquire
 	holding held
-	// number tells this poll from others of its worker.
+	// number distinguishes this poll from others of its worker.
 	number  uint64
 	offered bool
 }
@@ -38,7 +38,7 @@ func (p *poll) run(ctx context.Context) (rest.Acquired, error) {
 	if p.offered && len(p.news(st.Leases)) == 0 {
 		st, err = p.wait(ctx)
 	}
-	// What was begun is settled for a caller that has gone away too.
+	// Begun work is settled even if the caller has gone away.
 	settling, cancel := context.WithTimeout(context.WithoutCancel(ctx), pollSettles)
 	defer cancel()
 	if err != nil || ctx.Err() != nil {
@@ -60,8 +60,8 @@ func (p *poll) run(ctx context.Context) (rest.Acquired, error) {
 	return p.answer(&st, clock), nil
 }
 
-// begin offers slots, unless leases are there that the caller does not know of: an answer was
-// lost, and those are all that it gets.
+// begin offers slots, unless there are leases that the caller does not know of: then an answer was lost, and the caller
+// gets only those.
 func (p *poll) begin(ctx context.Context) (peer.Standing, error) {
 	st, err := p.session.Standing(ctx, here)
 	if err == nil && (p.ask.WaitMs == 0 || len(p.news(st.Leases)) > 0) {
@@ -70,7 +70,7 @@ func (p *poll) begin(ctx context.Context) (peer.Standing, error) {
 	if err != nil || p.ask.WaitMs == 0 || len(p.news(st.Leases)) > 0 {
 		return st, err
 	}
-	p.offered = true // it may have been taken though this fails
+	p.offered = true // the offer may have been accepted even if this fails
 	if err := p.session.Offer(ctx, p.number, p.ask.Max, p.wanted()); err != nil {
 		settling, cancel := context.WithTimeout(context.WithoutCancel(ctx), pollSettles)
 		defer cancel()
@@ -82,7 +82,7 @@ func (p *poll) begin(ctx context.Context) (peer.Standing, error) {
 
 func (p *poll) wanted() time.Duration { return time.Duration(p.ask.WaitMs) * time.Millisecond }
 
-// wait waits for a lease, for as long as was asked, or until the node or the caller goes.
+// wait waits for a lease, up to the requested time, or until the node or the caller goes away.
 func (p *poll) wait(ctx context.Context) (peer.Standing, error) {
 	waiting, cancel := context.WithTimeout(ctx, p.wanted())
 	defer cancel()
@@ -99,11 +99,11 @@ func (p *poll) wait(ctx context.Context) (peer.Standing, error) {
 			}
 			return st, err
 		}
-		p.session.Take() // the standing has it
+		p.session.Take() // its notices are in the result of standing too
 	}
 }
 
-// standing is how the worker stands, and refuses where another poll has taken this one's place.
+// standing returns the state of the worker. It returns an error if another poll has taken this one's place.
 func (p *poll) standing(ctx context.Context) (peer.Standing, error) {
 	st, err := p.session.Standing(ctx, here)
 	if err == nil && st.Poll != p.number {
@@ -113,7 +113,7 @@ func (p *poll) standing(ctx context.Context) (peer.Standing, error) {
 	return st, err
 }
 
-// news are the leases that the caller does not know of and could work at.
+// news returns the leases that the caller does not know of and could work on.
 func (p *poll) news(leases []rota.Assignment) (all []*rota.Lease) {
 	for i := range leases {
 		if l := &leases[i].Lease; !p.holding.has(l.ID) && l.Revoked == rota.ReasonNone {
@@ -123,7 +123,7 @@ func (p *poll) news(leases []rota.Assignment) (all []*rota.Lease) {
 	return all
 }
 
-// unacked are those of the news that nobody has acknowledged.
+// unacked returns the commands for news that are not acknowledged yet.
 func (p *poll) unacked(leases []rota.Assignment, verb rota.LeaseVerb) (commands []peer.LeaseCommand) {
 	for _, l := range p.news(leases) {
 		if l.Acked.IsZero() && len(commands) < limits.MaxBatchJobs {
@@ -133,7 +133,7 @@ func (p *poll) unacked(leases []rota.Assignment, verb rota.LeaseVerb) (commands 
 	return commands
 }
 
-// acknowledge takes what the worker got, whatever came while it withdrew too.
+// acknowledge acknowledges the worker's leases, including those that arrived while it withdrew.
 func (p *poll) acknowledge(ctx context.Context) (peer.Standing, error) {
 	refused, applied := make(map[rota.LeaseID]bool), here.MinIndex
 	for {
@@ -164,9 +164,8 @@ func (p *poll) acknowledge(ctx context.Context) (peer.Standing, error) {
 	}
 }
 
-// abandon takes back what a poll offered whose caller gets no answer, and gives back what was
-// made for it meanwhile, unless another poll has taken its place. It is best effort: an offer
-// ends by itself, and a lease that nobody acknowledges too.
+// abandon withdraws the offer of a poll whose caller gets no answer, and returns the leases assigned to it meanwhile,
+// unless another poll has taken its place. It is best effort: an offer expires, and so does an unacknowledged lease.
 func (p *poll) abandon(ctx context.Context) {
 	if !p.offered {
 		return
@@ -191,7 +190,7 @@ func (p *poll) abandon(ctx context.Context) {
 	}
 }
 
-// orEnd is a refusal, or that the call's time is over.
+// orEnd returns an error, or that the call's time is over.
 func orEnd(ctx context.Context, err error) error {
 	if err != nil {
 		return err
@@ -199,7 +198,7 @@ func orEnd(ctx context.Context, err error) error {
 	return context.Cause(ctx)
 }
 
-// answer is what the caller gets, with as many leases as fit a message, and at least one.
+// answer returns the caller's answer, with as many leases as fit a message, and at least one.
 func (p *poll) answer(st *peer.Standing, clock rota.Clock) rest.Acquired {
 	got := rest.Acquired{Status: st.Status, Leases: []rest.GivenLease{}, Revoked: []rest.RevokedLease{}, Ended: p.holding.without(st.Leases)}
 	room := limits.MaxMessageBytes

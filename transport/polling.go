@@ -11,14 +11,14 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// pollingService answers workers that have no stream (SPEC §13.17): what a stream does over
-// hours, in calls of which each may be made at another node.
+// pollingService serves workers that have no stream (SPEC §13.17): it does in single calls, each possibly at another
+// node, what a stream does over hours.
 type pollingService struct {
 	server *Server
 	core   WorkerCore
 }
 
-// here reads what this node has applied, fresh after all that was answered before.
+// here reads the state that this node has applied, fresh a state that includes everything answered before.
 var here, fresh = peer.ReadOptions{MinIndex: 1}, peer.ReadOptions{}
 
 // Acquire implements web.Polling.
@@ -41,7 +41,7 @@ func (s *pollingService) Acquire(ctx context.Context, secret string, ask *rest.A
 	return newPoll(s.server, session, ask, holding).run(ctx)
 }
 
-// checkAcquire refuses what no poll asks for.
+// checkAcquire rejects an invalid poll request.
 func checkAcquire(ask *rest.Acquire) error {
 	if err := ask.Worker.CheckShape(); err != nil {
 		return err
@@ -96,14 +96,15 @@ func (s *pollingService) Beat(ctx context.Context, id rota.WorkerID, secret stri
 	return done, nil
 }
 
-// dueBefore is how long before its worker is late a lease is renewed: a beat's time, and one second, or a fifth of a lease that
-// is shorter than five times that. A renewal that comes sooner gains less, and renewals_max bounds their number.
+// dueBefore returns how long before its renewal deadline a lease is renewed: the interval of a beat and one second, or
+// a fifth of a lease that is shorter than five times that. An earlier renewal gains less, and renewals_max bounds their
+// number.
 func dueBefore(a *rota.Assignment) rota.Clock {
 	return rota.Clock(min(6*time.Second, a.LeaseFor/5).Milliseconds())
 }
 
-// renewHeld renews those leases that are held and due, and notes it in them. One that cannot be
-// renewed any more goes on to its deadline.
+// renewHeld renews the leases that are held and due, and updates them. A lease that can no longer be renewed continues
+// to its deadline.
 func renewHeld(ctx context.Context, session WorkerSession, leases []rota.Assignment, holding held, clock rota.Clock) error {
 	var commands []peer.LeaseCommand
 	var due []*rota.Lease
@@ -127,7 +128,7 @@ func renewHeld(ctx context.Context, session WorkerSession, leases []rota.Assignm
 	for i, a := range answers {
 		if a.Err == nil {
 			due[i].Deadline.Clock, due[i].Renewals = a.Deadline, a.Renewals
-		} else if a.Err.Kind != rota.KindConflict { // over, or not this caller's: it is not for it to go on
+		} else if a.Err.Kind != rota.KindConflict { // it is over, or not this caller's, which must not continue
 			due[i].Deadline.Clock = clock
 		}
 	}
@@ -153,7 +154,7 @@ func (s *pollingService) attach(ctx context.Context, id rota.WorkerID, secret st
 	return s.core.AttachWorker(ctx, id, []byte(secret))
 }
 
-// checkProof refuses a header that holds no worker's secret.
+// checkProof rejects a header that holds no worker's secret.
 func checkProof(secret string) error {
 	if n := len(secret); n < minSecret || n > maxSecret {
 		return rota.Refusef(rota.KindInvalid, "rota-worker-secret", "header Rota-Worker-Secret: got %d bytes, want %d to %d; make one with "+
@@ -162,7 +163,7 @@ func checkProof(secret string) error {
 	return nil
 }
 
-// held are the leases that a caller says it holds, in its order.
+// held lists the leases that a caller claims to hold, in its order.
 type held struct {
 	order []rota.LeaseID
 	known map[rota.LeaseID]bool
@@ -170,7 +171,7 @@ type held struct {
 
 func (h held) has(id rota.LeaseID) bool { return h.known[id] }
 
-// without returns those that are not among some that are open.
+// without returns the held leases that are not among the open ones.
 func (h held) without(open []rota.Assignment) []string {
 	there := make(map[rota.LeaseID]bool, len(open))
 	for i := range open {
@@ -185,7 +186,7 @@ func (h held) without(open []rota.Assignment) []string {
 	return ended
 }
 
-// leasesOf reads what a caller holds.
+// leasesOf parses the leases that a caller holds.
 func leasesOf(texts []string) (h held, err error) {
 	if n := len(texts); n > limits.MaxBatchJobs {
 		return h, rota.Refusef(rota.KindInvalid, "holding", "too many leases in holding: got %d, maximum %d", n, limits.MaxBatchJobs)
@@ -211,7 +212,8 @@ func leaseOf(field, text string) (id rota.LeaseID, err error) {
 	return id, nil
 }
 
-// hidden reports whether an open lease is of a job that the caller may not work, and that it does not say it holds.
+// hidden reports whether an open lease belongs to a job that the caller may not work on, and is not among the leases it
+// claims to hold.
 func hidden(a *rota.Assignment, holding held) bool {
 	return a.Spec.ID == "" && !holding.has(a.Lease.ID)
 }
@@ -220,14 +222,14 @@ func revokedOf(l *rota.Lease) rest.RevokedLease {
 	return rest.RevokedLease{Lease: l.ID, Token: l.Token, Job: l.Job, Reason: l.Revoked}
 }
 
-// validMs is how long a lease may be worked at, from the sending of the beat that was answered
-// with a clock (SPEC §3.9): never beyond the time in which no beat may be answered.
+// validMs returns how long a lease may be worked on, from the sending of the beat that was answered with a clock (SPEC
+// §3.9): never longer than the time that may pass without an answered beat.
 func validMs(l *rota.Lease, clock rota.Clock) int64 {
 	left := int64(l.Deadline.Clock-clock) - limits.ViewMargin.Milliseconds()
 	return max(0, min(left, limits.BeatLost.Milliseconds()))
 }
 
-// startBeat starts a beat, whose answer the function it returns waits for.
+// startBeat starts a beat, and returns a function that waits for its answer.
 func startBeat(ctx context.Context, session WorkerSession) func() (rota.Clock, error) {
 	type answer struct {
 		clock rota.Clock

@@ -68,7 +68,7 @@ func (s *pollingService) Progress(ctx context.Context, of web.LeaseOf, body *res
 	return s.report(ctx, of, &body.LeaseClaim, c)
 }
 
-// report has one verb on a lease decided.
+// report proposes one command on a lease.
 func (s *pollingService) report(ctx context.Context, of web.LeaseOf, claim *rest.LeaseClaim, c peer.LeaseCommand) (rest.JobOutcome, error) {
 	lease, err := leaseOf("lease", of.Lease)
 	if err != nil {
@@ -104,8 +104,8 @@ func (s *pollingService) report(ctx context.Context, of web.LeaseOf, claim *rest
 	return rest.JobOutcome{ID: claim.Job, State: answers[0].JobState, Index: answers[0].Index}, nil
 }
 
-// fenced refuses a claim that names a lease with another's token or job. A lease that this node
-// does not have open it may not have heard of yet; one that is over is the machine's to answer.
+// fenced rejects a claim that names a lease with another's token or job. A lease that is not open here may be unknown
+// to this node yet; for one that is over, the state machine answers.
 func fenced(ctx context.Context, session WorkerSession, lease rota.LeaseID, claim *rest.LeaseClaim) error {
 	for _, opt := range []peer.ReadOptions{here, fresh} {
 		st, err := session.Standing(ctx, opt)
@@ -128,7 +128,7 @@ func fenced(ctx context.Context, session WorkerSession, lease rota.LeaseID, clai
 	return nil
 }
 
-// logged is what an attempt logged as a worker's stream would bring it.
+// logged returns an attempt's log in the form in which a worker's stream carries it.
 func logged(text string) []byte {
 	if text == "" {
 		return nil

@@ -2,7 +2,7 @@ package transport
 
 import "sync"
 
-// poolIdle bounds the goroutines that wait for something to do.
+// poolIdle bounds the idle goroutines.
 const poolIdle = 256
 
 // pool runs functions on goroutines that it keeps. A new goroutine's stack would have to grow for every batch of
@@ -13,7 +13,7 @@ type pool struct {
 	closed bool
 }
 
-// run has a goroutine run f: an idle one, or a new one.
+// run makes a goroutine run f: an idle one, or a new one.
 func (c *pool) run(f func()) {
 	c.mu.Lock()
 	n := len(c.idle) - 1
@@ -50,7 +50,7 @@ func (c *pool) keep(own chan func()) bool {
 	return true
 }
 
-// close ends the idle goroutines, and the others once they have done what they do.
+// close ends the idle goroutines, and the others once they have finished their work.
 func (c *pool) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestPool: functions run beside each other, however many; goroutines are kept for the next ones, not too many, and end
-// with the pool.
+// TestPool checks that any number of functions run concurrently. A limited number of goroutines is kept for the next
+// ones, and they end with the pool.
 func TestPool(t *testing.T) {
 	var c pool
 	idle := func() int {

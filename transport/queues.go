@@ -11,7 +11,7 @@ import (
 // maxSettings bounds one change of a queue: every key a few times over.
 const maxSettings = 256
 
-// queuesService answers the service Queues.
+// queuesService serves Queues.
 type queuesService struct {
 	rotav1.UnimplementedQueuesServer
 	core QueueCore
@@ -39,8 +39,7 @@ func (s *queuesService) Get(ctx context.Context, req *rotav1.GetQueueRequest) (*
 	return &rotav1.GetQueueResponse{Queue: words.QueueToWire(&queue), At: words.ReadAtToWire(at)}, nil
 }
 
-// Set creates or changes a queue. A setting that no queue could take is
-// refused here, whatever the queue's policy is.
+// Set creates or changes a queue. A setting that no queue could have is rejected here, whatever the queue's policy is.
 func (s *queuesService) Set(ctx context.Context, req *rotav1.SetQueueRequest) (*rotav1.Queue, error) {
 	ctx, err := ifMatch(ctx, req.GetIfMatch())
 	if err != nil {
@@ -69,7 +68,7 @@ func (s *queuesService) Set(ctx context.Context, req *rotav1.SetQueueRequest) (*
 	return reply(words.QueueToWire)(s.core.SetQueue(ctx, rota.QueueName(req.GetName()), req.GetPreset(), set))
 }
 
-// Delete forgets a queue that nothing names, or takes a step of draining it to another one.
+// Delete deletes a queue that nothing refers to, or takes one step of draining it to another queue.
 func (s *queuesService) Delete(ctx context.Context, req *rotav1.DeleteQueueRequest) (*rotav1.DeleteQueueResponse, error) {
 	ctx, err := ifMatch(ctx, req.GetIfMatch())
 	if err != nil {

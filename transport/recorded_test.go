@@ -9,8 +9,8 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// TestRecorded: a node that the state does not record may only introduce itself and ask who
-// is there; a removed one, and one of another data directory, not even the latter.
+// TestRecorded checks that a node that the state does not record may only introduce itself and inspect others. A
+// removed node, and one with another data directory, may not even inspect.
 func TestRecorded(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		for subject, free := range map[string]map[string]bool{
@@ -35,7 +35,7 @@ func TestRecorded(t *testing.T) {
 	})
 }
 
-// TestPeers_callMembersAlone: a node asks one that it does not know nothing but who it is.
+// TestPeers_callMembersAlone checks that a node sends only Introduce and Inspect to a node that is not a member.
 func TestPeers_callMembersAlone(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		b := setup(t)
@@ -52,7 +52,7 @@ func TestPeers_callMembersAlone(t *testing.T) {
 	})
 }
 
-// TestRemove: a node removes itself by its own word, and anything else by that of a principal.
+// TestRemove checks that a node removes itself at its own request, and anything else at that of a principal.
 func TestRemove(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		b := setup(t)
@@ -77,7 +77,7 @@ func TestRemove(t *testing.T) {
 
 var local = access.Caller{Actor: rota.Local, Via: "n2/grpc", Request: "r1"}
 
-// byLocal is the context of a call by the account that a node runs as.
+// byLocal returns the context of a call by the account that a node runs as.
 func byLocal(ctx context.Context) context.Context {
 	return context.WithValue(ctx, access.CallerKey{}, local)
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// renewing is a session that renews as the machine does (SPEC §8.2).
+// renewing is a session that renews as the state machine does (SPEC §8.2).
 type renewing struct {
 	WorkerSession
 	at    rota.Clock
@@ -20,7 +20,7 @@ type renewing struct {
 
 func (s *renewing) Do(_ context.Context, commands []peer.LeaseCommand) ([]peer.LeaseAnswer, error) {
 	l := s.held
-	if l.Renewals == 4 { // what is refused is not late
+	if l.Renewals == 4 { // a rejected renewal is not late
 		return []peer.LeaseAnswer{{Err: rota.Refusef(rota.KindConflict, "lease", "renewals_max")}}, nil
 	}
 	if s.at > l.RenewBy.Clock {
@@ -32,8 +32,8 @@ func (s *renewing) Do(_ context.Context, commands []peer.LeaseCommand) ([]peer.L
 	return []peer.LeaseAnswer{{Deadline: l.Deadline.Clock, Renewals: l.Renewals}}, nil
 }
 
-// TestRenewHeld_shortLeases has a worker beat through short leases: with its four renewals each lasts most of what they can give, and
-// none is renewed late where beats are as frequent as the guide says.
+// TestRenewHeld_shortLeases checks a worker that beats through short leases: with its four renewals, each lease lasts
+// most of the possible time, and none is renewed late if beats are as frequent as the guide states.
 func TestRenewHeld_shortLeases(t *testing.T) {
 	for _, c := range []struct {
 		lease, beat, least rota.Clock

@@ -8,19 +8,19 @@ import (
 	"github.com/rotasched/rota/api/words"
 )
 
-// schedulesService answers the service Schedules (SPEC §17).
+// schedulesService serves Schedules (SPEC §17).
 type schedulesService struct {
 	rotav1.UnimplementedSchedulesServer
 	core ScheduleCore
 }
 
-// maxNext bounds the dates of one answer, nextUsual is how many it has where none are asked for.
+// maxNext bounds the dates of one answer; nextUsual is their default number.
 const (
 	maxNext   = 1_000
 	nextUsual = 10
 )
 
-// named checks the name that a call is about.
+// named checks the name in a call.
 func named(name string) (rota.ScheduleName, error) {
 	return rota.ScheduleName(name), rota.ScheduleName(name).Check("name")
 }
@@ -48,7 +48,7 @@ func (s *schedulesService) Get(ctx context.Context, req *rotav1.GetScheduleReque
 	return &rotav1.GetScheduleResponse{Schedule: words.ScheduleToWire(&x), At: words.ReadAtToWire(at)}, nil
 }
 
-// Set creates a schedule, or replaces what one says.
+// Set creates a schedule, or replaces its specification.
 func (s *schedulesService) Set(ctx context.Context, req *rotav1.SetScheduleRequest) (*rotav1.Schedule, error) {
 	ctx, err := ifMatch(ctx, req.GetIfMatch())
 	if err != nil {
@@ -83,7 +83,7 @@ func (s *schedulesService) Pause(ctx context.Context, req *rotav1.PauseScheduleR
 	return reply(words.ScheduleToWire)(s.core.PauseSchedule(ctx, name, req.GetReason()))
 }
 
-// Resume has a schedule go on.
+// Resume resumes a schedule.
 func (s *schedulesService) Resume(ctx context.Context, req *rotav1.ResumeScheduleRequest) (*rotav1.Schedule, error) {
 	ctx, err := ifMatch(ctx, req.GetIfMatch())
 	if err != nil {
@@ -108,7 +108,7 @@ func (s *schedulesService) Trigger(ctx context.Context, req *rotav1.TriggerSched
 	return reply(words.JobOutcomeToWire)(s.core.TriggerSchedule(ctx, name, req.GetId()))
 }
 
-// Backfill takes dates that have passed.
+// Backfill runs dates that have passed.
 func (s *schedulesService) Backfill(ctx context.Context, req *rotav1.BackfillScheduleRequest) (*rotav1.BackfillScheduleResponse, error) {
 	name, err := named(req.GetName())
 	if err != nil {
@@ -125,7 +125,7 @@ func (s *schedulesService) Backfill(ctx context.Context, req *rotav1.BackfillSch
 	return &rotav1.BackfillScheduleResponse{Dates: int64(n), Schedule: words.ScheduleToWire(&x)}, nil
 }
 
-// Delete forgets a schedule.
+// Delete deletes a schedule.
 func (s *schedulesService) Delete(ctx context.Context, req *rotav1.DeleteScheduleRequest) (*rotav1.DeleteScheduleResponse, error) {
 	ctx, err := ifMatch(ctx, req.GetIfMatch())
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// fakeSchedule is the schedule that a core without a cluster answers with.
+// fakeSchedule is the schedule that a core without a cluster returns.
 func fakeSchedule(name rota.ScheduleName) rota.Schedule {
 	s := rota.Schedule{State: rota.SchedulePaused, Version: 3, Live: []rota.JobID{"s@+x"}, Waiting: []rota.JobID{"s@2030-01-02T03:04:05Z"},
 		Decisions: []rota.ScheduleDecision{{Date: 5, What: rota.FateSkipped}}}
@@ -60,8 +60,7 @@ func (c *fakeCore) NextDates(_ context.Context, _ rota.ScheduleName, after rota.
 	return slices.Repeat([]rota.Date{after + 7}, most), "2025c", fakeAt(opt), c.err
 }
 
-// schedulesUnary is each call of the service Schedules with one answer, once well-formed and once
-// not.
+// schedulesUnary returns each unary call of the service Schedules, once well-formed and once not.
 func schedulesUnary(b *bundle) map[string]unaryRow {
 	type call = func(context.Context) (proto.Message, error)
 	schedules := rotav1.NewSchedulesClient(b.conn)
@@ -132,7 +131,7 @@ func schedulesUnary(b *bundle) map[string]unaryRow {
 	}
 }
 
-// TestSchedules_defaults: what a request leaves out.
+// TestSchedules_defaults checks the defaults for omitted fields of a request.
 func TestSchedules_defaults(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

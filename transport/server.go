@@ -23,74 +23,71 @@ import (
 	"github.com/rotasched/rota/transport/web"
 )
 
-// The settings of the protocol that nobody needs to change, each with its reason.
+// These are the protocol settings that need no configuration, each with its reason.
 const (
 	// maxStreams bounds calls in flight on one connection.
 	maxStreams = 1_000
-	// streamWorkers serve calls one after the other, on stacks that have grown to what a
-	// call needs; where all are busy a call gets a goroutine of its own, as ever.
+	// streamWorkers is the number of goroutines that serve calls one after the other, on stacks that have grown to what
+	// a call needs. When all are busy, a call gets its own goroutine, as usual.
 	streamWorkers = 64
 	// maxHeaderBytes bounds a call's headers.
 	maxHeaderBytes = 16 << 10
 	// defaultMaxConnections bounds connections, each of which costs memory.
 	defaultMaxConnections = 10_000
-	// maxNodeMessageBytes is what gRPC itself takes. Public calls are held to
-	// limits.MaxMessageBytes in edge.go; a call forwarded by another node may be
-	// a little longer than the client's message that it stands for.
+	// maxNodeMessageBytes is gRPC's own message limit. edge.go holds public calls to limits.MaxMessageBytes; a call
+	// forwarded by another node may be slightly larger than the client's message in it.
 	maxNodeMessageBytes = 2 * limits.MaxMessageBytes
-	// A connection that is silent for keepaliveEvery is asked for a sign, and
-	// closed when none comes within keepaliveAnswer. Clients may ask as often
-	// as every minKeepalive; the library's default would cut eager ones off.
+	// A connection that is silent for keepaliveEvery is pinged, and closed if no answer arrives within keepaliveAnswer.
+	// Clients may ping as often as every minKeepalive; the library's default would disconnect eager ones.
 	keepaliveEvery  = 20 * time.Second
 	keepaliveAnswer = 10 * time.Second
 	minKeepalive    = 10 * time.Second
-	// connectionAge makes clients of a name with many addresses spread anew.
-	// Streams in flight are not cut.
+	// connectionAge makes clients of a name with many addresses spread again. Streams in flight are not cut.
 	connectionAge = time.Hour
-	// handshakeTimeout ends a connection that never says anything.
+	// handshakeTimeout ends a connection that never completes its handshake.
 	handshakeTimeout = 10 * time.Second
-	// lastWrite is what HTTP gets to write the end of what it answered, once the server goes.
+	// lastWrite is the time HTTP has to write the end of its answers while the server shuts down.
 	lastWrite = time.Second
-	// readyEvery is how often Core.Ready is asked.
+	// readyEvery is how often Core.Ready is polled.
 	readyEvery = time.Second
 )
 
-// Options is everything that a Server needs.
+// Options holds everything that a Server needs.
 type Options struct {
-	// Self is this node's id, told to workers.
+	// Self is this node's id, as sent to workers.
 	Self rota.NodeID
-	// Version is the binary's, which each response of HTTP names.
+	// Version is the binary's version, named in each HTTP response.
 	Version string
 	// Core serves the public calls.
 	Core Core
-	// Node serves other nodes' calls; nil leaves that service out.
+	// Node serves other nodes' calls; nil disables that service.
 	Node NodeCore
-	// TLS is used when set; its VerifyConnection judges who shows a certificate. NodeOf
-	// returns the node that one is of: without it no call between nodes is taken.
+	// TLS is used when set; its VerifyConnection judges presented certificates. NodeOf returns the node that a
+	// certificate belongs to; without it, calls between nodes are rejected.
 	TLS    *tls.Config
 	NodeOf func(tls.ConnectionState) (rota.NodeID, error)
-	// ClientOf returns role and name in a client's certificate; without it none counts.
+	// ClientOf returns the role and name in a client's certificate; without it no client certificate counts.
 	ClientOf func(tls.ConnectionState) (role, name string, err error)
-	// Open says that callers without a credential may ask how a node without a cluster does.
+	// Open allows callers without a credential to ask the status of a node without a cluster.
 	Open bool
-	// Denied is told of each call that is refused for who made it, and does not wait.
+	// Denied is called for each call that is refused because of its caller. It must not block.
 	Denied func(rota.Kind, logs.Denial)
-	// Metrics counts and times gRPC calls; nil leaves that out.
+	// Metrics counts and times gRPC calls; nil disables that.
 	Metrics *CallMetrics
-	// Logger takes what is not an answer to anybody; nil is slog.Default.
+	// Logger receives messages that are not part of an answer; nil means slog.Default.
 	Logger *slog.Logger
 	// MaxConnections caps open connections; 0 means 10,000.
 	MaxConnections int
-	// Hosts are the names that HTTP answers to; NewServer adds the origins of the cluster's nodes.
+	// Hosts are the host names that HTTP answers to; NewServer adds the origins of the cluster's nodes.
 	Hosts Hosts
-	// Console answers what is asked for under /ui; nil answers as there were no such path.
+	// Console serves requests under /ui; with nil there is no such path.
 	Console Console
-	// InflightBytes bounds the bytes of clients' messages before they are answered; 0 means 256 MiB.
+	// InflightBytes bounds the bytes of clients' messages that are not answered yet; 0 means 256 MiB.
 	InflightBytes int64
-	// Wall is the clock by whose date credentials end here; nil is time.Now.
+	// Wall is the clock that decides when credentials expire on this server; nil means time.Now.
 	Wall func() time.Time
-	// ReadyEvery is how often Core.Ready is asked for the health service; 0
-	// means every second, less than 0 never: then SetServing alone decides.
+	// ReadyEvery is how often Core.Ready is polled for the health service. 0 means every second. With a negative value
+	// SetServing alone decides.
 	ReadyEvery time.Duration
 }
 
@@ -100,32 +97,32 @@ type Server struct {
 	log     *slog.Logger
 	grpc    *grpc.Server
 	health  *health.Server
-	// http serves what came to the port and is no gRPC: web has those connections,
-	// tails counts the streams among them, batches are events encoded for many.
+	// http serves the requests on the port that are not gRPC: web has those connections, tails counts the streams among
+	// them, batches are events encoded for many.
 	http    *http.Server
 	site    *web.Site
 	web     *connQueue
 	tails   sync.WaitGroup
 	batches batchShare
-	// calls are those in flight, of clients and of other nodes.
+	// calls and nodeCalls limit calls in flight, of clients and of other nodes.
 	calls, nodeCalls *limiter
 	inflight         *inflight
 	pool             pool
 	desk             desk
-	// uploads are the workflows that arrive, shows the ones that are told of whole.
+	// uploads limits the workflows that arrive, shows the ones that are sent in full.
 	uploads, shows allowance
-	// entering orders the beginning of such a stream and that of the end: none is
-	// added to tails once they are waited for.
+	// entering orders the beginning of such a stream and the shutdown: none is added to tails once the server waits for
+	// them.
 	entering sync.Mutex
 	distrust logs.Limiter
-	// life ends with the server, draining when it begins to go: streams end then.
+	// life ends with the server, draining when shutdown begins: streams end then.
 	life     context.Context
 	end      context.CancelFunc
 	draining context.Context
 	drain    context.CancelFunc
 }
 
-// NewServer makes a server; Serve starts it.
+// NewServer returns a server; Serve starts it.
 func NewServer(options Options) (*Server, error) {
 	if options.Core == nil {
 		return nil, rota.Refusef(rota.KindInvalid, "core", "a transport server needs a Core")
@@ -169,7 +166,7 @@ func NewServer(options Options) (*Server, error) {
 	return s, nil
 }
 
-// register makes the services, and HTTP of them.
+// register registers the services, and HTTP on top of them.
 func (s *Server) register(core Core) (err error) {
 	jobs := &jobsService{server: s, core: core}
 	calls := web.Calls{Workers: &workersService{server: s, core: core}, Queues: &queuesService{core: core}, Tenants: &tenantsService{core: core},
@@ -214,14 +211,14 @@ func (s *Server) settings() []grpc.ServerOption {
 	return append(append(settings, s.interceptors()...), grpc.Creds(newSorter(s, s.web)))
 }
 
-// untrusted tells, once a minute, of a connection whose certificate no longer counts.
+// untrusted logs, at most once a minute, a connection whose certificate no longer counts.
 func (s *Server) untrusted(err error) {
 	if s.distrust.Allow("") {
 		s.log.Warn("connection closed: its certificate no longer counts", "error", err)
 	}
 }
 
-// Serve answers calls on a listener until Drain or Close, then gives nil.
+// Serve answers calls on a listener until Drain or Close, then returns nil.
 func (s *Server) Serve(lis net.Listener) error {
 	if s.options.ReadyEvery > 0 {
 		go s.pollReady(s.options.ReadyEvery)
@@ -246,9 +243,8 @@ func (s *Server) Serve(lis net.Listener) error {
 	return nil
 }
 
-// Drain ends the server so that nobody notices: health says NOT_SERVING first,
-// streams are told to go elsewhere, calls in flight are answered. What is left
-// when ctx ends is cut off, and the error says so.
+// Drain ends the server without disturbing clients: health reports NOT_SERVING first, streams are sent elsewhere, calls
+// in flight are answered. Calls that remain when ctx ends are cut off, and the error reports that.
 func (s *Server) Drain(ctx context.Context) error {
 	s.health.Shutdown()
 	s.beginEnd()
@@ -280,8 +276,8 @@ func (s *Server) Close() {
 	s.end()
 }
 
-// awaitTails waits until what HTTP has under way is answered and streams have said why they
-// end, or until the server ends at once.
+// awaitTails waits until HTTP requests in progress are answered and streams have sent why they end, or until the server
+// ends at once.
 func (s *Server) awaitTails() {
 	done := make(chan struct{})
 	go func() {
@@ -296,7 +292,7 @@ func (s *Server) awaitTails() {
 	s.lastWords()
 }
 
-// lastWords waits until the end of what HTTP has answered is written, which it does after the call has left.
+// lastWords waits until the end of HTTP's answers is written, which happens after the call has returned.
 func (s *Server) lastWords() {
 	ctx, cancel := context.WithTimeout(s.life, lastWrite)
 	defer cancel()
@@ -321,7 +317,7 @@ func (s *Server) beginEnd() {
 	s.drain()
 }
 
-// going is what a stream is told when the server drains.
+// going returns the error that streams receive when the server drains.
 func (s *Server) going() error {
 	return rota.Refusef(rota.KindUnavailable, "node", "node %s is shutting down: connect to another node",
 		s.options.Self)

@@ -103,7 +103,7 @@ func TestSubmit(t *testing.T) {
 	t.Run("refuses_a_message_over_the_limit", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		for _, n := range []int{5, 20} { // refused by us, and by gRPC itself
+		for _, n := range []int{5, 20} { // rejected by us, and by gRPC itself
 			req := &rotav1.SubmitRequest{}
 			for i := range n {
 				job := wireJob(fmt.Sprint("j", i))
@@ -204,14 +204,13 @@ func TestSaveSnapshot_streamsInChunks(t *testing.T) {
 	}
 }
 
-// unaryRow is a call with one answer: well-formed with a part of its answer, and
-// misshapen.
+// unaryRow is a unary call: a well-formed request with a part of its answer, and a malformed one.
 type unaryRow struct {
 	good, bad func(context.Context) (proto.Message, error)
 	want      string
 }
 
-// everyUnary is each call with one answer, once well-formed and once not.
+// everyUnary returns each unary call, once well-formed and once not.
 func everyUnary(b *bundle) map[string]unaryRow {
 	type call = func(context.Context) (proto.Message, error)
 	type row = unaryRow

@@ -14,17 +14,16 @@ import (
 )
 
 const (
-	// maxCalls bounds the calls in flight on a node, those that wait and watch
-	// among them: each holds a goroutine or two. gRPC alone would take maxStreams on
-	// each of 10,000 connections.
+	// maxCalls bounds the calls in flight on a node, including those that wait and watch: each holds a goroutine or
+	// two. gRPC alone would accept maxStreams on each of 10,000 connections.
 	maxCalls = 50_000
-	// maxNodeCalls bounds those of other nodes, which are counted apart: however many
-	// the clients are, they do not keep the nodes from calling each other.
+	// maxNodeCalls bounds the calls of other nodes, which are counted separately, so that clients cannot keep the nodes
+	// from calling each other.
 	maxNodeCalls = 10_000
 )
 
-// limiter counts calls or connections by where they come from, and allows one address half
-// of them at most: it cannot keep everybody else out.
+// limiter counts calls or connections by their origin, and allows one address at most half of them, so that it cannot
+// keep all others out.
 type limiter struct {
 	most, each int
 
@@ -37,8 +36,8 @@ func newLimiter(most int) *limiter {
 	return &limiter{most: most, each: (most + 1) / 2, from: make(map[string]int)}
 }
 
-// enter counts one in. leave counts it out again; it is nil where there is no room, and
-// full reports whether others took it.
+// enter counts one in; leave counts it out again. leave is nil if there is no room, and full reports whether others
+// used it up.
 func (c *limiter) enter(from string) (leave func(), full bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -57,8 +56,8 @@ func (c *limiter) enter(from string) (leave func(), full bool) {
 	}), false
 }
 
-// addressOf says what a connection is counted for: an address of version 4, a network
-// of 64 bits of version 6, all of which one machine may have.
+// addressOf returns the key that a connection is counted under: an IPv4 address, or an IPv6 network of 64 bits, all of
+// which one machine may have.
 func addressOf(addr net.Addr) string {
 	if addr == nil {
 		return ""
@@ -83,7 +82,7 @@ func ofNodes(method string) bool {
 	return strings.HasPrefix(method, "/"+rotav1.Node_ServiceDesc.ServiceName+"/")
 }
 
-// receive lets a call in, or returns why not. leave must be called at the end.
+// receive admits a call, or returns the reason that it does not. leave must be called at the end.
 func (s *Server) receive(ctx context.Context, method string) (leave func(), err error) {
 	from, _ := caller.FromContext(ctx)
 	if from == nil {
@@ -98,7 +97,7 @@ func (s *Server) receive(ctx context.Context, method string) (leave func(), err 
 	return s.receiveFrom(from.Addr)
 }
 
-// receiveFrom lets a client's call in by its address.
+// receiveFrom admits a client's call by its address.
 func (s *Server) receiveFrom(addr net.Addr) (leave func(), err error) {
 	leave, full := s.calls.enter(addressOf(addr))
 	switch {

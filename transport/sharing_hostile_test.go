@@ -66,8 +66,8 @@ func TestCrowd(t *testing.T) {
 	}
 }
 
-// TestCrowdOfWatchers is row 15 of the hostile list: watchers without end are refused
-// beyond the cap, others are served meanwhile, and all is free again afterwards.
+// TestCrowdOfWatchers is row 15 of the hostile list: endless watchers are rejected above the cap, others are served
+// meanwhile, and everything is free again afterwards.
 func TestCrowdOfWatchers(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		b := setup(t)
@@ -124,8 +124,8 @@ func (b *bundle) peersOf(t *testing.T) *Peers {
 	return peers
 }
 
-// TestStormOfStreams opens streams and drops them at once, a bounded share of what an
-// attacker would: what is left of them is nothing, and another client is served.
+// TestStormOfStreams opens streams and drops them at once, a limited version of an attack: nothing of them remains, and
+// another client is served.
 func TestStormOfStreams(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		b := setup(t)
@@ -173,8 +173,8 @@ func lastingCert(t *testing.T, life time.Duration) (tls.Certificate, *x509.CertP
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, pool
 }
 
-// TestTrust is row 17 of the hostile list: an open stream ends within 30 s of its
-// certificate's end, or of the moment that its authority is taken back.
+// TestTrust is row 17 of the hostile list: an open stream ends within 30 s of its certificate's end, or of the
+// revocation of its authority.
 func TestTrust(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ life, revoked, over time.Duration }{
@@ -229,8 +229,8 @@ func TestTrust(t *testing.T) {
 	}
 }
 
-// FuzzMessages sends any bytes as the message of any call, of clients and of nodes, to
-// its handler with a core that takes everything: each answers or refuses.
+// FuzzMessages sends any bytes as the message of any call, of clients and of nodes, to its handler with a core that
+// accepts everything: each returns an answer or an error.
 func FuzzMessages(f *testing.F) {
 	b := setup(f)
 	type method struct {
@@ -271,7 +271,7 @@ func FuzzMessages(f *testing.F) {
 		m := methods[int(which)%len(methods)]
 		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 		defer cancel()
-		var garbled error // gRPC refuses that before any handler
+		var garbled error // gRPC rejects that before any handler
 		_, err := m.desc.Handler(m.service, ctx, func(message any) error {
 			garbled = proto.Unmarshal(data, message.(proto.Message))
 			return garbled

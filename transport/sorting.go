@@ -14,11 +14,10 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// sorter is what a new connection passes before anything else: encryption and the
-// proof of identity where TLS is on, then the question whether it speaks gRPC or
-// HTTP. So one port serves both, with the same checks. Under TLS the client says so: one that
-// offers h2 alone speaks gRPC, one that offers http/1.1 beside it, as browsers and curl do,
-// speaks HTTP, on whichever of the two was agreed. Without TLS it is seen by the first three bytes.
+// sorter runs first on every new connection: encryption and the proof of identity where TLS is on, then the detection
+// of gRPC or HTTP. So one port serves both, with the same checks. Under TLS the client's protocols decide: a client
+// that offers only h2 speaks gRPC. One that also offers http/1.1, as browsers and curl do, speaks HTTP, whichever of
+// the two was agreed. Without TLS the first three bytes decide.
 type sorter struct {
 	tls    *tls.Config
 	server *Server
@@ -27,7 +26,7 @@ type sorter struct {
 
 var _ credentials.TransportCredentials = (*sorter)(nil)
 
-// newSorter sends what is no gRPC to a queue.
+// newSorter returns a sorter that sends non-gRPC connections to a queue.
 func newSorter(server *Server, web *connQueue) *sorter {
 	config := server.options.TLS
 	if config != nil {
@@ -36,8 +35,8 @@ func newSorter(server *Server, web *connQueue) *sorter {
 	return &sorter{tls: config, server: server, web: web}
 }
 
-// withProtocols has a configuration offer both protocols, and each that it gives for
-// one client (a certificate that was renewed meanwhile).
+// withProtocols returns a TLS configuration that offers both protocols, also in the configurations that it returns per
+// client (for a certificate renewed meanwhile).
 func withProtocols(config *tls.Config) *tls.Config {
 	config = config.Clone()
 	for _, p := range []string{"h2", "http/1.1"} {
@@ -69,8 +68,7 @@ func (s *sorter) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, 
 	if !ok {
 		capped = &cappedConn{Conn: raw}
 	}
-	// What goes to HTTP is a connection of its own: gRPC still touches raw's
-	// deadlines after it has let go of it.
+	// HTTP gets a connection of its own: gRPC still changes raw's deadlines after it has released it.
 	own := &cappedConn{Conn: capped.Conn, seat: capped.seat}
 	if conn, ok := own.Conn.(*net.UnixConn); ok {
 		return s.greetLocal(own, conn)
@@ -92,19 +90,18 @@ func (s *sorter) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, 
 		return s.toWeb(capped, own, &knownConn{conn, info})
 	}
 	if info.node != "" {
-		return conn, info, nil // other nodes are believed
+		return conn, info, nil // other nodes are trusted
 	}
 	info.flight = s.server.inflight.follow(conn)
 	return info.flight, info, nil
 }
 
-// sortPlain looks at the first bytes: gRPC's preface begins with PRI, which is no
-// method of HTTP/1.1.
+// sortPlain examines the first bytes: gRPC's preface begins with PRI, which is not a method of HTTP/1.1.
 func (s *sorter) sortPlain(capped, own *cappedConn) (net.Conn, credentials.AuthInfo, error) {
 	first := make([]byte, 3)
 	if _, err := io.ReadFull(own, first); err != nil {
 		_ = own.Close()
-		return nil, nil, io.EOF // it said nothing: nothing to log
+		return nil, nil, io.EOF // it sent nothing: nothing to log
 	}
 	conn := &begunConn{Conn: own, first: first}
 	if string(first) != "PRI" {
@@ -122,7 +119,7 @@ func (s *sorter) toWeb(capped, own *cappedConn, conn net.Conn) (net.Conn, creden
 	return nil, nil, credentials.ErrConnDispatched
 }
 
-// ClientHandshake implements credentials.TransportCredentials; a server dials nobody.
+// ClientHandshake implements credentials.TransportCredentials; a server dials no one.
 func (s *sorter) ClientHandshake(context.Context, string, net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	return nil, nil, net.ErrClosed
 }
@@ -141,10 +138,10 @@ func (s *sorter) Clone() credentials.TransportCredentials { c := *s; return &c }
 // OverrideServerName implements credentials.TransportCredentials.
 func (s *sorter) OverrideServerName(string) error { return nil }
 
-// NetConn returns the connection beneath.
+// NetConn returns the underlying connection.
 func (c *begunConn) NetConn() net.Conn { return c.Conn }
 
-// begunConn is a connection whose first bytes were read already.
+// begunConn is a connection whose first bytes have been read already.
 type begunConn struct {
 	net.Conn
 	first []byte

@@ -24,12 +24,11 @@ func (s *nodeService) State(req *rotav1.StateRequest, stream grpc.ServerStreamin
 	return out.Flush()
 }
 
-// State writes another node's state to w. What was written counts only where no
-// error comes.
+// State writes another node's state to w. The written bytes are valid only if it returns no error.
 func (p *Peers) State(ctx context.Context, to peer.NodeAddress, w io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()   // ends a stream that is not read to its end
-	var broken error // w's own, which is no word of the other node
+	var broken error // w's own error, which does not come from the other node
 	err := p.call(ctx, to, func(ctx context.Context, node rotav1.NodeClient, me *rotav1.Caller) error {
 		stream, err := node.State(ctx, &rotav1.StateRequest{Caller: me})
 		for err == nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/rotasched/rota/api/words"
 )
 
-// tenantsService answers the service Tenants.
+// tenantsService serves Tenants.
 type tenantsService struct {
 	rotav1.UnimplementedTenantsServer
 	core TenantCore
@@ -36,8 +36,8 @@ func (s *tenantsService) Get(ctx context.Context, req *rotav1.GetTenantRequest) 
 	return &rotav1.GetTenantResponse{Tenant: words.TenantToWire(&tenant), At: words.ReadAtToWire(at)}, nil
 }
 
-// Set creates or changes a tenant. A setting that no tenant could take is refused
-// here, whatever the tenant's limits are.
+// Set creates or changes a tenant. A setting that no tenant could have is rejected here, whatever the tenant's limits
+// are.
 func (s *tenantsService) Set(ctx context.Context, req *rotav1.SetTenantRequest) (*rotav1.Tenant, error) {
 	ctx, err := ifMatch(ctx, req.GetIfMatch())
 	if err != nil {
@@ -61,7 +61,7 @@ func (s *tenantsService) Set(ctx context.Context, req *rotav1.SetTenantRequest) 
 	return reply(words.TenantToWire)(s.core.SetTenant(ctx, rota.TenantID(req.GetId()), set))
 }
 
-// Delete forgets what was set of a tenant that nothing names.
+// Delete removes the settings of a tenant that nothing refers to.
 func (s *tenantsService) Delete(ctx context.Context, req *rotav1.DeleteTenantRequest) (*rotav1.DeleteTenantResponse, error) {
 	ctx, err := ifMatch(ctx, req.GetIfMatch())
 	if err != nil {

@@ -5,8 +5,7 @@ import (
 	"unicode/utf8"
 )
 
-// head keeps the first whole characters of a text, tail the last: an error says
-// what matters at its end.
+// head keeps the first whole characters of a text, tail the last: an error has the important part at its end.
 func head(s string, most int) string {
 	if len(s) <= most {
 		return s

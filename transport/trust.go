@@ -13,15 +13,14 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// trustEvery is how often the certificate behind an open connection is judged anew:
-// what no longer counts is cut off within twice that.
+// trustEvery is how often the certificate of an open connection is checked again: a connection with an invalid one is
+// cut off within twice that time.
 const trustEvery = 10 * time.Second
 
-// verdict judges a peer by the certificate that it showed; nil takes it.
+// verdict checks a peer by its presented certificate; nil accepts it.
 type verdict func(tls.ConnectionState) error
 
-// trusted judges a peer's certificate: by its dates, and by judge, where an authority that
-// was taken back shows.
+// trusted checks a peer's certificate: its dates, and with judge also whether its authority was revoked.
 func trusted(judge verdict, state tls.ConnectionState) error {
 	leaf := state.PeerCertificates[0]
 	if now := time.Now(); now.After(leaf.NotAfter) {
@@ -33,11 +32,10 @@ func trusted(judge verdict, state tls.ConnectionState) error {
 	return nil
 }
 
-// identify returns the id of the node whose certificate stands behind a connection
-// (SECURITY §1.4).
+// identify returns the id of the node whose certificate a connection presented (SECURITY §1.4).
 type identify func(tls.ConnectionState) (rota.NodeID, error)
 
-// is returns a verdict that takes this node alone.
+// is returns a verdict that accepts only this node.
 func (of identify) is(meant rota.NodeID) verdict {
 	return func(state tls.ConnectionState) error {
 		if of == nil {
@@ -51,25 +49,24 @@ func (of identify) is(meant rota.NodeID) verdict {
 	}
 }
 
-// edgeInfo is what a node knows of a connection's other end since the handshake.
+// edgeInfo is what a node has learned in the handshake about a connection's other end.
 type edgeInfo struct {
 	credentials.TLSInfo
-	// node is the node whose certificate was shown; bad says why it is no node's.
+	// node is the node whose certificate was presented; bad is the reason that it does not belong to a node.
 	node rota.NodeID
 	bad  error
-	// seat is the connection's place.
+	// seat is the connection's seat in the listener.
 	seat *seat
 	// flight counts its messages; nil for a node's.
 	flight *inflightConn
-	// client is the principal of a client's certificate, empty where none was shown.
+	// client is the principal of a client's certificate, empty if none was presented.
 	client rota.Principal
-	// local says that the connection is one of the node's own socket, stranger why its other end
-	// may not call there.
+	// local marks a connection on the node's own socket; stranger is the reason that its other end may not call there.
 	local    bool
 	stranger error
 }
 
-// identify fills in whose certificate a connection's other end has shown.
+// identify fills in the owner of the certificate that a connection's other end has presented.
 func (o *Options) identify(info *edgeInfo) {
 	if len(info.State.PeerCertificates) == 0 {
 		return
@@ -84,17 +81,17 @@ func (o *Options) identify(info *edgeInfo) {
 	}
 }
 
-// knownConn is a connection to HTTP with what its other end has shown.
+// knownConn is an HTTP connection with the credentials that its other end has presented.
 type knownConn struct {
 	net.Conn
 	shown edgeInfo
 }
 
-// NetConn returns the connection beneath.
+// NetConn returns the underlying connection.
 func (c *knownConn) NetConn() net.Conn { return c.Conn }
 
-// trustedConn is a connection that ends when its peer's certificate does. gRPC
-// itself looks at a certificate once, and a stream may last for weeks.
+// trustedConn is a connection that ends when its peer's certificate does. gRPC checks a certificate only once, and a
+// stream may last for weeks.
 type trustedConn struct {
 	net.Conn
 	mu    sync.Mutex
@@ -102,7 +99,7 @@ type trustedConn struct {
 	over  bool
 }
 
-// trust watches over a connection where its peer showed a certificate.
+// trust watches a connection whose peer presented a certificate.
 func trust(conn net.Conn, judge verdict, state tls.ConnectionState, ended func(error)) net.Conn {
 	if len(state.PeerCertificates) == 0 {
 		return conn
@@ -127,7 +124,7 @@ func trust(conn net.Conn, judge verdict, state tls.ConnectionState, ended func(e
 	return c
 }
 
-// NetConn returns the connection beneath.
+// NetConn returns the underlying connection.
 func (c *trustedConn) NetConn() net.Conn { return c.Conn }
 
 func (c *trustedConn) Close() error {
@@ -138,7 +135,7 @@ func (c *trustedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// trustingCreds are the dialling side's: the other node's certificate is watched.
+// trustingCreds are the credentials of the dialling side: they watch the other node's certificate.
 type trustingCreds struct {
 	credentials.TransportCredentials
 	judge verdict

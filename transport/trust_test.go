@@ -13,7 +13,7 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// certificates issues for the cluster "prod".
+// certificates issues certificates for the cluster "prod".
 type certificates struct {
 	t  *testing.T
 	ca *identity.Authority
@@ -64,7 +64,7 @@ func (c certificates) nodeOf(state tls.ConnectionState) (rota.NodeID, error) {
 	return identity.Node(state.PeerCertificates, c.ca.Pool(), "prod")
 }
 
-// serving has a server show a certificate.
+// serving makes a server present a certificate.
 func (c certificates) serving(cert *tls.Certificate) func(*Options) {
 	return func(o *Options) {
 		o.TLS = identity.Serving(func() *tls.Certificate { return cert }, nil)
@@ -72,7 +72,7 @@ func (c certificates) serving(cert *tls.Certificate) func(*Options) {
 	}
 }
 
-// dialling has a node show a certificate, nil for none.
+// dialling makes a node present a certificate; nil means none.
 func (c certificates) dialling(cert *tls.Certificate) func(*PeerOptions) {
 	if cert == nil {
 		cert = &tls.Certificate{}
@@ -83,9 +83,9 @@ func (c certificates) dialling(cert *tls.Certificate) func(*PeerOptions) {
 	}
 }
 
-// TestNodesShowCertificates holds a calling node to the id in its certificate, and a node
-// that is dialled to the id that is meant: any certificate of the authority was enough once,
-// and a client's, or another node's, read the state and removed members with it.
+// TestNodesShowCertificates checks a calling node against the id in its certificate, and a dialled node against the
+// expected id. Once any certificate of the authority was enough, and a client's, or another node's, could read the
+// state and remove members.
 func TestNodesShowCertificates(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		certs := newCertificates(t)

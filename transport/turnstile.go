@@ -9,18 +9,18 @@ import (
 )
 
 const (
-	// maxExchanges is how many exchanges one address may try a second: each costs a check of a
-	// signature, and may cost a request to an issuer.
+	// maxExchanges is how many exchanges one address may try per second: each costs a signature check, and may cost a
+	// request to an issuer.
 	maxExchanges = 10
 	// maxTurnstile bounds the addresses that are counted.
 	maxTurnstile = 10_000
 )
 
-// turnstile lets so many calls of an address pass a second.
+// turnstile limits the calls per second of each address.
 type turnstile struct {
 	each int
 	mu   sync.Mutex
-	// next is when an address has all its calls again.
+	// next is when an address has all its calls available again.
 	next map[string]time.Time
 }
 
@@ -28,7 +28,7 @@ func newTurnstile(each int) *turnstile {
 	return &turnstile{each: each, next: make(map[string]time.Time)}
 }
 
-// pass counts a call, or refuses it.
+// pass counts a call, or rejects it.
 func (t *turnstile) pass(address string, now time.Time) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -48,7 +48,7 @@ func (t *turnstile) pass(address string, now time.Time) error {
 	return nil
 }
 
-// forget forgets the addresses that have all their calls again.
+// forget forgets the addresses that have all their calls available again.
 func (t *turnstile) forget(now time.Time) {
 	for address, next := range t.next {
 		if !next.After(now) {

@@ -8,8 +8,8 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// TestTurnstile: an address has so many calls a second, whatever others do, and addresses that
-// come once hold no place for long.
+// TestTurnstile checks that an address has a fixed number of calls per second, whatever others do, and that addresses
+// that call once do not use a slot for long.
 func TestTurnstile(t *testing.T) {
 	t.Parallel()
 	s, now := newTurnstile(10), time.Unix(1e9, 0)

@@ -15,26 +15,26 @@ import (
 )
 
 const (
-	// sessionPath is the one path at which a cookie counts.
+	// sessionPath is the only path at which a cookie counts.
 	sessionPath = consolePath + "/session"
-	// sessionCookie keeps a browser session over a reload of the page. Its prefix has browsers
-	// take it from this very origin over TLS alone.
+	// sessionCookie keeps a browser session when the page is reloaded. Its prefix makes browsers accept it only from
+	// this exact origin, and only over TLS.
 	sessionCookie = "__Host-rota-ui"
 )
 
-// uiSession is what /ui/session answers.
+// uiSession is the answer of /ui/session.
 type uiSession struct {
-	// Token is the session that the cookie keeps, empty without one.
+	// Token is the session in the cookie, empty without one.
 	Token string `json:"token,omitempty"`
-	// Cookie says that the session was put into a cookie.
+	// Cookie reports that the session was stored in a cookie.
 	Cookie bool `json:"cookie,omitempty"`
-	// Alone says that browsers reach all nodes by the page's own origin only.
+	// Alone reports that browsers reach all nodes through the page's own origin only.
 	Alone bool `json:"alone,omitempty"`
 }
 
-// serveSession keeps the console's session over a reload (docs/security.md). POST with a session as
-// bearer sets the cookie, POST with the cookie alone returns the session, DELETE ends the session and
-// takes the cookie back. Only pages of the console's own origin may ask.
+// serveSession keeps the console's session when the page is reloaded (docs/security.md). POST with a session as bearer
+// sets the cookie, POST with only the cookie returns the session, DELETE ends the session and clears the cookie. Only
+// pages of the console's own origin may call it.
 func (s *Server) serveSession(w http.ResponseWriter, r *http.Request) {
 	leave, err := s.receiveFrom(textAddr(r.RemoteAddr))
 	if err != nil {
@@ -70,7 +70,7 @@ func (s *Server) serveSession(w http.ResponseWriter, r *http.Request) {
 	}
 	_, until, err := s.provenSession(text)
 	switch {
-	case rota.KindOf(err) == rota.KindUnavailable: // nothing is known of it, its end neither
+	case rota.KindOf(err) == rota.KindUnavailable: // its state is unknown, and so is its end
 		web.Refuse(w, err, 0)
 	case err != nil && kept:
 		dropCookie(w)
@@ -91,15 +91,15 @@ func (s *Server) serveSession(w http.ResponseWriter, r *http.Request) {
 func (s *Server) answerSession(w http.ResponseWriter, a uiSession) {
 	a.Alone = s.options.Hosts.UI != ""
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(a) // whoever asked may be gone
+	_ = json.NewEncoder(w).Encode(a) // the client may be gone
 }
 
 func dropCookie(w http.ResponseWriter) {
 	http.SetCookie(w, &http.Cookie{Name: sessionCookie, Path: "/", Secure: true, HttpOnly: true, SameSite: http.SameSiteStrictMode, MaxAge: -1})
 }
 
-// sameOrigin refuses a request that a page of the console's own origin did not make; secure says
-// that the page came over TLS. A request without an origin is none of a page's.
+// sameOrigin rejects a request that does not come from a page of the console's own origin; secure reports that the page
+// came over TLS. A request without an origin does not come from a page.
 func (s *Server) sameOrigin(r *http.Request) (secure bool, err error) {
 	origins := r.Header.Values("Origin")
 	scheme := "http://"
@@ -114,8 +114,8 @@ func (s *Server) sameOrigin(r *http.Request) (secure bool, err error) {
 	return false, rota.Refusef(rota.KindDenied, "origin", "only the console's own page may ask for its session: the Origin is missing or different")
 }
 
-// shownSession returns the credential that a request shows, empty for none, and whether that is the
-// cookie. One that is shown as bearer counts alone.
+// shownSession returns the credential in a request, empty for none, and whether it is the cookie. A bearer credential
+// takes precedence.
 func shownSession(r *http.Request) (text string, kept bool, err error) {
 	given := r.Header.Values(tokenHeader)
 	cookies := r.CookiesNamed(sessionCookie)
@@ -131,8 +131,7 @@ func shownSession(r *http.Request) (text string, kept bool, err error) {
 	return "", false, nil
 }
 
-// provenSession returns the principal of a session that counts, and when it ends. No other
-// credential is put into a cookie.
+// provenSession returns the principal of a valid session, and when it ends. No other credential is put into a cookie.
 func (s *Server) provenSession(text string) (rota.Principal, rota.Date, error) {
 	credential, err := access.ParseCredential(text)
 	if err != nil {
@@ -156,8 +155,8 @@ func (s *Server) provenSession(text string) (rota.Principal, rota.Date, error) {
 	return p, t.Expires, nil
 }
 
-// signOut ends the session that a request shows, and takes the cookie back in any case. A node that
-// does not know what counts says so, as the session lives on.
+// signOut ends the session in a request, and clears the cookie in any case. A node that cannot check it returns an
+// error, as the session lives on.
 func (s *Server) signOut(w http.ResponseWriter, r *http.Request, text string) {
 	dropCookie(w)
 	p, _, err := s.provenSession(text)

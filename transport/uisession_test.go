@@ -10,7 +10,7 @@ import (
 	"github.com/rotasched/rota/internal/access"
 )
 
-// sessionsTable has one session, and one token, that count.
+// sessionsTable has one valid session, and one valid token.
 type sessionsTable struct {
 	everything
 	session, token access.Credential
@@ -33,8 +33,8 @@ func (s *sessionsTable) Token(id string) (rota.AccessToken, bool) {
 	return rota.AccessToken{ID: id, Expires: 1 << 50}, true
 }
 
-// TestUISession: the cookie is set for a session over TLS alone, and counts at this one path for the
-// console's own page alone; whatever else asks is refused, and a session that was signed out is none.
+// TestUISession checks that the cookie is set only for a session over TLS, and counts only at this one path and for the
+// console's own page. Any other request is rejected, and a session that was signed out is invalid.
 func TestUISession(t *testing.T) {
 	t.Parallel()
 	ui := func(w http.ResponseWriter, _ *http.Request, _ []string) { _, _ = w.Write([]byte("page")) }
@@ -96,7 +96,7 @@ func TestUISession(t *testing.T) {
 	if got := kept(); got.Token != table.session.Secret() {
 		t.Errorf("after a reload: %+v", got)
 	}
-	table.away = true // a reload at a node that knows nothing yet keeps the cookie; a sign-out there is none
+	table.away = true // a reload at a node without a table keeps the cookie; a sign-out there fails
 	if answer, _ := p.call("POST", "/ui/session", "", "Origin", origin, "Cookie", cookie); answer.StatusCode != 503 || len(answer.Cookies()) > 0 {
 		t.Errorf("at a node without rights: %d, cookies %v", answer.StatusCode, answer.Cookies())
 	}

@@ -14,32 +14,30 @@ import (
 )
 
 const (
-	// uploadsBytes is about what all workflows that arrive at a node may hold of its
-	// memory together: the largest holds half of it.
+	// uploadsBytes is roughly the memory that all workflows arriving at a node may use together: the largest uses half
+	// of it.
 	uploadsBytes = 512 << 20
-	// maxJobBytes bounds what nodes' jobs take on the wire. It is no second limit:
-	// jobs that hold rota.MaxWorkflowBytes, which are counted once all have arrived,
-	// take less.
+	// maxJobBytes bounds the bytes that nodes' jobs take on the wire. It is not a second limit: jobs within
+	// rota.MaxWorkflowBytes, which are counted once all have arrived, take less.
 	maxJobBytes = 2 * rota.MaxWorkflowBytes
-	// nodeBytes, listBytes and edgeBytes are about what memory a node, a word in one of
-	// its lists and an edge hold beside the bytes of their texts.
+	// nodeBytes, listBytes and edgeBytes are roughly the memory that a node, a word in one of its lists and an edge use
+	// besides the bytes of their texts.
 	nodeBytes, listBytes, edgeBytes = 600, 16, 2 * 16
 )
 
-// errUploadOver says to a late reader that nobody waits for its stream any more.
+// errUploadOver is the error for a late reader whose stream has no receiver any longer.
 var errUploadOver = errors.New("the upload is over")
 
-// upload is a workflow as it arrives. What it keeps is bounded at every message
-// (SPEC §11.1); all else about a workflow, such as cycles, is judged once it is
-// whole, by rota.WorkflowSpec.Arrange.
+// upload is a workflow that is arriving. The memory it holds is bounded at every message (SPEC §11.1). Everything else
+// about a workflow, such as cycles, is checked once it is complete, by rota.WorkflowSpec.Arrange.
 type upload struct {
 	server *Server
 	spec   rota.WorkflowSpec
 	begun  bool
-	// names has each node's id once: edges repeat them.
+	// names holds each node's id once, because edges repeat them.
 	names map[string]string
-	// parents counts those that nodes tell, jobs the bytes of their jobs on the wire,
-	// listed the words in the jobs' lists.
+	// parents counts the parents listed by nodes, jobs the bytes of their jobs on the wire, listed the words in the
+	// jobs' lists.
 	parents, jobs, listed int64
 
 	mu    sync.Mutex
@@ -49,7 +47,7 @@ type upload struct {
 
 func newUpload(s *Server) *upload { return &upload{server: s, names: make(map[string]string)} }
 
-// close gives back what the upload holds.
+// close releases the memory reserved for the upload.
 func (u *upload) close() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -70,7 +68,7 @@ func (u *upload) hold(n int64) error {
 	return nil
 }
 
-// add takes one message.
+// add adds one message.
 func (u *upload) add(m *rotav1.SubmitWorkflowRequest) error {
 	if err := u.header(m); err != nil {
 		return err
@@ -89,7 +87,7 @@ func (u *upload) add(m *rotav1.SubmitWorkflowRequest) error {
 	return u.hold(u.size() - before)
 }
 
-// size is about what is kept.
+// size returns roughly the bytes that are kept.
 func (u *upload) size() int64 {
 	return u.jobs + u.listed*listBytes + int64(len(u.spec.Nodes))*nodeBytes + int64(len(u.names))*rota.MaxNodeIDBytes/2 +
 		u.parents*edgeBytes/2 + int64(len(u.spec.Edges))*edgeBytes
@@ -153,9 +151,8 @@ func (u *upload) node(w *rotav1.NodeSpec) error {
 	return nil
 }
 
-// template refuses a job whose fields are out of range before it is kept: what they
-// are decides how much a node holds. The queue and the tenant that it leaves open are
-// filled in later.
+// template rejects a job with fields out of range before it is kept, because the fields determine how much a node
+// stores. The queue and the tenant that it leaves open are filled in later.
 func (u *upload) template(at int, n *rota.NodeSpec) error {
 	filled := *n
 	filled.Queue = cmp.Or(n.Queue, u.spec.Queue, rota.DefaultQueue)
@@ -188,7 +185,7 @@ func tooManyEdges() error {
 	return rota.Refusef(rota.KindInvalid, "edges", "too many edges: maximum %d", rota.MaxWorkflowEdges)
 }
 
-// name returns the one copy of a node's id; field and at say where it stands.
+// name returns the one copy of a node's id; field and at give its position for errors.
 func (u *upload) name(id, field string, at ...any) (string, error) {
 	if known, ok := u.names[id]; ok {
 		return known, nil
@@ -205,7 +202,7 @@ func (u *upload) name(id, field string, at ...any) (string, error) {
 	return id, nil
 }
 
-// complete judges what has arrived once the stream has ended.
+// complete checks the workflow once the stream has ended.
 func (u *upload) complete() error {
 	switch {
 	case !u.begun:

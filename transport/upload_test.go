@@ -26,7 +26,7 @@ func nodesOf(nodes ...*rotav1.NodeSpec) *rotav1.SubmitWorkflowRequest {
 	return &rotav1.SubmitWorkflowRequest{Nodes: nodes}
 }
 
-// upload sends messages until the node ends the stream, and gives its answer.
+// upload sends messages until the node ends the stream, and returns its answer.
 func (b *bundle) upload(ctx context.Context, messages func(yield func(*rotav1.SubmitWorkflowRequest) bool)) (*rotav1.WorkflowSubmitted, error) {
 	stream, err := b.flows.Submit(ctx)
 	if err != nil {
@@ -34,7 +34,7 @@ func (b *bundle) upload(ctx context.Context, messages func(yield func(*rotav1.Su
 	}
 	for m := range messages {
 		if err := stream.Send(m); err != nil {
-			break // the answer says why
+			break // the answer has the reason
 		}
 	}
 	return stream.CloseAndRecv()
@@ -126,8 +126,7 @@ func TestSubmitWorkflow_refusesWhatIsMisshapen(t *testing.T) {
 	}
 }
 
-// TestSubmitWorkflow_endsWhatIsEndless has callers that never stop: each limit ends
-// one, long before what is kept is much.
+// TestSubmitWorkflow_endsWhatIsEndless checks callers that never stop: each limit ends one, long before much is kept.
 func TestSubmitWorkflow_endsWhatIsEndless(t *testing.T) {
 	t.Parallel()
 	const batch = 10_000
@@ -149,7 +148,7 @@ func TestSubmitWorkflow_endsWhatIsEndless(t *testing.T) {
 	for name, c := range map[string]struct {
 		next    func(i int) *rotav1.SubmitWorkflowRequest
 		subject string
-		most    int // messages that may have been taken
+		most    int // number of messages that may have been accepted
 	}{
 		"nodes": {func(i int) *rotav1.SubmitWorkflowRequest {
 			return many(batch, func(k int) *rotav1.NodeSpec { return nodeOf(fmt.Sprint(i*batch + k)) })
@@ -172,7 +171,7 @@ func TestSubmitWorkflow_endsWhatIsEndless(t *testing.T) {
 	} {
 		t.Run(strings.ReplaceAll(name, " ", "_"), func(t *testing.T) {
 			t.Parallel()
-			u, taken := newUpload(setup(t).server), -1 // the last one is not taken
+			u, taken := newUpload(setup(t).server), -1 // the last one is not accepted
 			defer u.close()
 			err := u.add(headOf("f1"))
 			for ; err == nil; taken++ {
@@ -201,8 +200,8 @@ func TestSubmitWorkflow_endsWhatIsEndless(t *testing.T) {
 	})
 }
 
-// TestSubmitWorkflow_boundsNames: edges that name ever new nodes keep no more names
-// than a workflow may have nodes.
+// TestSubmitWorkflow_boundsNames checks that edges that keep naming new nodes keep at most as many names as a workflow
+// may have nodes.
 func TestSubmitWorkflow_boundsNames(t *testing.T) {
 	t.Parallel()
 	u := newUpload(setup(t).server)
@@ -319,7 +318,7 @@ func TestSubmitWorkflow_hasItsOwnTime(t *testing.T) {
 		b := setup(t)
 		b.core.flows.submit = func(ctx context.Context, spec rota.WorkflowSpec) (rota.WorkflowSubmitted, error) {
 			select {
-			case <-time.After(2 * callTimeout): // far beyond what an ordinary call gets
+			case <-time.After(2 * callTimeout): // far longer than an ordinary call gets
 				return rota.WorkflowSubmitted{ID: spec.ID}, nil
 			case <-ctx.Done():
 				return rota.WorkflowSubmitted{}, ctx.Err()
@@ -353,8 +352,7 @@ func TestSubmitWorkflow_survivesAPanic(t *testing.T) {
 	}
 }
 
-// BenchmarkSubmitWorkflow is the largest workflow as it arrives: 100,000 nodes with
-// 1,000,000 parents.
+// BenchmarkSubmitWorkflow measures the arrival of the largest workflow: 100,000 nodes with 1,000,000 parents.
 func BenchmarkSubmitWorkflow(b *testing.B) {
 	node := setup(b)
 	var messages []*rotav1.SubmitWorkflowRequest

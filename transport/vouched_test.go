@@ -15,8 +15,8 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// TestStreamsEnd_whereNobodyVouches: once no leader stands for what a node holds, its streams
-// end and say so; a backup of what is left goes on.
+// TestStreamsEnd_whereNobodyVouches checks that streams end with the reason once no leader confirms a node's state, and
+// that a backup of the remaining state continues.
 func TestStreamsEnd_whereNobodyVouches(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		b := setup(t)
@@ -72,8 +72,8 @@ func TestStreamsEnd_whereNobodyVouches(t *testing.T) {
 	})
 }
 
-// TestWebSocket_isJudged: events over WebSocket are read in their caller's name, and end where
-// it loses its right, or nobody vouches for the node.
+// TestWebSocket_isJudged checks that events over WebSocket are read under their caller's rights, and end when it loses
+// its right or no leader confirms the node's state.
 func TestWebSocket_isJudged(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -9,26 +9,25 @@ import (
 	"github.com/rotasched/rota/transport/web"
 )
 
-// The limits of HTTP on either port of a node (SECURITY §2.7).
+// These are the limits of HTTP on either port of a node (SECURITY §2.7).
 const (
-	// webHeader bounds the time of a request's header, webBody and webBodyRate that of its
-	// body: so much, and a second for each piece.
+	// webHeader bounds the time of a request's header. webBody and webBodyRate bound that of its body: a base time, and
+	// a second for each piece.
 	webHeader   = 5 * time.Second
 	webBody     = 10 * time.Second
 	webBodyRate = 64 << 10
-	// webHeaders is what net/http reads of a header. What has more is answered by it alone, in plain
-	// text, before any handler: so it is above maxHeaderBytes, from which on we refuse ourselves.
-	// net/http takes 4 KiB more than it is told.
+	// webHeaders is the header size that net/http reads. It answers larger headers itself, in plain text, before any
+	// handler runs. So the value is above maxHeaderBytes, from which on our handler rejects requests. net/http accepts
+	// 4 KiB more than its setting.
 	webHeaders = 2*maxHeaderBytes - 4<<10
-	// webIdle ends an HTTP connection that asks for nothing more.
+	// webIdle ends an HTTP connection that has no further requests.
 	webIdle = 30 * time.Second
-	// connGrace ends a connection on which no call was admitted; one of health is none.
+	// connGrace ends a connection on which no call was admitted; calls of health do not count.
 	connGrace = 10 * time.Second
 )
 
-// NewWebServer returns an HTTP server of a node: requests have so much time and no more, and
-// are for its own hosts.
-// On a listener of CapListener a connection rests while no request is under way.
+// NewWebServer returns a node's HTTP server: requests are limited in time, and must be for its own hosts. On a listener
+// of CapListener a connection is idle while no request is in progress.
 func NewWebServer(handler http.Handler, hosts *Hosts, errors *log.Logger) *http.Server {
 	return &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -41,7 +40,7 @@ func NewWebServer(handler http.Handler, hosts *Hosts, errors *log.Logger) *http.
 				web.Refuse(w, err, code)
 				return
 			}
-			if r.ContentLength != 0 { // −1 is a body of unknown length, which has no more time than an empty one
+			if r.ContentLength != 0 { // −1 is a body of unknown length, which gets the same time as an empty one
 				most := webBody + time.Duration(max(0, r.ContentLength)/webBodyRate)*time.Second
 				_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(most))
 			}
@@ -51,7 +50,7 @@ func NewWebServer(handler http.Handler, hosts *Hosts, errors *log.Logger) *http.
 	}
 }
 
-// checkHeaders bounds the headers of a request: their names and values, as they are written a line each.
+// checkHeaders bounds the headers of a request: their names and values, each written as one line.
 func checkHeaders(r *http.Request) error {
 	const written = len(": \r\n")
 	size := len("Host") + len(r.Host) + written
@@ -66,7 +65,7 @@ func checkHeaders(r *http.Request) error {
 	return nil
 }
 
-// Seated has each request's connection keep its place while the request is under way.
+// Seated returns a handler that keeps each request's connection in its seat while the request is in progress.
 func Seated(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		seat := seatOf(r.Context())

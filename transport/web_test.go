@@ -16,7 +16,7 @@ import (
 	"google.golang.org/grpc/tap"
 )
 
-// wired is a listener in memory, and what dials it.
+// wired is an in-memory listener, and its dialer.
 type wired struct {
 	*connQueue
 	t *testing.T
@@ -52,8 +52,7 @@ func closed(conn net.Conn) bool {
 	return err == io.EOF
 }
 
-// TestHTTP_aBodyThatNeverComes has callers fall silent: none holds a connection longer than
-// it should take.
+// TestHTTP_aBodyThatNeverComes checks callers that fall silent: none holds a connection longer than it should take.
 func TestHTTP_aBodyThatNeverComes(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -89,7 +88,7 @@ func TestHTTP_aBodyThatNeverComes(t *testing.T) {
 	}
 }
 
-// TestListener_theOldestGivesWay: whoever rests on a connection keeps nobody out.
+// TestListener_theOldestGivesWay checks that idle connections do not keep others out.
 func TestListener_theOldestGivesWay(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -139,8 +138,7 @@ func TestListener_theOldestGivesWay(t *testing.T) {
 	})
 }
 
-// TestListener_healthIsNoCall: a connection on which health alone is asked ends, one with a
-// call stays.
+// TestListener_healthIsNoCall checks that a connection with only health calls ends, and one with another call stays.
 func TestListener_healthIsNoCall(t *testing.T) {
 	t.Parallel()
 	for path, call := range methods {

@@ -18,27 +18,25 @@ import (
 )
 
 const (
-	// webBuffer is what HTTP/2 keeps of bodies that nobody reads yet, of a stream and of a
-	// connection: the least that the protocol has.
+	// webBuffer is how much of unread bodies HTTP/2 buffers, per stream and per connection: the protocol's minimum.
 	webBuffer = 64 << 10
 	// webStreams bounds the requests in flight on one connection.
 	webStreams = 250
 )
 
-// webServer answers HTTP on the port of gRPC: HTTP/1.1, and HTTP/2 for clients that speak
-// both over TLS.
+// webServer serves HTTP on gRPC's port: HTTP/1.1, and HTTP/2 for clients that speak both over TLS.
 func (s *Server) webServer() *http.Server {
 	server := NewWebServer(http.HandlerFunc(s.serveWeb), &s.options.Hosts, log.New(io.Discard, "", 0))
-	server.WriteTimeout = handshakeTimeout // a call has its own
+	server.WriteTimeout = handshakeTimeout // a call sets its own
 	server.ConnContext = withShown
 	server.Protocols = new(http.Protocols)
 	server.Protocols.SetHTTP1(true)
-	server.Protocols.SetUnencryptedHTTP2(true) // on connections that were decrypted already
+	server.Protocols.SetUnencryptedHTTP2(true) // for connections that are already decrypted
 	server.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: webStreams, MaxReceiveBufferPerStream: webBuffer, MaxReceiveBufferPerConnection: webBuffer}
 	return server
 }
 
-// newSite makes the calls of HTTP of those of gRPC.
+// newSite builds the HTTP calls from the gRPC calls.
 func (s *Server) newSite(jobs *jobsService, calls web.Calls) (*web.Site, error) {
 	calls.Jobs, calls.Submit, calls.Await = jobs, jobs.admit, jobs.await
 	calls.Events, calls.Stats, calls.Live = s.webEvents, s.webStats, webLive{s}
@@ -67,7 +65,7 @@ func (s *Server) serveWeb(w http.ResponseWriter, r *http.Request) {
 	s.site.ServeHTTP(w, r)
 }
 
-// withShown returns a connection's context with its seat, and what its other end has shown.
+// withShown returns a connection's context with its seat, and the credentials that its other end has presented.
 func withShown(ctx context.Context, c net.Conn) context.Context {
 	if known, ok := c.(*knownConn); ok {
 		ctx = context.WithValue(ctx, shownKey{}, known.shown)
@@ -75,7 +73,7 @@ func withShown(ctx context.Context, c net.Conn) context.Context {
 	return withSeat(ctx, c)
 }
 
-// textAddr is an address as a request has it.
+// textAddr is an address as written in a request.
 type textAddr string
 
 // Network implements net.Addr.
@@ -84,7 +82,7 @@ func (textAddr) Network() string { return "tcp" }
 // String implements net.Addr.
 func (a textAddr) String() string { return string(a) }
 
-// webDoor is the door of gRPC for HTTP.
+// webDoor is gRPC's admission for HTTP.
 type webDoor struct{ server *Server }
 
 // Enter implements web.Door.
@@ -119,7 +117,7 @@ func (d webDoor) Enter(w http.ResponseWriter, r *http.Request, call string, most
 	return v, nil
 }
 
-// visit is a request of HTTP that was let in.
+// visit is an admitted HTTP request.
 type visit struct {
 	server *Server
 	pass   *pass
@@ -130,7 +128,7 @@ type visit struct {
 	end        func()
 	seat       *seat
 	http       *http.ResponseController
-	// body counts what is read; nil for a request without one.
+	// body counts the bytes read; nil for a request without one.
 	body *webFlight
 }
 
@@ -152,7 +150,7 @@ func (v *visit) Arrived() {
 	}
 }
 
-// Settle implements web.Visit: it is what unary does at the end of a call.
+// Settle implements web.Visit: it does the same as unary at the end of a call.
 func (v *visit) Settle(err error) error {
 	if err != nil {
 		v.pass.denied(err)
@@ -196,7 +194,7 @@ type webFlight struct {
 	stream  *inflightStream
 }
 
-// followWeb counts the body of a request from now on.
+// followWeb starts counting the body of a request.
 func (s *Server) followWeb(r *http.Request, p *pass, cancel context.CancelFunc, w *http.ResponseController) *webFlight {
 	f := &webFlight{request: &requestConn{from: textAddr(r.RemoteAddr), cancel: cancel, http: w}, stream: &inflightStream{}}
 	f.conn = s.inflight.follow(f.request)
@@ -206,8 +204,7 @@ func (s *Server) followWeb(r *http.Request, p *pass, cancel context.CancelFunc, 
 	return f
 }
 
-// count counts memory that the body is going to take, and waits until there is room for it; below 0 is what is free
-// again.
+// count reserves memory for the body, and waits until there is room; a negative n releases memory.
 func (f *webFlight) count(ctx context.Context, n int) error {
 	f.conn.mu.Lock()
 	if !f.conn.ended {
@@ -223,7 +220,7 @@ func (f *webFlight) count(ctx context.Context, n int) error {
 	return f.refusal()
 }
 
-// arrived says that the body is whole.
+// arrived reports that the body is complete.
 func (f *webFlight) arrived() {
 	f.conn.mu.Lock()
 	defer f.conn.mu.Unlock()
@@ -234,7 +231,7 @@ func (f *webFlight) arrived() {
 	}
 }
 
-// refusal returns why the request was cut off, nil where it was not.
+// refusal returns why the request was cut off, or nil.
 func (f *webFlight) refusal() error {
 	if !f.request.cut.Load() {
 		return nil
@@ -248,7 +245,7 @@ func noRoom() error {
 	return e
 }
 
-// leave ends the request, whose memory is free.
+// leave ends the request and releases its memory.
 func (f *webFlight) leave() {
 	f.request.left.Store(true)
 	_ = f.conn.Close()
@@ -258,7 +255,7 @@ func (f *webFlight) leave() {
 	f.conn.all.left(behind)
 }
 
-// requestConn is a request as a connection that can be ended.
+// requestConn is a request presented as a connection that can be ended.
 type requestConn struct {
 	net.Conn
 	from      textAddr
@@ -270,7 +267,7 @@ type requestConn struct {
 // RemoteAddr implements net.Conn.
 func (c *requestConn) RemoteAddr() net.Addr { return c.from }
 
-// Close implements net.Conn: whoever reads the body gets no more of it, and the answer has a moment.
+// Close implements net.Conn: the body can no longer be read, and the answer gets a moment.
 func (c *requestConn) Close() error {
 	if !c.left.Load() {
 		c.cut.Store(true)
@@ -281,11 +278,11 @@ func (c *requestConn) Close() error {
 	return nil
 }
 
-// relay serves a call of gRPC that came with HTTP: of a client, or a proxy, that speaks both.
-// It passes the same door; what is not in the table is answered by grpc.Server.
+// relay serves a gRPC call that came over HTTP, from a client or a proxy that speaks both. It passes the same
+// admission; grpc.Server answers calls that are not in the table.
 func (s *Server) relay(w http.ResponseWriter, r *http.Request) {
 	control := http.NewResponseController(w)
-	_ = control.SetReadDeadline(time.Time{}) // a stream lasts as long as it likes: its messages are counted and timed
+	_ = control.SetReadDeadline(time.Time{}) // a stream has no time limit: its messages are counted and timed
 	_ = control.SetWriteDeadline(time.Time{})
 	need, known := methods[r.URL.Path]
 	if known {
@@ -312,7 +309,7 @@ func (s *Server) relay(w http.ResponseWriter, r *http.Request) {
 	s.grpc.ServeHTTP(w, r)
 }
 
-// relayed is the body of a call of gRPC, whose messages are counted as they come.
+// relayed is the body of a gRPC call, whose messages are counted as they arrive.
 type relayed struct {
 	io.ReadCloser
 	flight *webFlight
@@ -334,7 +331,7 @@ func (b *relayed) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// refuseGRPC answers a call of gRPC with a status and nothing else.
+// refuseGRPC answers a gRPC call with a status only.
 func refuseGRPC(w http.ResponseWriter, err error) {
 	code, message, details := words.Trailer(err)
 	h := w.Header()

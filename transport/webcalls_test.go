@@ -33,8 +33,8 @@ func webOf(t *testing.T, b *bundle) *page {
 	return &page{t: t, client: &http.Client{Transport: calls}, host: "node"}
 }
 
-// wiredOf is webOf over TCP, for tests outside of bubbles: the deadlines of bufconn can come after they
-// were taken back, and then end the request that follows.
+// wiredOf is webOf over TCP, for tests outside of bubbles: bufconn's deadlines can fire after they were reset, and then
+// end the next request.
 func wiredOf(t *testing.T, b *bundle) *page {
 	t.Helper()
 	lis, err := net.Listen("tcp", "127.0.0.1:0")
@@ -56,7 +56,7 @@ func wiredOf(t *testing.T, b *bundle) *page {
 	return &page{t: t, client: &http.Client{Transport: calls}, host: "node"}
 }
 
-// call makes a request with headers, name and value by turns, and returns its answer with the body.
+// call makes a request with headers (alternating names and values), and returns its answer with the body.
 func (p *page) call(method, path, body string, headers ...string) (*http.Response, string) {
 	p.t.Helper()
 	var from io.Reader
@@ -70,7 +70,7 @@ func (p *page) call(method, path, body string, headers ...string) (*http.Respons
 	if body != "" {
 		r.Header.Set("Content-Type", "application/json")
 	}
-	given := make(http.Header) // a name that comes twice is sent twice
+	given := make(http.Header) // a repeated name is sent twice
 	for i := 0; i < len(headers); i += 2 {
 		given.Add(headers[i], headers[i+1])
 	}
@@ -87,7 +87,7 @@ func (p *page) call(method, path, body string, headers ...string) (*http.Respons
 	return answer, string(text)
 }
 
-// bomb compresses a text that comes many times, at the cost of once: gzip takes members in a row.
+// bomb compresses a text repeated many times at the cost of once: gzip accepts consecutive members.
 func bomb(t *testing.T, text string, times int) string {
 	t.Helper()
 	return strings.Repeat(zipped(t, text), times)
@@ -106,8 +106,8 @@ func zipped(t *testing.T, text string) string {
 	return b.String()
 }
 
-// TestHTTP_refuses: whatever is wrong with a request, the answer is a problem that names what
-// was refused and says what to do.
+// TestHTTP_refuses checks that the answer to any invalid request is a problem that names the rejected part and how to
+// fix it.
 func TestHTTP_refuses(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -240,8 +240,8 @@ func TestHTTP_refuses(t *testing.T) {
 	}
 }
 
-// TestHTTP_time: a read gets the time of a call, and more only where it is to wait: one for an index that never comes must
-// be answered.
+// TestHTTP_time checks that a read gets the time of a call, and more only if it has to wait: a read for an index that
+// never comes must be answered.
 func TestHTTP_time(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -261,12 +261,12 @@ func TestHTTP_time(t *testing.T) {
 	}
 }
 
-// TestHTTP_drain: the answer to the last call that is under way as the node goes is whole: its end is written after the call
-// has left.
+// TestHTTP_drain checks that the answer to the last call in progress during shutdown is complete: its end is written
+// after the call has returned.
 func TestHTTP_drain(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		b := setup(t)
-		output := bytes.Repeat([]byte("o"), 1<<20) // as much as is under way on a connection of setup: the end waits for a reader
+		output := bytes.Repeat([]byte("o"), 1<<20) // as much as is in flight on a connection of setup: the end waits for a reader
 		release := make(chan struct{})
 		b.core.job = func(_ context.Context, id rota.JobID, opt peer.ReadOptions) (rota.Job, rota.ReadAt, error) {
 			<-release
@@ -285,7 +285,7 @@ func TestHTTP_drain(t *testing.T) {
 		go func() { drained <- b.server.Drain(bounded(t)) }()
 		synctest.Wait()
 		close(release)
-		const slow = 4 << 10 // bytes that are read one by one: at one of them the call has left, and its end has no room
+		const slow = 4 << 10 // bytes that are read one by one: at one of them the call has returned, and its end has no room
 		var came bytes.Buffer
 		for range slow {
 			synctest.Wait()
@@ -402,8 +402,8 @@ func TestHTTP_jobs(t *testing.T) {
 	}
 }
 
-// TestHTTP_keyedIDs: a batch that is sent again has the same ids, one of another key, place or
-// tenant has others.
+// TestHTTP_keyedIDs checks that a batch that is sent again has the same ids, and that another key, position or tenant
+// gives others.
 func TestHTTP_keyedIDs(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

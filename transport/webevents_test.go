@@ -19,7 +19,7 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// open makes a request whose answer goes on.
+// open makes a request with a long-lived answer.
 func (p *page) open(method, path string, headers ...string) (*http.Response, *bufio.Reader) {
 	p.t.Helper()
 	r, err := http.NewRequestWithContext(bounded(p.t), method, "http://"+p.host+path, nil)
@@ -52,8 +52,8 @@ func block(t *testing.T, from *bufio.Reader) string {
 	}
 }
 
-// TestEvents_forms: by the header Accept events are blocks or lines, and what a filter leaves out
-// moves the reader's cursor in both.
+// TestEvents_forms checks that the Accept header selects blocks or lines, and that events excluded by a filter move the
+// reader's cursor in both.
 func TestEvents_forms(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -91,8 +91,8 @@ func TestEvents_forms(t *testing.T) {
 	}
 }
 
-// TestEvents_asks: what is asked for is what the core is asked for, and what a reader saw last
-// goes before where it began.
+// TestEvents_asks checks that the request's parameters reach the core, and that the last event seen takes precedence
+// over the start.
 func TestEvents_asks(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -128,7 +128,7 @@ func TestEvents_asks(t *testing.T) {
 	}
 }
 
-// TestEvents_refuses: what can be said before a stream begins is a status and a problem.
+// TestEvents_refuses checks that errors before a stream begins are answered with a status and a problem.
 func TestEvents_refuses(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -152,19 +152,20 @@ func TestEvents_refuses(t *testing.T) {
 		if answer.StatusCode != want.code || answer.Header.Get("Content-Type") != "application/problem+json" || !strings.Contains(string(text), want.says) {
 			t.Errorf("%s: %s %s", id, answer.Status, text)
 		}
-		if title := "or still to come"; want.code == http.StatusGone && !strings.Contains(string(text), title) { // it is one title for both
+		if title := "or still to come"; want.code == http.StatusGone && !strings.Contains(string(text), title) { // one title for both
 			t.Errorf("%s: %s lacks %q", id, text, title)
 		}
 	}
 }
 
-// unfoundedCore is a node's that knows no cluster yet.
+// unfoundedCore is the core of a node without a cluster.
 type unfoundedCore struct{ Core }
 
 func (unfoundedCore) Access() access.Table { return nil }
 
-// TestStreams_aRefusalThatPasses: a browser never connects again after another status than 200, so what passes is told by a stream
-// that ends, and what does not by its status. Who reads lines, or a WebSocket, gets the status.
+// TestStreams_aRefusalThatPasses checks that a temporary refusal is sent as a stream that ends, because a browser never
+// reconnects after a status other than 200. A permanent refusal is sent as its status. Readers of lines or of a
+// WebSocket get the status.
 func TestStreams_aRefusalThatPasses(t *testing.T) {
 	t.Parallel()
 	later := &rota.Error{Kind: rota.KindUnavailable, Subject: "node", Text: "it has not caught up", RetryAfter: 3 * time.Second}
@@ -199,7 +200,7 @@ func TestStreams_aRefusalThatPasses(t *testing.T) {
 			t.Errorf("%s, in lines: %s", name, answer.Status)
 		}
 	}
-	// At the door, where nobody's rights are known yet, both streams.
+	// Both streams are checked at admission, where no rights are known yet.
 	b := setup(t, func(o *Options) { o.Core = unfoundedCore{o.Core} })
 	web := webOf(t, b)
 	for _, path := range []string{eventsPath, "/v1/live?topic=overview"} {
@@ -210,7 +211,7 @@ func TestStreams_aRefusalThatPasses(t *testing.T) {
 	}
 }
 
-// TestEvents_ends: a stream that has begun says in its last block why it ends.
+// TestEvents_ends checks that a stream that has begun states in its last block why it ends.
 func TestEvents_ends(t *testing.T) {
 	t.Parallel()
 	t.Run("cut off", func(t *testing.T) {
@@ -274,7 +275,7 @@ func TestEvents_ends(t *testing.T) {
 	})
 }
 
-// TestEvents_livesOn: a silent stream gives a sign every 15 s, whatever bounds the time of calls.
+// TestEvents_livesOn checks that a silent stream sends a keep-alive every 15 s, whatever bounds the time of calls.
 func TestEvents_livesOn(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		b := setup(t)
@@ -319,8 +320,8 @@ func TestEvents_livesOn(t *testing.T) {
 	})
 }
 
-// TestEvents_ofOneWhoDoesNotRead: the reader that takes nothing is let go of, and nothing of it
-// stays.
+// TestEvents_ofOneWhoDoesNotRead checks that a reader that does not read is disconnected and leaves no resources
+// behind.
 func TestEvents_ofOneWhoDoesNotRead(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		b := setup(t)
@@ -328,7 +329,7 @@ func TestEvents_ofOneWhoDoesNotRead(t *testing.T) {
 		left := make(chan error, 1)
 		b.core.events = func(ctx context.Context, _ rota.EventFilter, send func(peer.EventBatch) error) error {
 			var err error
-			for err == nil { // it goes on until the connection takes no more
+			for err == nil { // continues until the connection accepts nothing further
 				err = send(peer.EventBatch{Events: events})
 			}
 			left <- err
@@ -356,7 +357,7 @@ func TestEvents_ofOneWhoDoesNotRead(t *testing.T) {
 	})
 }
 
-// TestEvents_halfAsked: requests that never end keep nobody from following, and give way.
+// TestEvents_halfAsked checks that requests that never end do not stop others from following, and are evicted.
 func TestEvents_halfAsked(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		b := setup(t, func(o *Options) { o.MaxConnections = 700 })

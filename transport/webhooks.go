@@ -8,13 +8,13 @@ import (
 	"github.com/rotasched/rota/api/words"
 )
 
-// webhooksService answers the service Webhooks (SPEC §13.14).
+// webhooksService serves Webhooks (SPEC §13.14).
 type webhooksService struct {
 	rotav1.UnimplementedWebhooksServer
 	core WebhookCore
 }
 
-// hookNamed checks the name that a call is about.
+// hookNamed checks the name in a call.
 func hookNamed(name string) (rota.WebhookName, error) {
 	return rota.WebhookName(name), rota.WebhookName(name).Check("name")
 }
@@ -42,7 +42,7 @@ func (s *webhooksService) Get(ctx context.Context, req *rotav1.GetWebhookRequest
 	return &rotav1.GetWebhookResponse{Webhook: words.WebhookToWire(&x), At: words.ReadAtToWire(at)}, nil
 }
 
-// Set creates a webhook, or replaces what one says.
+// Set creates a webhook, or replaces its specification.
 func (s *webhooksService) Set(ctx context.Context, req *rotav1.SetWebhookRequest) (*rotav1.Webhook, error) {
 	ctx, err := ifMatch(ctx, req.GetIfMatch())
 	if err != nil {
@@ -71,7 +71,7 @@ func (s *webhooksService) Pause(ctx context.Context, req *rotav1.PauseWebhookReq
 	return reply(words.WebhookToWire)(s.core.PauseWebhook(ctx, name, req.GetReason()))
 }
 
-// Resume has a webhook go on from its cursor.
+// Resume resumes a webhook at its cursor.
 func (s *webhooksService) Resume(ctx context.Context, req *rotav1.ResumeWebhookRequest) (*rotav1.Webhook, error) {
 	ctx, err := ifMatch(ctx, req.GetIfMatch())
 	if err != nil {
@@ -84,7 +84,7 @@ func (s *webhooksService) Resume(ctx context.Context, req *rotav1.ResumeWebhookR
 	return reply(words.WebhookToWire)(s.core.ResumeWebhook(ctx, name))
 }
 
-// Skip passes over the events that wait.
+// Skip discards the pending events.
 func (s *webhooksService) Skip(ctx context.Context, req *rotav1.SkipWebhookRequest) (*rotav1.Webhook, error) {
 	name, err := hookNamed(req.GetName())
 	if err != nil {
@@ -93,7 +93,7 @@ func (s *webhooksService) Skip(ctx context.Context, req *rotav1.SkipWebhookReque
 	return reply(words.WebhookToWire)(s.core.SkipWebhook(ctx, name))
 }
 
-// Delete forgets a webhook.
+// Delete deletes a webhook.
 func (s *webhooksService) Delete(ctx context.Context, req *rotav1.DeleteWebhookRequest) (*rotav1.DeleteWebhookResponse, error) {
 	ctx, err := ifMatch(ctx, req.GetIfMatch())
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// fakeHook is the webhook that a core without a cluster answers with.
+// fakeHook is the webhook that a core without a cluster returns.
 func fakeHook(name rota.WebhookName) rota.Webhook {
 	return rota.Webhook{WebhookSpec: rota.WebhookSpec{Name: name, URL: "https://example.com/"}, State: rota.WebhookDisabled, Why: "a test", Version: 2,
 		Gaps: 1, Gap: &rota.WebhookGap{After: rota.EventID{Incarnation: 1, Index: 2}, Before: rota.EventID{Incarnation: 1, Index: 3}},

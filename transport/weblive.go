@@ -12,32 +12,33 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// webLive makes what viewers of HTTP look at, from this node's replica.
+// webLive makes the states that HTTP viewers watch, from this node's replica.
 type webLive struct{ server *Server }
 
 const (
-	// liveQueues and liveWorkers bound what an overview and the workers show, by name.
+	// liveQueues and liveWorkers bound the queues of an overview and the workers shown, by name.
 	liveQueues  = 1_000
 	liveWorkers = 1_000
-	// liveNodes is up to how many nodes a workflow is shown with them.
+	// liveNodes is the largest number of nodes that a workflow is shown with.
 	liveNodes = 20_000
-	// liveWaits bounds the queues of which an overview shows what waits longest, and why.
+	// liveWaits bounds the queues for which an overview shows the longest-waiting job, and why it waits.
 	liveWaits = 5
 )
 
-// overview is what stands in the whole cluster. What the viewer may not see is left out.
+// overview is the state of the whole cluster. It omits whatever the viewer may not see.
 type overview struct {
-	// Leader is the node that leads, as this one knows it; empty where none does.
+	// Leader is the leader as this node knows it; empty if there is none.
 	Leader rota.NodeID `json:"leader"`
-	// APIs are where a page may go on when this node does not answer; none where --ui-origin names the one for all.
+	// APIs are the addresses at which a page can continue when this node does not answer; none if --ui-origin names one
+	// for all.
 	APIs    []string            `json:"apis,omitempty"`
 	Cluster *rota.ClusterStatus `json:"cluster,omitempty"`
 	Queues  []overviewQueue     `json:"queues"`
-	// Attention is what needs an operator, worst first.
+	// Attention is the list of concerns for an operator, worst first.
 	Attention rota.Attention `json:"attention"`
-	// Waits are the jobs that wait longest, of each of the queues where jobs do the first.
+	// Waits holds the longest-waiting job of each of the queues with the longest waits.
 	Waits []overviewWait `json:"waits"`
-	// Last is what this node counted in the last second.
+	// Last holds this node's counts of the last second.
 	Last *rest.Stats `json:"last,omitempty"`
 }
 
@@ -54,13 +55,13 @@ type overviewQueue struct {
 	OldestWaitMs int64          `json:"oldest_wait_ms"`
 	Backpressure string         `json:"backpressure,omitempty"`
 	// CompletedMinutes and FailedMinutes are the ends of the last 15 minutes, by minute; UsualWaitMs is how long the
-	// oldest job usually waits. All are left out for a caller who may not read the whole queue.
+	// oldest job usually waits. All are left out for a caller that may not read the whole queue.
 	CompletedMinutes []int64 `json:"completed_minutes,omitempty"`
 	FailedMinutes    []int64 `json:"failed_minutes,omitempty"`
 	UsualWaitMs      int64   `json:"usual_wait_ms,omitempty"`
 }
 
-// overviewWait is what waits longest in a queue: the lane of that job, with why nothing of it is placed.
+// overviewWait is the longest-waiting job of a queue: its lane, and why none of the lane is placed.
 type overviewWait struct {
 	Queue rota.QueueName `json:"queue"`
 	rest.Lane
@@ -81,7 +82,7 @@ func (l webLive) State(ctx context.Context, kind, id string) (state any, parts m
 		}
 		var all []rota.Worker
 		all, seen, err = core.Workers(ctx, stale)
-		// The bound cuts off those that have ended first.
+		// The bound cuts off those that ended first.
 		slices.SortFunc(all, func(a, b rota.Worker) int {
 			return cmp.Or(order(a.Status == rota.WorkerRetired)-order(b.Status == rota.WorkerRetired), strings.Compare(string(a.ID), string(b.ID)))
 		})
@@ -99,7 +100,7 @@ func (l webLive) State(ctx context.Context, kind, id string) (state any, parts m
 
 func asAny[T any](v T, at rota.ReadAt, err error) (any, rota.ReadAt, error) { return v, at, err }
 
-// may reports whether the caller has a right over all, by the rights of now.
+// may reports whether the caller has a right over everything, under the current rights.
 func (l webLive) may(ctx context.Context, right rota.Right) bool {
 	caller, _ := ctx.Value(access.CallerKey{}).(access.Caller)
 	table := l.server.options.Core.Access()
@@ -160,7 +161,7 @@ func (l webLive) overview(ctx context.Context, stale peer.ReadOptions) (any, rot
 	return o, seen, nil
 }
 
-// waits returns what waits longest, of the queues with the longest waits the first.
+// waits returns the longest-waiting jobs, queues with the longest waits first.
 func (l webLive) waits(ctx context.Context, queues []overviewQueue, stale peer.ReadOptions) ([]overviewWait, error) {
 	longest := slices.Clone(queues)
 	slices.SortStableFunc(longest, func(a, b overviewQueue) int { return cmp.Compare(b.OldestWaitMs, a.OldestWaitMs) })
@@ -184,7 +185,7 @@ func (l webLive) waits(ctx context.Context, queues []overviewQueue, stale peer.R
 	return all, nil
 }
 
-// workflow shows a workflow, and its nodes as parts: a large one without them.
+// workflow returns a workflow, with its nodes as parts; a large one is returned without them.
 func (l webLive) workflow(ctx context.Context, id rota.WorkflowID, stale peer.ReadOptions) (any, map[string]any, rota.Index, error) {
 	core := l.server.options.Core
 	w, seen, err := core.Workflow(ctx, id, false, stale)
@@ -202,13 +203,13 @@ func (l webLive) workflow(ctx context.Context, id rota.WorkflowID, stale peer.Re
 	return w, parts, seen.Index, nil
 }
 
-// webStats is the core's Stats for HTTP.
+// webStats returns the core's Stats for HTTP.
 func (s *Server) webStats(ctx context.Context, coarse bool) (rest.Stats, error) {
 	figures, err := s.options.Core.Stats(ctx, coarse)
 	return s.columns(figures), err
 }
 
-// columns turns samples into a column for each figure.
+// columns converts samples to one column per figure.
 func (s *Server) columns(figures peer.Stats) rest.Stats {
 	column := func(of func(*peer.Sample) int64) []int64 {
 		list := make([]int64, len(figures.Samples))
@@ -236,7 +237,7 @@ func (s *Server) columns(figures peer.Stats) rest.Stats {
 	}
 }
 
-// Class implements web.Visit: what the caller may read, by the rights of now.
+// Class implements web.Visit: it names what the caller may read under the current rights.
 func (v *stay) Class() string {
 	v.mu.Lock()
 	defer v.mu.Unlock()

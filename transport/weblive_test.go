@@ -16,7 +16,7 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// reads are the states of a job that a fake core showed, by who asked.
+// reads holds the states of a job that a fake core showed, by caller.
 type reads struct {
 	mu   sync.Mutex
 	by   map[rota.Principal]int
@@ -47,8 +47,8 @@ func (r *reads) counts() map[rota.Principal]int {
 	return all
 }
 
-// TestLive: a state is made once a second for all who may read the same, as each of them may; what
-// is as it was is not sent again, and without a viewer nothing is made.
+// TestLive checks that a state is made once a second for all callers with the same read rights, under their rights. An
+// unchanged state is not sent again, and without a viewer nothing is made.
 func TestLive(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		b := setup(t)
@@ -101,7 +101,7 @@ func TestLive(t *testing.T) {
 		if !strings.Contains(text, "half") || signs < 3 {
 			t.Errorf("after %d signs of life: %s", signs, text)
 		}
-		table.give(who, rota.RightRead) // a right less: the table is another one
+		table.give(who, rota.RightRead) // with one right fewer, the table is a different one
 		changed := &rightsTable{hash: table.hash, rights: table.rights}
 		b.core.setTable(changed)
 		time.Sleep(2 * time.Second)
@@ -127,8 +127,8 @@ func TestLive(t *testing.T) {
 	})
 }
 
-// TestLive_workersAreForWhoSeesThem: a topic that a viewer may not see is a problem of that topic,
-// also of one who saw it until now.
+// TestLive_workersAreForWhoSeesThem checks that a topic that a viewer may not see is a problem of that topic, also for
+// a viewer that lost the right meanwhile.
 func TestLive_workersAreForWhoSeesThem(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		b := setup(t)
@@ -162,8 +162,8 @@ func TestLive_workersAreForWhoSeesThem(t *testing.T) {
 	})
 }
 
-// TestLive_leadsOn: callers who may not see the nodes still learn which one leads, and at which addresses a page can continue. They
-// learn no addresses if browsers reach all nodes through one origin.
+// TestLive_leadsOn checks that callers that may not see the nodes still learn the leader, and the addresses at which a
+// page can continue. They learn no addresses if browsers reach all nodes through one origin.
 func TestLive_leadsOn(t *testing.T) {
 	for ui, says := range map[string]string{"": `"leader":"n2","apis":["n1.lan:6470","n2.lan:6470"],"queues"`, "https://rota.example": `"leader":"n2","queues"`} {
 		t.Run(ui, func(t *testing.T) {
@@ -189,7 +189,8 @@ func TestLive_leadsOn(t *testing.T) {
 	}
 }
 
-// TestLive_waits: an overview shows what waits longest in the queues where jobs wait, the longest wait first.
+// TestLive_waits checks that an overview shows the longest-waiting jobs of the queues with pending jobs, the longest
+// wait first.
 func TestLive_waits(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		b := setup(t)

@@ -9,7 +9,8 @@ import (
 	"github.com/rotasched/rota/api/rest"
 )
 
-// TestHTTP_settings: the keys of all that can be set are told, each as a call that sets it takes it.
+// TestHTTP_settings checks that the keys of all settings are documented, each in the form that the setting call
+// accepts.
 func TestHTTP_settings(t *testing.T) {
 	t.Parallel()
 	web := wiredOf(t, setup(t))

@@ -13,8 +13,8 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// TestWebSocket_comesWhileTheServerGoes has consumers knock while the server ends:
-// Serve waits for all that it took, and takes none after it stopped waiting.
+// TestWebSocket_comesWhileTheServerGoes connects consumers while the server ends: Serve waits for all that it accepted,
+// and accepts none after it stopped waiting.
 func TestWebSocket_comesWhileTheServerGoes(t *testing.T) {
 	t.Parallel()
 	for try := range 100 {

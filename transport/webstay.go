@@ -13,7 +13,7 @@ import (
 	"github.com/rotasched/rota/transport/web"
 )
 
-// stay is a request of HTTP whose answer goes on: what streaming is for gRPC.
+// stay is an HTTP request with a long-lived answer: what streaming is for gRPC.
 type stay struct {
 	server *Server
 	pass   *pass
@@ -21,7 +21,7 @@ type stay struct {
 	ctx    context.Context
 	end    func()
 
-	// class is what the caller may read by a table of rights.
+	// class is what the caller may read, according to table.
 	mu    sync.Mutex
 	class string
 	table access.Table

@@ -9,7 +9,7 @@ import (
 	"github.com/rotasched/rota/transport/web"
 )
 
-// streamed adds the calls that are streams of gRPC, for callers in the process.
+// streamed adds the calls that are gRPC streams, for callers in the same process.
 func streamed(calls *web.Calls) {
 	jobs, flows, cluster := calls.Jobs, calls.Workflows, calls.Cluster
 	calls.WaitJobs = func(ctx context.Context, ids []string, send func(*rotav1.Job) error) error {
@@ -21,7 +21,7 @@ func streamed(calls *web.Calls) {
 	calls.SubmitWorkflow = func(ctx context.Context, next func() (*rotav1.SubmitWorkflowRequest, error)) (*rotav1.WorkflowSubmitted, error) {
 		stream := &inward[rotav1.SubmitWorkflowRequest, rotav1.WorkflowSubmitted]{ctx: ctx, next: next}
 		if err := flows.Submit(stream); err != nil {
-			return nil, err // the call may be under way still, and answer nobody
+			return nil, err // the call may still be in progress, and answers no one
 		}
 		return stream.answer, nil
 	}

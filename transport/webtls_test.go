@@ -23,8 +23,8 @@ import (
 	"github.com/rotasched/rota/api/words"
 )
 
-// TestTLS_onePort: clients that offer h2 alone, http/1.1 alone, both, or nothing reach what they
-// speak on one port, and a call of gRPC by a client that offers both is answered all the same.
+// TestTLS_onePort checks that clients that offer h2, http/1.1, both, or nothing reach their protocol on one port, and
+// that a gRPC call of a client that offers both is still answered.
 func TestTLS_onePort(t *testing.T) {
 	t.Parallel()
 	certificate, roots := certify(t)
@@ -107,7 +107,7 @@ func TestTLS_onePort(t *testing.T) {
 	}
 }
 
-// TestHTTP_halfSent: bodies that never end are counted until they are cut off, and bounded together.
+// TestHTTP_halfSent checks that endless bodies are counted until they are cut off, and bounded together.
 func TestHTTP_halfSent(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		b := setup(t, func(o *Options) { o.InflightBytes = 1 << 20 })

@@ -10,7 +10,7 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// webLanes is the core's Lanes for HTTP.
+// webLanes returns the core's Lanes for HTTP.
 func (s *Server) webLanes(ctx context.Context, queue string, most int, oldest bool, read *rotav1.Read) (list rest.Lanes, at *rotav1.ReadAt, err error) {
 	if err := rota.CheckID("queue", queue); err != nil {
 		return list, nil, err
@@ -31,7 +31,7 @@ func laneOf(l *peer.Lane) rest.Lane {
 		Oldest: l.Oldest, Head: l.Head, Priority: l.Priority, Throttled: l.Throttled, Reasons: append([]rota.Why{}, l.Reasons...)}
 }
 
-// webViews is the core's Views for HTTP.
+// webViews returns the core's Views for HTTP.
 func (s *Server) webViews(ctx context.Context) (all rest.Views, err error) {
 	found, err := s.options.Core.Views(ctx)
 	ago := func(ms int64) *int64 {
@@ -51,7 +51,7 @@ func (s *Server) webViews(ctx context.Context) (all rest.Views, err error) {
 	return all, err
 }
 
-// webRound is the core's Round for HTTP.
+// webRound returns the core's Round for HTTP.
 func (s *Server) webRound(ctx context.Context, epoch, height uint64) (round rest.Round, at *rotav1.ReadAt, err error) {
 	found, seen, err := s.options.Core.Round(ctx, epoch, rota.Index(height))
 	if err != nil {

@@ -18,15 +18,14 @@ import (
 )
 
 const (
-	// helloTimeout ends a stream that does not say who it is.
+	// helloTimeout ends a stream that does not identify its worker.
 	helloTimeout = 10 * time.Second
-	// batchesInFlight bounds one stream's batches being decided; beyond that the
-	// stream is not read, which holds the worker back.
+	// batchesInFlight bounds one stream's batches that are being decided; beyond that the stream is not read, which
+	// slows the worker down.
 	batchesInFlight = 16
-	// beatTimeout gives up waiting for the answer to a beat; later beats that
-	// came meanwhile are worth more.
+	// beatTimeout bounds the wait for the answer to a beat; later beats that arrived meanwhile are worth more.
 	beatTimeout = 10 * time.Second
-	// settleTimeout is how long a stream that ends well waits for its answers.
+	// settleTimeout is how long a stream that ends normally waits for its answers.
 	settleTimeout = 2 * time.Second
 	// minSecret and maxSecret bound a worker's secret (SPEC §6.4).
 	minSecret, maxSecret = 16, 64
@@ -34,10 +33,10 @@ const (
 
 // workStream is a worker's one stream (SPEC §13.3). Its goroutines:
 //
-//   - read gets messages from gRPC and starts what they ask for;
-//   - the handler's own waits for the end, so that a timeout and a drain can overtake it;
+//   - read receives messages from gRPC and starts the work that they request;
+//   - the handler's own waits for the end, so that a timeout and a drain can end it earlier;
 //   - pump carries notices, beat answers beats, and one of the server's pool decides each batch;
-//   - who has something to send sends it, one at a time (workersend.go).
+//   - any goroutine with a message sends it, one at a time (workersend.go).
 //
 // The first error ends ctx with itself as the cause, and that is the status.
 type workStream struct {
@@ -52,19 +51,19 @@ type workStream struct {
 	known chan struct{}      // closed once the hello has opened the session
 	ended chan lastWord
 
-	mayTake sync.Mutex    // guards closing, and is held while what a message asks for is started
-	closing bool          // no message is taken any more
+	mayTake sync.Mutex    // guards closing, and is held while a message's work is started
+	closing bool          // no further message is accepted
 	slots   chan struct{} // batches in flight
 	batches sync.WaitGroup
 	loops   sync.WaitGroup
-	beats   chan *rotav1.Beat // the newest waiting one
-	// beaten is the sequence of the newest beat, acknowledged that of the newest one whose receipt the
-	// worker was notified of.
+	beats   chan *rotav1.Beat // the newest pending one
+	// beaten is the sequence of the newest beat. acknowledged is that of the newest beat whose receipt was reported to
+	// the worker.
 	beaten, acknowledged atomic.Uint64
 	outbox
 }
 
-// lastWord is why a stream is not read any more: an error, io.EOF for its worker's good end, or a bye.
+// lastWord is the reason that a stream is not read any longer: an error, io.EOF for its worker's normal end, or a bye.
 type lastWord struct {
 	err error
 	bye bool
@@ -153,7 +152,7 @@ func (w *workStream) hello() (*rotav1.Hello, error) {
 	}
 }
 
-// open checks who it is, registers it, and starts the loops.
+// open checks the worker's identity, registers it, and starts the loops.
 func (w *workStream) open(core WorkerCore, hello *rotav1.Hello) error {
 	spec := words.WorkerSpecFromWire(hello.GetWorker())
 	if err := spec.CheckShape(); err != nil {
@@ -187,9 +186,8 @@ func (w *workStream) open(core WorkerCore, hello *rotav1.Hello) error {
 	return nil
 }
 
-// close waits for all that uses the session, then gives it back. Who is sending is
-// waited for only so long: a Send that the worker does not take ends when the handler
-// has returned, and asks nothing of the session then.
+// close waits for everything that uses the session, then releases it. Its wait for senders is limited: a Send that the
+// worker does not read ends when the handler has returned, and does not use the session then.
 func (w *workStream) close() {
 	w.fail(nil)
 	w.takeNoMore()
@@ -219,7 +217,7 @@ func (w *workStream) guard(what string, f func()) {
 	f()
 }
 
-// serve waits until the worker has said all, or something ends the stream.
+// serve waits until the worker has sent everything, or something ends the stream.
 func (w *workStream) serve() error {
 	select {
 	case end := <-w.ended:
@@ -238,7 +236,7 @@ func (w *workStream) serve() error {
 	}
 }
 
-// take starts what one message asks for, unless the stream is about to end.
+// take starts the work that one message requests, unless the stream is about to end.
 func (w *workStream) take(message *words.FromWorker) error {
 	if message.Other == nil {
 		return w.takeBatch(message)
@@ -281,16 +279,16 @@ func (w *workStream) takeBeat(beat *rotav1.Beat) error {
 		return nil
 	}
 	select {
-	case <-w.beats: // an older one still waits: the newer is worth more
+	case <-w.beats: // an older one is still pending: the newer is worth more
 	default:
 	}
 	w.beats <- beat
 	w.beaten.Store(beat.GetSequence())
-	w.pushHeard(beat.GetSequence()) // at once, while this stream stands: no more is said of it once it has ended
+	w.pushHeard(beat.GetSequence()) // at once, while this stream is open: nothing is sent once it has ended
 	return nil
 }
 
-// taking does something for a message that came, unless none is taken any more.
+// taking runs do for a message that arrived, unless messages are no longer accepted.
 func (w *workStream) taking(do func()) bool {
 	w.mayTake.Lock()
 	defer w.mayTake.Unlock()
@@ -301,15 +299,15 @@ func (w *workStream) taking(do func()) bool {
 	return true
 }
 
-// takeNoMore has what comes from now on passed over: the stream ends, and its worker sends it again.
+// takeNoMore makes the stream ignore all further messages: the stream ends, and its worker sends them again.
 func (w *workStream) takeNoMore() {
 	w.mayTake.Lock()
 	defer w.mayTake.Unlock()
 	w.closing = true
 }
 
-// beat answers beats, one at a time. One that finds no leader is not answered
-// (SPEC §3.9): the worker measures by the answers that it gets.
+// beat answers beats, one at a time. A beat is not answered while there is no leader (SPEC §3.9): the worker measures
+// by the answers that it gets.
 func (w *workStream) beat() {
 	for {
 		select {
@@ -333,9 +331,8 @@ func (w *workStream) beat() {
 	}
 }
 
-// bye lets a worker go that has no open lease: what it sent before is decided
-// first. It does not run under w.ctx, which ends as soon as the pump hears that
-// the session is over: that is what was asked for.
+// bye retires a worker that has no open lease, after everything it sent before is decided. It does not run under w.ctx,
+// which ends as soon as the pump learns that the session is over: that is the expected outcome here.
 func (w *workStream) bye() error {
 	if err := w.settle(); err != nil {
 		return err
@@ -345,7 +342,7 @@ func (w *workStream) bye() error {
 	return late(w.stream.Context(), w.session.Bye(ctx))
 }
 
-// leave returns the worker to go to another node, after what is in flight.
+// leave sends the worker to another node, after work in flight is done.
 func (w *workStream) leave() error {
 	if err := w.settle(); err != nil && !errors.Is(err, context.DeadlineExceeded) {
 		return err
@@ -355,8 +352,8 @@ func (w *workStream) leave() error {
 	return err
 }
 
-// settle waits, not for long, until every batch is answered and every answer
-// sent. What is cut off by the end of the stream the worker sends again.
+// settle waits briefly until every batch is answered and every answer sent. The worker sends again whatever the end of
+// the stream cut off.
 func (w *workStream) settle() error {
 	ctx, cancel := context.WithTimeout(w.ctx, settleTimeout)
 	defer cancel()

@@ -18,7 +18,7 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// secret16 is the shortest secret that is taken.
+// secret16 is the shortest secret that is accepted.
 var secret16 = []byte("0123456789abcdef")
 
 func helloOf(id string) *rotav1.WorkRequest {
@@ -84,7 +84,7 @@ func hear(t *testing.T, stream rotav1.Workers_WorkClient) *rotav1.WorkResponse {
 	return message
 }
 
-// endOf reads on until the stream's end, and gives the error.
+// endOf reads to the end of the stream, and returns the error.
 func endOf(stream rotav1.Workers_WorkClient) error {
 	for {
 		if _, err := stream.Recv(); err != nil {
@@ -239,7 +239,7 @@ func TestWork_answersTheNewestBeat(t *testing.T) {
 		return clock, nil
 	}
 	stream := open(t, b, session)
-	// At once, while the leader's answer is still to come (SPEC §16.7).
+	// It must arrive at once, before the leader's answer (SPEC §16.7).
 	heard := func(sequence uint64) {
 		t.Helper()
 		if got := hear(t, stream).GetHeard(); got.GetSequence() != sequence {
@@ -253,7 +253,7 @@ func TestWork_answersTheNewestBeat(t *testing.T) {
 		say(t, stream, beatOf(sequence+2))
 		heard(sequence + 2)
 	}
-	// What is answered here was read after the beats, for the stream is in order.
+	// The renewal answered here was read after the beats, because the stream is in order.
 	say(t, stream, commandsOf(1, renew(1)))
 	if hear(t, stream).GetAnswers().GetSequence() != 1 {
 		t.Error("a batch waits for beats")
@@ -273,8 +273,8 @@ func TestWork_answersTheNewestBeat(t *testing.T) {
 	}
 }
 
-// TestWork_saysThatABeatCame: a worker without a lease that has a grace gets the answer to a beat alone. The first such lease
-// has it notified of the newest beat, too, which may have no answer yet.
+// TestWork_saysThatABeatCame checks that a worker without a lease with a grace period receives only the answer to a
+// beat. The first such lease also notifies it of the newest beat, which may have no answer yet.
 func TestWork_saysThatABeatCame(t *testing.T) {
 	t.Parallel()
 	b, session := setup(t), newSession()
@@ -450,8 +450,9 @@ func TestNotices_byBytesInOrder(t *testing.T) {
 	}
 }
 
-// TestWork_saysThatItsCredentialIsGone: a revoked credential ends its worker's session, and the session's end
-// reaches the stream first. The worker reads that its credential is gone, not that another took its id over.
+// TestWork_saysThatItsCredentialIsGone checks a revoked credential, which ends its worker's session. The session's end
+// reaches the stream first. The worker must read that its credential is no longer valid, not that another worker took
+// over its id.
 func TestWork_saysThatItsCredentialIsGone(t *testing.T) {
 	t.Parallel()
 	b, session := setup(t), newSession()

@@ -8,7 +8,7 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// A worker's children are read at the edge, and refused by field before the log.
+// A worker's children are read at the edge, and rejected by field before they reach the log.
 func TestCheckCommand_children(t *testing.T) {
 	t.Parallel()
 	of := func(list ...rota.NodeSpec) []byte {

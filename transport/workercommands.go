@@ -10,7 +10,7 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// decide has one batch decided and answers it by its sequence.
+// decide proposes one batch and answers it by its sequence.
 func (w *workStream) decide(batch *words.FromWorker) {
 	answers, err := w.decideEach(batch)
 	if err != nil {
@@ -27,7 +27,7 @@ func (w *workStream) decideEach(batch *words.FromWorker) ([]peer.LeaseAnswer, er
 	if err := checkCount("commands", len(all), limits.MaxBatchJobs); err != nil {
 		return nil, err
 	}
-	var answers []peer.LeaseAnswer // nil while every command is good
+	var answers []peer.LeaseAnswer // nil while every command is valid
 	var places []int
 	good := all[:0]
 	for i := range all {
@@ -79,8 +79,8 @@ func (w *workStream) decideEach(batch *words.FromWorker) ([]peer.LeaseAnswer, er
 	return answers, nil
 }
 
-// checkCommand refuses a command that no lease could take, and cuts its text:
-// a log entry must not grow by what is cut anyway.
+// checkCommand rejects a command that no lease could accept, and truncates its text: a log entry must not grow by text
+// that is cut anyway.
 func checkCommand(c *peer.LeaseCommand) error {
 	if c.Lease.IsZero() {
 		return rota.Refusef(rota.KindInvalid, "lease_id", "lease_id is missing in a command")
@@ -119,7 +119,7 @@ func checkCommand(c *peer.LeaseCommand) error {
 	return nil
 }
 
-// checkChildren reads what a completion adds to its workflow.
+// checkChildren reads the nodes that a completion adds to its workflow.
 func checkChildren(c *peer.LeaseCommand) (err error) {
 	if len(c.Children) == 0 {
 		return nil

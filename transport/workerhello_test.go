@@ -49,7 +49,7 @@ func TestWork_refusesWhoDoesNotSayWhoItIs(t *testing.T) {
 			t.Fatal(err)
 		}
 		if c.first != nil {
-			_ = stream.Send(c.first) // the end may overtake it
+			_ = stream.Send(c.first) // the end may come first
 		} else if err := stream.CloseSend(); err != nil {
 			t.Fatal(err)
 		}
@@ -95,8 +95,7 @@ func TestWork_givesTheCoreWhatTheWorkerSaid(t *testing.T) {
 	}
 }
 
-// gRPC's own Send hangs when a worker takes nothing. The stream ends all the
-// same, while that Send is still under way.
+// gRPC's own Send hangs when a worker does not read. The stream still ends, while that Send is in progress.
 func TestWork_endsThoughTheWorkerTakesNothing(t *testing.T) {
 	t.Parallel()
 	b, session := setup(t), newSession()

@@ -8,7 +8,7 @@ import (
 	"github.com/rotasched/rota/api/words"
 )
 
-// workersService answers the service Workers; Work stands in worker.go.
+// workersService serves Workers; Work is in worker.go.
 type workersService struct {
 	rotav1.UnimplementedWorkersServer
 	server *Server
@@ -37,12 +37,12 @@ func (s *workersService) Get(ctx context.Context, req *rotav1.GetWorkerRequest) 
 	return &rotav1.GetWorkerResponse{Worker: words.WorkerToWire(&worker), At: words.ReadAtToWire(at)}, nil
 }
 
-// Drain returns a worker no more leases.
+// Drain stops new leases for a worker.
 func (s *workersService) Drain(ctx context.Context, req *rotav1.DrainWorkerRequest) (*rotav1.Worker, error) {
 	return setStatus(ctx, req.GetId(), s.core.DrainWorker)
 }
 
-// Suspend cancels a worker's leases and gives it none.
+// Suspend cancels a worker's leases and gives it no new ones.
 func (s *workersService) Suspend(ctx context.Context,
 	req *rotav1.SuspendWorkerRequest) (*rotav1.Worker, error) {
 	return setStatus(ctx, req.GetId(), s.core.SuspendWorker)
@@ -53,12 +53,12 @@ func (s *workersService) Resume(ctx context.Context, req *rotav1.ResumeWorkerReq
 	return setStatus(ctx, req.GetId(), s.core.ResumeWorker)
 }
 
-// Retire ends a worker for good.
+// Retire ends a worker permanently.
 func (s *workersService) Retire(ctx context.Context, req *rotav1.RetireWorkerRequest) (*rotav1.Worker, error) {
 	return setStatus(ctx, req.GetId(), s.core.RetireWorker)
 }
 
-// Gone ends what a worker held that died.
+// Gone ends the leases of a worker that died.
 func (s *workersService) Gone(ctx context.Context, req *rotav1.WorkerGoneRequest) (*rotav1.WorkerGoneResponse, error) {
 	if err := rota.CheckID("id", req.GetId()); err != nil {
 		return nil, err
@@ -73,7 +73,7 @@ func (s *workersService) Gone(ctx context.Context, req *rotav1.WorkerGoneRequest
 	return &rotav1.WorkerGoneResponse{}, nil
 }
 
-// checkSecret refuses what no worker can have registered with (SPEC §6.4).
+// checkSecret rejects a secret that no worker can have registered with (SPEC §6.4).
 func checkSecret(field string, secret []byte) error {
 	if n := len(secret); n < minSecret || n > maxSecret {
 		return rota.Refusef(rota.KindInvalid, field, "%s: got %d bytes, want %d to %d", field, n, minSecret, maxSecret)

@@ -12,27 +12,27 @@ import (
 )
 
 const (
-	// outboxMessages bounds what waits for a worker, each at most a message.
+	// outboxMessages bounds the pending messages for a worker, each of at most one message size.
 	outboxMessages = 16
-	// slowConsumer is how long a worker may take to take one message.
+	// slowConsumer is how long a worker may take to receive one message.
 	slowConsumer = 10 * time.Second
-	// closePatience is how long a stream that ends waits for a Send that its worker does not take, which ends
-	// only when the handler has returned.
+	// closePatience is how long an ending stream waits for a Send that its worker does not read, which ends only when
+	// the handler has returned.
 	closePatience = time.Second
-	// noticesBytes is the most that a message of notices has.
+	// noticesBytes is the maximum size of a message of notices.
 	noticesBytes = limits.MaxMessageBytes - 64
 )
 
-// outbox is what waits to be sent to a worker. Whoever has a message sends it, and what comes meanwhile: a
-// goroutine for it alone would have to be woken for each.
+// outbox holds the pending messages for a worker. A goroutine with a message sends it, and any that arrive meanwhile: a
+// dedicated goroutine would have to be woken for each.
 type outbox struct {
-	// room has a place for each message that waits or is being sent.
+	// room has a slot for each message that is pending or being sent.
 	room chan struct{}
 
-	// slow ends the stream, slowConsumer after a Send began that has not ended.
+	// slow ends the stream when a Send takes longer than slowConsumer.
 	slow *time.Timer
 
-	// notifying is held from taking notices until they are put here, which keeps them in order.
+	// notifying is held from taking notices until they are queued here, which keeps them in order.
 	notifying sync.Mutex
 
 	mu      sync.Mutex
@@ -40,13 +40,13 @@ type outbox struct {
 	waiting []outgoing
 }
 
-// outgoing is a message, or a mark that tells when all before it are sent.
+// outgoing is a message, or a mark that signals that all before it are sent.
 type outgoing struct {
 	message any // *rotav1.WorkResponse, or *words.Written
 	mark    chan<- struct{}
 }
 
-// makeOutbox makes it for a stream whose context stands.
+// makeOutbox creates the outbox of a stream whose context is set.
 func (w *workStream) makeOutbox() {
 	w.room = make(chan struct{}, outboxMessages)
 	w.slow = time.AfterFunc(slowConsumer, func() {
@@ -56,7 +56,7 @@ func (w *workStream) makeOutbox() {
 	w.slow.Stop()
 }
 
-// put leaves what is to be sent to the goroutine that sends; false where the caller has to.
+// put queues a message for the sending goroutine. It returns false if there is none and the caller must send.
 func (o *outbox) put(out outgoing) (left bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -67,7 +67,7 @@ func (o *outbox) put(out outgoing) (left bool) {
 	return left
 }
 
-// next takes what waits longest; with nothing there the goroutine that sends is done.
+// next returns the oldest pending message; if there is none, the sending goroutine is done.
 func (o *outbox) next() (out outgoing, more bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -78,9 +78,9 @@ func (o *outbox) next() (out outgoing, more bool) {
 	return out, true
 }
 
-// send sends a message and all that comes meanwhile, as long as the stream stands: after that nothing is sent.
-// A worker that does not take a message for slowConsumer is cut off (SPEC §12.3): it would hold memory for ever, and
-// its leases are given to it again when it returns.
+// send sends a message and all that arrive meanwhile, as long as the stream is open. A worker that does not receive a
+// message for slowConsumer is cut off (SPEC §12.3): it would hold memory forever, and it gets its leases again when it
+// returns.
 func (w *workStream) send(out outgoing) {
 	for more := true; more; out, more = w.next() {
 		if out.mark != nil {
@@ -101,7 +101,7 @@ func (w *workStream) send(out outgoing) {
 	}
 }
 
-// push has a message sent. While the outbox is full it waits.
+// push sends or queues a message. It waits while the outbox is full.
 func (w *workStream) push(message any) {
 	select {
 	case w.room <- struct{}{}:
@@ -113,7 +113,7 @@ func (w *workStream) push(message any) {
 	}
 }
 
-// flush waits until all that was pushed before is sent.
+// flush waits until all earlier messages are sent.
 func (w *workStream) flush(ctx context.Context) error {
 	mark := make(chan struct{})
 	if out := (outgoing{mark: mark}); !w.put(out) {
@@ -127,8 +127,8 @@ func (w *workStream) flush(ctx context.Context) error {
 	}
 }
 
-// pump carries notices to the worker. While the outbox is full nothing is asked
-// for, and the core gathers more for the next time.
+// pump carries notices to the worker. While the outbox is full it requests none, and the core collects more for the
+// next time.
 func (w *workStream) pump() {
 	for {
 		if err := w.session.Await(w.ctx); err != nil {
@@ -142,17 +142,17 @@ func (w *workStream) pump() {
 	}
 }
 
-// pushNotices sends the notices that wait, in order.
+// pushNotices sends the pending notices, in order.
 func (w *workStream) pushNotices() {
 	w.notifying.Lock()
 	defer w.notifying.Unlock()
 	for _, message := range words.WriteNotices(w.session.Take(), noticesBytes) {
 		w.push(message)
 	}
-	w.pushHeard(w.beaten.Load()) // it may have come before the first lease with a grace
+	w.pushHeard(w.beaten.Load()) // a beat may have arrived before the first lease with a grace period
 }
 
-// pushHeard notifies the worker that a beat was received, if it needs to know and does not yet.
+// pushHeard notifies the worker that a beat was received, if it needs that and was not notified yet.
 func (w *workStream) pushHeard(sequence uint64) {
 	if w.session.Graced() && w.acknowledged.Swap(sequence) != sequence {
 		w.push(&rotav1.WorkResponse{Message: &rotav1.WorkResponse_Heard{Heard: &rotav1.Heard{Sequence: sequence}}})

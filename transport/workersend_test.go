@@ -19,9 +19,8 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// fakeStream is the server's end of a stream whose other end is the test. Its
-// Send hangs like that of gRPC: until the other end takes the message, or the
-// call is over.
+// fakeStream is the server's end of a stream whose other end is the test. Its Send blocks like gRPC's: until the other
+// end reads the message, or the call is over.
 type fakeStream struct {
 	grpc.ServerStream
 	ctx  context.Context
@@ -54,7 +53,7 @@ func (s *fakeStream) Send(m *rotav1.WorkResponse) error {
 	}
 }
 
-// RecvMsg and SendMsg carry what either side has its own kind of.
+// RecvMsg and SendMsg carry the message types that each side uses.
 func (s *fakeStream) RecvMsg(to any) error {
 	m, err := s.Recv()
 	if err != nil {
@@ -73,7 +72,7 @@ func (s *fakeStream) SendMsg(m any) error {
 	return s.Send(out)
 }
 
-// served runs Work on a fake stream in fake time; result has what it returned.
+// served runs Work on a fake stream in fake time; result holds its return value.
 func served(t *testing.T, session *fakeSession) (*fakeStream, <-chan error) {
 	t.Helper()
 	core := &fakeCore{open: func(context.Context, rota.WorkerSpec, []byte, bool) (WorkerSession, error) {
@@ -202,9 +201,9 @@ func TestWork_givesUpABeatForNewerOnes(t *testing.T) {
 		<-stream.out
 		start := time.Now()
 		stream.in <- beatOf(1)
-		// The first has to be under way: a beat that still waits is replaced by the
-		// next, and the one that hangs would be the second, which nothing follows.
-		<-stream.out // it was heard
+		// The first has to be in progress: a pending beat is replaced by the next, and the one that hangs would be the
+		// second, which nothing follows.
+		<-stream.out // it was received
 		synctest.Wait()
 		stream.in <- beatOf(2)
 		<-stream.out
@@ -218,8 +217,7 @@ func TestWork_givesUpABeatForNewerOnes(t *testing.T) {
 	})
 }
 
-// The pump hears that the session is over before Bye has its answer; the bye
-// counts all the same.
+// The pump learns that the session is over before Bye has its answer; the bye still counts.
 func TestWork_letsAWorkerGoThoughItsSessionEndsMeanwhile(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -252,7 +250,7 @@ func (s *panickingStream) RecvMsg(to any) error {
 	return s.fakeStream.RecvMsg(to)
 }
 
-// TestWork_endsWithAnErrorWhenReadingPanics: a worker must not take a fault of its node for a good end.
+// TestWork_endsWithAnErrorWhenReadingPanics checks that a worker does not mistake a fault of its node for a normal end.
 func TestWork_endsWithAnErrorWhenReadingPanics(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -15,24 +15,23 @@ import (
 )
 
 const (
-	// maxUpload bounds the arrival of a workflow, maxCommit what follows for a caller
-	// without a deadline: the largest takes some hundred log entries.
+	// maxUpload bounds the arrival of a workflow. maxCommit bounds the rest of the call for a caller without a
+	// deadline: the largest workflow takes several hundred log entries.
 	maxUpload = 5 * time.Minute
 	maxCommit = 2 * time.Minute
-	// showsAtOnce bounds the workflows that are told of whole at a time: each is copied
-	// for it, with names and paths up to some hundred MiB at 100,000 nodes and 1,000,000
-	// edges.
+	// showsAtOnce bounds the workflows that are sent in full at a time: each is copied for it, with names and paths up
+	// to several hundred MiB at 100,000 nodes and 1,000,000 edges.
 	showsAtOnce = 8
 )
 
-// workflowsService answers the service Workflows (SPEC §11).
+// workflowsService serves Workflows (SPEC §11).
 type workflowsService struct {
 	rotav1.UnimplementedWorkflowsServer
 	server *Server
 	core   WorkflowCore
 }
 
-// Submit takes a workflow piece by piece and hands it on whole.
+// Submit receives a workflow piece by piece and submits it whole.
 func (s *workflowsService) Submit(
 	stream grpc.ClientStreamingServer[rotav1.SubmitWorkflowRequest, rotav1.WorkflowSubmitted]) error {
 	u := newUpload(s.server)
@@ -49,8 +48,8 @@ func (s *workflowsService) Submit(
 	return stream.SendAndClose(words.WorkflowSubmittedToWire(&done))
 }
 
-// receive reads until the caller has said all. Neither a caller that stops in the
-// middle nor one that never comes to an end holds what has arrived for long.
+// receive reads until the caller has sent everything. A caller that stops halfway or never ends cannot hold the
+// received data for long.
 func (s *workflowsService) receive(
 	stream grpc.ClientStreamingServer[rotav1.SubmitWorkflowRequest, rotav1.WorkflowSubmitted], u *upload) error {
 	ctx, stop := s.server.untilDrain(stream.Context())
@@ -89,7 +88,7 @@ func (s *workflowsService) Get(ctx context.Context, req *rotav1.GetWorkflowReque
 	return &rotav1.GetWorkflowResponse{Workflow: words.WorkflowToWire(&flow), At: words.ReadAtToWire(at)}, nil
 }
 
-// Show tells of a workflow whole, as it stood at one index.
+// Show sends a whole workflow, as it was at one index.
 func (s *workflowsService) Show(req *rotav1.GetWorkflowRequest,
 	stream grpc.ServerStreamingServer[rotav1.ShowWorkflowResponse]) error {
 	if err := rota.CheckID("id", req.GetId()); err != nil {
@@ -111,7 +110,7 @@ func (s *workflowsService) Show(req *rotav1.GetWorkflowRequest,
 		})
 }
 
-// tell makes the messages of a workflow, each of at most pageBytes.
+// tell sends the messages of a workflow, each of at most pageBytes.
 func tell(flow *rota.Workflow, at rota.ReadAt, send func(*rotav1.ShowWorkflowResponse) error) error {
 	numbers := words.NumberNodes(flow.Nodes)
 	path, err := numbers.ToWire(flow.CriticalPath)
@@ -142,8 +141,8 @@ func tell(flow *rota.Workflow, at rota.ReadAt, send func(*rotav1.ShowWorkflowRes
 	return send(page)
 }
 
-// streamOut runs what sends messages to a caller, who is cut off where one is not taken in
-// time, or none comes; the context of f ends then.
+// streamOut runs f, which sends messages to a caller. The caller is cut off if a message is not received in time, or
+// none arrives; the context of f ends then.
 func streamOut[M any](s *Server, method string, stream grpc.ServerStreamingServer[M],
 	f func(ctx context.Context, send func(*M) error) error) error {
 	ctx, stop := s.untilDrain(stream.Context())
@@ -179,15 +178,14 @@ func (s *workflowsService) List(ctx context.Context,
 			return nil, err
 		}
 		if !opt.Stale {
-			opt.MinIndex = at.Index // a second reading is as fresh as the first, without asking the leader again
+			opt.MinIndex = at.Index // a second read is as fresh as the first, without asking the leader again
 		}
 		return words.WorkflowPageToWire(&page, at), nil
 	})
 }
 
-// Wait answers once the workflow is over. It lasts as long as the call does, which
-// a caller without patience for that repeats: so one whose node is cut off from the
-// others comes to another node.
+// Wait returns once the workflow has ended. It lasts as long as the call; a caller repeats a call that ends earlier, so
+// one whose node is cut off from the others reaches another node.
 func (s *workflowsService) Wait(ctx context.Context, req *rotav1.WaitWorkflowRequest) (*rotav1.Workflow, error) {
 	if err := rota.CheckID("id", req.GetId()); err != nil {
 		return nil, err
@@ -206,7 +204,7 @@ func (s *workflowsService) Wait(ctx context.Context, req *rotav1.WaitWorkflowReq
 	return nil, err
 }
 
-// Cancel ends what has not ended of a workflow.
+// Cancel cancels the unfinished part of a workflow.
 func (s *workflowsService) Cancel(ctx context.Context, req *rotav1.CancelWorkflowRequest) (*rotav1.Workflow, error) {
 	if err := rota.CheckID("id", req.GetId()); err != nil {
 		return nil, err
@@ -214,7 +212,7 @@ func (s *workflowsService) Cancel(ctx context.Context, req *rotav1.CancelWorkflo
 	return reply(words.WorkflowToWire)(s.core.CancelWorkflow(ctx, rota.WorkflowID(req.GetId())))
 }
 
-// Retry runs again what did not complete (SPEC §11.3).
+// Retry runs the nodes that did not complete again (SPEC §11.3).
 func (s *workflowsService) Retry(ctx context.Context, req *rotav1.RetryWorkflowRequest) (*rotav1.Workflow, error) {
 	if err := rota.CheckID("id", req.GetId()); err != nil {
 		return nil, err
@@ -230,7 +228,7 @@ func (s *workflowsService) Retry(ctx context.Context, req *rotav1.RetryWorkflowR
 	return reply(words.WorkflowToWire)(s.core.RetryWorkflow(ctx, rota.WorkflowID(req.GetId()), req.GetFrom(), req.GetRuns()))
 }
 
-// Signal says somebody's word to a gate (SPEC §23.1).
+// Signal delivers a signal to a gate (SPEC §23.1).
 func (s *workflowsService) Signal(ctx context.Context, req *rotav1.SignalWorkflowRequest) (*rotav1.WorkflowSignalled, error) {
 	signal := words.SignalFromWire(req)
 	if err := signal.CheckShape(); err != nil {
@@ -239,7 +237,7 @@ func (s *workflowsService) Signal(ctx context.Context, req *rotav1.SignalWorkflo
 	return reply(words.SignalledToWire)(s.core.SignalWorkflow(ctx, signal))
 }
 
-// ParentOutputs returns a node's job what its parents put out (SPEC §11.2).
+// ParentOutputs returns to a node's job the outputs of its parents (SPEC §11.2).
 func (s *workflowsService) ParentOutputs(req *rotav1.ParentOutputsRequest,
 	stream grpc.ServerStreamingServer[rotav1.ParentOutput]) error {
 	job := rota.JobID(req.GetJob())

@@ -19,7 +19,7 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// flowsUnary is each call about workflows with one answer.
+// flowsUnary returns each unary call about workflows.
 func flowsUnary(b *bundle) map[string]unaryRow {
 	type call = func(context.Context) (proto.Message, error)
 	get := func(id string) call {
@@ -85,7 +85,7 @@ func TestShowWorkflow_tellsAllInPages(t *testing.T) {
 		}
 		flow.Nodes, flow.CriticalPath = append(flow.Nodes, n), append(flow.CriticalPath, n.ID)
 	}
-	for i := range total { // the last has very many
+	for i := range total { // the last one has a large number
 		if i < total-1 {
 			flow.Nodes[total-1].Parents = append(flow.Nodes[total-1].Parents, flow.Nodes[i].ID)
 		}
@@ -218,8 +218,8 @@ func TestWaitWorkflow(t *testing.T) {
 	synctest.Test(t, waitWorkflow)
 }
 
-// waitWorkflow needs a clock of its own: on a busy machine the caller's time would be
-// over before the answer that says so arrives.
+// waitWorkflow needs a clock of its own: on a busy machine the caller's time would be over before the answer that
+// reports it arrives.
 func waitWorkflow(t *testing.T) {
 	b := setup(t)
 	waiting := make(chan struct{}, 1)
@@ -273,7 +273,7 @@ func TestListWorkflows_cutsPagesByBytes(t *testing.T) {
 	}
 }
 
-// TestJobRefs: wherever a job is named, a node's job may be.
+// TestJobRefs checks that a node's job may be named wherever a job is named.
 func TestJobRefs(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -321,8 +321,7 @@ func TestJobRefs(t *testing.T) {
 	}
 }
 
-// BenchmarkShowWorkflow is the largest workflow as it is told: 100,000 nodes with
-// 1,000,000 parents.
+// BenchmarkShowWorkflow measures sending the largest workflow: 100,000 nodes with 1,000,000 parents.
 func BenchmarkShowWorkflow(b *testing.B) {
 	node := setup(b)
 	flow := rota.Workflow{ID: "f1", NodeCount: rota.MaxWorkflowNodes}

@@ -14,13 +14,13 @@ func grantFromWire(w *rotav1.Grant) (rota.Grant, error) {
 	return g, g.Right.UnmarshalText([]byte(w.GetRight()))
 }
 
-// GrantsToWire carries grants.
+// GrantsToWire converts grants.
 func GrantsToWire(grants []rota.Grant) []*rotav1.Grant { return each(grants, grantToWire) }
 
 // GrantsFromWire is the inverse of GrantsToWire.
 func GrantsFromWire(w []*rotav1.Grant) ([]rota.Grant, error) { return tryEach(w, grantFromWire) }
 
-// IdentityToWire carries who a caller is, and what it may do.
+// IdentityToWire converts a caller's identity and rights.
 func IdentityToWire(i *rota.Identity) *rotav1.Identity {
 	return &rotav1.Identity{Principal: string(i.Principal), Grants: GrantsToWire(i.Grants), Tenants: i.Tenants, Queues: i.Queues, By: string(i.By)}
 }
@@ -32,19 +32,18 @@ func IdentityFromWire(w *rotav1.Identity) (rota.Identity, error) {
 		By: rota.Principal(w.GetBy())}, err
 }
 
-// NewTokenToWire carries a token that is to be, with the hash of what its holder shows.
+// NewTokenToWire converts a token to be created, with the hash of its secret.
 func NewTokenToWire(t *rota.AccessToken, hash [32]byte) *rotav1.CreateTokenRequest {
 	return &rotav1.CreateTokenRequest{Id: t.ID, Hash: hash[:], Roles: t.Roles, Tenants: t.Tenants, Queues: t.Queues,
 		WorkerPrefix: t.WorkerPrefix, ExpiresMs: int64(t.Expires)}
 }
 
-// InitToWire carries the first token of a cluster, or a further one, with the hash of what its
-// holder shows.
+// InitToWire converts the first token of a cluster, or a further one, with the hash of its secret.
 func InitToWire(t *rota.AccessToken, hash [32]byte, reset bool) *rotav1.InitRequest {
 	return &rotav1.InitRequest{Id: t.ID, Hash: hash[:], ExpiresMs: int64(t.Expires), Reset_: reset}
 }
 
-// InitFromWire is the inverse of InitToWire, but for the roles.
+// InitFromWire is the inverse of InitToWire, except for the roles.
 func InitFromWire(w *rotav1.InitRequest) (t rota.AccessToken, hash [32]byte, reset bool, err error) {
 	t = rota.AccessToken{ID: w.GetId(), Expires: rota.Date(w.GetExpiresMs())}
 	hash, err = hashFromWire(w.GetHash())
@@ -66,7 +65,7 @@ func NewTokenFromWire(w *rotav1.CreateTokenRequest) (t rota.AccessToken, hash [3
 	return t, hash, err
 }
 
-// AccessTokenToWire carries a token as the cluster knows it.
+// AccessTokenToWire converts a token as the cluster knows it.
 func AccessTokenToWire(t *rota.AccessToken) *rotav1.AccessToken {
 	return &rotav1.AccessToken{Id: t.ID, Roles: t.Roles, Tenants: t.Tenants, Queues: t.Queues, WorkerPrefix: t.WorkerPrefix,
 		ExpiresMs: int64(t.Expires), By: string(t.By), CreatedMs: int64(t.Created.Date), CreatedClockMs: int64(t.Created.Clock),
@@ -95,7 +94,7 @@ func roleLimitsFromWire(w *rotav1.RoleLimits) rota.RoleLimits {
 		MaxWorkflows: w.GetMaxWorkflows(), MaxTokens: w.GetMaxTokens(), MaxSchedules: w.GetMaxSchedules(), MaxBatches: w.GetMaxBatches(), MaxWebhooks: w.GetMaxWebhooks()}
 }
 
-// NewRoleToWire carries a role that is to be set.
+// NewRoleToWire converts a role to be set.
 func NewRoleToWire(r *rota.Role) *rotav1.SetRoleRequest {
 	return &rotav1.SetRoleRequest{Name: r.Name, Grants: GrantsToWire(r.Grants), Limits: roleLimitsToWire(&r.RoleLimits)}
 }
@@ -106,7 +105,7 @@ func NewRoleFromWire(w *rotav1.SetRoleRequest) (rota.Role, error) {
 	return rota.Role{Name: w.GetName(), Grants: grants, RoleLimits: roleLimitsFromWire(w.GetLimits())}, err
 }
 
-// RoleToWire carries a role.
+// RoleToWire converts a role.
 func RoleToWire(r *rota.Role) *rotav1.Role {
 	return &rotav1.Role{Name: r.Name, Grants: GrantsToWire(r.Grants), BuiltIn: r.BuiltIn, By: string(r.By), AtMs: int64(r.At.Date),
 		AtClockMs: int64(r.At.Clock), Limits: roleLimitsToWire(&r.RoleLimits), Etag: r.ETag}
@@ -122,7 +121,7 @@ func RoleFromWire(w *rotav1.Role) (rota.Role, error) {
 // RolesFromWire converts a list of roles.
 func RolesFromWire(w []*rotav1.Role) ([]rota.Role, error) { return tryEach(w, RoleFromWire) }
 
-// BlockToWire carries a refusal of certificates.
+// BlockToWire converts a block of certificates.
 func BlockToWire(b *rota.Block) *rotav1.Block {
 	return &rotav1.Block{Role: b.Role, Name: b.Name, By: string(b.By), AtMs: int64(b.At.Date), AtClockMs: int64(b.At.Clock)}
 }
@@ -132,12 +131,12 @@ func BlockFromWire(w *rotav1.Block) (rota.Block, error) {
 	return rota.Block{Role: w.GetRole(), Name: w.GetName(), By: rota.Principal(w.GetBy()), At: moment(w.GetAtMs(), w.GetAtClockMs())}, nil
 }
 
-// BlocksFromWire converts a list of refusals.
+// BlocksFromWire converts a list of blocks.
 func BlocksFromWire(w []*rotav1.Block) ([]rota.Block, error) {
 	return tryEach(w, BlockFromWire)
 }
 
-// MapsToWire carries what an issuer maps to roles.
+// MapsToWire converts an issuer's mappings to roles.
 func MapsToWire(maps []rota.ClaimRole) []*rotav1.ClaimRole {
 	return each(maps, func(m *rota.ClaimRole) *rotav1.ClaimRole {
 		return &rotav1.ClaimRole{Claim: m.Claim, Value: m.Value, Role: m.Role}
@@ -152,7 +151,7 @@ func MapsFromWire(w []*rotav1.ClaimRole) (maps []rota.ClaimRole) {
 	return maps
 }
 
-// IssuerToWire carries an identity provider.
+// IssuerToWire converts an identity provider.
 func IssuerToWire(i *rota.Issuer) *rotav1.Issuer {
 	return &rotav1.Issuer{Url: i.URL, Audience: i.Audience, Ca: i.CA, Maps: MapsToWire(i.Maps), By: string(i.By), AtMs: int64(i.At.Date),
 		AtClockMs: int64(i.At.Clock), Etag: i.ETag}

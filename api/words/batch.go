@@ -5,7 +5,7 @@ import (
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
 )
 
-// BatchSpecToWire carries a batch as it is opened.
+// BatchSpecToWire converts the specification of a batch.
 func BatchSpecToWire(s *rota.BatchSpec) *rotav1.OpenBatchRequest {
 	return &rotav1.OpenBatchRequest{Id: string(s.ID), Size: s.Size, Callback: JobSpecToWire(&s.Callback)}
 }
@@ -15,7 +15,7 @@ func BatchSpecFromWire(w *rotav1.OpenBatchRequest) rota.BatchSpec {
 	return rota.BatchSpec{ID: rota.BatchID(w.GetId()), Size: w.GetSize(), Callback: JobSpecFromWire(w.GetCallback())}
 }
 
-// BatchToWire carries a batch as it stands.
+// BatchToWire converts a batch's current state.
 func BatchToWire(b *rota.Batch) *rotav1.Batch {
 	return &rotav1.Batch{Id: string(b.ID), State: b.State.String(), Tenant: string(b.Tenant), Queue: string(b.Queue), Type: string(b.Type), Size: b.Size,
 		Total: b.Total, Live: b.Live, Completed: b.Completed, Dead: b.Dead, Expired: b.Expired, Cancelled: b.Cancelled,

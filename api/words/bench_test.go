@@ -23,8 +23,7 @@ func sampleLease() rota.Lease {
 	}
 }
 
-// The hot path's cost in allocations is part of the contract: one more of them
-// for each job is seen in the cluster's throughput.
+// The hot path's allocations are part of the contract: one more per job is visible in the cluster's throughput.
 func TestHotPath_allocations(t *testing.T) {
 	spec, lease := sampleSpec(), sampleLease()
 	assignment := rota.Assignment{Lease: lease, Spec: spec}

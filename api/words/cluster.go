@@ -9,7 +9,7 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// ReadToWire carries how fresh a read must be; the zero value is nil.
+// ReadToWire converts the freshness that a read needs; the zero value becomes nil.
 func ReadToWire(opt peer.ReadOptions) *rotav1.Read {
 	if opt == (peer.ReadOptions{}) {
 		return nil
@@ -17,12 +17,12 @@ func ReadToWire(opt peer.ReadOptions) *rotav1.Read {
 	return &rotav1.Read{Stale: opt.Stale, MinIndex: uint64(opt.MinIndex)}
 }
 
-// ReadFromWire is the inverse of ReadToWire; nil is linearizable.
+// ReadFromWire is the inverse of ReadToWire; nil means linearizable.
 func ReadFromWire(w *rotav1.Read) peer.ReadOptions {
 	return peer.ReadOptions{Stale: w.GetStale(), MinIndex: rota.Index(w.GetMinIndex())}
 }
 
-// ReadAtToWire carries what a read saw.
+// ReadAtToWire converts the state that a read saw.
 func ReadAtToWire(at rota.ReadAt) *rotav1.ReadAt {
 	return &rotav1.ReadAt{Index: uint64(at.Index), AgeMs: at.Age.Milliseconds()}
 }
@@ -42,7 +42,7 @@ func digestFromWire(s string) (d rota.Digest, err error) {
 	return d, nil
 }
 
-// NodeStatusToWire carries one node as `cluster status` shows it.
+// NodeStatusToWire converts one node as `cluster status` shows it.
 func NodeStatusToWire(s *rota.NodeStatus) *rotav1.NodeStatus {
 	return &rotav1.NodeStatus{
 		Id: string(s.ID), Api: s.API, Raft: s.Raft, State: s.State, Voter: s.Voter, Version: s.Version,
@@ -97,7 +97,7 @@ func NodeStatusFromWire(w *rotav1.NodeStatus) (rota.NodeStatus, error) {
 	}, err
 }
 
-// ClusterStatusToWire carries the cluster as one node sees it.
+// ClusterStatusToWire converts the cluster as one node sees it.
 func ClusterStatusToWire(s *rota.ClusterStatus) *rotav1.StatusResponse {
 	j := &s.Jobs
 	return &rotav1.StatusResponse{
@@ -143,7 +143,7 @@ func ClusterStatusFromWire(w *rotav1.StatusResponse) (rota.ClusterStatus, error)
 	return s, err
 }
 
-// StoredBackupToWire carries the last backup; nil is none.
+// StoredBackupToWire converts the last backup; nil means none.
 func StoredBackupToWire(b *rota.StoredBackup) *rotav1.StoredBackup {
 	if b == nil {
 		return nil
@@ -159,7 +159,7 @@ func StoredBackupFromWire(w *rotav1.StoredBackup) *rota.StoredBackup {
 	return &rota.StoredBackup{Index: rota.Index(w.GetIndex()), Date: rota.Date(w.GetDateMs()), Name: w.GetName(), SHA256: w.GetSha256(), Bytes: w.GetBytes()}
 }
 
-// TZDataToWire carries a release of the time zone database; nil is none.
+// TZDataToWire converts a release of the time zone database; nil means none.
 func TZDataToWire(t *rota.TZData) *rotav1.TZData {
 	if t == nil {
 		return nil
@@ -177,7 +177,7 @@ func TZDataFromWire(w *rotav1.TZData) *rota.TZData {
 		Index: rota.Index(w.GetIndex()), Installed: rota.Date(w.GetInstalledMs()), By: rota.Principal(w.GetBy())}
 }
 
-// TZInstallToWire carries a release that is to be installed.
+// TZInstallToWire converts a request to install a release.
 func TZInstallToWire(t *rota.TZInstall) *rotav1.InstallTZDataRequest {
 	return &rotav1.InstallTZDataRequest{Release: t.Release, ReleasedMs: int64(t.Released), Data: t.Data, Older: t.Older}
 }
@@ -187,7 +187,7 @@ func TZInstallFromWire(w *rotav1.InstallTZDataRequest) rota.TZInstall {
 	return rota.TZInstall{Release: w.GetRelease(), Released: rota.Date(w.GetReleasedMs()), Data: w.GetData(), Older: w.GetOlder()}
 }
 
-// AttentionToWire carries what needs an operator.
+// AttentionToWire converts the concerns for an operator.
 func AttentionToWire(a *rota.Attention) *rotav1.AttentionResponse {
 	return &rotav1.AttentionResponse{Node: string(a.Node), DateMs: int64(a.Date), Checked: a.Checked,
 		Concerns: each(a.Concerns, func(c *rota.Concern) *rotav1.Concern {
@@ -206,7 +206,7 @@ func AttentionFromWire(w *rotav1.AttentionResponse) rota.Attention {
 	return a
 }
 
-// RaftPeerToWire carries one server of the Raft configuration.
+// RaftPeerToWire converts one server of the Raft configuration.
 func RaftPeerToWire(p *rota.RaftPeer) *rotav1.Peer {
 	return &rotav1.Peer{Id: string(p.ID), Address: p.Address, Voter: p.Voter, Leader: p.Leader, Health: nodeHealthToWire(p.NodeHealth)}
 }
@@ -219,7 +219,7 @@ func RaftPeerFromWire(w *rotav1.Peer) rota.RaftPeer {
 	}
 }
 
-// nodeHealthToWire carries what the leader says of a node; nothing is nil.
+// nodeHealthToWire converts the leader's view of a node; a zero value becomes nil.
 func nodeHealthToWire(h rota.NodeHealth) *rotav1.NodeHealth {
 	if h == (rota.NodeHealth{}) {
 		return nil
@@ -239,7 +239,7 @@ func autopilotFromWire(w *rotav1.Autopilot) rota.Autopilot {
 	return rota.Autopilot{On: w.GetOn(), VotersWanted: w.GetVotersWanted(), HealthyVoters: w.GetHealthyVoters(), Text: w.GetText()}
 }
 
-// NodeVerdictToWire carries one node's part of a verification.
+// NodeVerdictToWire converts one node's part of a verification.
 func NodeVerdictToWire(v *rota.NodeVerdict) *rotav1.NodeVerdict {
 	return &rotav1.NodeVerdict{
 		Id: string(v.ID), Index: uint64(v.Index), Digest: v.Digest.String(), Violations: cleanAll(v.Violations),
@@ -256,7 +256,7 @@ func NodeVerdictFromWire(w *rotav1.NodeVerdict) (rota.NodeVerdict, error) {
 	}, err
 }
 
-// VerdictToWire carries what `operator verify` answers.
+// VerdictToWire converts the answer of `operator verify`.
 func VerdictToWire(v *rota.Verdict) *rotav1.VerifyResponse {
 	return &rotav1.VerifyResponse{
 		Index: uint64(v.Index), Nodes: each(v.Nodes, NodeVerdictToWire), Equal: v.Equal,
@@ -269,7 +269,7 @@ func VerdictFromWire(w *rotav1.VerifyResponse) (rota.Verdict, error) {
 	return rota.Verdict{Index: rota.Index(w.GetIndex()), Nodes: nodes, Equal: w.GetEqual()}, err
 }
 
-// BeatToWire carries a worker's sign of life between nodes.
+// BeatToWire converts a worker's beat between nodes.
 func BeatToWire(b *peer.Beat) *rotav1.WorkerBeat {
 	return &rotav1.WorkerBeat{Worker: string(b.Worker), Session: uint64(b.Session), Broken: b.Broken, NextMs: b.Next.Milliseconds()}
 }
@@ -279,7 +279,7 @@ func BeatFromWire(w *rotav1.WorkerBeat) peer.Beat {
 	return peer.Beat{Worker: rota.WorkerID(w.GetWorker()), Session: rota.Session(w.GetSession()), Broken: w.GetBroken(), Next: time.Duration(w.GetNextMs()) * time.Millisecond}
 }
 
-// BeatAnswerToWire carries the leader's answer to a node's beats.
+// BeatAnswerToWire converts the leader's answer to a node's beats.
 func BeatAnswerToWire(a *peer.BeatAnswer) *rotav1.NodeBeatResponse {
 	return &rotav1.NodeBeatResponse{ClockMs: int64(a.Clock), EveryMs: a.Every.Milliseconds(), Refused: a.Refused}
 }
@@ -290,7 +290,7 @@ func BeatAnswerFromWire(w *rotav1.NodeBeatResponse) peer.BeatAnswer {
 		Every: time.Duration(w.GetEveryMs()) * time.Millisecond}, Refused: w.GetRefused()}
 }
 
-// InspectionToWire carries a node's word on itself.
+// InspectionToWire converts a node's report on itself.
 func InspectionToWire(i *peer.Inspection) *rotav1.InspectResponse {
 	digests := make([]string, len(i.Digests))
 	for n, d := range i.Digests {
@@ -311,7 +311,7 @@ func InspectionToWire(i *peer.Inspection) *rotav1.InspectResponse {
 	}
 }
 
-// cutToWire carries a loss of applied entries; none is nil.
+// cutToWire converts a loss of applied entries; none becomes nil.
 func cutToWire(c peer.LogCut) *rotav1.LogCut {
 	if c == (peer.LogCut{}) {
 		return nil

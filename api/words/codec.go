@@ -6,16 +6,16 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// Codec is what both ends give gRPC for the bytes of messages: its own, but for the
-// messages of this package, which are written and read here.
+// Codec returns the codec that both ends pass to gRPC: gRPC's own, except for the messages of this package, which are
+// encoded and decoded here.
 func Codec() encoding.CodecV2 { return codec{encoding.GetCodecV2(proto.Name)} }
 
 type codec struct{ encoding.CodecV2 }
 
-// hotMessage is a message that reads itself.
+// hotMessage is a message that decodes itself.
 type hotMessage interface{ read(b []byte) error }
 
-// Marshal writes a message.
+// Marshal encodes a message.
 func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	if w, ok := v.(*Written); ok {
 		return mem.BufferSlice{mem.SliceBuffer(w.bytes)}, nil
@@ -23,7 +23,7 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	return c.CodecV2.Marshal(v)
 }
 
-// Unmarshal reads one.
+// Unmarshal decodes one.
 func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	m, ok := v.(hotMessage)
 	if !ok {

@@ -8,10 +8,10 @@ import (
 	"github.com/rotasched/rota/internal/access"
 )
 
-// eventKinds has no text for the kind that no event is of.
+// eventKinds has no text for the zero kind, which no event has.
 var eventKinds = newEnum("event kind", rota.EventKind.String)
 
-// EventIDToWire returns the text of an id; none is empty.
+// EventIDToWire returns the text of an id, empty for the zero id.
 func EventIDToWire(id rota.EventID) string {
 	if id.IsZero() {
 		return ""
@@ -19,7 +19,7 @@ func EventIDToWire(id rota.EventID) string {
 	return id.String()
 }
 
-// EventToWire carries an event as consumers get it.
+// EventToWire converts an event for consumers.
 func EventToWire(e *rota.ServedEvent) *rotav1.ServedEvent {
 	return &rotav1.ServedEvent{
 		EventId: EventIDToWire(e.ID), Kind: eventKinds.text(e.Kind), RunId: clean(e.Run), NodeId: clean(e.Node),
@@ -35,8 +35,8 @@ func EventToWire(e *rota.ServedEvent) *rotav1.ServedEvent {
 	}
 }
 
-// EventFromWire is the inverse of EventToWire. A kind, reason or status that a
-// newer node knows and this binary does not is refused by name.
+// EventFromWire is the inverse of EventToWire. A kind, reason or status of a newer node that this binary does not know
+// is rejected by name.
 func EventFromWire(w *rotav1.ServedEvent) (rota.ServedEvent, error) {
 	e := rota.ServedEvent{Event: rota.Event{
 		Run: w.GetRunId(), Node: w.GetNodeId(), Clock: rota.Clock(w.GetLogicalTime()), Date: rota.Date(w.GetDateMs()),
@@ -73,7 +73,7 @@ func EventFromWire(w *rotav1.ServedEvent) (rota.ServedEvent, error) {
 	return e, err
 }
 
-// digestToWire writes a digest, "" for the zero one, which is hidden from its reader.
+// digestToWire writes a digest, "" for the zero digest, which is hidden from its reader.
 func digestToWire(d rota.Digest) string {
 	if d == (rota.Digest{}) {
 		return ""
@@ -87,7 +87,7 @@ const (
 	fromLatest = "latest"
 )
 
-// TailToWire carries a filter; TailFromWire reads it back.
+// TailToWire converts a filter; TailFromWire reads it back.
 func TailToWire(f *rota.EventFilter) *rotav1.TailRequest {
 	w := &rotav1.TailRequest{From: EventIDToWire(f.After), Follow: f.Follow, Job: string(f.Job), Queue: string(f.Queue), Type: string(f.Type),
 		Tenant: string(f.Tenant), Worker: string(f.Worker), Workflow: string(f.Workflow), Actor: string(f.Actor)}
@@ -100,7 +100,7 @@ func TailToWire(f *rota.EventFilter) *rotav1.TailRequest {
 	return w
 }
 
-// TailFromWire reads a filter; what is wrong with it is refused by name.
+// TailFromWire reads a filter; invalid parts are rejected by name.
 func TailFromWire(w *rotav1.TailRequest) (rota.EventFilter, error) {
 	f := rota.EventFilter{Follow: w.GetFollow(), Job: rota.JobID(w.GetJob()), Queue: rota.QueueName(w.GetQueue()), Type: rota.JobType(w.GetType()),
 		Tenant: rota.TenantID(w.GetTenant()), Worker: rota.WorkerID(w.GetWorker()), Workflow: rota.WorkflowID(w.GetWorkflow()), Actor: rota.Principal(w.GetActor())}

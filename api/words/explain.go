@@ -5,7 +5,7 @@ import (
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
 )
 
-// ExplanationToWire carries the answer of `job why`.
+// ExplanationToWire converts the answer of `job why`.
 func ExplanationToWire(x *rota.Explanation) *rotav1.Explanation {
 	w := &rotav1.Explanation{Job: string(x.Job), State: jobStates.text(x.State), Index: uint64(x.Index),
 		ClockMs: int64(x.Clock), DateMs: int64(x.Date), Rank: x.Rank, Before: x.Before, Score: (*int64)(x.Score), UniqueHolder: string(x.UniqueHolder), WouldRunIf: x.WouldRun,
@@ -65,7 +65,7 @@ func whyFromWire(y **rotav1.WhyReason) rota.Why {
 	return rota.Why{Reason: (*y).GetReason(), Workers: (*y).GetWorkers(), WorkerIDs: ids[string, rota.WorkerID]((*y).GetWorkerIds()), Detail: (*y).GetDetail()}
 }
 
-// ETAToWire carries the answer of `job eta`.
+// ETAToWire converts the answer of `job eta`.
 func ETAToWire(x *rota.ETA) *rotav1.JobEta {
 	return &rotav1.JobEta{Job: string(x.Job), State: jobStates.text(x.State), Index: uint64(x.Index), ClockMs: int64(x.Clock), DateMs: int64(x.Date),
 		StartedMs: int64(x.Started), ExpectedStartMs: int64(x.Expected), EarliestStartMs: int64(x.Earliest), LatestStartMs: int64(x.Latest),
@@ -87,7 +87,7 @@ func ETAFromWire(w *rotav1.JobEta) (x rota.ETA, err error) {
 	return x, err
 }
 
-// PastToWire carries what a look at the past costs.
+// PastToWire converts the cost of a query of the past.
 func PastToWire(p *rota.Past) *rotav1.PastResponse {
 	return &rotav1.PastResponse{Index: uint64(p.Index), From: uint64(p.From), Entries: uint64(p.Entries)}
 }

@@ -10,11 +10,11 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// errWire is what a message says whose bytes are no protobuf.
+// errWire is the error for a message whose bytes are not protobuf.
 var errWire = errors.New("a message cannot be decoded")
 
-// field is one field of a message: value of a number, bytes of a text or a message. Those
-// of other kinds, which no message of ours has, have kind alone.
+// field is one field of a message: value for a number, bytes for a text or a message. Fields of other kinds, which our
+// messages do not have, set only kind.
 type field struct {
 	number protowire.Number
 	kind   protowire.Type
@@ -22,11 +22,11 @@ type field struct {
 	bytes  []byte
 }
 
-// nextField reads one field and gives what follows it. Bytes have no room behind them, so
-// that nobody who appends writes over the next field.
+// nextField reads one field and returns the bytes after it. The field's bytes have no spare capacity, so that an append
+// cannot overwrite the next field.
 func nextField(b []byte) (f field, rest []byte, err error) {
 	number, kind, n := protowire.ConsumeTag(b)
-	if n < 0 || number > protowire.MaxValidNumber { // which ConsumeTag lets pass, and proto.Unmarshal does not
+	if n < 0 || number > protowire.MaxValidNumber { // ConsumeTag accepts it, and proto.Unmarshal does not
 		return f, nil, errWire
 	}
 	f.number, f.kind, b = number, kind, b[n:]
@@ -45,7 +45,7 @@ func nextField(b []byte) (f field, rest []byte, err error) {
 	return f, b[n:], nil
 }
 
-// textOfBytes is a string on the same memory, which nobody changes.
+// textOfBytes returns a string on the same memory, which must not change.
 func textOfBytes[T ~string](to *T, b []byte) error {
 	if !utf8.Valid(b) {
 		return errWire
@@ -77,7 +77,7 @@ func appendNumber[T ~int32 | ~int64 | ~uint64 | ~uint8](b []byte, number protowi
 	return protowire.AppendVarint(protowire.AppendTag(b, number, protowire.VarintType), uint64(v))
 }
 
-// appendSet writes zero too, where it is not unset.
+// appendSet also writes zero, where it does not mean unset.
 func appendSet[T ~int32 | ~int64 | ~uint64 | ~uint8](b []byte, number protowire.Number, v T) []byte {
 	return protowire.AppendVarint(protowire.AppendTag(b, number, protowire.VarintType), uint64(v))
 }
@@ -122,11 +122,10 @@ func appendToken(b []byte, number protowire.Number, t rota.Token) []byte {
 	return appendBytes(b, number, writeToken(room[:0], t))
 }
 
-// lengthRoom is what openMessage leaves for a length: most messages within messages have
-// 128 to 16,383 bytes.
+// lengthRoom is the space that openMessage leaves for a length: most nested messages have 128 to 16,383 bytes.
 const lengthRoom = 2
 
-// openMessage begins a message within a message; closeMessage, with where it began, ends it.
+// openMessage begins a nested message; closeMessage, with its starting offset, ends it.
 func openMessage(b []byte, number protowire.Number) (out []byte, at int) {
 	b = protowire.AppendTag(b, number, protowire.BytesType)
 	return append(b, 0, 0), len(b)

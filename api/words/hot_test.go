@@ -14,7 +14,7 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// The naive way of each message is the generated one, with the functions of this package.
+// The naive way to read each message is the generated code, with the functions of this package.
 
 func naiveFromNode(b []byte) (FromNode, error) {
 	var w rotav1.WorkResponse
@@ -52,7 +52,7 @@ func marshalled(t rapid.TB, m proto.Message) []byte {
 	return b
 }
 
-// sameHot wants both ways to have read the same, or to have refused.
+// sameHot checks that both ways read the same, or both failed.
 func sameHot[M any](t rapid.TB, b []byte, hot *M, err error, naive M, naiveErr error) {
 	t.Helper()
 	if (err != nil) != (naiveErr != nil) {
@@ -97,13 +97,13 @@ func sameFromWorker(t rapid.TB, b []byte) FromWorker {
 		hot.Other, naive.Other = nil, nil
 	}
 	if err != nil && naiveErr != nil {
-		hot.Faults = nil // of what was read before the refusal nobody makes anything
+		hot.Faults = nil // parts read before the error are not used
 	}
 	for i := range hot.Faults {
 		if len(naive.Faults) != len(hot.Faults) || !reflect.DeepEqual(hot.Faults[i], naive.Faults[i]) {
 			t.Fatalf("%x\nfaults %v, the generated way %v", kept, hot.Faults, naive.Faults)
 		}
-		if hot.Faults[i] != nil { // what is refused may be read to different ends
+		if hot.Faults[i] != nil { // a faulty command may be read up to different points
 			hot.Commands[i], naive.Commands[i] = peer.LeaseCommand{}, peer.LeaseCommand{}
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// countEach says how many fields of a number a message has, each a message itself.
+// countEach returns how many fields with a number a message has, each a message itself.
 func countEach(b []byte, number protowire.Number) (n int, err error) {
 	for len(b) > 0 {
 		f, rest, err := nextField(b)
@@ -23,7 +23,7 @@ func countEach(b []byte, number protowire.Number) (n int, err error) {
 	return n, nil
 }
 
-// readEach reads the fields of a number, each a message itself, from a copy of b.
+// readEach reads the fields with a number, each a message itself, from a copy of b.
 func readEach[T any](b []byte, number protowire.Number, read func(*T, []byte) error) ([]T, error) {
 	n, err := countEach(b, number)
 	if err != nil {
@@ -48,7 +48,7 @@ func readEach[T any](b []byte, number protowire.Number, read func(*T, []byte) er
 	return all, nil
 }
 
-// readText adds one of a list of texts.
+// readText appends one text to a list.
 func readText(to *[]string, b []byte) error {
 	var s string
 	err := textOfBytes(&s, b)
@@ -56,7 +56,7 @@ func readText(to *[]string, b []byte) error {
 	return err
 }
 
-// readPair reads an entry of a map whose values are texts or numbers.
+// readPair reads an entry of a map with text or number values.
 func readPair(b []byte, values protowire.Type) (key, text string, number uint64, err error) {
 	for len(b) > 0 {
 		f, rest, err := nextField(b)
@@ -80,7 +80,7 @@ func readPair(b []byte, values protowire.Type) (key, text string, number uint64,
 	return key, text, number, nil
 }
 
-// pairOfBytes adds an entry of a map of texts.
+// pairOfBytes adds an entry to a map of texts.
 func pairOfBytes(to *map[string]string, b []byte) error {
 	key, value, _, err := readPair(b, protowire.BytesType)
 	if err != nil {
@@ -93,7 +93,7 @@ func pairOfBytes(to *map[string]string, b []byte) error {
 	return nil
 }
 
-// limitOfBytes adds an entry of a map of numbers.
+// limitOfBytes adds an entry to a map of numbers.
 func limitOfBytes(to *map[string]int64, b []byte) error {
 	key, _, value, err := readPair(b, protowire.VarintType)
 	if err != nil {
@@ -112,7 +112,7 @@ func appendRefusal(b []byte, number protowire.Number, e *rota.Error) []byte {
 		return b
 	}
 	wire, err := proto.Marshal(RefusalToWire(e))
-	if err != nil { // never: its texts are clean
+	if err != nil { // never: its texts are valid
 		wire = nil
 	}
 	return protowire.AppendBytes(protowire.AppendTag(b, number, protowire.BytesType), wire)
@@ -126,7 +126,7 @@ func mergeRefusal(to **rotav1.Refusal, b []byte) error {
 	return proto.UnmarshalOptions{Merge: true}.Unmarshal(b, *to)
 }
 
-// verbFromWire takes the verbs that this version knows.
+// verbFromWire accepts the verbs that this version knows.
 func verbFromWire(verb int32) (rota.LeaseVerb, error) {
 	if verb < int32(rotav1.LeaseVerb_LEASE_VERB_ACK) || verb > int32(rotav1.LeaseVerb_LEASE_VERB_PROGRESS) {
 		return rota.LeaseVerb(verb), unknownVerb(verb)
@@ -134,7 +134,7 @@ func verbFromWire(verb int32) (rota.LeaseVerb, error) {
 	return rota.LeaseVerb(verb), nil
 }
 
-// failFromWire takes the kinds of failures that this version knows.
+// failFromWire accepts the kinds of failures that this version knows.
 func failFromWire(kind int32) (peer.FailKind, error) {
 	if kind < 0 || kind > int32(peer.FailLast) {
 		return 0, rota.Refusef(rota.KindInvalid, "fail", "failure kind %d is unknown to this version: use 0 to %d", kind, peer.FailLast)

@@ -9,15 +9,14 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// FromNode is a message of a worker's stream as the worker reads it: what comes with every
-// lease is read into words at once, without the generated messages between.
+// FromNode is a message of a worker's stream as the worker reads it. Parts that come with every lease are decoded
+// directly to Go types, without the generated messages in between.
 type FromNode struct {
-	// Other is the message where it tells neither notices nor answers.
+	// Other is set to the message if it has neither notices nor answers.
 	Other *rotav1.WorkResponse
-	// Notices in the order assigned, revoked, ended, draining.
+	// Notices are in the order assigned, revoked, ended, draining.
 	Notices []peer.Notice
-	// Answered says that a batch was answered: by its sequence, as a whole with a
-	// refusal, or one by one.
+	// Answered reports that a batch was answered: by its sequence, as a whole with an error, or one by one.
 	Answered bool
 	Sequence uint64
 	Refusal  *rota.Error
@@ -26,18 +25,18 @@ type FromNode struct {
 
 // FromWorker is a message of a worker's stream as the node reads it.
 type FromWorker struct {
-	// Other is the message where it brings no commands.
+	// Other is set to the message if it has no commands.
 	Other *rotav1.WorkRequest
-	// Commands and Faults, why one is none, stand at the same places; Faults is nil
-	// where all are good.
+	// Commands and Faults correspond by position; a fault explains why a command is invalid. Faults is nil if all
+	// commands are valid.
 	Sequence uint64
 	Commands []peer.LeaseCommand
 	Faults   []error
-	// Size is how many bytes the message had.
+	// Size is the size of the message in bytes.
 	Size int
 }
 
-// read reads a message. It keeps nothing of b.
+// read decodes a message. It keeps nothing of b.
 func (m *FromNode) read(b []byte) error {
 	*m = FromNode{}
 	f, rest, err := nextField(b)
@@ -54,7 +53,7 @@ func (m *FromNode) read(b []byte) error {
 	return m.answers(f.bytes)
 }
 
-// other takes a message of the generated kind.
+// other stores a message of the generated type.
 func (m *FromNode) other(err error) error {
 	if err != nil {
 		return err
@@ -119,8 +118,7 @@ func readNotices(b []byte) ([]peer.Notice, error) {
 	return notices, nil
 }
 
-// readAssignment copies what it reads once, so that an assignment that lives long keeps no
-// other's memory.
+// readAssignment copies all that it reads once, so that a long-lived assignment does not keep another's memory.
 func readAssignment(a *rota.Assignment, b []byte) error {
 	a.Spec.Priority = rota.DefaultPriority
 	var u unsettledAssignment

@@ -7,20 +7,20 @@ import (
 // Submission is a request to submit jobs, as the node reads it.
 type Submission struct {
 	Jobs []rota.JobSpec
-	// Size is how many bytes the message had.
+	// Size is the size of the message in bytes.
 	Size int
 }
 
 // SubmitOutcomes is the answer to a Submission, as the client reads it.
 type SubmitOutcomes struct{ Jobs []rota.Submitted }
 
-// submitNumbers bounds what a job's numbers, tags and lengths take, but for lists.
+// submitNumbers bounds the bytes of a job's numbers, tags and lengths, except for lists.
 const submitNumbers = 320
 
-// MaxJobSpec is at least what a job takes in a message, and not much more.
+// MaxJobSpec returns an upper bound, not much too large, for the bytes of a job in a message.
 func MaxJobSpec(s *rota.JobSpec) int { return submitNumbers + maxJobSpec(s) }
 
-// JobSpecSize is what a job takes in a message.
+// JobSpecSize returns the bytes of a job in a message.
 func JobSpecSize(s *rota.JobSpec) int { return len(appendJobSpec(nil, s)) }
 
 // WriteSubmission writes a request to submit n jobs.
@@ -37,7 +37,7 @@ func WriteSubmission(n int, job func(i int) *rota.JobSpec) *Written {
 	return &Written{b}
 }
 
-// read reads a message. It keeps nothing of b.
+// read decodes a message. It keeps nothing of b.
 func (m *Submission) read(b []byte) (err error) {
 	*m = Submission{Size: len(b)}
 	m.Jobs, err = readEach(b, submitRequestJobs, func(spec *rota.JobSpec, b []byte) error {
@@ -47,7 +47,7 @@ func (m *Submission) read(b []byte) (err error) {
 	return err
 }
 
-// WriteSubmitOutcomes writes the answer, one outcome for each job in its order.
+// WriteSubmitOutcomes writes the answer, one outcome per job, in order.
 func WriteSubmitOutcomes(outcomes []rota.Submitted) *Written {
 	b, at, index := make([]byte, 0, 64*len(outcomes)), 0, rota.Index(0)
 	for i := range outcomes {
@@ -59,7 +59,7 @@ func WriteSubmitOutcomes(outcomes []rota.Submitted) *Written {
 	return &Written{appendNumber(b, submitResponseIndex, index)}
 }
 
-// read reads a message. It keeps nothing of b.
+// read decodes a message. It keeps nothing of b.
 func (m *SubmitOutcomes) read(b []byte) (err error) {
 	m.Jobs, err = readEach(b, submitResponseJobs, readSubmitted)
 	return err

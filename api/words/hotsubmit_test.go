@@ -52,7 +52,7 @@ func TestSubmission_isWrittenAndReadAsTheGeneratedOne(t *testing.T) {
 		for i := range jobs {
 			naive.Jobs = append(naive.Jobs, JobSpecToWire(&jobs[i]))
 			size := proto.Size(naive.Jobs[i])
-			// The generated way spells out what is empty in a map.
+			// The generated code also writes empty fields in a map.
 			if most := MaxJobSpec(&jobs[i]); size < JobSpecSize(&jobs[i]) || most < size+8 {
 				t.Fatalf("%d bytes, %d here, at most %d", size, JobSpecSize(&jobs[i]), most)
 			}

@@ -47,7 +47,7 @@ func readAnswer(a *peer.LeaseAnswer, b []byte) error {
 	return u.settle(a)
 }
 
-// read reads a message. It keeps nothing of b.
+// read decodes a message. It keeps nothing of b.
 func (m *FromWorker) read(b []byte) error {
 	*m = FromWorker{Size: len(b)}
 	f, rest, err := nextField(b)
@@ -94,7 +94,7 @@ func (m *FromWorker) commands(b []byte) error {
 	return nil
 }
 
-// add takes a command, or why it is none.
+// add adds a command, or the fault that makes it invalid.
 func (m *FromWorker) add(c peer.LeaseCommand, fault error) {
 	m.Commands = append(m.Commands, c)
 	if fault != nil && m.Faults == nil {
@@ -105,8 +105,7 @@ func (m *FromWorker) add(c peer.LeaseCommand, fault error) {
 	}
 }
 
-// readCommand returns a command, or the fault for which it is none, or that the bytes are
-// no message.
+// readCommand returns a command, or the fault that makes it invalid, or an error if the bytes are not a message.
 func readCommand(b []byte) (c peer.LeaseCommand, fault, err error) {
 	var u unsettledLeaseCommand
 	if err := u.read(&c, b); err != nil {

@@ -5,16 +5,15 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// Written is a message that is encoded already. It is written once; whoever sends it gives
-// it away.
+// Written is an encoded message. It is written once; sending it gives up ownership.
 type Written struct{ bytes []byte }
 
-// Size is how many bytes it takes.
+// Size returns its size in bytes.
 func (w *Written) Size() int { return len(w.bytes) }
 
-// WriteNotices writes messages of at most so many bytes, or of one notice. The order
-// between messages is kept; within one a worker reads assigned, revoked, ended, which
-// loses nothing: a lease is assigned once, then perhaps revoked, then ended.
+// WriteNotices writes messages of at most most bytes each, or of one notice. The order between messages is kept. Within
+// one, a worker reads assigned, revoked, ended, which loses nothing: a lease is assigned once, then perhaps revoked,
+// then ended.
 func WriteNotices(notices []peer.Notice, most int) []*Written {
 	var all []*Written
 	var b []byte
@@ -24,7 +23,7 @@ func WriteNotices(notices []peer.Notice, most int) []*Written {
 			b, at = openMessage(make([]byte, 0, min(most, room)), workResponseNotices)
 		}
 		before := len(b)
-		if b = appendNotice(b, &notices[i]); i == 0 { // the others may be like it
+		if b = appendNotice(b, &notices[i]); i == 0 { // the others are probably of similar size
 			room = (len(b)-before)*len(notices)*17/16 + 32
 			b = append(make([]byte, 0, min(most, room)), b...)
 		}
@@ -57,8 +56,7 @@ func appendNotice(b []byte, n *peer.Notice) []byte {
 	}
 }
 
-// WriteAnswers writes the outcomes of a batch, in its order; or, where refusal is not
-// nil, that it has none.
+// WriteAnswers writes the outcomes of a batch, in its order, or only refusal if that is not nil.
 func WriteAnswers(sequence uint64, answers []peer.LeaseAnswer, refusal *rota.Error) *Written {
 	b, at := openMessage(make([]byte, 0, 32+32*len(answers)), workResponseAnswers)
 	b = appendNumber(b, leaseAnswersSequence, sequence)
@@ -70,8 +68,8 @@ func WriteAnswers(sequence uint64, answers []peer.LeaseAnswer, refusal *rota.Err
 	return &Written{closeMessage(appendRefusal(b, leaseAnswersRefusal, refusal), at)}
 }
 
-// WriteCommands writes a batch of n commands. Worker and Session stay behind: the stream
-// that carries them stands for them (SPEC §6.4).
+// WriteCommands writes a batch of n commands. Worker and Session are omitted: the stream that carries them implies them
+// (SPEC §6.4).
 func WriteCommands(sequence uint64, n int, command func(i int) *peer.LeaseCommand) *Written {
 	b, at := openMessage(make([]byte, 0, 32+144*n), workRequestCommands)
 	b = appendNumber(b, leaseCommandsSequence, sequence)

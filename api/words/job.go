@@ -22,11 +22,11 @@ func (r *jobSpecRoom) fill(s *rota.JobSpec) *rotav1.JobSpec {
 	return &r.spec
 }
 
-// JobSpecToWire always sets the priority.
+// JobSpecToWire converts a job specification. It always sets the priority.
 func JobSpecToWire(s *rota.JobSpec) *rotav1.JobSpec { return new(jobSpecRoom).fill(s) }
 
-// JobSpecFromWire takes DefaultPriority where none is set; nil is a job
-// without a name, which CheckShape refuses.
+// JobSpecFromWire is the inverse of JobSpecToWire. An unset priority becomes DefaultPriority; nil becomes a job without
+// a name, which CheckShape rejects.
 func JobSpecFromWire(w *rotav1.JobSpec) rota.JobSpec {
 	s := rota.JobSpec{Priority: rota.DefaultPriority}
 	if w == nil {
@@ -39,7 +39,7 @@ func JobSpecFromWire(w *rotav1.JobSpec) rota.JobSpec {
 	return s
 }
 
-// AttemptToWire carries one attempt of `job show`.
+// AttemptToWire converts one attempt of `job show`.
 func AttemptToWire(a *rota.Attempt) *rotav1.Attempt {
 	return &rotav1.Attempt{
 		Attempt: a.Number, Life: a.Life, Worker: string(a.Worker), LeaseId: leaseIDToWire(&a.Lease), Token: tokenToWire(a.Token),
@@ -74,7 +74,7 @@ func AttemptFromWire(w *rotav1.Attempt) (rota.Attempt, error) {
 	return a, err
 }
 
-// JobToWire carries everything that is known of a job.
+// JobToWire converts a job's full state.
 func JobToWire(j *rota.Job) *rotav1.Job {
 	w := &rotav1.Job{
 		Spec: JobSpecToWire(&j.JobSpec), State: jobStates.text(j.State), Attempt: j.Attempt,
@@ -135,7 +135,7 @@ func JobFromWire(w *rotav1.Job) (rota.Job, error) {
 	return j, err
 }
 
-// SubmittedToWire carries the outcome of one submission.
+// SubmittedToWire converts the outcome of one submission.
 func SubmittedToWire(s *rota.Submitted) *rotav1.Submitted {
 	return &rotav1.Submitted{
 		Id: string(s.ID), State: jobStates.text(s.State), Existed: s.Existed, Index: uint64(s.Index),
@@ -143,7 +143,7 @@ func SubmittedToWire(s *rota.Submitted) *rotav1.Submitted {
 	}
 }
 
-// JobOutcomeToWire carries the outcome of one cancel, retry or proof report.
+// JobOutcomeToWire converts the outcome of one cancel, retry or proof report.
 func JobOutcomeToWire(o *rota.JobOutcome) *rotav1.JobOutcome {
 	return &rotav1.JobOutcome{
 		Id: string(o.ID), State: jobStates.text(o.State), Index: uint64(o.Index), Refusal: RefusalToWire(rota.ErrorOf(o.Err)),
@@ -159,12 +159,12 @@ func JobOutcomeFromWire(w *rotav1.JobOutcome) (rota.JobOutcome, error) {
 	}, err
 }
 
-// JobChangeToWire carries a change of a job.
+// JobChangeToWire converts a change of a job.
 func JobChangeToWire(c *rota.JobChange) *rotav1.ChangeJobRequest {
 	w := &rotav1.ChangeJobRequest{Id: string(c.ID), Priority: c.Priority, Fee: c.Fee, Labels: c.Labels, TtlMs: millis.Given(c.TTL), StartByMs: millis.Given(c.StartBy),
 		Life: c.Life, Changes: c.Changes}
 	if c.Payload != nil {
-		w.Payload = append([]byte{}, *c.Payload...) // empty is not none
+		w.Payload = append([]byte{}, *c.Payload...) // an empty payload differs from none
 	}
 	return w
 }
@@ -179,7 +179,7 @@ func JobChangeFromWire(w *rotav1.ChangeJobRequest) rota.JobChange {
 	return c
 }
 
-// ProofReportToWire carries a verifier's word on a completed job.
+// ProofReportToWire converts a verifier's report on a completed job.
 func ProofReportToWire(r *rota.ProofReport) *rotav1.ReportProofRequest {
 	return &rotav1.ReportProofRequest{Id: string(r.Job), LeaseId: leaseIDToWire(&r.Lease), Reason: clean(r.Reason)}
 }
@@ -190,7 +190,7 @@ func ProofReportFromWire(w *rotav1.ReportProofRequest) (rota.ProofReport, error)
 	return rota.ProofReport{Job: rota.JobID(w.GetId()), Lease: lease, Reason: w.GetReason()}, err
 }
 
-// JobFilterToWire makes the request for one page.
+// JobFilterToWire returns the request for one page.
 func JobFilterToWire(f *rota.JobFilter, opt peer.ReadOptions) *rotav1.ListJobsRequest {
 	return &rotav1.ListJobsRequest{
 		Queue: string(f.Queue), State: jobStates.text(f.State), Tenant: string(f.Tenant), Type: string(f.Type),
@@ -208,7 +208,7 @@ func JobFilterFromWire(w *rotav1.ListJobsRequest) (rota.JobFilter, peer.ReadOpti
 	}, ReadFromWire(w.GetRead()), err
 }
 
-// JobPageToWire carries one page and what the read saw.
+// JobPageToWire converts one page and the state that the read saw.
 func JobPageToWire(p *rota.JobPage, at rota.ReadAt) *rotav1.ListJobsResponse {
 	w := &rotav1.ListJobsResponse{Jobs: each(p.Jobs, JobToWire), NextCursor: p.NextCursor, At: ReadAtToWire(at)}
 	if c := p.Counted; c != nil {
@@ -240,7 +240,7 @@ func jobGroupFromWire(w *rotav1.JobGroup) (rota.JobGroup, error) {
 		Reason: reason, Error: w.GetError()}, err
 }
 
-// limitToWire keeps a limit that no page has from turning into a small one.
+// limitToWire prevents a limit that is too large for a page from overflowing to a small one.
 func limitToWire(limit int) int32 {
 	return int32(max(-1, min(limit, limits.MaxPage+1)))
 }

@@ -5,7 +5,7 @@ import (
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
 )
 
-// KeyRuleToWire carries a rule of a key.
+// KeyRuleToWire converts a rule of a key.
 func KeyRuleToWire(r *rota.KeyRule) *rotav1.KeyRule {
 	return &rotav1.KeyRule{Queue: string(r.Queue), Name: r.Name, Value: r.Value, Scope: r.Scope.String(), Concurrency: r.Concurrency,
 		Rate: r.Rate, PeriodMs: r.PeriodMs, Burst: r.Burst, Sequence: r.Sequence.String(), Group: r.Group, Etag: r.ETag}
@@ -28,7 +28,7 @@ func KeyRulesFromWire(w []*rotav1.KeyRule) ([]rota.KeyRule, error) {
 	return tryEach(w, KeyRuleFromWire)
 }
 
-// KeyStateToWire carries what a key counts.
+// KeyStateToWire converts the counts of a key.
 func KeyStateToWire(k *rota.KeyState) *rotav1.KeyState {
 	return &rotav1.KeyState{Queue: string(k.Queue), Tenant: string(k.Tenant), Key: k.Key, Jobs: k.Jobs, Open: k.Open, Full: k.Full,
 		NextMs: int64(k.Next.Date), NextClockMs: int64(k.Next.Clock), Head: string(k.Head), Blocker: string(k.Blocker),
@@ -42,7 +42,7 @@ func KeyStateFromWire(w *rotav1.KeyState) (rota.KeyState, error) {
 		Blocker: rota.JobID(w.GetBlocker()), Concurrency: w.GetConcurrency(), Rate: w.GetRate(), PeriodMs: w.GetPeriodMs(), Tokens: w.GetTokens()}, nil
 }
 
-// KeyFilterFromWire converts what keys are asked for.
+// KeyFilterFromWire converts the filter for keys.
 func KeyFilterFromWire(w *rotav1.ListKeyStatesRequest) (rota.KeyFilter, error) {
 	f := rota.KeyFilter{Queue: rota.QueueName(w.GetQueue()), Tenant: rota.TenantID(w.GetTenant()), Name: w.GetName(), Limit: int(w.GetLimit()),
 		Cursor: w.GetCursor()}

@@ -1,6 +1,5 @@
 package words
 
-// LeaderKey names a trailer of Jobs.Submit: host and port where the leader answers, as
-// told to other nodes. A node that forwarded the call says so, and the next one may go
-// there and save the way.
+// LeaderKey names a trailer of Jobs.Submit: host and port where the leader answers, as other nodes know them. A node
+// that forwarded the call sends it, so that the next call can go there directly.
 const LeaderKey = "rota-leader"

@@ -10,7 +10,7 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// leaseIDToWire carries a lease id as 32 bytes, none as no bytes.
+// leaseIDToWire converts a lease id to 32 bytes, the zero id to no bytes.
 func leaseIDToWire(id *rota.LeaseID) []byte {
 	if id.IsZero() {
 		return nil
@@ -18,7 +18,7 @@ func leaseIDToWire(id *rota.LeaseID) []byte {
 	return id[:]
 }
 
-// LeaseIDFromWire takes 32 bytes, or none for no lease.
+// LeaseIDFromWire converts 32 bytes, or none for no lease.
 func LeaseIDFromWire(w []byte) (rota.LeaseID, error) {
 	switch len(w) {
 	case 0:
@@ -61,7 +61,7 @@ func tokenFromWire(s string) (t rota.Token, err error) {
 	return t, nil
 }
 
-// LeaseToWire carries an open lease with the decision that made it.
+// LeaseToWire converts an open lease with the decision that made it.
 func LeaseToWire(l *rota.Lease) *rotav1.Lease { return fillLease(new(rotav1.Lease), l) }
 
 func fillLease(w *rotav1.Lease, l *rota.Lease) *rotav1.Lease {
@@ -80,8 +80,8 @@ func fillLease(w *rotav1.Lease, l *rota.Lease) *rotav1.Lease {
 	return w
 }
 
-// decisionToWire carries the decision of an attempt; none travels as none. An
-// open lease has its decision's fields in itself: it is the hot path's message.
+// decisionToWire converts the decision of an attempt; the zero decision becomes nil. An open lease has its decision's
+// fields in itself: it is the hot path's message.
 func decisionToWire(d *rota.Decision) *rotav1.Decision {
 	if d.Epoch == 0 && d.Height == 0 && d.Score == 0 && d.Rank == 0 && d.Reasoning == (rota.Reasoning{}) &&
 		len(d.Seed) == 0 {
@@ -142,7 +142,7 @@ type assignmentRoom struct {
 	spec       jobSpecRoom
 }
 
-// AssignmentToWire carries a lease and the job it is for.
+// AssignmentToWire converts a lease and its job.
 func AssignmentToWire(a *rota.Assignment) *rotav1.Assignment {
 	room := new(assignmentRoom)
 	w := &room.assignment
@@ -162,8 +162,8 @@ func AssignmentFromWire(w *rotav1.Assignment) (rota.Assignment, error) {
 	}, err
 }
 
-// LeaseCommandToWire carries one verb. Worker and Session stay behind: the
-// stream that carries the command stands for them (SPEC §6.4).
+// LeaseCommandToWire converts one command. Worker and Session are omitted: the stream that carries the command implies
+// them (SPEC §6.4).
 func LeaseCommandToWire(c *peer.LeaseCommand) *rotav1.LeaseCommand {
 	return &rotav1.LeaseCommand{
 		Verb: rotav1.LeaseVerb(c.Verb), LeaseId: leaseIDToWire(&c.Lease), Job: string(c.Job), Ordinal: c.Ordinal,
@@ -172,9 +172,8 @@ func LeaseCommandToWire(c *peer.LeaseCommand) *rotav1.LeaseCommand {
 	}
 }
 
-// LeaseCommandFromWire is the inverse of LeaseCommandToWire; Worker and
-// Session are left empty. The numbers of the verbs are the same on both sides,
-// which a test holds fast.
+// LeaseCommandFromWire is the inverse of LeaseCommandToWire; Worker and Session are left empty. The numbers of the
+// verbs are the same on both sides, which a test checks.
 func LeaseCommandFromWire(w *rotav1.LeaseCommand) (peer.LeaseCommand, error) {
 	if w == nil {
 		return peer.LeaseCommand{}, rota.Refusef(rota.KindInvalid, "commands", "a command is missing")
@@ -200,7 +199,7 @@ func unknownVerb(verb int32) error {
 		"use ACK, RENEW, COMPLETE, FAIL, DECLINE or PROGRESS", verb)
 }
 
-// LeaseAnswerToWire carries the outcome of one verb.
+// LeaseAnswerToWire converts the outcome of one command.
 func LeaseAnswerToWire(a *peer.LeaseAnswer) *rotav1.LeaseAnswer {
 	return &rotav1.LeaseAnswer{
 		Refusal: RefusalToWire(a.Err), DeadlineClockMs: int64(a.Deadline), Renewals: a.Renewals,
@@ -217,7 +216,7 @@ func LeaseAnswerFromWire(w *rotav1.LeaseAnswer) (peer.LeaseAnswer, error) {
 	}, err
 }
 
-// LeaseEndToWire names a lease that is over or shall be.
+// LeaseEndToWire converts the reference to a lease that is over or must end.
 func LeaseEndToWire(e *peer.LeaseEnd) *rotav1.LeaseEnd {
 	return &rotav1.LeaseEnd{LeaseId: leaseIDToWire(&e.Lease), Job: string(e.Job), Reason: reasons.text(e.Reason)}
 }
@@ -233,9 +232,8 @@ func LeaseEndFromWire(w *rotav1.LeaseEnd) (peer.LeaseEnd, error) {
 	return e, err
 }
 
-// NoticesToWire puts many notices into one message. They are gathered by what
-// they tell; since a lease is assigned once, then perhaps revoked, then ended,
-// the order assigned, revoked, ended loses nothing that a worker could see.
+// NoticesToWire converts many notices into one message, grouped by kind. A lease is assigned once, then perhaps
+// revoked, then ended, so the order assigned, revoked, ended loses nothing that a worker could see.
 func NoticesToWire(notices []peer.Notice) *rotav1.Notices {
 	w := new(rotav1.Notices)
 	for i := range notices {

@@ -6,7 +6,7 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// LogOfToWire carries which log is asked for.
+// LogOfToWire converts the selection of a log.
 func LogOfToWire(of *rota.LogOf, read *rotav1.Read) *rotav1.JobLogRequest {
 	return &rotav1.JobLogRequest{Id: string(of.Job), Attempt: of.Attempt, LeaseId: leaseIDToWire(&of.Lease), After: of.After, Read: read}
 }
@@ -17,7 +17,7 @@ func LogOfFromWire(w *rotav1.JobLogRequest) (rota.LogOf, error) {
 	return rota.LogOf{Job: rota.JobID(w.GetId()), Attempt: w.Attempt, Lease: lease, After: w.GetAfter()}, err
 }
 
-// AttemptLogToWire carries what is known of a log.
+// AttemptLogToWire converts an attempt's log.
 func AttemptLogToWire(l *rota.AttemptLog, at rota.ReadAt) *rotav1.JobLogResponse {
 	return &rotav1.JobLogResponse{Attempt: l.Attempt, LeaseId: leaseIDToWire(&l.Lease), Worker: string(l.Worker), Open: l.Open,
 		Parts: LogPartsToWire(l.Parts), At: ReadAtToWire(at)}
@@ -30,7 +30,7 @@ func AttemptLogFromWire(job rota.JobID, w *rotav1.JobLogResponse) (rota.AttemptL
 		Parts: LogPartsFromWire(w.GetParts())}, err
 }
 
-// LogPartsToWire carries pieces of one log.
+// LogPartsToWire converts pieces of one log.
 func LogPartsToWire(parts []rota.LogPart) []*rotav1.LogPart {
 	return each(parts, func(p *rota.LogPart) *rotav1.LogPart {
 		return &rotav1.LogPart{At: p.At, CutLines: p.CutLines, Text: p.Text}
@@ -46,7 +46,7 @@ func LogPartsFromWire(w []*rotav1.LogPart) []rota.LogPart {
 	return parts
 }
 
-// LoggedToWire carries a piece of an open attempt's log on its worker's stream.
+// LoggedToWire converts a piece of an open attempt's log on its worker's stream.
 func LoggedToWire(l *peer.Logged) *rotav1.LogPart {
 	return &rotav1.LogPart{LeaseId: leaseIDToWire(&l.Lease), At: l.Part.At, CutLines: l.Part.CutLines, Text: l.Part.Text}
 }

@@ -5,7 +5,7 @@ import (
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
 )
 
-// PlanSpecToWire carries a plan as it is started.
+// PlanSpecToWire converts the specification of a plan.
 func PlanSpecToWire(p *rota.PlanSpec) *rotav1.PlanSpec {
 	return &rotav1.PlanSpec{Id: string(p.ID), Verb: p.Verb.String(), Filter: clean(p.Filter), To: string(p.To), Priority: p.Priority, Max: p.Max}
 }
@@ -20,7 +20,7 @@ func PlanSpecFromWire(w *rotav1.PlanSpec) (rota.PlanSpec, error) {
 	return p, err
 }
 
-// PlanToWire carries a plan as it stands.
+// PlanToWire converts a plan's current state.
 func PlanToWire(p *rota.Plan) *rotav1.Plan {
 	w := &rotav1.Plan{Spec: PlanSpecToWire(&p.PlanSpec), State: p.State.String(), Why: clean(p.Why), StartedMs: int64(p.Started.Date),
 		StartedClockMs: int64(p.Started.Clock), EndedMs: int64(p.Ended.Date), EndedClockMs: int64(p.Ended.Clock), Cursor: string(p.Cursor),
@@ -50,7 +50,7 @@ func PlanFromWire(w *rotav1.Plan) (rota.Plan, error) {
 // PlansFromWire converts a list of plans.
 func PlansFromWire(w []*rotav1.Plan) ([]rota.Plan, error) { return tryEach(w, PlanFromWire) }
 
-// PlanPreviewToWire carries a preview.
+// PlanPreviewToWire converts a preview.
 func PlanPreviewToWire(p *rota.PlanPreview) *rotav1.PlanPreview {
 	w := &rotav1.PlanPreview{Count: p.Count, Complete: p.Complete}
 	for _, id := range p.Jobs {

@@ -8,7 +8,7 @@ import (
 	"github.com/rotasched/rota/api/rest"
 )
 
-// kindStatus is the one table of kinds and what HTTP has for them, beside kindCodes.
+// kindStatus is the only table of kinds and HTTP statuses, as kindCodes is for gRPC.
 var kindStatus = [...]struct {
 	status int
 	title  string
@@ -28,7 +28,7 @@ var kindStatus = [...]struct {
 	rota.KindUnauthenticated: {http.StatusUnauthorized, "no credential that counts"},
 }
 
-// HTTPStatus returns the status code of HTTP for a kind.
+// HTTPStatus returns the HTTP status code for a kind.
 func HTTPStatus(kind rota.Kind) int {
 	if int(kind) < len(kindStatus) {
 		return kindStatus[kind].status
@@ -36,8 +36,7 @@ func HTTPStatus(kind rota.Kind) int {
 	return http.StatusInternalServerError
 }
 
-// Problem returns an error as HTTP says it. As in a status of gRPC, an error of no kind is
-// one of ours.
+// Problem returns an error in its HTTP form. As in a gRPC status, an error without a kind is an internal one.
 func Problem(err error) rest.Problem {
 	e := FromStatus(ToStatus(err))
 	status := HTTPStatus(e.Kind)

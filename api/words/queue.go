@@ -6,7 +6,7 @@ import (
 	"github.com/rotasched/rota/internal/millis"
 )
 
-// SettingsToWire carries key=value pairs.
+// SettingsToWire converts key=value pairs.
 func SettingsToWire(set []rota.Setting) []*rotav1.Setting {
 	return each(set, func(s *rota.Setting) *rotav1.Setting {
 		return &rotav1.Setting{Key: s.Key,
@@ -33,7 +33,7 @@ func changesFromWire(w []*rotav1.SettingChange) []rota.SettingChange {
 	})
 }
 
-// QueueToWire carries a queue with its whole policy.
+// QueueToWire converts a queue with its whole policy.
 func QueueToWire(q *rota.Queue) *rotav1.Queue {
 	return &rotav1.Queue{
 		Name: string(q.Name), Preset: q.Policy.Preset, Policy: SettingsToWire(q.Policy.Settings()),
@@ -48,8 +48,8 @@ func QueueToWire(q *rota.Queue) *rotav1.Queue {
 	}
 }
 
-// QueueFromWire is the inverse of QueueToWire. A policy key that this version
-// does not know is refused: half a policy would be shown as a whole one.
+// QueueFromWire is the inverse of QueueToWire. A policy key that this version does not know is rejected: otherwise half
+// a policy would be shown as a whole one.
 func QueueFromWire(w *rotav1.Queue) (rota.Queue, error) {
 	q := rota.Queue{
 		Name: rota.QueueName(w.GetName()), Policy: rota.StandardPolicy(),

@@ -8,9 +8,8 @@ import (
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
 )
 
-// RefusalToWire carries one item's error; nil stays nil. The cause becomes
-// part of the text, and the delay is rounded up to a millisecond so that nobody
-// comes back too early.
+// RefusalToWire converts one item's error; nil stays nil. The cause becomes part of the text, and the delay is rounded
+// up to a millisecond so that clients do not retry too early.
 func RefusalToWire(e *rota.Error) *rotav1.Refusal {
 	if e == nil {
 		return nil
@@ -21,8 +20,8 @@ func RefusalToWire(e *rota.Error) *rotav1.Refusal {
 	}
 }
 
-// RefusalFromWire is the inverse of RefusalToWire. A kind that this version
-// does not know becomes Internal, for nobody can act on it, and says so.
+// RefusalFromWire is the inverse of RefusalToWire. A kind that this version does not know becomes Internal, because a
+// client cannot act on it, and the text states that.
 func RefusalFromWire(r *rotav1.Refusal) *rota.Error {
 	if r == nil {
 		return nil
@@ -42,7 +41,7 @@ func kindFromWire(kind, text string) (rota.Kind, string) {
 	return rota.KindInternal, fmt.Sprintf("%s (of kind %q, unknown to this version)", text, shown(kind))
 }
 
-// textOf is the sentence with its cause, without the verb.
+// textOf returns the sentence with its cause, without the verb.
 func textOf(e *rota.Error) string {
 	if e.Cause == nil {
 		return e.Text

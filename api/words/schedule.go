@@ -6,7 +6,7 @@ import (
 	"github.com/rotasched/rota/internal/millis"
 )
 
-// ScheduleSpecToWire carries a schedule as it is set.
+// ScheduleSpecToWire converts a schedule specification.
 func ScheduleSpecToWire(s *rota.ScheduleSpec) *rotav1.ScheduleSpec {
 	catchUp := millis.Of(s.CatchUp)
 	return &rotav1.ScheduleSpec{Name: string(s.Name), Cron: s.Cron, EveryMs: millis.Of(s.Every), DatesMs: DatesToWire(s.Dates), Tz: s.TZ,
@@ -14,7 +14,7 @@ func ScheduleSpecToWire(s *rota.ScheduleSpec) *rotav1.ScheduleSpec {
 		CatchUpMax: &s.CatchUpMax, PauseOnFailure: s.PauseOnFailure, Job: JobSpecToWire(&s.Job)}
 }
 
-// ScheduleSpecFromWire is the inverse of ScheduleSpecToWire; what is left out gets its default.
+// ScheduleSpecFromWire is the inverse of ScheduleSpecToWire; omitted fields get their defaults.
 func ScheduleSpecFromWire(w *rotav1.ScheduleSpec) (rota.ScheduleSpec, error) {
 	overlap, err := OverlapFromWire(w.GetOverlap(), rota.OverlapSkip)
 	s := rota.NewScheduleSpec(rota.ScheduleName(w.GetName()), JobSpecFromWire(w.GetJob()))
@@ -34,7 +34,7 @@ func ScheduleSpecFromWire(w *rotav1.ScheduleSpec) (rota.ScheduleSpec, error) {
 	return s, err
 }
 
-// OverlapFromWire reads a way of overlapping; none is the usual one.
+// OverlapFromWire parses an overlap mode; an empty text means usual.
 func OverlapFromWire(text string, usual rota.Overlap) (rota.Overlap, error) {
 	if text == "" {
 		return usual, nil
@@ -42,7 +42,7 @@ func OverlapFromWire(text string, usual rota.Overlap) (rota.Overlap, error) {
 	return overlaps.value(text)
 }
 
-// DatesToWire carries dates.
+// DatesToWire converts dates.
 func DatesToWire(dates []rota.Date) (ms []int64) {
 	for _, d := range dates {
 		ms = append(ms, int64(d))
@@ -58,7 +58,7 @@ func DatesFromWire(ms []int64) (dates []rota.Date) {
 	return dates
 }
 
-// ScheduleToWire carries a schedule as it stands.
+// ScheduleToWire converts a schedule's current state.
 func ScheduleToWire(s *rota.Schedule) *rotav1.Schedule {
 	w := &rotav1.Schedule{Spec: ScheduleSpecToWire(&s.ScheduleSpec), State: s.State.String(), Why: clean(s.Why), Version: s.Version, Etag: s.ETag, SetMs: int64(s.Set),
 		ThroughMs: int64(s.Through), NextMs: int64(s.Next), Runs: s.Runs, Skipped: s.Skipped, Missed: s.Missed, Failed: s.Failed, By: string(s.By)}

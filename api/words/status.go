@@ -19,14 +19,13 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// errorDomain names us in the standard ErrorInfo detail of a status.
+// errorDomain is this project's domain in the standard ErrorInfo detail of a status.
 const errorDomain = "rota"
 
-// maxStatusText bounds what an error says on the wire: a status travels in
-// HTTP/2 headers, which both ends bound.
+// maxStatusText bounds an error's text on the wire: a status travels in HTTP/2 headers, which both ends bound.
 const maxStatusText = 4 << 10
 
-// kindCodes is the one table of kinds and gRPC codes.
+// kindCodes is the only table of kinds and gRPC codes.
 var kindCodes = [...]codes.Code{
 	rota.KindNone:        codes.Internal,
 	rota.KindInvalid:     codes.InvalidArgument,
@@ -52,10 +51,9 @@ func CodeOf(kind rota.Kind) codes.Code {
 	return codes.Internal
 }
 
-// ToStatus returns the error that a gRPC handler returns. A *rota.Error anywhere
-// in the chain decides; its kind, verb, subject and delay travel as the
-// standard details ErrorInfo and RetryInfo, so that strangers' clients read
-// them too. A status error passes as it is; any other error is Internal.
+// ToStatus returns the error that a gRPC handler returns. It uses the *rota.Error anywhere in the chain. The error's
+// kind, verb, subject and delay travel as the standard details ErrorInfo and RetryInfo, which third-party clients can
+// read too. A status error passes unchanged; any other error is Internal.
 func ToStatus(err error) error {
 	if err == nil {
 		return nil
@@ -69,7 +67,7 @@ func ToStatus(err error) error {
 	}
 	text, op := textOf(e), e.Op
 	if err != error(e) {
-		text, op = err.Error(), "" // a wrapper's text says the verb already
+		text, op = err.Error(), "" // the wrapper's text contains the verb already
 	}
 	st := status.New(CodeOf(e.Kind), bounded(text))
 	info := &errdetails.ErrorInfo{Reason: e.Kind.String(), Domain: errorDomain}
@@ -100,10 +98,9 @@ func strangerToStatus(err error) error {
 	}
 }
 
-// FromStatus rebuilds the *rota.Error that ToStatus sent. Errors that gRPC
-// itself made are given the kind that says what to do: a lost connection, and a code Internal or Unknown
-// without a kind of ours, are Unavailable with an unknown outcome, a message over the size limit Invalid.
-// The caller's own cancellation or deadline can be found by errors.Is.
+// FromStatus rebuilds the *rota.Error that ToStatus sent. Errors that gRPC itself made get the kind that shows what to
+// do. A lost connection, and a code Internal or Unknown without one of our kinds, become Unavailable with an unknown
+// outcome; a message over the size limit becomes Invalid. errors.Is finds the caller's own cancellation or deadline.
 func FromStatus(err error) *rota.Error {
 	if err == nil {
 		return nil
@@ -118,7 +115,7 @@ func FromStatus(err error) *rota.Error {
 	}
 	e = &rota.Error{Kind: kindOfCode(st), Text: plain(st.Message())}
 	if !ok && st.Code() == codes.Unknown {
-		e.Kind = rota.KindInternal // no call's
+		e.Kind = rota.KindInternal // not an error of any call
 	}
 	switch {
 	case e.Kind != rota.KindTimeout:
@@ -142,15 +139,14 @@ func FromStatus(err error) *rota.Error {
 	return shortenCause(e)
 }
 
-// plain takes the library's own words off a connection that could not be made, and
-// leaves what the operating system said of it. Where something else than a node that serves
-// is at the address, it says so.
+// plain removes the library's own text from a connection error, and keeps the operating system's. If something other
+// than a serving node answers at the address, the text states that.
 func plain(message string) string {
 	if answer, foreign := strings.CutPrefix(message, foreignAnswer); foreign {
 		answer, _, _ = strings.Cut(answer, ";")
 		return noClientPort + ", which answered " + answer
 	}
-	if strings.HasPrefix(message, "write tcp ") { // where the first bytes to it failed
+	if strings.HasPrefix(message, "write tcp ") { // the first write to it failed
 		return closedMute + " (" + message[strings.LastIndex(message, ": ")+2:] + ")"
 	}
 	inner, ok := strings.CutPrefix(message, `connection error: desc = "`)
@@ -161,9 +157,9 @@ func plain(message string) string {
 	switch preface, ended := strings.CutPrefix(inner, "error reading server preface: "); {
 	case ended && strings.Contains(preface, "HTTP/1.1 header"):
 		return noClientPort + ", as that of --admin is none"
-	case ended && strings.Contains(preface, "frame too large"): // an alert of TLS reads so
+	case ended && strings.Contains(preface, "frame too large"): // a TLS alert reads like this
 		return "no connection: what answers does not speak as a client port of a node does, or wants TLS"
-	case ended && strings.Contains(preface, "use of closed network connection"): // the library's own end of the wait
+	case ended && strings.Contains(preface, "use of closed network connection"): // the library gave up waiting
 		return "no connection: the port is open and nobody answers, as while a node starts, or waits for others (/readyz at its --admin says for what)"
 	case ended:
 		return closedMute + " (" + preface + ")"
@@ -172,13 +168,13 @@ func plain(message string) string {
 }
 
 const (
-	// foreignAnswer is how the library reports an answer that no gRPC server gave.
+	// foreignAnswer is the library's text for an answer that did not come from a gRPC server.
 	foreignAnswer = "unexpected HTTP status code received from server: "
 	closedMute    = "no connection: it was closed without an answer, as where a node ends, or wants TLS"
 	noClientPort  = "no connection: an HTTP server is there that is no client port of a node"
 )
 
-// shortenCause keeps the text from being said twice where the cause says it.
+// shortenCause avoids repeating a text that the cause contains already.
 func shortenCause(e *rota.Error) *rota.Error {
 	if e.Cause != nil {
 		e.Text = strings.TrimSuffix(strings.TrimSuffix(e.Text, e.Cause.Error()), ": ")
@@ -189,11 +185,11 @@ func shortenCause(e *rota.Error) *rota.Error {
 	return e
 }
 
-// kindOfCode says what to do about a status that carries no kind.
+// kindOfCode returns the kind for a status that carries none.
 func kindOfCode(st *status.Status) rota.Kind {
 	switch st.Code() {
 	case codes.Internal, codes.Unknown:
-		return rota.KindUnavailable // a node sends its own kind; gRPC or a proxy on the way broke the call off
+		return rota.KindUnavailable // a node sends its own kind; gRPC or a proxy in between broke off the call
 	case codes.Unimplemented:
 		if strings.HasPrefix(st.Message(), foreignAnswer) {
 			return rota.KindUnavailable
@@ -201,8 +197,7 @@ func kindOfCode(st *status.Status) rota.Kind {
 	}
 	switch st.Code() {
 	case codes.ResourceExhausted:
-		// The library's own refusal of an oversized message has this code, but
-		// waiting is no remedy for it.
+		// The library's own error for an oversized message has this code, but waiting does not help.
 		if strings.Contains(st.Message(), "larger than max") {
 			return rota.KindInvalid
 		}
@@ -222,8 +217,7 @@ func kindOfCode(st *status.Status) rota.Kind {
 	case codes.DeadlineExceeded:
 		return rota.KindTimeout
 	case codes.Canceled:
-		// Only the caller's own cancellation says so; a stream that the other
-		// end reset has the same code.
+		// Only the caller's own cancellation has this text; a stream reset by the other end has the same code.
 		if strings.Contains(st.Message(), context.Canceled.Error()) {
 			return rota.KindTimeout
 		}
@@ -246,8 +240,8 @@ func bounded(s string) string {
 	return clean(s)
 }
 
-// Trailer returns an error as the headers grpc-status, grpc-message and
-// grpc-status-details-bin have it, for an answer that gRPC's own server does not make.
+// Trailer returns an error as the headers grpc-status, grpc-message and grpc-status-details-bin, for an answer that
+// does not come from gRPC's own server.
 func Trailer(err error) (code, message, details string) {
 	st := status.Convert(ToStatus(err))
 	if whole, encoded := proto.Marshal(st.Proto()); encoded == nil {

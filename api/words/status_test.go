@@ -60,7 +60,7 @@ func TestStatus_codes(t *testing.T) {
 		if got := FromStatus(err).Kind; got != kind {
 			t.Errorf("%v comes back as %v", kind, got)
 		}
-		// A stranger's server has no details: an INTERNAL of a proxy is a fault of the way to a node.
+		// A third-party server sends no details: a proxy's INTERNAL is a transport fault on the way to a node.
 		want := kind
 		if kind == rota.KindInternal {
 			want = rota.KindUnavailable
@@ -71,7 +71,8 @@ func TestStatus_codes(t *testing.T) {
 	}
 }
 
-// TestFromStatus_connections: how the library met an address becomes what is there.
+// TestFromStatus_connections checks that the library's connection error becomes a text that identifies the server at
+// the address.
 func TestFromStatus_connections(t *testing.T) {
 	t.Parallel()
 	const preface = `connection error: desc = "error reading server preface: `
@@ -121,8 +122,8 @@ func TestToStatus_strangers(t *testing.T) {
 	}
 }
 
-// TestFromStatus_brokenOff: a code that says nothing is a fault on the way, such as that of a proxy that cut an idle stream,
-// unless a node sent a kind with it.
+// TestFromStatus_brokenOff checks codes without meaning, such as from a proxy that cut an idle stream. They are treated
+// as a fault on the way, unless a node sent a kind with them.
 func TestFromStatus_brokenOff(t *testing.T) {
 	t.Parallel()
 	for _, code := range []codes.Code{codes.Internal, codes.Unknown} {

@@ -5,7 +5,7 @@ import (
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
 )
 
-// TenantToWire carries a tenant with its limits.
+// TenantToWire converts a tenant with its limits.
 func TenantToWire(t *rota.Tenant) *rotav1.Tenant {
 	return &rotav1.Tenant{
 		Id: string(t.ID), Tier: serviceTiers.text(t.Tier), Weight: t.Weight, MaxConcurrent: t.MaxConcurrent,
@@ -31,7 +31,7 @@ func TenantFromWire(w *rotav1.Tenant) (rota.Tenant, error) {
 // TenantsFromWire converts a list of tenants.
 func TenantsFromWire(w []*rotav1.Tenant) ([]rota.Tenant, error) { return tryEach(w, TenantFromWire) }
 
-// ClusterSettingsToWire carries the cluster's own settings.
+// ClusterSettingsToWire converts the cluster's own settings.
 func ClusterSettingsToWire(c *rota.ClusterSettings) *rotav1.ClusterSettings {
 	return &rotav1.ClusterSettings{StateBytesMax: c.StateBytesMax, VotersWanted: c.VotersWanted, Autopilot: c.Autopilot,
 		Changes: changesToWire(c.Changes), Etag: c.ETag}
@@ -43,7 +43,7 @@ func ClusterSettingsFromWire(w *rotav1.ClusterSettings) (rota.ClusterSettings, e
 		Changes: changesFromWire(w.GetChanges()), ETag: w.GetEtag()}, nil
 }
 
-// ModeToWire carries the cluster's mode and why.
+// ModeToWire converts the cluster's mode and the reason for it.
 func ModeToWire(m *rota.ModeStatus) *rotav1.Mode {
 	return &rotav1.Mode{
 		Mode: m.Mode.String(), Reason: clean(m.Reason), SinceMs: int64(m.Since.Date),

@@ -7,8 +7,7 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// enum is one enumeration's texts, learnt from its String method at start so
-// that no table stands twice.
+// enum holds one enumeration's texts, read from its String method at start so that there is no second table.
 type enum[T ~uint8] struct {
 	what   string
 	texts  []string
@@ -29,9 +28,8 @@ func newEnum[T ~uint8](what string, text func(T) string) enum[T] {
 	return e
 }
 
-// text returns the wire text; the zero value is the empty text. A value beyond
-// the table, which only a fault makes, travels as its String and is refused by
-// the reader.
+// text returns the wire text; the zero value is the empty text. A value beyond the table, which only an internal error
+// produces, travels as its String and is rejected by the reader.
 func (e *enum[T]) text(v T) string {
 	switch {
 	case v == 0:
@@ -69,8 +67,8 @@ var (
 	kinds          = newEnum("kind", rota.Kind.String)
 )
 
-// clean makes text fit for the wire, which takes only UTF-8: a handler's error
-// text may be anything, and one bad byte would make a whole answer unsendable.
+// clean makes text valid UTF-8, which the wire requires: a handler's error text may be anything, and one bad byte would
+// make a whole answer unsendable.
 func clean(s string) string {
 	if utf8.ValidString(s) {
 		return s
@@ -92,7 +90,7 @@ func cleanAll(list []string) []string {
 	return list
 }
 
-// shown cuts foreign text before it becomes part of an error.
+// shown truncates foreign text before it becomes part of an error.
 func shown(s string) string {
 	if len(s) > 80 {
 		return s[:80] + "…"
@@ -100,7 +98,7 @@ func shown(s string) string {
 	return s
 }
 
-// each converts a list; none stays none.
+// each converts a list; nil stays nil.
 func each[A, B any](in []A, f func(*A) B) []B {
 	if len(in) == 0 {
 		return nil
@@ -112,8 +110,7 @@ func each[A, B any](in []A, f func(*A) B) []B {
 	return out
 }
 
-// tryEach converts a list back; an empty one is empty, not nil, so that JSON
-// shows [] and not null.
+// tryEach converts a list back; an empty one is empty, not nil, so that JSON shows [] and not null.
 func tryEach[A, B any](in []A, f func(A) (B, error)) ([]B, error) {
 	out := make([]B, len(in))
 	for i := range in {
@@ -136,10 +133,10 @@ func ids[A, B ~string](in []A) []B {
 	return out
 }
 
-// JobIDsFromWire takes a list of job ids; it checks nothing.
+// JobIDsFromWire converts a list of job ids; it checks nothing.
 func JobIDsFromWire(in []string) []rota.JobID { return ids[string, rota.JobID](in) }
 
-// moment is a date and a clock of the wire.
+// moment returns a Moment from a date and a clock of the wire.
 func moment(date, clock int64) rota.Moment {
 	return rota.Moment{Clock: rota.Clock(clock), Date: rota.Date(date)}
 }

@@ -22,7 +22,7 @@ func uniqueFrom(w *rotav1.Unique) *rota.Unique {
 		Keep: millis.Duration(w.GetKeepMs()), OnConflict: w.GetOnConflict(), ExtendMax: millis.Duration(w.GetExtendMaxMs())}
 }
 
-// maxUnique is what it takes in a message at most.
+// maxUnique returns its maximum size in a message.
 func maxUnique(u *rota.Unique) int {
 	if u == nil {
 		return 0

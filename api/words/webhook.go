@@ -5,7 +5,7 @@ import (
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
 )
 
-// WebhookSpecToWire carries a webhook as it is set.
+// WebhookSpecToWire converts the specification of a webhook.
 func WebhookSpecToWire(s *rota.WebhookSpec) *rotav1.WebhookSpec {
 	w := &rotav1.WebhookSpec{Name: string(s.Name), Url: s.URL, Filter: s.Filter, Generation: s.Generation}
 	for _, k := range s.Kinds {
@@ -30,7 +30,7 @@ func WebhookSpecFromWire(w *rotav1.WebhookSpec) (rota.WebhookSpec, error) {
 	return s, nil
 }
 
-// WebhookToWire carries a webhook as it stands.
+// WebhookToWire converts a webhook's current state.
 func WebhookToWire(h *rota.Webhook) *rotav1.Webhook {
 	w := &rotav1.Webhook{Spec: WebhookSpecToWire(&h.WebhookSpec), State: h.State.String(), Why: clean(h.Why), Version: h.Version, Began: h.Began.String(),
 		Cursor: h.Cursor.String(), Pending: h.Pending, Delivered: h.Delivered, Failed: h.Failed, Gaps: h.Gaps, Sees: GrantsToWire(h.Sees),

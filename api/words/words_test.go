@@ -16,8 +16,8 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// anyWords makes generators of valid words by reflection: enumerations only of
-// known values, errors as the wire can carry them.
+// anyWords returns generators of valid Go values by reflection: enumerations only have known values, errors only what
+// the wire can carry.
 func anyWords() rapid.MakeConfig {
 	return rapid.MakeConfig{Types: map[reflect.Type]*rapid.Generator[any]{
 		reflect.TypeFor[rota.JobState](): rapid.Map(rapid.Uint8Range(0, uint8(rota.JobCancelled)),
@@ -81,7 +81,7 @@ func drawPolicy(t *rapid.T) rota.QueuePolicy {
 	return p
 }
 
-// sent puts a message through its bytes.
+// sent encodes and decodes a message.
 func sent[M proto.Message](t *rapid.T, m M) M {
 	b, err := proto.Marshal(m)
 	if err != nil {
@@ -94,7 +94,7 @@ func sent[M proto.Message](t *rapid.T, m M) M {
 	return out.(M)
 }
 
-// roundTrip checks that words → wire → bytes → wire → words gives equal words.
+// roundTrip checks that Go value → wire → bytes → wire → Go value gives equal values.
 func roundTrip[W any, M proto.Message](t *testing.T, to func(*W) M, from func(M) (W, error)) {
 	t.Run(reflect.TypeFor[W]().Name(), func(t *testing.T) {
 		t.Parallel()
@@ -112,13 +112,12 @@ func roundTrip[W any, M proto.Message](t *testing.T, to func(*W) M, from func(M)
 	})
 }
 
-// sure makes a function that cannot fail one that does not.
+// sure turns a function that cannot fail into one that returns an error.
 func sure[M, W any](f func(M) W) func(M) (W, error) {
 	return func(m M) (W, error) { return f(m), nil }
 }
 
-// differ returns the path of the first difference; no list and an empty one are
-// the same.
+// differ returns the path of the first difference; no list equals an empty one.
 func differ(a, b reflect.Value, path string) string {
 	switch a.Kind() {
 	case reflect.Pointer, reflect.Interface:
@@ -132,7 +131,7 @@ func differ(a, b reflect.Value, path string) string {
 	case reflect.Struct:
 		for i := range a.NumField() {
 			if !a.Type().Field(i).IsExported() {
-				continue // Reasoning's worker is for its JSON alone
+				continue // Reasoning's worker is only in its JSON
 			}
 			if d := differ(a.Field(i), b.Field(i), path+"."+a.Type().Field(i).Name); d != "" {
 				return d
@@ -160,7 +159,7 @@ func differ(a, b reflect.Value, path string) string {
 	return ""
 }
 
-// known makes rights that are drawn such as there are.
+// known restricts generated rights to existing ones.
 func known(grants []rota.Grant) {
 	for i := range grants {
 		grants[i].Right %= rota.RightDebug + 1
@@ -210,7 +209,7 @@ func TestWords_losesNothing(t *testing.T) {
 	roundTrip(t, BeatToWire, sure(BeatFromWire))
 	roundTrip(t, BeatAnswerToWire, sure(BeatAnswerFromWire))
 	roundTrip(t, func(i *peer.Inspection) *rotav1.InspectResponse {
-		i.DiskLevel %= 3 // of a node that tells more, no more is believed
+		i.DiskLevel %= 3 // of a node that sends more, the rest is ignored
 		return InspectionToWire(i)
 	}, InspectionFromWire)
 
@@ -258,7 +257,7 @@ func TestLeaseCommand_losesOnlyWhoItIs(t *testing.T) {
 	})
 }
 
-// The numbers of failures are the same on both sides; what is beyond them is refused by name.
+// The numbers of failures are the same on both sides; numbers outside the range are rejected by name.
 func TestFailKind_hasTheSameNumbersOnTheWire(t *testing.T) {
 	t.Parallel()
 	for kind, name := range map[peer.FailKind]string{peer.FailRetry: "UNSPECIFIED", peer.FailRetryAfter: "RETRY_AFTER", peer.FailSnooze: "SNOOZE",
@@ -353,8 +352,7 @@ func TestFromWire_refusesWhatItDoesNotKnow(t *testing.T) {
 	}
 }
 
-// A handler's error may be any bytes; one of them must not make a whole answer
-// unsendable.
+// A handler's error may contain any bytes; one such error must not make a whole answer unsendable.
 func TestToWire_mendsBrokenText(t *testing.T) {
 	t.Parallel()
 	bad := "a\xffb"

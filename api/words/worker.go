@@ -5,7 +5,7 @@ import (
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
 )
 
-// WorkerSpecToWire carries what a worker says of itself.
+// WorkerSpecToWire converts a worker's description of itself.
 func WorkerSpecToWire(s *rota.WorkerSpec) *rotav1.WorkerSpec {
 	return &rotav1.WorkerSpec{
 		Id: string(s.ID), Queues: ids[rota.QueueName, string](s.Queues), Slots: s.Slots, Prefetch: s.Prefetch,
@@ -15,8 +15,7 @@ func WorkerSpecToWire(s *rota.WorkerSpec) *rotav1.WorkerSpec {
 	}
 }
 
-// WorkerSpecFromWire is the inverse of WorkerSpecToWire; nil is a worker
-// without a name, which CheckShape refuses.
+// WorkerSpecFromWire is the inverse of WorkerSpecToWire; nil becomes a worker without a name, which CheckShape rejects.
 func WorkerSpecFromWire(w *rotav1.WorkerSpec) rota.WorkerSpec {
 	return rota.WorkerSpec{
 		ID: rota.WorkerID(w.GetId()), Queues: ids[string, rota.QueueName](w.GetQueues()), Slots: w.GetSlots(),
@@ -27,7 +26,7 @@ func WorkerSpecFromWire(w *rotav1.WorkerSpec) rota.WorkerSpec {
 	}
 }
 
-// WorkerToWire carries everything that is known of a worker.
+// WorkerToWire converts a worker's full state.
 func WorkerToWire(r *rota.Worker) *rotav1.Worker {
 	return &rotav1.Worker{
 		Spec: WorkerSpecToWire(&r.WorkerSpec), Status: workerStatuses.text(r.Status), Session: uint64(r.Session),
@@ -103,7 +102,7 @@ func unitsUsedFromWire(w **rotav1.UnitsUsed) rota.UnitsUsed {
 		Until: moment((*w).GetUntilMs(), (*w).GetUntilClockMs()), Used: (*w).GetUsed()}
 }
 
-// AttestationToWire carries a worker's attestation; nil stays nil.
+// AttestationToWire converts a worker's attestation; nil stays nil.
 func AttestationToWire(a *rota.Attestation) *rotav1.Attestation {
 	if a == nil {
 		return nil

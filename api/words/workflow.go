@@ -18,7 +18,7 @@ var (
 	nodeStates      = newEnum("node state", rota.NodeState.String)
 )
 
-// WorkflowHeaderToWire carries what a workflow has beside its nodes and edges.
+// WorkflowHeaderToWire converts a workflow without its nodes and edges.
 func WorkflowHeaderToWire(s *rota.WorkflowSpec) *rotav1.WorkflowHeader {
 	return &rotav1.WorkflowHeader{
 		Id: string(s.ID), Queue: string(s.Queue), Tenant: string(s.Tenant),
@@ -35,8 +35,7 @@ func WorkflowHeaderFromWire(w *rotav1.WorkflowHeader) (rota.WorkflowSpec, error)
 	}, err
 }
 
-// NodeSpecToWire carries a node as it is submitted; the id of its template is left
-// out, as it is not the user's to give.
+// NodeSpecToWire converts a node as submitted; the id of its template is omitted, because users cannot set it.
 func NodeSpecToWire(n *rota.NodeSpec) *rotav1.NodeSpec {
 	job := JobSpecToWire(&n.JobSpec)
 	job.Id = ""
@@ -47,8 +46,7 @@ func NodeSpecToWire(n *rota.NodeSpec) *rotav1.NodeSpec {
 	return w
 }
 
-// NodeSpecFromWire is the inverse of NodeSpecToWire; the priority that is not set is
-// DefaultPriority, as a job's.
+// NodeSpecFromWire is the inverse of NodeSpecToWire; an unset priority becomes DefaultPriority, as for a job.
 func NodeSpecFromWire(w *rotav1.NodeSpec) (n rota.NodeSpec, err error) {
 	n = rota.NodeSpec{ID: w.GetId(), Parents: w.GetParents(), JobSpec: JobSpecFromWire(w.GetJob())}
 	if n.Run, err = nodeRuns.value(w.GetRun()); err != nil {
@@ -61,7 +59,7 @@ func NodeSpecFromWire(w *rotav1.NodeSpec) (n rota.NodeSpec, err error) {
 	return n, err
 }
 
-// GrowthToWire carries the children of a completion; nil has none.
+// GrowthToWire converts the children of a completion; nil becomes nil.
 func GrowthToWire(g *rota.Growth) ([]byte, error) {
 	if g == nil {
 		return nil, nil
@@ -97,7 +95,7 @@ func GrowthFromWire(b []byte) (*rota.Growth, error) {
 	return g, nil
 }
 
-// SignalToWire carries somebody's word to a gate.
+// SignalToWire converts a signal to a gate.
 func SignalToWire(s *rota.Signal) *rotav1.SignalWorkflowRequest {
 	return &rotav1.SignalWorkflowRequest{Workflow: string(s.Workflow), Node: s.Node, Id: s.ID, Payload: s.Payload, Refuse: s.Refuse}
 }
@@ -107,7 +105,7 @@ func SignalFromWire(w *rotav1.SignalWorkflowRequest) rota.Signal {
 	return rota.Signal{Workflow: rota.WorkflowID(w.GetWorkflow()), Node: w.GetNode(), ID: w.GetId(), Payload: w.GetPayload(), Refuse: w.GetRefuse()}
 }
 
-// SignalledToWire carries the outcome of a signal.
+// SignalledToWire converts the outcome of a signal.
 func SignalledToWire(s *rota.Signalled) *rotav1.WorkflowSignalled {
 	return &rotav1.WorkflowSignalled{Workflow: string(s.Workflow), Node: s.Node, Id: s.ID, Existed: s.Existed, Index: uint64(s.Index)}
 }
@@ -118,13 +116,13 @@ func SignalledFromWire(w *rotav1.WorkflowSignalled) (rota.Signalled, error) {
 		Index: rota.Index(w.GetIndex())}, nil
 }
 
-// EdgeToWire carries an edge.
+// EdgeToWire converts an edge.
 func EdgeToWire(e *rota.Edge) *rotav1.Edge { return &rotav1.Edge{From: e.From, To: e.To} }
 
 // EdgeFromWire is the inverse of EdgeToWire.
 func EdgeFromWire(w *rotav1.Edge) rota.Edge { return rota.Edge{From: w.GetFrom(), To: w.GetTo()} }
 
-// WorkflowSubmittedToWire carries the outcome of a submission.
+// WorkflowSubmittedToWire converts the outcome of a submission.
 func WorkflowSubmittedToWire(s *rota.WorkflowSubmitted) *rotav1.WorkflowSubmitted {
 	return &rotav1.WorkflowSubmitted{
 		Id: string(s.ID), State: workflowStates.text(s.State), Existed: s.Existed, Nodes: s.Nodes, Edges: s.Edges,
@@ -141,8 +139,8 @@ func WorkflowSubmittedFromWire(w *rotav1.WorkflowSubmitted) (rota.WorkflowSubmit
 	}, err
 }
 
-// WorkflowToWire carries a workflow without its nodes and critical path, which
-// travel apart (WorkflowNodeToWire).
+// WorkflowToWire converts a workflow without its nodes and critical path, which are sent separately
+// (WorkflowNodeToWire).
 func WorkflowToWire(f *rota.Workflow) *rotav1.Workflow {
 	c := &f.Counts
 	return &rotav1.Workflow{
@@ -192,11 +190,11 @@ func WorkflowFromWire(w *rotav1.Workflow) (f rota.Workflow, err error) {
 	return f, err
 }
 
-// NodeNumbers gives each node's place in its workflow's list. The wire tells nodes
-// by it: a node of a hundred thousand parents would else fit in no message.
+// NodeNumbers maps each node's id to its position in its workflow's list. The wire refers to nodes by it: otherwise a
+// node with a hundred thousand parents would not fit in a message.
 type NodeNumbers map[string]uint32
 
-// NumberNodes numbers nodes by their places.
+// NumberNodes numbers nodes by their positions.
 func NumberNodes(nodes []rota.WorkflowNode) NodeNumbers {
 	n := make(NodeNumbers, len(nodes))
 	for i := range nodes {
@@ -205,7 +203,7 @@ func NumberNodes(nodes []rota.WorkflowNode) NodeNumbers {
 	return n
 }
 
-// ToWire returns the numbers of nodes. One that is not in the list is a fault of ours.
+// ToWire returns the numbers of nodes. A node that is not in the list is an internal error.
 func (n NodeNumbers) ToWire(ids []string) ([]uint32, error) {
 	numbers := make([]uint32, len(ids))
 	for i, id := range ids {
@@ -232,7 +230,7 @@ func NodesOf(numbers []uint32, nodes []rota.WorkflowNode) ([]string, error) {
 	return ids, nil
 }
 
-// WorkflowNodeToWire carries a node; the id of its job follows from its own.
+// WorkflowNodeToWire converts a node; the id of its job follows from its own.
 func WorkflowNodeToWire(n *rota.WorkflowNode, numbers NodeNumbers) (*rotav1.WorkflowNode, error) {
 	parents, err := numbers.ToWire(n.Parents)
 	grownBy := uint32(0)
@@ -292,7 +290,7 @@ func workflowNodeFromWire(w *rotav1.WorkflowNode, workflow rota.WorkflowID) (n r
 	return n, err
 }
 
-// WorkflowFilterToWire makes the request for one page.
+// WorkflowFilterToWire returns the request for one page.
 func WorkflowFilterToWire(f *rota.WorkflowFilter, opt peer.ReadOptions) *rotav1.ListWorkflowsRequest {
 	return &rotav1.ListWorkflowsRequest{
 		State: workflowStates.text(f.State), Queue: string(f.Queue), Tenant: string(f.Tenant),
@@ -309,7 +307,7 @@ func WorkflowFilterFromWire(w *rotav1.ListWorkflowsRequest) (rota.WorkflowFilter
 	}, ReadFromWire(w.GetRead()), err
 }
 
-// WorkflowPageToWire carries one page and what the read saw.
+// WorkflowPageToWire converts one page and the state that the read saw.
 func WorkflowPageToWire(p *rota.WorkflowPage, at rota.ReadAt) *rotav1.ListWorkflowsResponse {
 	return &rotav1.ListWorkflowsResponse{Workflows: each(p.Workflows, WorkflowToWire), NextCursor: p.NextCursor,
 		At: ReadAtToWire(at)}
@@ -321,7 +319,7 @@ func WorkflowPageFromWire(w *rotav1.ListWorkflowsResponse) (rota.WorkflowPage, r
 	return rota.WorkflowPage{Workflows: workflows, NextCursor: w.GetNextCursor()}, ReadAtFromWire(w.GetAt()), err
 }
 
-// ParentOutputToWire carries what a parent put out.
+// ParentOutputToWire converts a parent's output.
 func ParentOutputToWire(p *rota.ParentOutput) *rotav1.ParentOutput {
 	return &rotav1.ParentOutput{Node: p.Node, Job: string(p.Job), Output: p.Output, OutputDigest: p.OutputDigest,
 		State: jobStates.text(p.State)}

@@ -25,7 +25,7 @@ func TestWorkflowWords_loseNothing(t *testing.T) {
 
 	type node struct{ Spec rota.NodeSpec }
 	roundTrip(t, func(n *node) *rotav1.NodeSpec {
-		n.Spec.JobSpec.ID = "" // not the user's to give
+		n.Spec.JobSpec.ID = "" // users cannot set it
 		return NodeSpecToWire(&n.Spec)
 	}, func(w *rotav1.NodeSpec) (n node, err error) {
 		n.Spec, err = NodeSpecFromWire(w)
@@ -157,8 +157,8 @@ func TestWorkflowWords_refuseWhatTheyDoNotKnow(t *testing.T) {
 	}
 }
 
-// TestWorkflowDefaults: a node takes the priority that a job without one gets, and a
-// root has a list of parents, so that JSON shows [].
+// TestWorkflowDefaults checks that a node gets the default priority of a job, and that a root has a list of parents, so
+// that JSON shows [].
 func TestWorkflowDefaults(t *testing.T) {
 	t.Parallel()
 	if n, err := NodeSpecFromWire(&rotav1.NodeSpec{Job: &rotav1.JobSpec{}}); err != nil || n.Priority != rota.DefaultPriority {
@@ -170,8 +170,7 @@ func TestWorkflowDefaults(t *testing.T) {
 	}
 }
 
-// The largest lists must fit into one message: a node with all others as parents,
-// and a critical path through all nodes.
+// The largest lists must fit in one message: a node with all others as parents, and a critical path through all nodes.
 func TestNumbers_fitIntoAMessage(t *testing.T) {
 	t.Parallel()
 	all := make([]uint32, rota.MaxWorkflowNodes)

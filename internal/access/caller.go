@@ -5,7 +5,7 @@ import (
 	"github.com/rotasched/rota/internal/limits"
 )
 
-// CheckPrincipal refuses a principal that no caller has.
+// CheckPrincipal rejects a principal that no caller has.
 func CheckPrincipal(p rota.Principal) error {
 	if p == rota.Anonymous || p == rota.Local {
 		return nil
@@ -31,24 +31,24 @@ func CheckPrincipal(p rota.Principal) error {
 		rota.Local, rota.Anonymous)
 }
 
-// MayHaveSessions reports whether a principal may ask for browser sessions: the holder of a token or
-// of a certificate. A session may not, nor who shows no credential that could end.
+// MayHaveSessions reports whether a principal may have browser sessions: the holder of a token or of a certificate. A
+// session may not, nor may a caller without a credential that can end.
 func MayHaveSessions(p rota.Principal) bool {
 	_, token := p.Token()
 	_, _, cert := p.Cert()
 	return token || cert
 }
 
-// Caller is who asked for an operation, and how.
+// Caller is the origin of an operation: its principal, interface and request.
 type Caller struct {
 	Actor rota.Principal
-	// Via is the node that took the call, and by which door: NODE/grpc.
+	// Via is the node that received the call, and the interface: NODE/grpc.
 	Via string
-	// Request is the caller's id of the call, or one that the node made up.
+	// Request is the caller's id of the call, or one that the node generated.
 	Request string
 }
 
-// Check refuses a caller that the edge does not make.
+// Check rejects a caller that the edge does not produce.
 func (c *Caller) Check() error {
 	if err := CheckPrincipal(c.Actor); err != nil {
 		return err
@@ -62,6 +62,6 @@ func (c *Caller) Check() error {
 	return nil
 }
 
-// CallerKey is the key of a context's value that is the [Caller] whose call it belongs to. A
-// context without one is of what the node does for itself.
+// CallerKey is the context key for the [Caller] of a call. A context without one belongs to work that the node does on
+// its own behalf.
 type CallerKey struct{}

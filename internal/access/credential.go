@@ -12,7 +12,7 @@ import (
 	"github.com/rotasched/rota/internal/limits"
 )
 
-// Sizes of an access token, rota_ID_SECRET: 60 bits name it, 260 bits are its secret.
+// These are the sizes of an access token, rota_ID_SECRET: 60 bits for its id, 260 bits for its secret.
 const (
 	tokenIDBytes     = 12
 	tokenSecretBytes = 52
@@ -21,20 +21,19 @@ const (
 
 var tokenLetters = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
-// Credential is an access token with its secret, as its holder has it. The cluster knows the
-// hash of it.
+// Credential is an access token with its secret, as its holder has it. The cluster stores the hash of it.
 type Credential struct {
 	ID     string
 	secret string
 }
 
-// CredentialOf makes an access token of 320 random bits.
+// CredentialOf returns an access token made of 320 random bits.
 func CredentialOf(random [40]byte) Credential {
 	text := tokenLetters.EncodeToString(random[:])
 	return Credential{ID: text[:tokenIDBytes], secret: text[tokenIDBytes:]}
 }
 
-// ParseCredential reads rota_ID_SECRET. Its error never quotes what it read.
+// ParseCredential parses rota_ID_SECRET. Its error never quotes the input.
 func ParseCredential(text string) (Credential, error) {
 	rest, ok := strings.CutPrefix(text, tokenBegin)
 	id, secret, found := strings.Cut(rest, "_")
@@ -60,24 +59,24 @@ func letters(s string, n int) bool {
 // Secret returns the token as it is sent.
 func (c Credential) Secret() string { return tokenBegin + c.ID + "_" + c.secret }
 
-// String names the token without its secret, so that no log has it.
+// String returns the token without its secret, so that it never appears in a log.
 func (c Credential) String() string { return tokenBegin + c.ID + "_…" }
 
-// GoString is String.
+// GoString returns the same as String.
 func (c Credential) GoString() string { return c.String() }
 
-// Hash is what the cluster keeps of the token.
+// Hash returns the hash that the cluster stores for the token.
 func (c Credential) Hash() [32]byte {
 	return sha256.Sum256([]byte("rota|token|" + c.ID + "|" + c.secret))
 }
 
-// Proves reports whether the token is the one of a hash, in the same time for each.
+// Proves reports whether the token has the given hash, in constant time.
 func (c Credential) Proves(hash [32]byte) bool {
 	own := c.Hash()
 	return subtle.ConstantTimeCompare(own[:], hash[:]) == 1
 }
 
-// CheckTokenID refuses what is not the id of an access token.
+// CheckTokenID rejects a text that is not the id of an access token.
 func CheckTokenID(id string) error {
 	if letters(id, tokenIDBytes) {
 		return nil
@@ -85,7 +84,7 @@ func CheckTokenID(id string) error {
 	return rota.Refusef(rota.KindInvalid, "token", "token: got the id %q; use %d of the characters a-z 2-7, see `rota auth token list`", cutText(id), tokenIDBytes)
 }
 
-// CheckToken refuses a token that cannot be created; whether it expires in time is judged beside it.
+// CheckToken rejects a token that cannot be created; its expiry is checked separately.
 func CheckToken(t *rota.AccessToken) error {
 	if err := CheckTokenID(t.ID); err != nil {
 		return err
@@ -120,7 +119,7 @@ func CheckToken(t *rota.AccessToken) error {
 	return nil
 }
 
-// CheckExpiry refuses a date of expiry that is over, or further off than tokens live.
+// CheckExpiry rejects an expiry in the past, or further ahead than tokens may live.
 func CheckExpiry(expires, now rota.Date) error {
 	if expires > now && expires <= now+rota.Date(limits.MaxTokenLife/time.Millisecond) {
 		return nil

@@ -1,6 +1,6 @@
-// Package access says who may do what: rights and the grants of them, roles, access tokens
-// with their secrets, and the caller of an operation. It judges by what it is given: the
-// state machine holds the tables, and the edge of a node reads them.
+// Package access defines access control: rights and the grants of them, roles, access tokens with their secrets, and
+// the caller of an operation. It decides only from its inputs: the state machine holds the tables, and the edge of a
+// node reads them.
 //
-// It never reads a clock or draws by chance, so that all nodes judge alike.
+// It never reads a clock or uses randomness, so that all nodes decide alike.
 package access

@@ -7,20 +7,20 @@ import (
 	"github.com/rotasched/rota/internal/limits"
 )
 
-// SignIn is what a node found in an identity token whose signature is its issuer's.
+// SignIn holds a node's findings in a verified identity token.
 type SignIn struct {
 	Issuer, Audience, Subject string
-	// Claim has Value, by which the issuer's maps give Role.
+	// Claim has Value, from which the issuer's maps give Role.
 	Claim, Value, Role string
-	// JWT is the SHA-256 of what is signed of the token, Until when it ends.
+	// JWT is the SHA-256 of the token's signed part, Until is when the token ends.
 	JWT   [32]byte
 	Until rota.Date
-	// Token is the id of the access token to be made, Hash what its secret is known by.
+	// Token is the id of the access token to create, Hash the hash of its secret.
 	Token string
 	Hash  [32]byte
 }
 
-// CheckIssuerURL refuses what names no identity provider.
+// CheckIssuerURL rejects a URL that cannot be an identity provider's.
 func CheckIssuerURL(url string) error {
 	rest, ok := strings.CutPrefix(url, "https://")
 	if host, _, _ := strings.Cut(rest, "/"); !ok || host == "" || !printable(url, limits.MaxIssuerText) || strings.ContainsAny(rest, "?#@\\\"") {
@@ -30,7 +30,7 @@ func CheckIssuerURL(url string) error {
 	return nil
 }
 
-// CheckIssuer refuses an issuer that cannot be set.
+// CheckIssuer rejects an issuer that cannot be set.
 func CheckIssuer(i *rota.Issuer) error {
 	if err := CheckIssuerURL(i.URL); err != nil {
 		return err
@@ -60,7 +60,7 @@ func CheckIssuer(i *rota.Issuer) error {
 	return nil
 }
 
-// CheckSignIn refuses a sign-in that no node makes.
+// CheckSignIn rejects a sign-in that no node makes.
 func CheckSignIn(s *SignIn) error {
 	if err := CheckIssuerURL(s.Issuer); err != nil {
 		return err
@@ -76,7 +76,7 @@ func CheckSignIn(s *SignIn) error {
 	return nil
 }
 
-// printable reports whether a text has 1 to most characters, all of ASCII and visible.
+// printable reports whether a text has 1 to most visible ASCII characters.
 func printable(s string, most int) bool {
 	return s != "" && len(s) <= most && !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' })
 }

@@ -7,10 +7,10 @@ import (
 	"github.com/rotasched/rota/internal/limits"
 )
 
-// Owned is a kind of things that a principal has so many of at most.
+// Owned is a kind of object of which a principal may own a limited number.
 type Owned uint8
 
-// What principals own.
+// These are the kinds that principals own.
 const (
 	OwnsQueue Owned = iota
 	OwnsTenant
@@ -23,8 +23,8 @@ const (
 	OwnsEnd
 )
 
-// ownedKinds say of each kind which field of a role bounds it and what right makes one; how many
-// a role allows that does not say, and how many it may: as many as a cluster takes.
+// ownedKinds holds for each kind the field of a role that bounds it and the right to create one. It also holds the
+// number that a role allows by default, and the most that it may allow: as many as a cluster accepts.
 var ownedKinds = [OwnsEnd]struct {
 	field       string
 	of          func(*rota.RoleLimits) *int64
@@ -47,13 +47,13 @@ func (o Owned) Field() string { return ownedKinds[o].field }
 // Of returns the field of a role that bounds the kind.
 func (o Owned) Of(l *rota.RoleLimits) *int64 { return ownedKinds[o].of(l) }
 
-// Usual returns how many of the kind a role allows that does not say.
+// Usual returns how many of the kind a role allows by default.
 func (o Owned) Usual() int64 { return ownedKinds[o].usual }
 
-// Limit returns how many of the kind a role may allow: as many as a cluster takes.
+// Limit returns how many of the kind a role may allow: as many as a cluster accepts.
 func (o Owned) Limit() int64 { return ownedKinds[o].most }
 
-// allowed returns how many of a kind a role allows: none where it grants no right to make one.
+// allowed returns how many of a kind a role allows: 0 if it grants no right to create one.
 func allowed(r *rota.Role, what Owned) int64 {
 	k := &ownedKinds[what]
 	for _, g := range r.Grants {
@@ -68,8 +68,8 @@ func allowed(r *rota.Role, what Owned) int64 {
 	return 0
 }
 
-// checkLimits refuses limits of a role beyond the cluster's own, and those that would look like
-// a limit and be none.
+// checkLimits rejects limits of a role above the cluster's own, and those that would look like a limit without being
+// one.
 func checkLimits(r *rota.Role) error {
 	for what := range OwnsEnd {
 		k := &ownedKinds[what]
@@ -85,8 +85,8 @@ func checkLimits(r *rota.Role) error {
 	return nil
 }
 
-// Most returns how many of a kind the holder may own: as many as the most generous of its roles
-// allows, and without end where nothing is kept from it.
+// Most returns how many of a kind the holder may own: the largest number that one of its roles allows, and unlimited if
+// it may do everything.
 func (r *Rights) Most(what Owned) int64 {
 	if r.all {
 		return math.MaxInt64

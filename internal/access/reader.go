@@ -6,11 +6,11 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// Reader is what one caller may read. The nil Reader reads everything: it is a node that reads
-// for itself, or a caller who has all rights.
+// Reader is the read access of one caller. The nil Reader reads everything: it is a node that reads for itself, or a
+// caller with all rights.
 type Reader struct{ rights *Rights }
 
-// NewReader returns who reads with some rights.
+// NewReader returns a reader with the given rights.
 func NewReader(r *Rights) *Reader {
 	if r.All() {
 		return nil
@@ -18,7 +18,7 @@ func NewReader(r *Rights) *Reader {
 	return &Reader{r}
 }
 
-// Itself returns a context of what a node does for itself within a call.
+// Itself returns a context for the work that a node does on its own behalf within a call.
 func Itself(ctx context.Context) context.Context { return context.WithValue(ctx, CallerKey{}, nil) }
 
 // Has reports whether the reader has a right over a tenant and a queue.
@@ -26,25 +26,24 @@ func (r *Reader) Has(right rota.Right, tenant rota.TenantID, queue rota.QueueNam
 	return r == nil || r.rights.Allow(right, tenant, queue)
 }
 
-// Reads reports whether what lies in a tenant and a queue may be read.
+// Reads reports whether objects of a tenant and a queue may be read.
 func (r *Reader) Reads(tenant rota.TenantID, queue rota.QueueName) bool {
 	return r.Has(rota.RightRead, tenant, queue)
 }
 
-// ReadsAll reports whether everything may be read. Counts, figures and hashes that depend on the jobs of all tenants are for such
-// readers alone.
+// ReadsAll reports whether everything may be read. Counts, figures and hashes that depend on the jobs of all tenants
+// are only for such readers.
 func (r *Reader) ReadsAll() bool { return r.Reads(Everything, Everything) }
 
-// decision takes out of an assignment's decision the figures that depend on the jobs of others: its place in the draw,
-// and how busy workers were.
+// decision removes from an assignment's decision the figures that depend on the jobs of others: its position in the
+// draw, and how busy workers were.
 func (r *Reader) decision(d *rota.Decision) {
 	if !r.ReadsAll() {
 		d.Rank, d.Reasoning.N, d.Reasoning.Of = 0, 0, 0
 	}
 }
 
-// Job reports whether a job may be read, and takes out of it what its users put into it where
-// only its fate may be.
+// Job reports whether a job may be read, and removes its users' data if only the job's outcome may be read.
 func (r *Reader) Job(j *rota.Job) bool {
 	if !r.Reads(j.Tenant, j.Queue) {
 		return false
@@ -73,9 +72,9 @@ func (r *Reader) Job(j *rota.Job) bool {
 	return true
 }
 
-// Events returns the events that may be read, a list of its own where those are not all.
-// Those of no tenant are for who may audit. Without the right to read everything they come without the hashes of the
-// whole state, and assignments without their payload, which has figures of other jobs.
+// Events returns the events that may be read, as a new list if some are excluded. Events without a tenant are for
+// callers that may audit. Without the right to read everything, events omit the hashes of the whole state, and
+// assignments omit their payload, which has figures of other jobs.
 func (r *Reader) Events(all []rota.ServedEvent) []rota.ServedEvent {
 	if r == nil {
 		return all
@@ -103,8 +102,8 @@ func (r *Reader) Events(all []rota.ServedEvent) []rota.ServedEvent {
 	return some
 }
 
-// Queue reports whether a queue may be read: its policy where something in it may; its
-// counters, which are of all tenants, stay in it where everything may.
+// Queue reports whether a queue may be read. Its policy is readable if something in it is. Its counters, which cover
+// all tenants, are kept only if everything in it is readable.
 func (r *Reader) Queue(q *rota.Queue) bool {
 	if r.Reads(Everything, q.Name) {
 		return true
@@ -119,16 +118,16 @@ func (r *Reader) Queue(q *rota.Queue) bool {
 	return false
 }
 
-// Worker leaves of a worker only its id, queues and status for callers who may change it and lack the right to
-// status: its leases name the jobs of others.
+// Worker reduces a worker to its id, queues and status for callers that may change it but lack the status right: its
+// leases name the jobs of others.
 func (r *Reader) Worker(w *rota.Worker) {
 	if !r.Has(rota.RightStatus, Everything, Everything) {
 		*w = rota.Worker{WorkerSpec: rota.WorkerSpec{ID: w.ID, Queues: w.Queues}, Status: w.Status, StatusSince: w.StatusSince, Session: w.Session}
 	}
 }
 
-// Schedule reports whether a schedule may be read, and takes out of it what its users put into
-// its job where only its fate may be.
+// Schedule reports whether a schedule may be read, and removes its users' data from its job if only the job's outcome
+// may be read.
 func (r *Reader) Schedule(s *rota.Schedule) bool {
 	if !r.Has(rota.RightData, s.Job.Tenant, s.Job.Queue) {
 		s.Job.Payload, s.Job.Headers = nil, nil
@@ -139,20 +138,20 @@ func (r *Reader) Schedule(s *rota.Schedule) bool {
 // Batch reports whether a batch may be read.
 func (r *Reader) Batch(b *rota.Batch) bool { return r.Reads(b.Tenant, b.Queue) }
 
-// ReaderOf returns who reads what some grants let it, and nothing that needs another right.
+// ReaderOf returns a reader limited to the given grants, without any right beyond them.
 func ReaderOf(grants []rota.Grant) *Reader { return &Reader{&Rights{grants: grants}} }
 
-// Webhook reports whether a webhook may be read: by who may read all that it sees, and by who works
-// the deliveries.
+// Webhook reports whether a webhook may be read: by a caller that may read everything it sees, or that works on its
+// deliveries.
 func (r *Reader) Webhook(w *rota.Webhook) bool {
 	return r == nil || r.rights.CoverAll(w.Sees) || r.Has(rota.RightWork, rota.WebhookTenant, rota.WebhookQueue)
 }
 
-// Tenant reports whether a tenant may be read, whose counters are of all queues.
+// Tenant reports whether a tenant may be read; its counters cover all queues.
 func (r *Reader) Tenant(t *rota.Tenant) bool { return r.Reads(t.ID, Everything) }
 
-// Explanation takes out of an explanation what names workers, for those who may not see how
-// they do, and figures that depend on the jobs of others.
+// Explanation removes from an explanation the names of workers, for callers that may not see their status, and the
+// figures that depend on the jobs of others.
 func (r *Reader) Explanation(x *rota.Explanation) {
 	for _, d := range append([]*rota.PlacedDecision{x.Decision}, pointers(x.Decisions)...) {
 		if d == nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/rotasched/rota/internal/limits"
 )
 
-// rightsEnd is behind the last right.
+// rightsEnd is one past the last right.
 const rightsEnd = rota.RightDebug + 1
 
 // RightNames returns the names of all rights.
@@ -19,17 +19,17 @@ func RightNames() (names []string) {
 	return names
 }
 
-// Everything is the pattern that every id matches. What a right is not scoped by is asked for
-// by this name too, which no narrower pattern matches.
+// Everything is the pattern that every id matches. It is also passed for a scope that a right does not have; no
+// narrower pattern matches it.
 const Everything = "*"
 
-// grantCovers reports whether all that h lets its holder do g does too.
+// grantCovers reports whether g allows everything that h allows.
 func grantCovers(g, h rota.Grant) bool {
 	return g.Right == h.Right && covers(g.Tenant, h.Tenant) && covers(g.Queue, h.Queue)
 }
 
-// covers reports whether every id that matches the pattern inner matches outer. An id is a
-// pattern that it alone matches.
+// covers reports whether every id that matches the pattern inner matches outer. An id is a pattern that matches only
+// itself.
 func covers(outer, inner string) bool {
 	prefix, open := strings.CutSuffix(outer, Everything)
 	if !open {
@@ -38,8 +38,8 @@ func covers(outer, inner string) bool {
 	return strings.HasPrefix(strings.TrimSuffix(inner, Everything), prefix)
 }
 
-// CheckGrant refuses a grant that nobody should be given: an unknown right, an empty pattern, and
-// one that narrows what it does not scope, which would look like a limit and be none.
+// CheckGrant rejects an invalid grant: an unknown right, an empty pattern, or a pattern for a scope that the right does
+// not have, which would look like a limit without being one.
 func CheckGrant(g rota.Grant) error {
 	if g.Right == rota.RightNone || g.Right >= rightsEnd {
 		return rota.Refusef(rota.KindInvalid, "right", "unknown right %d: use one of %s", g.Right, strings.Join(RightNames(), ", "))
@@ -59,7 +59,7 @@ func CheckGrant(g rota.Grant) error {
 	return nil
 }
 
-// CheckPattern refuses what is neither an id nor the beginning of one with "*" behind it.
+// CheckPattern rejects a text that is neither an id nor the beginning of one followed by "*".
 func CheckPattern(field, pattern string) error {
 	prefix, open := strings.CutSuffix(pattern, Everything)
 	if open && prefix == "" {
@@ -71,7 +71,7 @@ func CheckPattern(field, pattern string) error {
 	return nil
 }
 
-// cutText shortens what is quoted in a refusal.
+// cutText shortens a text that an error quotes.
 func cutText(s string) string {
 	if len(s) > 80 {
 		return s[:80] + "…"
@@ -79,7 +79,7 @@ func cutText(s string) string {
 	return s
 }
 
-// Names of the roles that the binary brings.
+// These are the names of the built-in roles.
 const (
 	RoleRoot      = "root"
 	RoleOperator  = "operator"
@@ -110,10 +110,10 @@ func builtIn(name string, has func(rota.Right) bool) rota.Role {
 	return r
 }
 
-// BuiltInRoles returns the roles that the binary brings, by name.
+// BuiltInRoles returns the built-in roles, by name.
 func BuiltInRoles() []rota.Role { return slices.Clone(builtInRoles) }
 
-// BuiltInRole returns the role of a name that the binary brings; ok is false for any other.
+// BuiltInRole returns the built-in role of a name; ok is false for any other name.
 func BuiltInRole(name string) (role rota.Role, ok bool) {
 	for _, r := range builtInRoles {
 		if r.Name == name {
@@ -123,7 +123,7 @@ func BuiltInRole(name string) (role rota.Role, ok bool) {
 	return rota.Role{}, false
 }
 
-// CheckRole refuses a role that cannot be set.
+// CheckRole rejects a role that cannot be set.
 func CheckRole(r *rota.Role) error {
 	if err := rota.CheckID("role", r.Name); err != nil {
 		return err
@@ -142,17 +142,17 @@ func CheckRole(r *rota.Role) error {
 	return checkLimits(r)
 }
 
-// Rights are what a principal may do: its grants, each within the narrowing. The zero value
-// may do nothing. Rights never change once they are made.
+// Rights are a principal's permissions: its grants, each within the narrowing. The zero value permits nothing. Rights
+// are immutable.
 type Rights struct {
 	grants []rota.Grant
-	// tenants and queues narrow all grants; none narrow nothing.
+	// tenants and queues narrow all grants; an empty list does not narrow them.
 	tenants, queues []string
-	// prefix begins the ids of workers that the holder may register; empty narrows nothing.
+	// prefix is the prefix of worker ids that the holder may register; empty does not narrow them.
 	prefix string
-	// all says that everything is granted and nothing narrowed.
+	// all reports that everything is granted and not narrowed.
 	all bool
-	// most is how much the holder may own.
+	// most is how many objects of each kind the holder may own.
 	most [OwnsEnd]int64
 }
 
@@ -171,7 +171,7 @@ func NewRights(roles []rota.Role, tenants, queues []string) Rights {
 	return r
 }
 
-// Registering returns the rights of who registers only workers whose ids begin so.
+// Registering returns rights to register only workers whose ids begin with a prefix.
 func (r Rights) Registering(prefix string) Rights {
 	r.prefix = prefix
 	return r
@@ -180,23 +180,23 @@ func (r Rights) Registering(prefix string) Rights {
 // AllRights returns the rights to everything.
 func AllRights() Rights { return Rights{all: true} }
 
-// Key names the rights: those with one key allow the same.
+// Key returns a key for the rights: rights with the same key permit the same.
 func (r *Rights) Key() string {
 	if r.all {
 		return "all"
 	}
 	grants := make([]string, len(r.grants))
 	for i, g := range r.grants {
-		grants[i] = g.Right.String() + " " + g.Tenant + " " + g.Queue // no id has a blank
+		grants[i] = g.Right.String() + " " + g.Tenant + " " + g.Queue // no id contains a space
 	}
 	slices.Sort(grants)
 	return strings.Join([]string{strings.Join(slices.Compact(grants), ","), strings.Join(r.tenants, ","), strings.Join(r.queues, ",")}, ";")
 }
 
-// All reports whether nothing is kept from the holder.
+// All reports whether the holder may do everything.
 func (r *Rights) All() bool { return r.all }
 
-// Of returns a principal's rights as a caller is told of them.
+// Of returns a principal's rights as reported to a caller.
 func (r *Rights) Of(p rota.Principal) rota.Identity {
 	grants := r.grants
 	if r.all {
@@ -206,8 +206,7 @@ func (r *Rights) Of(p rota.Principal) rota.Identity {
 	return rota.Identity{Principal: p, Grants: slices.Clone(grants), Tenants: r.tenants, Queues: r.queues}
 }
 
-// Allow reports whether the right is granted over a tenant and a queue. [Everything] asks for
-// it over all of them.
+// Allow reports whether the right is granted over a tenant and a queue. Pass [Everything] for all of them.
 func (r *Rights) Allow(right rota.Right, tenant rota.TenantID, queue rota.QueueName) bool {
 	return r.all || r.covers(rota.Grant{Right: right, Tenant: string(tenant), Queue: string(queue)})
 }
@@ -217,8 +216,7 @@ func (r *Rights) AllowEverywhere(right rota.Right) bool {
 	return r.Allow(right, Everything, Everything)
 }
 
-// Some reports whether the right is granted over anything: whether a call that needs it may
-// succeed at all.
+// Some reports whether the right is granted over anything: whether a call that needs it can succeed at all.
 func (r *Rights) Some(right rota.Right) bool {
 	if r.all {
 		return true
@@ -232,7 +230,7 @@ func (r *Rights) Some(right rota.Right) bool {
 	return false
 }
 
-// Tenants returns the patterns of the tenants that the right is granted over in a queue.
+// Tenants returns the patterns of the tenants for which the right is granted in a queue.
 func (r *Rights) Tenants(right rota.Right, queue rota.QueueName) (patterns []string) {
 	if r.all {
 		return []string{Everything}
@@ -250,7 +248,7 @@ func (r *Rights) Tenants(right rota.Right, queue rota.QueueName) (patterns []str
 	return patterns
 }
 
-// covers reports whether the rights hold all that a grant does.
+// covers reports whether the rights include everything in a grant.
 func (r *Rights) covers(want rota.Grant) bool {
 	if !narrowed(r.tenants, want.Tenant) || !narrowed(r.queues, want.Queue) {
 		return false
@@ -263,7 +261,7 @@ func (r *Rights) covers(want rota.Grant) bool {
 	return false
 }
 
-// narrowed reports whether a narrowing leaves a pattern as it is.
+// narrowed reports whether a narrowing leaves a pattern unchanged.
 func narrowed(patterns []string, pattern string) bool {
 	if len(patterns) == 0 {
 		return true
@@ -276,8 +274,8 @@ func narrowed(patterns []string, pattern string) bool {
 	return false
 }
 
-// Within reports whether outer lets its holder do all that r does, and own as much. It judges grant by grant:
-// what two grants of outer hold only together is not within.
+// Within reports whether outer permits everything that r does, and owning as much. It compares grant by grant:
+// permissions that two grants of outer provide only together do not count.
 func (r *Rights) Within(outer *Rights) bool {
 	if !strings.HasPrefix(r.prefix, outer.prefix) && r.Some(rota.RightWork) {
 		return false
@@ -305,7 +303,7 @@ func (r *Rights) Within(outer *Rights) bool {
 	return true
 }
 
-// meet returns what of a pattern lies within a narrowing.
+// meet returns the parts of a pattern that lie within a narrowing.
 func meet(pattern string, narrowing []string) (both []string) {
 	if len(narrowing) == 0 {
 		return []string{pattern}
@@ -321,8 +319,8 @@ func meet(pattern string, narrowing []string) (both []string) {
 	return both
 }
 
-// Events returns which events may be read: those of which tenants and queues, and whether those of no
-// tenant are among them. It returns one more than most where there are more.
+// Events returns the events that may be read: for which tenants and queues, and whether events without a tenant are
+// included. It returns one more than most if there are more.
 func (r *Rights) Events(most int) (sees []rota.Grant) {
 	add := func(g rota.Grant) {
 		if len(sees) <= most && !slices.ContainsFunc(sees, func(h rota.Grant) bool { return grantCovers(h, g) }) {
@@ -348,7 +346,7 @@ func (r *Rights) Events(most int) (sees []rota.Grant) {
 	return sees
 }
 
-// CoverAll reports whether the rights hold all that some grants do.
+// CoverAll reports whether the rights include everything in the grants.
 func (r *Rights) CoverAll(grants []rota.Grant) bool {
 	return r.all || !slices.ContainsFunc(grants, func(g rota.Grant) bool { return !r.covers(g) })
 }

@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// rightsIDs are all ids of up to three letters out of two: what patterns tell apart.
+// rightsIDs returns all ids of up to three letters out of two, which is enough to distinguish the patterns.
 func rightsIDs() (ids []string) {
 	for _, one := range []string{"a", "b"} {
 		ids = append(ids, one)
@@ -39,7 +39,7 @@ func drawNarrowing(rt *rapid.T, name string) []string {
 	return rapid.SliceOfN(rapid.SampledFrom(rightsPatterns), 0, 2).Draw(rt, name)
 }
 
-// matchesNaively is what a pattern means, said as simply as can be.
+// matchesNaively returns the meaning of a pattern, implemented as simply as possible.
 func matchesNaively(pattern, id string) bool {
 	if pattern == id {
 		return true
@@ -47,8 +47,7 @@ func matchesNaively(pattern, id string) bool {
 	return pattern[len(pattern)-1] == '*' && strings.HasPrefix(id, pattern[:len(pattern)-1])
 }
 
-// allowedNaively judges with no cleverness: some grant and, where there is a narrowing, some
-// pattern of each match.
+// allowedNaively checks without optimizations: some grant and, with a narrowing, some pattern of each must match.
 func allowedNaively(grants []rota.Grant, tenants, queues []string, right rota.Right, tenant, queue string) bool {
 	in := func(patterns []string, id string) bool {
 		for _, p := range patterns {
@@ -66,9 +65,9 @@ func allowedNaively(grants []rota.Grant, tenants, queues []string, right rota.Ri
 	return false
 }
 
-// TestRights_naive holds the rights against a naive matcher, for every right, tenant and queue
-// of a small world: what is allowed; that what is within other rights allows no more than they
-// do; that Some is true where anything is allowed.
+// TestRights_naive compares the rights with a naive matcher, for every right, tenant and queue of a small universe. It
+// checks the allowed rights, that rights within others allow no more than those do, and that Some is true whenever
+// anything is allowed.
 func TestRights_naive(t *testing.T) {
 	t.Parallel()
 	ids := append(rightsIDs(), Everything)
@@ -110,7 +109,7 @@ func rightsOf(grants []rota.Grant, within ...[]string) Rights {
 	return NewRights([]rota.Role{{Grants: grants}}, within[0], within[1])
 }
 
-// TestRights_all: rights to everything are recognised, however they came about.
+// TestRights_all checks that rights to everything are recognized, however they were made.
 func TestRights_all(t *testing.T) {
 	root, _ := BuiltInRole(RoleRoot)
 	all, built := AllRights(), rightsOf(root.Grants)
@@ -121,7 +120,7 @@ func TestRights_all(t *testing.T) {
 	if !narrow.Within(&all) || all.Within(&narrow) || all.Within(&some) || !narrow.Allow(rota.RightSubmit, "ab", "q") || narrow.Allow(rota.RightSubmit, "b", "q") {
 		t.Error("a narrowed root is judged wrongly")
 	}
-	// What no tenant scopes is not within a tenant.
+	// A right without tenant scope is not within a tenant.
 	for _, r := range []rota.Right{rota.RightOperate, rota.RightQueue, rota.RightStatus, rota.RightAuth, rota.RightBackup} {
 		if narrow.Some(r) || narrow.AllowEverywhere(r) {
 			t.Errorf("a token of tenant a* may %s", r)
@@ -129,7 +128,7 @@ func TestRights_all(t *testing.T) {
 	}
 }
 
-// TestGrant_checks: empty patterns, and such as narrow what they do not scope, are refused.
+// TestGrant_checks checks that empty patterns, and patterns for a scope that the right does not have, are rejected.
 func TestGrant_checks(t *testing.T) {
 	for text, subject := range map[string]string{
 		`{"right":"read","tenant":"","queue":"*"}`:       "tenant",
@@ -158,7 +157,7 @@ func TestGrant_checks(t *testing.T) {
 	}
 }
 
-// TestCredential: a token is read back as it was written, proves itself, and is never shown.
+// TestCredential checks that a token is read back as written, proves itself, and is never shown.
 func TestCredential(t *testing.T) {
 	c := CredentialOf([40]byte{1, 2, 30: 3})
 	read, err := ParseCredential(c.Secret())

@@ -2,8 +2,8 @@ package access
 
 import "github.com/rotasched/rota"
 
-// VersionKey is the context key of the version, a string, that the object of a call must have. Only
-// calls that propose one operation, of a kind that takes the condition, may set it.
+// VersionKey is the context key of the version, a string, that the object of a call must have. Only calls that propose
+// one operation, of a kind that supports the condition, may set it.
 type VersionKey struct{}
 
 // AnyVersion matches any version of an object that exists.
@@ -12,7 +12,7 @@ const AnyVersion = "*"
 // maxVersionBytes bounds the length of a version.
 const maxVersionBytes = 64
 
-// CheckVersion refuses a text that is neither an etag nor AnyVersion.
+// CheckVersion rejects a text that is neither an etag nor AnyVersion.
 func CheckVersion(etag string) error {
 	if etag == AnyVersion {
 		return nil
@@ -28,8 +28,8 @@ func CheckVersion(etag string) error {
 	return nil
 }
 
-// Matches refuses a change whose condition does not hold. want is the version that the call asks for,
-// "" for no condition; have is the current one, "" if the object does not exist.
+// Matches rejects a change whose condition does not hold. want is the version that the call requires, "" for no
+// condition; have is the current one, "" if the object does not exist.
 func Matches(want, what, have string) error {
 	if want == "" || want == have || want == AnyVersion && have != "" {
 		return nil

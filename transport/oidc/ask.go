@@ -24,16 +24,15 @@ const (
 	// maxAnswer bounds an issuer's configuration and its keys, answerTime how long each takes.
 	maxAnswer  = 256 << 10
 	answerTime = 5 * time.Second
-	// answerKept is how long an answer, or that there was none, is not asked for again: tokens
-	// that nobody signed make no requests without end.
+	// answerKept is how long an answer, or its absence, is cached: unsigned tokens cannot cause endless requests.
 	answerKept = 5 * time.Second
-	// maxKeys bounds an issuer's keys: a token that names none is tried with each.
+	// maxKeys bounds an issuer's keys: a token that names no key is tried with each.
 	maxKeys = 100
-	// maxAddresses bounds the addresses of an issuer whose answers are kept.
+	// maxAddresses bounds the addresses of an issuer whose answers are cached.
 	maxAddresses = 8
 )
 
-// provider returns the issuer's, a new one where it was set otherwise since.
+// provider returns the issuer's provider, a new one if the issuer was configured differently since.
 func (v *Verifier) provider(issuer *rota.Issuer) (*provider, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -52,7 +51,7 @@ func (v *Verifier) provider(issuer *rota.Issuer) (*provider, error) {
 	return p, nil
 }
 
-// Roots reads the certificates that vouch for an issuer; nil, the system's, where there are none.
+// Roots parses the CA certificates for an issuer; it returns nil, meaning the system's, if there are none.
 func Roots(pem string) (*x509.CertPool, error) {
 	if pem == "" {
 		return nil, nil
@@ -64,33 +63,32 @@ func Roots(pem string) (*x509.CertPool, error) {
 	return roots, nil
 }
 
-// ask returns what verifies signatures of an issuer, whose configuration it asks for where that
-// is unknown or old.
+// ask returns the signature verifier of an issuer. It fetches the issuer's configuration if it is unknown or old.
 func (p *provider) ask(ctx context.Context, url string, now time.Time) (*gooidc.IDTokenVerifier, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.verifier != nil && now.Sub(p.asked) < discoveredFor {
 		return p.verifier, nil
 	}
-	// Keys are asked for later, within calls that have a context of their own.
+	// Keys are fetched later, within calls that have a context of their own.
 	described, err := gooidc.NewProvider(gooidc.ClientContext(context.WithoutCancel(ctx), p.client), url)
 	if err != nil {
 		return nil, unavailable(url, err)
 	}
-	// Dates and audience are judged beside it, with what is wrong in words.
+	// Dates and audience are checked separately, with clearer errors.
 	p.verifier = described.Verifier(&gooidc.Config{SupportedSigningAlgs: algorithms, SkipClientIDCheck: true, SkipExpiryCheck: true})
 	p.asked, p.sound = now, false
 	return p.verifier, nil
 }
 
-// believe keeps a verifier's keys in mind, also while the issuer does not answer.
+// believe marks a verifier's keys as valid, so that they are kept while the issuer does not answer.
 func (p *provider) believe(v *gooidc.IDTokenVerifier) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.sound = p.sound || v == p.verifier
 }
 
-// doubt has the configuration asked for again where no key that it led to has ever counted.
+// doubt has the configuration fetched again if no key that it led to was ever valid.
 func (p *provider) doubt(v *gooidc.IDTokenVerifier) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -105,7 +103,7 @@ func unavailable(url string, err error) *rota.Error {
 		Text: fmt.Sprintf("issuer %s cannot be asked for its configuration or keys: %s", url, cut(text))}
 }
 
-// failure returns why the last request to the issuer failed, nil where it did not.
+// failure returns the error of the last request to the issuer, or nil.
 func (p *provider) failure() error { return p.client.Transport.(*asker).failure() }
 
 // clientOf returns a client that follows no redirects and speaks https only.
@@ -117,7 +115,7 @@ func clientOf(roots *x509.CertPool, now func() time.Time) *http.Client {
 
 var errRedirect = errors.New("it redirects, which is not followed: set the issuer to the final address")
 
-// asker asks an issuer, over https, for bounded answers, each at most once in a while.
+// asker queries an issuer, over https, for bounded answers, each at most once in a while.
 type asker struct {
 	base http.RoundTripper
 	now  func() time.Time
@@ -127,7 +125,7 @@ type asker struct {
 	last error
 }
 
-// answer is what came of a request.
+// answer is the result of a request.
 type answer struct {
 	at     time.Time
 	header http.Header
@@ -138,7 +136,7 @@ type answer struct {
 // RoundTrip implements http.RoundTripper.
 func (a *asker) RoundTrip(r *http.Request) (*http.Response, error) {
 	a.mu.Lock()
-	defer a.mu.Unlock() // who comes meanwhile has the same answer
+	defer a.mu.Unlock() // concurrent callers share the answer
 	if r.URL.Scheme != "https" {
 		a.last = fmt.Errorf("%s is not https", r.URL.Redacted())
 		return nil, a.last
@@ -156,7 +154,7 @@ func (a *asker) RoundTrip(r *http.Request) (*http.Response, error) {
 		Header: got.header.Clone(), Body: io.NopCloser(bytes.NewReader(got.body)), ContentLength: int64(len(got.body)), Request: r}, nil
 }
 
-// keep keeps an answer from when it is there, and no other ones that are old.
+// keep caches an answer from its arrival, and drops old ones.
 func (a *asker) keep(url string, got answer) {
 	got.at = a.now()
 	for other, old := range a.kept {
@@ -170,7 +168,7 @@ func (a *asker) keep(url string, got answer) {
 	a.kept[url] = got
 }
 
-// fetch asks for an object of JSON. What else there is at the address is not quoted to callers.
+// fetch fetches a JSON object. Other contents at the address are not quoted to callers.
 func (a *asker) fetch(r *http.Request) (got answer) {
 	response, err := a.base.RoundTrip(r)
 	if err != nil {

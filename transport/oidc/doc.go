@@ -1,9 +1,8 @@
-// Package oidc verifies identity tokens: JWTs of identity providers that speak OpenID Connect.
+// Package oidc verifies identity tokens: JWTs of identity providers that support OpenID Connect.
 //
-// A token counts where its signature is by a key that its issuer publishes at the address that its
-// configuration names, over https and without redirects, by an algorithm that is fixed here; where
-// it is for the wanted audience, and of the present; and where the issuer maps one of its claims to
-// a role.
+// A token is valid if all of these hold. A key that its issuer publishes signed it, with an algorithm that is fixed
+// here. The issuer's keys are at the address in its configuration, over https and without redirects. The token is for
+// the required audience, and current. The issuer maps one of its claims to a role.
 //
-// It never changes the state, and never believes what a token says before its signature is proved.
+// The package never changes the state, and never trusts a token's content before its signature is verified.
 package oidc

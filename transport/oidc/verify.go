@@ -18,28 +18,28 @@ import (
 	"github.com/rotasched/rota/internal/limits"
 )
 
-// algorithms are those that a signature may be by: asymmetric ones, so that no public key is
-// taken for a shared secret, and never none.
+// algorithms lists the accepted signature algorithms: only asymmetric ones, so that a public key is never used as a
+// shared secret, and never "none".
 var algorithms = []string{gooidc.RS256, gooidc.ES256, gooidc.EdDSA}
 
 const (
-	// maxVerify bounds one verification, its requests to the issuer among it.
+	// maxVerify bounds one verification, including its requests to the issuer.
 	maxVerify = 10 * time.Second
-	// discoveredFor is how long an issuer's configuration is believed. Its keys are asked for
-	// anew where a token names one that is not known.
+	// discoveredFor is how long an issuer's configuration is trusted. Its keys are fetched again when a token names an
+	// unknown one.
 	discoveredFor = time.Hour
 )
 
 // Verifier verifies identity tokens. Its zero value is ready.
 type Verifier struct {
 	mu sync.Mutex
-	// known are issuers that were asked, by URL.
+	// known holds the issuers that were queried, by URL.
 	known map[string]*provider
-	// now is the wall clock, time.Now unless a test sets another.
+	// now returns the wall clock, time.Now unless a test sets another.
 	now func() time.Time
 }
 
-// provider is an issuer as its address describes it.
+// provider is an issuer as its own address describes it.
 type provider struct {
 	ca     string
 	client *http.Client
@@ -47,12 +47,12 @@ type provider struct {
 	mu       sync.Mutex
 	verifier *gooidc.IDTokenVerifier
 	asked    time.Time
-	// sound is true where a key that the verifier was led to has signed a token.
+	// sound reports that a key found by the verifier has signed a token.
 	sound bool
 }
 
-// claims are what a token says. Names are as they are written: a reader that takes SUB for sub
-// believes claims that an issuer lets others choose.
+// claims holds a token's claims. Names are case-sensitive: a reader that accepts SUB as sub would trust claims that an
+// issuer lets others choose.
 type claims map[string]any
 
 func (c claims) text(name string) string {
@@ -75,7 +75,7 @@ func (c claims) texts(name string) []string {
 	return texts
 }
 
-// seconds reads a date. One that is not of this age is none.
+// seconds reads a date, and returns false if it is implausible.
 func (c claims) seconds(name string) (time.Time, bool) {
 	n, is := c[name].(float64)
 	if !is || !(n > 0 && n < 1<<36) {
@@ -84,8 +84,8 @@ func (c claims) seconds(name string) (time.Time, bool) {
 	return time.UnixMilli(int64(n * 1000)), true
 }
 
-// Verify returns what an identity token says that counts now: who it is of, and the role that its
-// issuer maps it to (SECURITY §1.18). issuers finds those that are set.
+// Verify returns the contents of a currently valid identity token: its subject, and the role that its issuer maps it to
+// (SECURITY §1.18). issuers looks up the configured issuers.
 func (v *Verifier) Verify(ctx context.Context, jwt string, issuers func(url string) (rota.Issuer, bool)) (s access.SignIn, err error) {
 	c, signed, err := read(jwt)
 	if err != nil {
@@ -114,7 +114,7 @@ func (v *Verifier) Verify(ctx context.Context, jwt string, issuers func(url stri
 	return s, err
 }
 
-// proved refuses a token whose signature is by no key of its issuer, or by another algorithm.
+// proved rejects a token that is not signed by a key of its issuer, or is signed with another algorithm.
 func (v *Verifier) proved(ctx context.Context, jwt string, issuer *rota.Issuer) error {
 	ctx, cancel := context.WithTimeout(ctx, maxVerify)
 	defer cancel()
@@ -126,7 +126,7 @@ func (v *Verifier) proved(ctx context.Context, jwt string, issuer *rota.Issuer) 
 	if err != nil {
 		return err
 	}
-	_, err = verifier.Verify(ctx, jwt) // signature, algorithm and issuer; the rest is judged by who asks
+	_, err = verifier.Verify(ctx, jwt) // signature, algorithm and issuer; the caller checks the rest
 	if err == nil {
 		p.believe(verifier)
 		return nil
@@ -145,11 +145,11 @@ func (v *Verifier) time() time.Time {
 	return time.Now()
 }
 
-// strictly reads a part of a token. What is written otherwise than it would be encoded is refused.
+// strictly decodes a part of a token and rejects any non-canonical encoding.
 var strictly = base64.RawURLEncoding.Strict()
 
-// read reads what a token says, before anybody has vouched for it, and returns the text that its
-// signature is of. That names the token: a signature can be changed into another one that counts.
+// read returns a token's claims before its signature is verified, and the signed text. That text identifies the token:
+// a signature can be changed into another valid one.
 func read(jwt string) (c claims, signed string, err error) {
 	if len(jwt) > limits.MaxJWT {
 		return nil, "", rota.Refusef(rota.KindInvalid, "jwt", "identity token too long: got %d bytes, maximum %d", len(jwt), limits.MaxJWT)
@@ -170,8 +170,7 @@ func read(jwt string) (c claims, signed string, err error) {
 	return c, parts[0] + "." + parts[1], nil
 }
 
-// current refuses a token that is for another audience, or not of the present. It returns when
-// it ends.
+// current rejects a token for another audience, or one that is not valid now. It returns when it ends.
 func (c claims) current(now time.Time, issuer *rota.Issuer) (rota.Date, error) {
 	expires, ends := c.seconds("exp")
 	issued, stamped := c.seconds("iat")
@@ -201,7 +200,7 @@ func later(a, b time.Time) time.Time {
 
 func utc(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// role returns the first map that fits a claim, and the claim's value.
+// role returns the first mapping that matches a claim, and the claim's value.
 func (c claims) role(maps []rota.ClaimRole) (m rota.ClaimRole, value string, ok bool) {
 	for _, m := range maps {
 		for _, text := range c.texts(m.Claim) {
@@ -217,7 +216,7 @@ func refused(subject, format string, args ...any) *rota.Error {
 	return rota.Refusef(rota.KindUnauthenticated, subject, format, args...)
 }
 
-// cut is as much of a text that nobody vouched for as a refusal quotes.
+// cut returns the part of an unverified text that an error quotes.
 func cut(s string) string {
 	if len(s) > limits.MaxIssuerText {
 		return s[:limits.MaxIssuerText] + "…"

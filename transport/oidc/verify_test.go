@@ -24,7 +24,7 @@ import (
 type testIDP struct {
 	*idp.Provider
 	t *testing.T
-	// passed is by how much the clock has gone on.
+	// passed is how far the clock has advanced.
 	passed atomic.Int64
 }
 
@@ -34,7 +34,7 @@ func newIDP(t *testing.T) *testIDP {
 	return p
 }
 
-// issuer is what a cluster knows of the provider.
+// issuer returns the cluster's configuration of the provider.
 func (p *testIDP) issuer() rota.Issuer {
 	return rota.Issuer{URL: p.URL, Audience: "rota", CA: p.CA, Maps: []rota.ClaimRole{{Claim: "groups", Value: "ops", Role: "operator"},
 		{Claim: "sub", Value: "repo:acme/*", Role: "submitter"}, {Claim: "groups", Value: "dev-*", Role: "reader"}}}
@@ -60,8 +60,8 @@ func (p *testIDP) claims(change map[string]any) map[string]any {
 
 func at(now time.Time) *Verifier { return &Verifier{now: func() time.Time { return now }} }
 
-// TestVerify: what is signed by a key of the issuer, for the audience and of now, has the role of
-// the first map that fits; anything else is refused, with what is wrong.
+// TestVerify checks that a token signed by a key of the issuer, for the audience and valid now, has the role of the
+// first matching mapping. Any other token must be rejected with the reason.
 func TestVerify(t *testing.T) {
 	t.Parallel()
 	p := newIDP(t)
@@ -77,13 +77,13 @@ func TestVerify(t *testing.T) {
 	if s, err := verifier.Verify(context.Background(), p.Sign("RS256", p.claims(nil)), p.find); err != nil || s.Role != "submitter" {
 		t.Errorf("%+v, %v", s, err)
 	}
-	named := p.Sign("RS256", p.claims(map[string]any{"sub": "bob", "\u017fub": "ann", "groups": "ops"})) // of another letter, that is read as an s
+	named := p.Sign("RS256", p.claims(map[string]any{"sub": "bob", "\u017fub": "ann", "groups": "ops"})) // another letter, which is read as an s
 	if s, err := verifier.Verify(context.Background(), named, p.find); err != nil || s.Subject != "bob" {
 		t.Errorf("%+v, %v", s, err)
 	}
 	good := p.Sign("RS256", p.claims(nil))
 	other := newIDP(t)
-	forged := other.Sign("RS256", p.claims(nil)) // by a key that is not the issuer's, under its name
+	forged := other.Sign("RS256", p.claims(nil)) // signed with a key that is not the issuer's, under its name
 	parts := strings.Split(good, ".")
 	for name, c := range map[string]struct {
 		jwt     string
@@ -129,9 +129,8 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// TestVerify_issuer: an issuer that redirects, says too much, names another one or keys that are
-// not behind https, or whose certificate nobody vouches for, is none; and it is not asked again
-// at once.
+// TestVerify_issuer checks that an issuer is rejected if it redirects, sends too much, names another issuer or keys
+// that are not behind https, or has an untrusted certificate. It is not queried again at once.
 func TestVerify_issuer(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -170,7 +169,7 @@ func TestVerify_issuer(t *testing.T) {
 		}, "503 Service Unavailable", 1},
 		"slow and down": {func(p *testIDP) http.HandlerFunc {
 			return func(w http.ResponseWriter, _ *http.Request) {
-				p.passed.Add(int64(answerKept)) // who waited asks no more
+				p.passed.Add(int64(answerKept)) // a waiting caller makes no further request
 				w.WriteHeader(http.StatusServiceUnavailable)
 			}
 		}, "503", 1},
@@ -221,7 +220,7 @@ func TestVerify_issuer(t *testing.T) {
 	}
 }
 
-// TestVerify_once: however a token is written, what was signed is known again: it counts once.
+// TestVerify_once checks that a token is recognized and used only once, however it is encoded.
 func TestVerify_once(t *testing.T) {
 	t.Parallel()
 	p := newIDP(t)
@@ -250,7 +249,7 @@ func TestVerify_once(t *testing.T) {
 	}
 }
 
-// rewritten returns other texts that lax readers take for the same token.
+// rewritten returns other texts that lax readers accept as the same token.
 func rewritten(t *testing.T, p *testIDP, alg, jwt string) (others []string) {
 	parts := strings.Split(jwt, ".")
 	for i, part := range parts {
@@ -274,7 +273,7 @@ func rewritten(t *testing.T, p *testIDP, alg, jwt string) (others []string) {
 				with(text)
 			}
 		}
-		if alg == "ES256" && i == 2 { // of each signature there is another one
+		if alg == "ES256" && i == 2 { // each signature has a second valid form
 			s := new(big.Int).SetBytes(want[32:])
 			with(encode(append(want[:32:32], s.Sub(p.Curve.Params().N, s).FillBytes(make([]byte, 32))...)))
 		}
@@ -282,7 +281,7 @@ func rewritten(t *testing.T, p *testIDP, alg, jwt string) (others []string) {
 	return others
 }
 
-// TestVerify_bounded: tokens that nobody signed make no requests without end.
+// TestVerify_bounded checks that unsigned tokens do not cause endless requests.
 func TestVerify_bounded(t *testing.T) {
 	t.Parallel()
 	p, other := newIDP(t), newIDP(t)
@@ -300,8 +299,8 @@ func TestVerify_bounded(t *testing.T) {
 
 func encode(b []byte) string { return base64.RawURLEncoding.EncodeToString(b) }
 
-// TestVerify_mute: an issuer that does not end its answer costs those who wait for it one request,
-// and others nothing.
+// TestVerify_mute checks that an issuer that never finishes its answer costs the waiting callers one request, and
+// others nothing.
 func TestVerify_mute(t *testing.T) {
 	t.Parallel()
 	p, other := newIDP(t), newIDP(t)

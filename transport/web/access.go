@@ -10,7 +10,7 @@ import (
 	"github.com/rotasched/rota/api/words"
 )
 
-// accessCalls answers the calls of tokens, roles, identity providers and blocks.
+// accessCalls serves the calls of tokens, roles, identity providers and blocks.
 type accessCalls struct{ *Site }
 
 func (s *Site) access() {
@@ -165,7 +165,7 @@ func (s accessCalls) setIssuer(ctx context.Context, in *IssuerChange) (*Versione
 	return versioned(issuer, issuer.ETag, nil), err
 }
 
-// IssuerOf says which identity provider is meant.
+// IssuerOf selects an identity provider.
 type IssuerOf struct {
 	Matching
 	URL string `query:"url" required:"true" maxLength:"2048" doc:"The provider's URL."`
@@ -193,7 +193,7 @@ func (s accessCalls) listBlocks(ctx context.Context, in *List) (*Answer[rest.Blo
 	return answer(rest.Blocks{Blocks: rows, NextCursor: got.GetNextCursor()}, got.GetAt()), err
 }
 
-// BlockOf says whose certificates are meant.
+// BlockOf selects the certificates to block.
 type BlockOf struct {
 	Role string `path:"role" maxLength:"512"`
 	Named
@@ -206,7 +206,7 @@ func (s accessCalls) block(blocked bool) func(context.Context, *BlockOf) (*Answe
 	}
 }
 
-// AnonymousChange is a call that says what callers without a credential may do.
+// AnonymousChange is a call that sets the roles of callers without a credential.
 type AnonymousChange struct{ Given In[rest.Anonymous] }
 
 func (s accessCalls) setAnonymous(ctx context.Context, in *AnonymousChange) (*Answer[rest.Anonymous], error) {

@@ -11,7 +11,7 @@ import (
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
 )
 
-// Polling are the calls of workers that have no stream (SPEC §13.17).
+// Polling holds the calls of workers that have no stream (SPEC §13.17).
 type Polling interface {
 	Acquire(ctx context.Context, secret string, ask *rest.Acquire) (rest.Acquired, error)
 	Beat(ctx context.Context, id rota.WorkerID, secret string, beat *rest.WorkerBeat) (rest.WorkerBeaten, error)
@@ -22,7 +22,7 @@ type Polling interface {
 	Unregister(ctx context.Context, id rota.WorkerID, secret string) error
 }
 
-// LeaseOf names a lease, with its worker and that one's secret.
+// LeaseOf names a lease, its worker and the worker's secret.
 type LeaseOf struct {
 	Worker rota.WorkerID
 	Secret string
@@ -59,7 +59,7 @@ type Leaving struct {
 	Proof
 }
 
-// waitUsual is how long acquire waits unless the call says so.
+// waitUsual is how long acquire waits by default, in milliseconds.
 const waitUsual = 5_000
 
 func (s *Site) polling() {
@@ -105,7 +105,7 @@ func (s *Site) acquire(ctx context.Context, in *PollCall[rest.Acquire]) (*Answer
 	return answer(got, nil), err
 }
 
-// onALease is a call on a lease whose body is read as it is.
+// onALease handles a call on a lease whose body is read unchanged.
 func onALease[T any](s *Site, do func(Polling, context.Context, LeaseOf, *T) (rest.JobOutcome, error)) func(context.Context, *LeaseCall[T]) (*Answer[rest.JobOutcome], error) {
 	return func(ctx context.Context, in *LeaseCall[T]) (*Answer[rest.JobOutcome], error) {
 		body, err := in.Given.read()
@@ -117,7 +117,7 @@ func onALease[T any](s *Site, do func(Polling, context.Context, LeaseOf, *T) (re
 	}
 }
 
-// completeLease reads children one by one: what one does not say has its default.
+// completeLease decodes children one by one: omitted fields have their defaults.
 func (s *Site) completeLease(ctx context.Context, in *LeaseCall[rest.LeaseCompletion]) (*Answer[rest.JobOutcome], error) {
 	var given struct {
 		rest.LeaseCompletion

@@ -8,27 +8,27 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// Batch is a stretch of events in the forms in which it is sent, each made once for all who get
-// it: to encode costs far more than to send.
+// Batch is a range of events in the encodings in which they are sent. Each encoding is made once for all receivers, as
+// encoding costs far more than sending.
 type Batch struct {
 	Events []rota.ServedEvent
-	// Scanned is the event up to which was looked.
+	// Scanned is the event up to which the search went.
 	Scanned rota.EventID
 
 	texts, blocks, lines encoded
 }
 
-// encoded is one of them.
+// encoded is one encoding.
 type encoded struct {
 	once sync.Once
 	all  [][]byte
 	err  error
 }
 
-// pieceBytes is about what is written at a time.
+// pieceBytes is the approximate size of one write.
 const pieceBytes = 64 << 10
 
-// Texts returns one JSON text an event.
+// Texts returns one JSON text per event.
 func (b *Batch) Texts() ([][]byte, error) {
 	b.texts.once.Do(func() {
 		for i := range b.Events {
@@ -43,8 +43,7 @@ func (b *Batch) Texts() ([][]byte, error) {
 	return b.texts.all, b.texts.err
 }
 
-// pieces joins events, each as add appends it, and what tells how far was looked where the last
-// event does not.
+// pieces joins events, each as add appends it, and then the progress of the search if the last event does not show it.
 func (b *Batch) pieces(f *encoded, add func(to []byte, id rota.EventID, text []byte) []byte) ([][]byte, error) {
 	f.once.Do(func() {
 		var piece []byte
@@ -70,8 +69,8 @@ func (b *Batch) pieces(f *encoded, add func(to []byte, id rota.EventID, text []b
 	return f.all, f.err
 }
 
-// Blocks returns the batch as server-sent events: the id of each is the event's, and a block of
-// an id alone moves the reader's cursor.
+// Blocks returns the batch as server-sent events: the id of each is the event's, and a block with only an id moves the
+// reader's cursor.
 func (b *Batch) Blocks() ([][]byte, error) {
 	return b.pieces(&b.blocks, func(to []byte, id rota.EventID, text []byte) []byte {
 		return appendBlock(to, id.String(), "", text)
@@ -88,7 +87,7 @@ func (b *Batch) Lines() ([][]byte, error) {
 	})
 }
 
-// oneLine returns JSON without line breaks, which can stand between its tokens alone.
+// oneLine returns JSON without line breaks, which can only occur between its tokens.
 func oneLine(text []byte) []byte {
 	if bytes.IndexByte(text, '\n') < 0 && bytes.IndexByte(text, '\r') < 0 {
 		return text

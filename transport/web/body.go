@@ -14,35 +14,36 @@ import (
 )
 
 const (
-	// minBuffer is the memory that a body begins with; it doubles whenever that is full.
+	// minBuffer is the memory that a body begins with; it doubles whenever it is full.
 	minBuffer = 4 << 10
-	// linesBuffer is what a body of lines may take though none of its lines needs so much.
+	// linesBuffer is the memory that a body of lines may use even if none of its lines needs that much.
 	linesBuffer = 64 << 10
-	// zipBytes is about what decompressing takes beside what comes of it.
+	// zipBytes is roughly the memory that decompression uses besides its output.
 	zipBytes = 48 << 10
 )
 
-// buffers has those that are free, by order: what one body gives back the next one takes, and it is no garbage. The
-// greatest has a byte more than maxBody.
+// buffers pools free buffers by size order, so that bodies reuse them without garbage. The largest has one byte more
+// than maxBody.
 var buffers [9]sync.Pool
 
 func bufferSize(order int) int { return minBuffer<<order + 1 }
 
-// body is the body of a request. Its memory grows with what has come, whatever the header says, and is counted for the
-// node before it is taken and until it is free.
+// body is the body of a request. Its memory grows with the data received, whatever the header states. The node counts
+// the memory before it is allocated and until it is free.
 type body struct {
 	from  io.Reader
 	zip   *unzipped
 	visit Visit
-	// buffer[at:] has come and is not used up; the buffer is one of an order. counted is what
-	// the node has counted.
+	// buffer[at:] has been received and is unread; the size of the buffer is one of the orders. counted is the memory
+	// that the node has counted.
 	buffer            []byte
 	at, order, counts int
-	// ended is why no more lines come.
+	// ended is the reason that no further lines arrive.
 	ended error
 }
 
-// newBody returns a body of at most so many bytes; compressed, it has as many either way.
+// newBody returns a body of at most most bytes. If it is compressed, the bound applies to both the compressed and the
+// decompressed bytes.
 func newBody(from io.Reader, visit Visit, most int, zipped bool) (*body, error) {
 	b := &body{from: &bounded{from: from, most: most}, visit: visit}
 	if zipped {
@@ -55,10 +56,10 @@ func newBody(from io.Reader, visit Visit, most int, zipped bool) (*body, error) 
 	return b, nil
 }
 
-// bodyKey is the key of a context's value that is the call's body.
+// bodyKey is the context key for the call's body.
 type bodyKey struct{}
 
-// whole reads all of it.
+// whole reads the complete body.
 func (b *body) whole() ([]byte, error) {
 	for {
 		err := b.more()
@@ -67,13 +68,13 @@ func (b *body) whole() ([]byte, error) {
 			return b.buffer, nil
 		}
 		if err != nil {
-			b.free() // whoever reads the refusal may be slow
+			b.free() // the reader of the refusal may be slow
 			return nil, unread(err)
 		}
 	}
 }
 
-// unread is how a body is refused that cannot be read.
+// unread returns the error for a body that cannot be read.
 func unread(err error) error {
 	if _, ours := errors.AsType[*rota.Error](err); ours {
 		return err
@@ -84,8 +85,8 @@ func unread(err error) error {
 	return rota.Refusef(rota.KindInvalid, "body", "the body is incomplete")
 }
 
-// line reads the next line, with its end; at the body's end it returns what is left and io.EOF. It is good until the
-// next one is read.
+// line reads the next line, with its end; at the body's end it returns the rest and io.EOF. The line is valid until the
+// next read.
 func (b *body) line() ([]byte, error) {
 	for looked := 0; ; {
 		left := b.buffer[b.at:]
@@ -104,14 +105,14 @@ func (b *body) line() ([]byte, error) {
 			b.buffer = b.buffer[:copy(b.buffer, left)]
 			b.at = 0
 		}
-		b.ended = b.more() // with the last of what came, perhaps
+		b.ended = b.more() // perhaps together with the last data
 	}
 }
 
-// used reports that all that has come is used up.
+// used reports whether all received data has been read.
 func (b *body) used() bool { return b.at == len(b.buffer) }
 
-// more reads what has come.
+// more reads the data that has arrived.
 func (b *body) more() error {
 	if len(b.buffer) == cap(b.buffer) {
 		if err := b.grow(); err != nil {
@@ -121,12 +122,12 @@ func (b *body) more() error {
 	n, err := b.from.Read(b.buffer[len(b.buffer):cap(b.buffer)])
 	b.buffer = b.buffer[:len(b.buffer)+n]
 	if err != nil {
-		return cmp.Or(b.visit.Count(0), err) // it may have been cut off
+		return cmp.Or(b.visit.Count(0), err) // the call may have been cut off
 	}
 	return nil
 }
 
-// grow has what is kept in a buffer of the next order.
+// grow moves the unread data to a buffer of the next order.
 func (b *body) grow() error {
 	old, order := b.buffer, 0
 	if old != nil {
@@ -150,10 +151,10 @@ func (b *body) giveBack(buffer []byte) {
 		return
 	}
 	buffers[b.order].Put(&buffer)
-	_ = b.count(-bufferSize(b.order)) // giving back is never refused
+	_ = b.count(-bufferSize(b.order)) // releasing never fails
 }
 
-// free gives back what the body takes; nobody reads it any more.
+// free releases the body's memory; it must not be read afterwards.
 func (b *body) free() {
 	if b == nil {
 		return
@@ -171,7 +172,7 @@ func (b *body) count(n int) error {
 	return b.visit.Count(n)
 }
 
-// bounded refuses what is longer than it may be.
+// bounded rejects bodies longer than the maximum.
 type bounded struct {
 	from       io.Reader
 	most, read int
@@ -188,13 +189,13 @@ func (b *bounded) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// unzipped decompresses, from the first read on.
+// unzipped decompresses, beginning with the first read.
 type unzipped struct {
 	from io.Reader
 	gzip *gzip.Reader
 }
 
-// zips are readers that are free.
+// zips pools free readers.
 var zips = sync.Pool{New: func() any { return new(gzip.Reader) }}
 
 func (u *unzipped) Read(p []byte) (n int, err error) {

@@ -13,7 +13,7 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// counted is a visit that counts, and has room for so much.
+// counted is a visit that counts, with room for a fixed size.
 type counted struct {
 	Visit
 	held, peak, room int
@@ -31,7 +31,8 @@ func (c *counted) Count(n int) error {
 
 func (c *counted) Arrived() { c.arrived = true }
 
-// TestBody_takesWhatCame: a body's memory grows with what has come, is counted before it is taken, and is free in the end.
+// TestBody_takesWhatCame checks that a body's memory grows with the data received, is counted before it is allocated,
+// and is free in the end.
 func TestBody_takesWhatCame(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
@@ -66,7 +67,7 @@ func TestBody_takesWhatCame(t *testing.T) {
 				t.Errorf("%d bytes, zipped %v: %d are counted, at most %d may be", n, zipped, v.held, most)
 			}
 			b.free()
-			b.free() // once more is nothing
+			b.free() // a second free has no effect
 			if v.held != 0 {
 				t.Errorf("%d bytes, zipped %v: %d are counted after its end", n, zipped, v.held)
 			}
@@ -74,7 +75,7 @@ func TestBody_takesWhatCame(t *testing.T) {
 	}
 }
 
-// TestBody_refused: one that is cut off, too long or broken says so, and keeps nothing.
+// TestBody_refused checks that a body that is cut off, too long or broken returns an error and keeps nothing.
 func TestBody_refused(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -98,7 +99,7 @@ func TestBody_refused(t *testing.T) {
 	}
 }
 
-// TestBody_lines reads lines of any length that come in any pieces, as bufio does.
+// TestBody_lines checks lines of any length that arrive in any pieces, as bufio reads them.
 func TestBody_lines(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(3, 4))

@@ -11,10 +11,10 @@ import (
 	"github.com/rotasched/rota/api/words"
 )
 
-// backupTime is what a backup gets to be sent; each piece of it has its own time as well.
+// backupTime bounds the sending of a backup; each piece has its own limit as well.
 const backupTime = time.Hour
 
-// maintenance registers what operators do to the cluster.
+// maintenance registers the operators' calls on the cluster.
 func (s *Site) maintenance() {
 	inPieces(s, route{method: http.MethodGet, path: "/v1/cluster/snapshot", call: rotav1.Cluster_SaveSnapshot_FullMethodName, id: "saveSnapshot",
 		lasts: backupTime, says: "Download a backup of the state of the node that answers, as written by rota operator snapshot save; complete if the response ends properly"},
@@ -68,7 +68,7 @@ func (s *Site) installTZData(ctx context.Context, in *TZInstallCall) (*Answer[ro
 	return answer(*words.TZDataFromWire(got), nil), nil
 }
 
-// HandoverCall is a call that hands the leadership over.
+// HandoverCall is a call that hands over leadership.
 type HandoverCall struct{ Given In[rest.Handover] }
 
 func (s *Site) transfer(ctx context.Context, in *HandoverCall) (*Answer[rest.Led], error) {

@@ -16,8 +16,8 @@ import (
 	"github.com/rotasched/rota/internal/nearest"
 )
 
-// In is a body that comes, in a field of what a call takes: as it came, until the call has returned. The library of
-// HTTP has no hand in it.
+// In is a raw request body, in a field of a call's input: it stays unparsed until the call has returned. The HTTP
+// library does not touch it.
 type In[T any] struct{ raw []byte }
 
 // taker is an In of any type.
@@ -41,7 +41,7 @@ func (b *In[T]) Resolve(ctx huma.Context) []error {
 	return nil
 }
 
-// describeBody returns the schema of the body that a call takes, nil where it takes none.
+// describeBody returns the schema of the body of a call, nil for a call without one.
 func describeBody[I any](r huma.Registry) *huma.Schema {
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[I]()) {
 		if in, ok := reflect.Zero(f.Type).Interface().(taker); ok {
@@ -51,7 +51,7 @@ func describeBody[I any](r huma.Registry) *huma.Schema {
 	return nil
 }
 
-// read reads the body; none is a T that says nothing.
+// read decodes the body; an empty body gives a zero T.
 func (b *In[T]) read() (v T, err error) {
 	if len(b.raw) == 0 {
 		return v, nil
@@ -60,8 +60,8 @@ func (b *In[T]) read() (v T, err error) {
 	return v, err
 }
 
-// decode reads JSON and refuses what it does not know, naming the field beneath a place. null, which encoding/json takes
-// for anything that says nothing, is refused: it is what a client sends whose own value is missing.
+// decode decodes JSON and rejects unknown fields, naming the field within place. null, which encoding/json accepts as
+// an empty value, is rejected: a client sends it when its own value is missing.
 func decode(raw []byte, into any, place string) error {
 	if err := cmp.Or(notNull(raw, place), isText(raw, place)); err != nil {
 		return err
@@ -86,7 +86,8 @@ func decodePart(raw json.RawMessage, into json.Unmarshaler, place string) error 
 	return nil
 }
 
-// isText refuses what is not UTF-8, as JSON is: encoding/json makes something else of it, and a payload would not be what was sent.
+// isText rejects text that is not UTF-8, as JSON requires: encoding/json would change it, and a payload would differ
+// from the one sent.
 func isText(raw []byte, place string) error {
 	if utf8.Valid(raw) {
 		return nil
@@ -101,7 +102,7 @@ func notNull(raw []byte, place string) error {
 	return nil
 }
 
-// misread refuses what jsonparts.Read did not accept, naming the field beneath a place; nil is none.
+// misread rejects the input on which jsonparts.Read failed, naming the field within place; it returns nil for nil.
 func misread(err error, place string) error {
 	if err == nil {
 		return nil
@@ -139,7 +140,7 @@ func misread(err error, place string) error {
 	return refuse(place, "the body is not JSON: %s", head(err.Error()))
 }
 
-// within names a field beneath a place.
+// within returns the name of a field inside place.
 func within(place, field string) string {
 	switch {
 	case place == "":

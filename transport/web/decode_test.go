@@ -56,7 +56,7 @@ func TestDecode_namesTheField(t *testing.T) {
 	}
 }
 
-// TestDecode_refusesTwice: every type that a body is read into refuses every one of its members given twice.
+// TestDecode_refusesTwice checks that every type of request body rejects each of its members given twice.
 func TestDecode_refusesTwice(t *testing.T) {
 	t.Parallel()
 	members := 0

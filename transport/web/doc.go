@@ -1,11 +1,18 @@
-// Package web is the HTTP front end of a node: resources under /v1 in JSON, described by
-// OpenAPI. Every call is that of a service of gRPC, made in the process: package transport has
-// the one implementation of each, and the door that both front ends go through.
+// Package web is the HTTP front end of a node: resources under /v1 in JSON, described by OpenAPI. Every call is a call
+// of a gRPC service, made in the same process. Package transport has the only implementation of each, and the admission
+// that both front ends share.
 //
-// What a request is held to, in this order: its host and origin (transport/hosts.go), its
-// address and its caller's rights (the Door), the names of its parameters, the type and the size of
-// its body (request.go), what it takes as it comes (body.go), its fields (decode.go); then what the call itself refuses.
-// However it is refused, it is a problem of RFC 9457 that names the field.
+// A request is checked in this order:
 //
-// It never knows a node, never reads a cookie, and never decides what a call does or who may make it.
+//   - its host and origin (transport/hosts.go);
+//   - its address and its caller's rights (the Door);
+//   - the names of its parameters, the type and the size of its body (request.go);
+//   - the memory that the body uses as it arrives (body.go);
+//   - its fields (decode.go);
+//   - then the checks of the call itself.
+//
+// Every rejection is a problem of RFC 9457 that names the field.
+//
+// The package does not know a node, never reads a cookie, and never decides what a call does or which callers may make
+// it.
 package web

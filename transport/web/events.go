@@ -16,25 +16,24 @@ import (
 )
 
 const (
-	// eventsPath is where events are.
+	// eventsPath is the path of events.
 	eventsPath = "/v1/events"
 	eventsCall = http.MethodGet + " " + eventsPath
-	// eventsBeat is how often a silent stream of events gives a sign: proxies end those that
-	// give none for a minute.
+	// eventsBeat is the keep-alive interval of a silent event stream: proxies end streams that are silent for a minute.
 	eventsBeat = 15 * time.Second
 
 	mediaBlocks = "text/event-stream"
 	mediaLines  = "application/x-ndjson"
-	// retryMs is what a reader waits before it connects again.
+	// retryMs is the server-sent event that sets a reader's reconnect delay, in milliseconds.
 	retryMs = "retry: 1000\n\n"
 )
 
-// follower is who events are sent to: the form in which they are.
+// follower is the receiver of events, in one of the forms.
 type follower interface {
-	// begin says that the place to begin at was found.
+	// begin is called once the starting position was found.
 	begin() error
 	send(*Batch) error
-	// end says how it ended; draining that the node goes.
+	// end sends the reason that the stream ended; draining reports that the node is shutting down.
 	end(err error, draining bool)
 }
 
@@ -79,7 +78,7 @@ func (s *Site) events(w http.ResponseWriter, r *http.Request) {
 	to.end(visit.Settle(err), visit.Draining())
 }
 
-// follow sends what a filter selects: the one way of following, whatever the form.
+// follow sends the events that a filter selects, in every form.
 func (s *Site) follow(ctx context.Context, cancel context.CancelCauseFunc, filter rota.EventFilter, to follower) error {
 	late := &rota.Error{Kind: rota.KindUnavailable, Subject: "events", RetryAfter: time.Second,
 		Text: "the node did not find where to begin in " + beginTime.String() + ": ask another node"}
@@ -99,7 +98,7 @@ func (s *Site) follow(ctx context.Context, cancel context.CancelCauseFunc, filte
 		}
 		return to.send(b)
 	})
-	if err == nil && !begun { // there was nothing at all
+	if err == nil && !begun { // there was nothing to send
 		err = to.begin()
 	}
 	if err != nil && context.Cause(ctx) == late {
@@ -108,16 +107,16 @@ func (s *Site) follow(ctx context.Context, cancel context.CancelCauseFunc, filte
 	return err
 }
 
-// form is how events are written.
+// form is a format for events.
 type form struct {
 	mediaType string
-	// first comes before all else, sign is what says that the stream lives.
+	// first is sent before everything else, sign is the keep-alive.
 	first string
 	sign  []byte
-	// follows says that a reader who does not say follows.
+	// follows is whether a reader follows by default.
 	follows bool
 	pieces  func(*Batch) ([][]byte, error)
-	// last says how it ended: with a problem, and by which name.
+	// last returns the final piece: the problem, under a name.
 	last func(name string, problem []byte) []byte
 }
 
@@ -128,11 +127,11 @@ var (
 		last: func(name string, problem []byte) []byte { return []byte(`{"` + name + `":` + string(problem) + "}\n") }}
 )
 
-// written is who gets events in a form.
+// written is a receiver of events in a form.
 type written struct {
 	*form
 	out *stream
-	// live has the stream give signs of life.
+	// live starts keep-alives on the stream.
 	live func(*stream)
 }
 
@@ -167,7 +166,7 @@ func (f *written) end(err error, draining bool) {
 	}
 }
 
-// formOf says in which form a request wants events: nil is a WebSocket, lines where it does not say.
+// formOf returns the form in which a request wants events: nil means a WebSocket; lines is the default.
 func formOf(r *http.Request) (*form, error) {
 	if strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
 		return nil, nil
@@ -192,8 +191,8 @@ func formOf(r *http.Request) (*form, error) {
 		http.StatusNotAcceptable}
 }
 
-// tailOf reads a filter from a request; unknown names are refused, as a misspelled one would
-// select too much. Last-Event-ID, which readers send of themselves, goes before from.
+// tailOf reads a filter from a request. Unknown names are rejected, as a misspelled one would select too much.
+// Last-Event-ID, which readers send automatically, takes precedence over from.
 func tailOf(r *http.Request, follow bool) (rota.EventFilter, error) {
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {

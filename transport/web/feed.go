@@ -8,10 +8,10 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// message is what a block of a topic says.
+// message is the content of a block of a topic.
 type message struct {
 	Topic string `json:"topic"`
-	// Full says that Parts has all; else those that changed since the message before.
+	// Full reports that Parts has all; otherwise those that changed since the previous message.
 	Full    bool                       `json:"full,omitempty"`
 	Index   rota.Index                 `json:"index,omitempty"`
 	State   json.RawMessage            `json:"state,omitempty"`
@@ -20,7 +20,7 @@ type message struct {
 	Problem json.RawMessage            `json:"problem,omitempty"`
 }
 
-// render returns what a state is sent as; nil where it is the one before. Only the loop calls it.
+// render returns the message for a state; nil if it equals the previous one. Only the loop calls it.
 func (f *feed) render(state any, parts map[string]any, at rota.Index, err error) *shown {
 	full := message{Topic: f.topic.String(), Full: true, Index: at}
 	var body []byte
@@ -59,7 +59,7 @@ func (f *feed) render(state any, parts map[string]any, at rota.Index, err error)
 	return next
 }
 
-// marshal writes what is ours, as bodies are written.
+// marshal encodes our own types, as bodies are encoded.
 func marshal(v any) []byte {
 	var b bytes.Buffer
 	if err := write(&b, v); err != nil {

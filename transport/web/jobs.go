@@ -55,7 +55,7 @@ func (s *Site) jobs() {
 		says: "Change a pending job"}, s.changeJob)
 }
 
-// JobsQuery are the parameters of a list of jobs.
+// JobsQuery holds the parameters of a list of jobs.
 type JobsQuery struct {
 	List
 	Q       string `query:"q" maxLength:"4096" doc:"Terms that a job must match, such as queue=images type=mail label.team=film age>1h: the terms of rota job list --filter."`
@@ -91,7 +91,7 @@ func (s *Site) listJobs(ctx context.Context, in *JobsQuery) (*Answer[rota.JobPag
 	return answer(page, got.GetAt()), nil
 }
 
-// Submission are the parameters of a batch.
+// Submission holds the parameters of a batch.
 type Submission struct {
 	Key   string `header:"Idempotency-Key" maxLength:"255" doc:"Derives ids for jobs without one from the tenant, this key and the job's position, so that a repeated call is recognised."`
 	Given In[rest.JobSubmission]
@@ -135,7 +135,7 @@ func (s *Site) submitJobs(ctx context.Context, in *Submission) (*Answer[rest.Job
 	return answer(done, nil), nil
 }
 
-// jobsOf returns the jobs of a batch, each as it is written. What is written as usual is found in one pass.
+// jobsOf returns the jobs of a batch, each as raw JSON. The common form is split in one pass.
 func jobsOf(raw []byte) ([]json.RawMessage, error) {
 	var given struct {
 		Jobs []json.RawMessage `json:"jobs"`
@@ -157,8 +157,8 @@ func jobsOf(raw []byte) ([]json.RawMessage, error) {
 
 var digits = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
-// keyedID is the id of a job that has none: a server mints nothing, so that a repetition at
-// any node has the same one.
+// keyedID returns the id of a job without one. It is derived, not random, so that repeating the call at any node gives
+// the same id.
 func keyedID(tenant rota.TenantID, key string, place int) rota.JobID {
 	const idDigits = 26
 	if tenant == "" {
@@ -168,7 +168,7 @@ func keyedID(tenant rota.TenantID, key string, place int) rota.JobID {
 	return rota.JobID("k-" + digits.EncodeToString(sum[:])[:idDigits])
 }
 
-// OneJob are the parameters of a read of a job.
+// OneJob holds the parameters of a read of a job.
 type OneJob struct {
 	One
 	Wait string `query:"wait" maxLength:"32" doc:"Maximum time to wait for the end of the job, at most 60s. The response has the job as it is then."`
@@ -187,7 +187,7 @@ func (s *Site) getJob(ctx context.Context, in *OneJob) (*Answer[rota.Job], error
 	return answer(job, at), nil
 }
 
-// await waits until a job has ended, or so long.
+// await waits until a job has ended, or the given time is over.
 func (s *Site) await(ctx context.Context, id rota.JobID, text string) error {
 	most, err := waitOf(text)
 	if err != nil {
@@ -218,7 +218,7 @@ func (s *Site) job(ctx context.Context, in *One, brief bool) (rota.Job, *rotav1.
 }
 
 func (s *Site) submitJob(ctx context.Context, in *Setting[rota.JobSpec]) (*Answer[rota.Submitted], error) {
-	spec := rota.NewJobSpec("", nil) // what is not given has its default
+	spec := rota.NewJobSpec("", nil) // missing fields have their defaults
 	if err := decode(in.Given.raw, &spec, ""); err != nil {
 		return nil, err
 	}
@@ -289,7 +289,7 @@ func (s *Site) changeJob(ctx context.Context, in *Setting[rest.JobChange]) (*Ans
 	return outcomeOf(done)
 }
 
-// outcome answers for a change of one job.
+// outcome returns the answer to a change of one job.
 func outcome(done *rotav1.JobOutcomes, err error) (*Answer[rest.JobOutcome], error) {
 	if err != nil {
 		return nil, err
@@ -308,14 +308,14 @@ func outcomeOf(w *rotav1.JobOutcome) (*Answer[rest.JobOutcome], error) {
 	return answer(rest.JobOutcome{ID: done.ID, State: done.State, Index: done.Index}, nil), nil
 }
 
-// WhyQuery are the parameters of an explanation.
+// WhyQuery holds the parameters of an explanation.
 type WhyQuery struct {
 	One
 	At     string `query:"at" maxLength:"40" doc:"A past index, or a time in RFC 3339; without it, now."`
 	Others bool   `query:"others" doc:"1 also returns the other workers considered when the job was placed, which requires a replay of the log."`
 }
 
-// wire returns the call.
+// wire returns the gRPC request.
 func (q *WhyQuery) wire(read *rotav1.Read) (*rotav1.WhyRequest, error) {
 	req := &rotav1.WhyRequest{Id: q.ID, Read: read, Others: q.Others}
 	if q.At == "" {
@@ -362,7 +362,7 @@ func (s *Site) eta(ctx context.Context, in *One) (*Answer[rota.ETA], error) {
 	return answer(x, got.GetAt()), nil
 }
 
-// PastQuery says which state of the past is meant.
+// PastQuery selects a state of the past.
 type PastQuery struct {
 	At string `query:"at" maxLength:"40" required:"true" doc:"A past index, or a time in RFC 3339."`
 }
@@ -376,7 +376,7 @@ func (s *Site) past(ctx context.Context, in *PastQuery) (*Answer[rota.Past], err
 	return answer(words.PastFromWire(got), nil), err
 }
 
-// LogQuery are the parameters of an attempt's log.
+// LogQuery holds the parameters of an attempt's log.
 type LogQuery struct {
 	One
 	Attempt int32  `query:"attempt" minimum:"-1" default:"-1" doc:"Number of the attempt, from 0; -1 is the newest."`
@@ -406,18 +406,18 @@ func (s *Site) jobLog(ctx context.Context, in *LogQuery) (*Answer[rota.AttemptLo
 	return answer(log, got.GetAt()), nil
 }
 
-// rawType is the media type of bytes as they are.
+// rawType is the media type of raw bytes.
 const rawType = "application/octet-stream"
 
-// binary describes them.
+// binary describes raw bytes in the schema.
 func binary(huma.Registry) *huma.Schema { return &huma.Schema{Type: huma.TypeString, Format: "binary"} }
 
-// Raw is an answer of bytes as they are.
+// Raw is an answer of raw bytes.
 type Raw struct {
 	Type  string `header:"Content-Type"`
 	Index string `header:"Rota-Index"`
 	Age   string `header:"Rota-Age-Ms"`
-	// Shown keeps a browser from taking it for a page.
+	// Shown keeps a browser from showing it as a page.
 	Shown string `header:"Content-Disposition"`
 	Body  []byte
 }

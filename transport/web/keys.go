@@ -10,7 +10,7 @@ import (
 	"github.com/rotasched/rota/api/words"
 )
 
-// keyCalls answers the calls of keys and their rules.
+// keyCalls serves the calls of keys and their rules.
 type keyCalls struct{ *Site }
 
 func (s *Site) keys() {
@@ -45,19 +45,19 @@ func (s keyCalls) listKeyRules(ctx context.Context, in *List) (*Answer[rest.KeyR
 	return answer(rest.KeyRules{Rules: rows, NextCursor: got.GetNextCursor()}, got.GetAt()), err
 }
 
-// KeyOf says which rule of a name is meant.
+// KeyOf selects a rule by name.
 type KeyOf struct {
 	Queue string `query:"queue" maxLength:"255" doc:"The queue that the rule applies to; without it, all queues together."`
 	Value string `query:"value" maxLength:"255" doc:"The single value that the rule applies to; without it, all values that have no rule of their own."`
 }
 
-// OneKeyRule are the parameters of a read of a rule.
+// OneKeyRule holds the parameters of a read of a rule.
 type OneKeyRule struct {
 	One
 	KeyOf
 }
 
-// getKeyRule looks for a rule in the list, whose rows are small.
+// getKeyRule looks up a rule in the list, whose rows are small.
 func (s keyCalls) getKeyRule(ctx context.Context, in *OneKeyRule) (*Versioned[rota.KeyRule], error) {
 	read, err := in.wire()
 	if err != nil {
@@ -112,7 +112,7 @@ func (s keyCalls) setKeyRule(ctx context.Context, in *KeyRuleSetting) (*Versione
 	return versioned(rule, rule.ETag, nil), err
 }
 
-// KeyRuleDeletion is a call that forgets a rule.
+// KeyRuleDeletion is a call that deletes a rule.
 type KeyRuleDeletion struct {
 	NamedVersion
 	KeyOf
@@ -127,7 +127,7 @@ func (s keyCalls) deleteKeyRule(ctx context.Context, in *KeyRuleDeletion) (*Answ
 	return answer(rest.Deleted{}, nil), err
 }
 
-// KeyQuery says which key is meant.
+// KeyQuery selects a key.
 type KeyQuery struct {
 	Key    string `query:"key" required:"true" maxLength:"512" doc:"The key, as name:value."`
 	Tenant string `query:"tenant" default:"default" maxLength:"255" doc:"The tenant of the key."`
@@ -147,7 +147,7 @@ func (s keyCalls) getKey(ctx context.Context, in *KeyQuery) (*Answer[rest.Keys],
 	return answer(rest.Keys{Keys: rows}, got.GetAt()), err
 }
 
-// KeyList says which keys are wanted.
+// KeyList holds the parameters of a list of keys.
 type KeyList struct {
 	List
 	Queue  string `query:"queue" maxLength:"255" doc:"Only keys that a rule of this queue counts."`
@@ -170,7 +170,7 @@ func (s keyCalls) listKeyStates(ctx context.Context, in *KeyList) (*Answer[rest.
 	return answer(rest.KeyStates{Keys: rows, NextCursor: got.GetNextCursor()}, got.GetAt()), err
 }
 
-// KeySkipping is a call that lets a sequence go on.
+// KeySkipping is a call that lets a sequence continue.
 type KeySkipping struct{ Given In[rest.KeySkip] }
 
 func (s keyCalls) skipKey(ctx context.Context, in *KeySkipping) (*Answer[rest.Done], error) {

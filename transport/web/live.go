@@ -15,23 +15,23 @@ import (
 const (
 	livePath = "/v1/live"
 	liveCall = http.MethodGet + " " + livePath
-	// liveEvery is the least between two messages of a topic, and between two signs of life.
+	// liveEvery is the shortest time between two messages of a topic, and between two keep-alives.
 	liveEvery = time.Second
-	// liveShare bounds what making a state may cost: the next one is made so many times later
-	// than the one before took, so a topic takes at most a hundredth of a core.
+	// liveShare bounds the cost of making a state: the next one is made at least liveShare times the duration of the
+	// last one later, so a topic uses at most a hundredth of a core.
 	liveShare = 100
-	// liveRead bounds the making of one state.
+	// liveRead bounds the time to make one state.
 	liveRead = 5 * time.Second
-	// liveAgain is when a state is made again that came to nothing.
+	// liveAgain is the delay before a failed state is made again.
 	liveAgain = 10 * time.Millisecond
-	// maxTopics bounds the topics of a viewer, maxFeeds those that a node makes, and feedsOfOne those of
-	// viewers with the same rights: a tenant's looks keep nobody else from theirs.
+	// maxTopics bounds the topics of a viewer, maxFeeds the feeds that a node makes. feedsOfOne bounds those of viewers
+	// with the same rights, so that one tenant's viewers do not block others.
 	maxTopics  = 16
 	maxFeeds   = 1_000
 	feedsOfOne = maxFeeds / 4
 )
 
-// topic is what a viewer looks at: a kind of thing, and which one.
+// topic is what a viewer watches: a kind of object, and which one.
 type topic struct{ kind, id string }
 
 func (t topic) String() string {
@@ -71,27 +71,27 @@ func topicsOf(r *http.Request) ([]topic, error) {
 	return topics, nil
 }
 
-// Live makes the states that viewers look at, each in the rights of the caller of a context.
+// Live makes the states that viewers watch, each under the rights of the caller in the context.
 type Live interface {
-	// State returns what a topic shows, and the index of the state that it is of. Parts are
-	// what is sent by itself when it changes: the nodes of a workflow, by name.
+	// State returns the state of a topic, and its index. Parts are sent on their own when they change: the nodes of a
+	// workflow, by name.
 	State(ctx context.Context, kind, id string) (state any, parts map[string]any, at rota.Index, err error)
 }
 
-// shown is a state as it is sent: in full, and what changed since the one before.
+// shown is a state as it is sent: in full, and as the changes since the previous one.
 type shown struct {
 	version uint64
 	full    []byte
-	// delta is nil where only the full one shows it.
+	// delta is nil if only the full state can be sent.
 	delta []byte
 }
 
-// feed is a topic as viewers with the same rights see it.
+// feed is a topic for viewers with the same rights.
 type feed struct {
 	topic   topic
 	class   string
 	viewers map[*viewer]struct{}
-	// next is when it is made again.
+	// next is when the feed is made again.
 	next  time.Time
 	now   shown
 	state []byte
@@ -114,22 +114,22 @@ type feedKey struct {
 	topic topic
 }
 
-// stage makes what viewers look at: each topic once for all who have the same rights, while
-// somebody looks, and not at all otherwise.
+// stage makes the states of topics: each topic once for all viewers with the same rights, and only while there are
+// viewers.
 type stage struct {
 	live Live
-	// table identifies the rights of now.
+	// table identifies the current rights.
 	table func() any
 
 	mu    sync.Mutex
 	feeds map[feedKey]*feed
-	// of counts them by the rights of those who look.
+	// of counts feeds by the rights of their viewers.
 	of map[string]int
 	// kick wakes the loop for a new feed; nil while there is no loop.
 	kick chan struct{}
 }
 
-// join has a viewer see its topics by the rights that it has now.
+// join adds a viewer to its topics under its current rights.
 func (g *stage) join(v *viewer) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -159,11 +159,11 @@ func (g *stage) join(v *viewer) error {
 		go g.run(g.kick)
 	}
 	notify(g.kick)
-	notify(v.wake) // what is there already is shown at once
+	notify(v.wake) // existing states are shown at once
 	return nil
 }
 
-// room refuses one more feed for viewers with some rights where there are too many; mu is held.
+// room returns an error if there are too many feeds for one more with these rights; mu is held.
 func (g *stage) room(class string) error {
 	most, who := maxFeeds, "viewers of this node"
 	if g.of[class] >= feedsOfOne {
@@ -183,7 +183,7 @@ func notify(wake chan struct{}) {
 	}
 }
 
-// leave takes a viewer away; mu is held. A feed that nobody sees is forgotten.
+// leave removes a viewer; mu is held. A feed without viewers is forgotten.
 func (g *stage) leave(v *viewer) {
 	for _, f := range v.feeds {
 		if delete(f.viewers, v); len(f.viewers) == 0 {
@@ -198,7 +198,7 @@ func (g *stage) leave(v *viewer) {
 	}
 }
 
-// run makes states until nobody looks.
+// run makes states until there are no viewers.
 func (g *stage) run(kick chan struct{}) {
 	for {
 		due, wait := g.due(kick)
@@ -220,8 +220,8 @@ func (g *stage) run(kick chan struct{}) {
 	}
 }
 
-// due returns the feeds that are to be made now, or how long none is; neither where nobody looks,
-// and the loop ends.
+// due returns the feeds that must be made now, or how long to wait for the next. It returns neither if there are no
+// viewers, and the loop ends.
 func (g *stage) due(kick chan struct{}) (due []*feed, wait time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -243,8 +243,8 @@ func (g *stage) due(kick chan struct{}) (due []*feed, wait time.Duration) {
 	return due, wait
 }
 
-// make makes a feed's state, in the name of one of its viewers. Where rights change meanwhile it
-// is nobody's, and made again.
+// make makes a feed's state, on behalf of one of its viewers. If rights change meanwhile, the state is discarded and
+// made again.
 func (g *stage) make(f *feed) {
 	began := time.Now()
 	g.mu.Lock()
@@ -260,7 +260,7 @@ func (g *stage) make(f *feed) {
 	}
 	table := g.table()
 	if for1.visit.Class() != f.class {
-		notify(for1.wake) // it joins others
+		notify(for1.wake) // it joins another feed
 		return
 	}
 	ctx, cancel := context.WithTimeout(for1.visit.Context(), liveRead)
@@ -268,7 +268,7 @@ func (g *stage) make(f *feed) {
 	state, parts, at, err := g.live.State(ctx, f.topic.kind, f.topic.id)
 	if for1.visit.Context().Err() != nil || g.table() != table {
 		g.mu.Lock()
-		f.next = time.Now().Add(liveAgain) // the handler of one who went takes it away meanwhile
+		f.next = time.Now().Add(liveAgain) // the handler of a viewer that left removes it meanwhile
 		g.mu.Unlock()
 		return
 	}
@@ -323,7 +323,7 @@ func (s *Site) serveLive(w http.ResponseWriter, r *http.Request) {
 	to.end(visit.Settle(err), visit.Draining())
 }
 
-// show writes what a viewer has not seen, and a sign of life where that is nothing.
+// show writes the changes that a viewer has not seen, or a keep-alive if there are none.
 func (g *stage) show(v *viewer, out *stream) error {
 	tick := time.NewTicker(liveEvery)
 	defer tick.Stop()
@@ -353,7 +353,7 @@ func (g *stage) show(v *viewer, out *stream) error {
 	}
 }
 
-// unseen returns what a viewer has not seen, which it has then.
+// unseen returns the changes that a viewer has not seen, and marks them as seen.
 func (g *stage) unseen(v *viewer) (blocks [][]byte) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// TestFeed_sendsWhatChanged: of a workflow the nodes that changed are sent, of which those who
-// missed a message get all; what is as it was is not sent.
+// TestFeed_sendsWhatChanged checks that the changed nodes of a workflow are sent, and all nodes to viewers that missed
+// a message. An unchanged state is not sent.
 func TestFeed_sendsWhatChanged(t *testing.T) {
 	t.Parallel()
 	f := &feed{topic: topic{"workflow", "w"}}
@@ -54,7 +54,7 @@ func TestFeed_sendsWhatChanged(t *testing.T) {
 	}
 }
 
-// nothingToSee is a Live whose topics are all unknown, viewing a Visit of somebody with some rights.
+// nothingToSee is a Live whose topics are all unknown; viewing is a Visit of a caller with some rights.
 type nothingToSee struct{}
 
 func (nothingToSee) State(context.Context, string, string) (any, map[string]any, rota.Index, error) {
@@ -70,8 +70,8 @@ type viewing struct {
 func (v viewing) Context() context.Context { return v.ctx }
 func (v viewing) Class() string            { return v.class }
 
-// TestStage_sharesTopics: viewers with the same rights, and one token makes any number of them, do not take
-// all the topics that a node makes.
+// TestStage_sharesTopics checks that viewers with the same rights, and one token makes any number of them, do not use
+// up all the topics of a node.
 func TestStage_sharesTopics(t *testing.T) {
 	t.Parallel()
 	g := &stage{live: nothingToSee{}, table: func() any { return nil }}

@@ -12,10 +12,10 @@ import (
 	"github.com/rotasched/rota/api/words"
 )
 
-// manyJobs registers the verbs of many jobs at once, and those of one that are left.
-// manyCalls answers the calls of many jobs at once.
+// manyCalls serves the calls of many jobs at once.
 type manyCalls struct{ *Site }
 
+// manyJobs registers the calls of many jobs at once, and the remaining calls of one job.
 func (s *Site) manyJobs() {
 	c := manyCalls{s}
 	add(s, route{method: http.MethodPost, path: "/v1/jobs:cancel", call: rotav1.Jobs_Cancel_FullMethodName, id: "cancelJobs",
@@ -34,7 +34,7 @@ func (s *Site) manyJobs() {
 // JobsCall is a call about many jobs.
 type JobsCall struct{ Given In[rest.JobIDs] }
 
-// texts returns the ids of a call; one that is empty, or null, is refused with the whole call.
+// texts returns the ids of a call; an empty or null id rejects the whole call.
 func texts(ids []rota.JobID) ([]string, error) {
 	all := make([]string, len(ids))
 	for i, id := range ids {
@@ -45,7 +45,7 @@ func texts(ids []rota.JobID) ([]string, error) {
 	return all, nil
 }
 
-// changed answers for a change of many jobs.
+// changed returns the answer to a change of many jobs.
 func changed(done *rotav1.JobOutcomes, err error) (*Answer[rest.JobsChanged], error) {
 	if err != nil {
 		return nil, err
@@ -139,10 +139,10 @@ func (s manyCalls) waitJobs(ctx context.Context, in *JobsWait) (*Pieces, error) 
 			return rota.Refusef(rota.KindTimeout, "wait", "not all of the jobs ended within %s: ask again for the others", most)
 		}
 		return err
-	}, func(w *sender, err error) { _ = w.line(ended(err)) }), nil // who has gone does not read it
+	}, func(w *sender, err error) { _ = w.line(ended(err)) }), nil // a client that is gone does not read it
 }
 
-// waitOf reads how long a call shall wait.
+// waitOf parses how long a call waits.
 func waitOf(text string) (time.Duration, error) {
 	most, err := rota.ParseDuration(text)
 	if err != nil || most <= 0 || most > maxWait {

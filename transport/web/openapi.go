@@ -21,7 +21,8 @@ func (s *Site) Describe() (now, old []byte, err error) {
 	return now, old, nil
 }
 
-// downgrade returns the description for OpenAPI 3.0, which has no type of null: a reference that may be null is nullable.
+// downgrade returns the description for OpenAPI 3.0, which has no null type: a reference that may be null becomes
+// nullable.
 func downgrade(api *huma.OpenAPI) ([]byte, error) {
 	text, err := api.Downgrade()
 	if err != nil {
@@ -35,7 +36,7 @@ func downgrade(api *huma.OpenAPI) ([]byte, error) {
 	return json.Marshal(v)
 }
 
-// replaceNull replaces what orNull makes by its form of OpenAPI 3.0, in place.
+// replaceNull replaces schemas made by orNull with their OpenAPI 3.0 form, in place.
 func replaceNull(v any) {
 	switch v := v.(type) {
 	case []any:
@@ -55,13 +56,13 @@ func replaceNull(v any) {
 	}
 }
 
-// These are the paths of the two descriptions, which anybody may read.
+// These are the paths of the two descriptions, which are readable without rights.
 const (
 	descriptionPath    = "/openapi.json"
 	oldDescriptionPath = "/openapi-3.0.json"
 )
 
-// own registers what is no call.
+// own registers the paths that are not calls.
 func (s *Site) own() error {
 	now, old, err := s.Describe()
 	if err != nil {
@@ -86,7 +87,7 @@ func (s *Site) own() error {
 // compressFrom is the size from which responses are compressed.
 const compressFrom = 1 << 10
 
-// compressing has responses compressed for who takes that.
+// compressing compresses responses for clients that accept that.
 func compressing(h http.Handler) (http.Handler, error) {
 	wrap, err := gzhttp.NewWrapper(gzhttp.MinSize(compressFrom))
 	if err != nil {

@@ -20,18 +20,18 @@ import (
 const (
 	// linesType is the media type of a body of lines, each of which is JSON.
 	linesType = "application/x-ndjson"
-	// maxStep is how long a stream may stand still: no line comes, or what is sent is not taken.
+	// maxStep bounds how long a stream may be idle: no line arrives, or the client does not read.
 	maxStep = 20 * time.Second
 )
 
-// Pieces is an answer that is sent as it comes.
+// Pieces is an answer that is sent as it is produced.
 type Pieces struct {
 	Body func(huma.Context)
 }
 
-// sent makes an answer of what sends pieces of a media type. What refuses before the first of
-// them is a problem; what fails later ends the connection, so that nobody takes a part for the
-// whole, unless last turns it into a last piece.
+// sent returns an answer that do sends in pieces of a media type. An error before the first piece is answered with a
+// problem. A later error ends the connection, so that a partial answer is not mistaken for the whole, unless last turns
+// it into a last piece.
 func sent(kind string, do func(w *sender) error, last func(w *sender, err error)) *Pieces {
 	return &Pieces{func(ctx huma.Context) {
 		_, w := humago.Unwrap(ctx)
@@ -71,14 +71,14 @@ func (s *sender) begin() {
 	}
 }
 
-// Write sends a piece at once, where its caller may still have it.
+// Write sends a piece at once, while the caller may still receive it.
 func (s *sender) Write(p []byte) (int, error) {
 	if s.visit != nil {
 		if err := s.visit.Settle(nil); err != nil {
 			return 0, err
 		}
 	}
-	_ = s.control.SetWriteDeadline(time.Now().Add(maxStep)) // what has no deadlines needs none
+	_ = s.control.SetWriteDeadline(time.Now().Add(maxStep)) // a connection without deadlines needs none
 	s.begin()
 	n, err := s.w.Write(p)
 	if err == nil {
@@ -97,17 +97,17 @@ func (s *sender) line(v any) error {
 	return err
 }
 
-// errAnswered is what reads a body further that has its answer; nobody sees it.
+// errAnswered is the error of reading a body whose request has been answered; no client sees it.
 var errAnswered = rota.Refusef(rota.KindInternal, "body", "the request has been answered")
 
-// lines reads a body line by line, of which one at a time is kept.
+// lines reads a body line by line, keeping one line at a time.
 type lines struct {
 	from    *body
 	control *http.ResponseController
-	// number is that of the line that was read last, from 1.
+	// number is the number of the line that was read last, from 1.
 	number int
-	// reading is held while a line is read and used. over says that the request is answered:
-	// whoever reads on beside it touches nothing of it.
+	// reading is held while a line is read and used. over is set once the request is answered: a concurrent reader then
+	// touches nothing of it.
 	reading sync.Mutex
 	over    atomic.Bool
 }
@@ -118,17 +118,17 @@ func newLines(ctx huma.Context) *lines {
 	return &lines{from: from, control: http.NewResponseController(w)}
 }
 
-// end has nobody read from now on, and waits for who does.
+// end stops further reads, and waits for a read in progress.
 func (l *lines) end() {
 	l.over.Store(true)
 	if !l.reading.TryLock() {
-		_ = l.control.SetReadDeadline(time.Unix(1, 0)) // nothing comes any more
+		_ = l.control.SetReadDeadline(time.Unix(1, 0)) // no further data arrives
 		l.reading.Lock()
 	}
 	l.reading.Unlock()
 }
 
-// next has the next line used that is not empty; it returns io.EOF behind the last one.
+// next calls use with the next line that is not empty; it returns io.EOF after the last one.
 func (l *lines) next(use func(text []byte) error) error {
 	l.reading.Lock()
 	defer l.reading.Unlock()
@@ -136,9 +136,9 @@ func (l *lines) next(use func(text []byte) error) error {
 		if l.over.Load() {
 			return errAnswered
 		}
-		if l.from.used() { // what has arrived takes no time
+		if l.from.used() { // buffered data needs no deadline
 			_ = l.control.SetReadDeadline(time.Now().Add(maxStep))
-			if l.over.Load() { // end may have set another one before
+			if l.over.Load() { // end may have set another deadline before
 				return errAnswered
 			}
 		}
@@ -162,7 +162,7 @@ func (l *lines) next(use func(text []byte) error) error {
 	}
 }
 
-// ended is a line that says why a stream ended early.
+// ended returns a line that states why a stream ended early.
 func ended(err error) json.RawMessage {
 	text, _ := json.Marshal(struct { // texts and numbers only
 		Error any `json:"error"`

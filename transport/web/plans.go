@@ -12,7 +12,7 @@ import (
 	"github.com/rotasched/rota/api/words"
 )
 
-// planCalls answers the calls of plans.
+// planCalls serves the calls of plans.
 type planCalls struct{ *Site }
 
 func (s *Site) plans() {
@@ -54,19 +54,19 @@ func (s planCalls) getPlan(ctx context.Context, in *One) (*Answer[rota.Plan], er
 	return answer(p, got.GetAt()), err
 }
 
-// Dry says whether a call changes anything.
+// Dry holds the parameter for a dry run.
 type Dry struct {
 	DryRun bool `query:"dry_run" doc:"Changes nothing, and returns what the call would do."`
 }
 
-// PlanStart are the parameters of a plan.
+// PlanStart holds the parameters of a plan.
 type PlanStart struct {
 	Named
 	Dry
 	Given In[rota.PlanSpec]
 }
 
-// PlanAnswer is a plan, or what one would go through.
+// PlanAnswer is a plan, or the preview of one.
 type PlanAnswer struct{ Body planBody }
 
 type planBody struct{ value any }
@@ -106,7 +106,7 @@ func (s planCalls) startPlan(ctx context.Context, in *PlanStart) (*PlanAnswer, e
 	return &PlanAnswer{planBody{p}}, err
 }
 
-// sameID refuses a body that is about another thing than the address.
+// sameID rejects a body with another id than the URL.
 func sameID(body, address string) error {
 	if body != "" && body != address {
 		return rota.Refusef(rota.KindInvalid, "id", "id is %q in the body, but %q in the address: omit it in the body, or make them equal", head(body), head(address))
@@ -114,7 +114,7 @@ func sameID(body, address string) error {
 	return nil
 }
 
-// PlanEnd are the parameters of the end of a plan.
+// PlanEnd holds the parameters of the end of a plan.
 type PlanEnd struct {
 	Named
 	Reason string `query:"reason" maxLength:"1024" doc:"The reason, shown with the plan."`

@@ -14,7 +14,7 @@ import (
 	"github.com/rotasched/rota/api/words"
 )
 
-// problem is a Problem as the library takes errors.
+// problem is a Problem in the form of the library's errors.
 type problem struct{ rest.Problem }
 
 var _ huma.StatusError = (*problem)(nil)
@@ -69,7 +69,7 @@ func problemOf(err error) *problem {
 	return p
 }
 
-// Refuse answers a request with a problem; status 0 is that of the error's kind.
+// Refuse answers a request with a problem; status 0 means the status of the error's kind.
 func Refuse(w http.ResponseWriter, err error, status int) {
 	p := problemOf(err)
 	if status != 0 {
@@ -84,8 +84,8 @@ func Refuse(w http.ResponseWriter, err error, status int) {
 	_, _ = w.Write(append(text, '\n'))
 }
 
-// reckon makes the error of what the library itself refuses, such as a parameter that is not of
-// its type, and of what a Resolve returns.
+// reckon builds the error for requests that the library itself rejects, such as a parameter of the wrong type, and for
+// the errors of a Resolve.
 func reckon(status int, msg string, errs ...error) huma.StatusError {
 	field := "body"
 	for _, err := range errs {
@@ -115,7 +115,7 @@ func reckon(status int, msg string, errs ...error) huma.StatusError {
 	return p
 }
 
-// head returns the beginning of a text that somebody sent.
+// head returns the beginning of a text that a client sent.
 func head(s string) string {
 	const most = 80
 	if len(s) > most {

@@ -16,7 +16,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 )
 
-// promises are what clients of the API may rely on, a line each: losing a line breaks one of them.
+// promises returns what clients of the API may rely on, one per line: losing a line breaks one of them.
 func promises(api *huma.OpenAPI) []string {
 	var all []string
 	say := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
@@ -76,7 +76,7 @@ func promises(api *huma.OpenAPI) []string {
 	return slices.Compact(all)
 }
 
-// shape names a type in full but for what its components hold.
+// shape returns the full name of a type, without the contents of its components.
 func shape(s *huma.Schema) string {
 	if s == nil {
 		return "anything"
@@ -102,7 +102,7 @@ func shape(s *huma.Schema) string {
 	return text
 }
 
-// isOrNull reports whether it is a reference that orNull has let be null: it is called what it refers to.
+// isOrNull reports whether it is a reference that orNull made nullable: its name is that of the referenced type.
 func isOrNull(s *huma.Schema) bool { return len(s.AnyOf) == 2 && len(s.AnyOf[1].Enum) == 1 }
 
 // broken returns the promises that are not kept.
@@ -115,8 +115,9 @@ func broken(promised []string, now []string) (lost []string) {
 	return lost
 }
 
-// TestReference_onlyGrows holds the API to all that it has ever promised (docs/adr/0068): /v1 only grows. What is new becomes a
-// promise with -update; a line is taken out by hand, two minor versions after the call or field was announced to go.
+// TestReference_onlyGrows checks that the API keeps all that it has ever promised (docs/adr/0068): /v1 only grows.
+// Additions become promises with -update; a line is removed by hand, two minor versions after the removal of its call
+// or field was announced.
 func TestReference_onlyGrows(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join("testdata", "promised.txt")
@@ -143,7 +144,8 @@ func TestReference_onlyGrows(t *testing.T) {
 	}
 }
 
-// TestPromises_bite: whatever a client may rely on, losing it breaks a promise, and growth breaks none.
+// TestPromises_bite checks that losing anything that a client may rely on breaks a promise, and that growth breaks
+// none.
 func TestPromises_bite(t *testing.T) {
 	t.Parallel()
 	before := promises(described(t).api.OpenAPI())

@@ -29,7 +29,7 @@ func described(t *testing.T) *Site {
 	return s
 }
 
-// same compares a file with what it should be, or writes it.
+// same compares a file with its expected content, or writes it.
 func same(t *testing.T, name string, want []byte) {
 	t.Helper()
 	path := filepath.Join(references, name)
@@ -60,7 +60,7 @@ func TestReference_openapi(t *testing.T) {
 	}
 }
 
-// TestReference_http compares the page of the calls with what they are.
+// TestReference_http compares the page of the calls with the calls.
 func TestReference_http(t *testing.T) {
 	t.Parallel()
 	api := described(t).api.OpenAPI()
@@ -109,10 +109,10 @@ func TestReference_http(t *testing.T) {
 	same(t, "http.md", append(bytes.TrimRight(b.Bytes(), "\n"), '\n'))
 }
 
-// sharedParameter is how many calls have a parameter, with the same description, that is described once.
+// sharedParameter is the number of calls from which a parameter with the same description is described only once.
 const sharedParameter = 4
 
-// parameterRow is a parameter's line in a table, empty for one in the path.
+// parameterRow returns a parameter's line in a table, empty for one in the path.
 func parameterRow(p *huma.Param) string {
 	in := ""
 	switch p.In {

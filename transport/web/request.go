@@ -18,18 +18,18 @@ import (
 )
 
 const (
-	// callTime is what a call gets.
+	// callTime is the time limit of a call.
 	callTime = 30 * time.Second
-	// maxWait is how long a call may wait for what is to come, beside that.
+	// maxWait is how long a call may additionally wait for future events.
 	maxWait = 60 * time.Second
-	// maxBody bounds a body as it comes and decompressed: as much as a message of gRPC.
+	// maxBody bounds a body as received and decompressed: the size of a gRPC message.
 	maxBody = limits.MaxMessageBytes
 )
 
-// visitKey is the key of a context's value that is the call's Visit.
+// visitKey is the context key for the call's Visit.
 type visitKey struct{}
 
-// enter is what every call passes.
+// enter runs first for every call.
 func (s *Site) enter(ctx huma.Context, next func(huma.Context)) {
 	r, w := humago.Unwrap(ctx)
 	op := ctx.Operation()
@@ -45,7 +45,7 @@ func (s *Site) enter(ctx huma.Context, next func(huma.Context)) {
 	defer visit.Leave()
 	defer func() {
 		reason := recover()
-		if reason == http.ErrAbortHandler { // part of the answer has gone: it ends in the middle
+		if reason == http.ErrAbortHandler { // part of the answer is sent already: it ends in the middle
 			panic(reason)
 		}
 		if reason != nil {
@@ -66,11 +66,11 @@ func (s *Site) enter(ctx huma.Context, next func(huma.Context)) {
 	next(huma.WithValue(ctx, bodyKey{}, body))
 }
 
-// lasts marks a call that gets more time, waiting one that gets it only where it is to wait.
+// lasts marks a call with extra time, waiting a call that gets it only if it has to wait.
 const lasts, waiting = "lasts", "waiting"
 
-// checkHeaders refuses a header of a call that is given twice, of which one would be overlooked, and one that is empty where
-// the call would do more than was meant: an If-Match whose version is missing would match any.
+// checkHeaders rejects a header that is given twice, because one would be overlooked. It also rejects an empty header
+// if the call would do more than intended: an If-Match whose version is missing would match any.
 func checkHeaders(h http.Header) error {
 	for _, name := range []string{"If-Match", "Idempotency-Key", "Rota-Worker-Secret", "Content-Type", "Content-Encoding", "Last-Event-Id"} {
 		switch values := h[name]; {
@@ -83,8 +83,7 @@ func checkHeaders(h http.Header) error {
 	return nil
 }
 
-// checkParameters refuses parameters that a call does not have: a misspelled one would select
-// too much.
+// checkParameters rejects unknown parameters: a misspelled one would select too much.
 func checkParameters(op *huma.Operation, raw string) error {
 	if raw == "" {
 		return nil
@@ -114,7 +113,7 @@ func checkParameters(op *huma.Operation, raw string) error {
 	return nil
 }
 
-// takeBody returns the body that a call reads, nil where there is none, or refuses it by its header.
+// takeBody returns the body of a call, nil if there is none, or rejects it by its header.
 func takeBody(op *huma.Operation, r *http.Request, visit Visit) (*body, error) {
 	if r.ContentLength == 0 {
 		if op.RequestBody != nil && op.RequestBody.Required {
@@ -146,7 +145,7 @@ func takeBody(op *huma.Operation, r *http.Request, visit Visit) (*body, error) {
 	}
 }
 
-// bodyTypes names the media types that a call takes.
+// bodyTypes names the media types that a call accepts.
 func bodyTypes(op *huma.Operation) string {
 	return strings.Join(slices.Sorted(maps.Keys(op.RequestBody.Content)), " or ")
 }

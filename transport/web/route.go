@@ -13,7 +13,7 @@ import (
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
 )
 
-// Reading says how fresh a read must be.
+// Reading holds the parameters for how fresh a read must be.
 type Reading struct {
 	Consistency string `query:"consistency" enum:"linearizable,stale" doc:"linearizable, the default, sees every write acknowledged before the call; stale returns the local state of the node at once."`
 	MinIndex    uint64 `query:"min_index" doc:"Waits until the node has applied this index, without asking the leader: the Rota-Index of an earlier response."`
@@ -29,45 +29,45 @@ func (r *Reading) wire() (*rotav1.Read, error) {
 	return &rotav1.Read{Stale: r.Consistency == "stale", MinIndex: r.MinIndex}, nil
 }
 
-// Paging says which part of a list is asked for.
+// Paging holds the parameters that select a part of a list.
 type Paging struct {
 	Limit  int32  `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"Maximum number of rows."`
 	Cursor string `query:"cursor" maxLength:"1024" doc:"The next_cursor of the page before; the list continues after that page."`
 }
 
-// List are the parameters of a list.
+// List holds the parameters of a list.
 type List struct {
 	Reading
 	Paging
 }
 
-// MadeList are the parameters of a list of what acts for who made it.
+// MadeList holds the parameters of a list of objects that act for their creator.
 type MadeList struct {
 	List
 	By string `query:"by" maxLength:"1024" doc:"Only rows that this principal, such as token:ID, created or changed last."`
 }
 
-// One are the parameters of a read of one thing.
+// One holds the parameters of a read of one object.
 type One struct {
 	ID string `path:"id" maxLength:"512"`
 	Reading
 }
 
-// Named is a call about one thing.
+// Named is a call about one object.
 type Named struct {
 	ID string `path:"id" maxLength:"512"`
 }
 
-// Setting is a call that sets one thing.
+// Setting is a call that sets one object.
 type Setting[T any] struct {
 	Named
 	Given In[T]
 }
 
-// None are no parameters.
+// None means no parameters.
 type None struct{}
 
-// Answer is what a call returns.
+// Answer is the result of a call.
 type Answer[T any] struct {
 	Status int
 	Index  string `header:"Rota-Index" doc:"Index of the state that was read."`
@@ -75,7 +75,7 @@ type Answer[T any] struct {
 	Body   Out[T]
 }
 
-// answer returns a body with what a read saw; nil where nothing was read.
+// answer returns a body with the state that a read saw; at is nil if nothing was read.
 func answer[T any](v T, at *rotav1.ReadAt) *Answer[T] {
 	a := &Answer[T]{Status: http.StatusOK, Body: Out[T]{v}}
 	if at != nil {
@@ -93,7 +93,7 @@ type Versioned[T any] struct {
 	Body   Out[T]
 }
 
-// versioned is answer with an etag.
+// versioned returns an answer with an etag.
 func versioned[T any](v T, etag string, at *rotav1.ReadAt) *Versioned[T] {
 	a := answer(v, at)
 	out := &Versioned[T]{Status: a.Status, Index: a.Index, Age: a.Age, Body: a.Body}
@@ -122,22 +122,23 @@ func (m *Matching) version() (string, error) {
 	return tag, nil
 }
 
-// route is how a call is registered: its method and pattern, the method of gRPC that it is,
-// its sentence, and what it returns beside 200.
+// route describes how a call is registered: its method and pattern, its gRPC method, its summary, and the statuses that
+// it returns besides 200.
 type route struct {
 	method, path, call string
 	id, says           string
 	statuses           []int
-	// optional says that the body may be left out, waits that the call waits for what is to come.
+	// optional marks a body that may be omitted, waits a call that waits for future events.
 	optional, waits bool
-	// bytes says that it returns bytes as they are, of rawType.
+	// bytes marks a call that returns raw bytes of rawType.
 	bytes bool
-	// lasts is what it gets beside the time of a call, takes what it takes where that is no In.
+	// lasts is the time a call gets in addition to the usual limit. takes is the type of its body if that is not In.
 	lasts time.Duration
 	takes func(huma.Registry) map[string]*huma.MediaType
 }
 
-// refusals describes how any call is refused. Some generators of clients drop what is declared as default only.
+// refusals describes the errors that any call may return. Some client generators drop responses declared as default
+// only.
 func refusals(r huma.Registry) map[string]*huma.Response {
 	refused := &huma.Response{Description: "The error, if the call is refused.", Content: map[string]*huma.MediaType{
 		"application/problem+json": {Schema: (*problem)(nil).Schema(r)}}}
@@ -174,7 +175,7 @@ func add[I, O any](s *Site, rt route, do func(context.Context, *I) (*O, error)) 
 	if rt.bytes {
 		made.Responses["200"].Content = map[string]*huma.MediaType{rawType: {Schema: binary(nil)}}
 	}
-	if schema := describeBody[I](s.api.OpenAPI().Components.Schemas); schema != nil { // told here, so that the library leaves the body to the call
+	if schema := describeBody[I](s.api.OpenAPI().Components.Schemas); schema != nil { // set here, so that the library leaves the body to the call
 		made.RequestBody = &huma.RequestBody{Required: !rt.optional, Content: map[string]*huma.MediaType{mediaType: {Schema: schema}}}
 	}
 	if rt.takes != nil {
@@ -194,7 +195,7 @@ func inPieces[I any](s *Site, rt route, kind string, schema func(huma.Registry) 
 	made.Responses["200"].Content = map[string]*huma.MediaType{kind: {Schema: schema(s.api.OpenAPI().Components.Schemas)}}
 }
 
-// tag is the first word of a path behind /v1/.
+// tag returns the first word of a path after /v1/.
 func tag(path string) string {
 	const base = "/v1/"
 	rest := path[len(base):]
@@ -206,7 +207,7 @@ func tag(path string) string {
 	return rest
 }
 
-// listed answers for a list.
+// listed returns the answer for a list.
 func listed[W, T any](rows []W, convert func(W) (T, error)) ([]T, error) {
 	all := make([]T, 0, len(rows))
 	for _, row := range rows {

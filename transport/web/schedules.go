@@ -31,7 +31,7 @@ func (s *Site) schedules() {
 		says: "Run the past dates of a schedule between two moments"}, s.backfillSchedule)
 }
 
-// VersionSetting is a call that sets one thing in one version.
+// VersionSetting is a call that sets one object in one version.
 type VersionSetting[T any] struct {
 	Setting[T]
 	Matching
@@ -96,7 +96,7 @@ func (s *Site) deleteSchedule(ctx context.Context, in *NamedVersion) (*Answer[re
 	return answer(rest.Deleted{}, nil), err
 }
 
-// NextQuery are the parameters of the next dates of a schedule.
+// NextQuery holds the parameters of the next dates of a schedule.
 type NextQuery struct {
 	One
 	Limit int32 `query:"limit" minimum:"1" maximum:"1000" default:"10" doc:"Maximum number of dates."`

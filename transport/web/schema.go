@@ -16,11 +16,11 @@ import (
 
 const (
 	schemaPrefix = "#/components/schemas/"
-	// nullType is the type of nothing but null.
+	// nullType is the JSON type with null as its only value.
 	nullType = "null"
 )
 
-// Out is a body that goes out.
+// Out is a response body.
 type Out[T any] struct{ value T }
 
 // Schema implements huma.SchemaProvider.
@@ -28,8 +28,8 @@ func (Out[T]) Schema(r huma.Registry) *huma.Schema { return schemaOf[T](r) }
 
 func (o Out[T]) inner() any { return o.value }
 
-// schemaOf describes the JSON of a type as it is laid out by package rota (moment_json.go):
-// a Moment x is x_ms, x_at and x_clock_ms, a Date x_ms and x_at, a Duration a whole number.
+// schemaOf describes the JSON of a type as package rota encodes it (moment_json.go): a Moment x is x_ms, x_at and
+// x_clock_ms, a Date x_ms and x_at, a Duration a whole number.
 func schemaOf[T any](r huma.Registry) *huma.Schema { return schemaFor(r, reflect.TypeFor[T]()) }
 
 var (
@@ -58,7 +58,7 @@ var (
 			return &huma.Schema{Description: "A string, a number, true or false."}
 		},
 	}
-	// taken are the types that come, whose fields are all known and none of which must be there.
+	// taken holds the types of request bodies, whose fields are all known and all optional.
 	taken = map[reflect.Type]bool{reflect.TypeFor[rota.JobSpec](): true, reflect.TypeFor[rota.RetryPolicy](): true,
 		reflect.TypeFor[rota.Unique](): true, reflect.TypeFor[rest.JobSubmission](): true, reflect.TypeFor[rest.JobRetry](): true,
 		reflect.TypeFor[rest.JobChange](): true, reflect.TypeFor[rest.Settings](): true,
@@ -81,7 +81,7 @@ func openObject(description string) *huma.Schema {
 	return &huma.Schema{Type: huma.TypeObject, Description: description, AdditionalProperties: true}
 }
 
-// kindOf names what a value read from JSON is.
+// kindOf names the JSON type of a value read from JSON.
 func kindOf(v any) string {
 	switch v.(type) {
 	case string:
@@ -155,7 +155,7 @@ func component(r huma.Registry, t reflect.Type) *huma.Schema {
 type describer struct {
 	registry huma.Registry
 	schema   *huma.Schema
-	// goesOut says that what is always written is required.
+	// goesOut makes fields required that are always written.
 	goesOut bool
 }
 
@@ -195,20 +195,20 @@ func (d *describer) fields(t reflect.Type) {
 	}
 }
 
-// nullable lets a field be null, where a reference does not say it already.
+// nullable lets a field be null, unless a reference declares that already.
 func nullable(s *huma.Schema) {
 	if s.Ref == "" && s.Type != "" {
 		s.Nullable = true
 	}
 }
 
-// orNull lets a field that comes be null, which is the same as if it were left out: encoding/json has it so, and many
-// languages write null for what is not set.
+// orNull lets a request's field be null, which means the same as omitting it: encoding/json treats it so, and many
+// languages write null for unset fields.
 func orNull(s *huma.Schema) *huma.Schema {
 	null := []any{nil}
 	switch {
 	case s.Ref != "":
-		// The type is for generators of clients, which know null by it alone.
+		// The type is for client generators, which recognize null only by it.
 		return &huma.Schema{AnyOf: []*huma.Schema{s, {Type: nullType, Enum: null}}}
 	case len(s.Enum) > 0:
 		s.Enum = append(s.Enum, nil)
@@ -238,7 +238,7 @@ func (d *describer) put(name, says string, s *huma.Schema, always bool) {
 	}
 }
 
-// sentence is the doc comment of a type or of one of its fields.
+// sentence returns the doc comment of a type or of one of its fields.
 func sentence(t reflect.Type, field string) string {
 	name := t.Name()
 	if t.PkgPath() != rootPath {
@@ -250,15 +250,14 @@ func sentence(t reflect.Type, field string) string {
 	return rest.Sentence(name)
 }
 
-// readsBack reports whether a text is read as the value whose it is: that of no value, such as
-// unknown, is not.
+// readsBack reports whether a text reads back as its value: the text of a missing value, such as unknown, does not.
 func readsBack(v reflect.Value, text []byte) bool {
 	again := reflect.New(v.Type())
 	reads, ok := again.Interface().(encoding.TextUnmarshaler)
 	return !ok || reads.UnmarshalText(text) == nil && again.Elem().Uint() == v.Uint()
 }
 
-// names returns the values of a type that counts them, nil for another one.
+// names returns the values of an enumeration type, nil for other types.
 func names(t reflect.Type) (all []any) {
 	if t.Kind() != reflect.Uint8 {
 		return nil

@@ -15,7 +15,7 @@ import (
 	"github.com/rotasched/rota/api/rest"
 )
 
-// fill sets everything within a value, so far down.
+// fill sets everything within a value, to the given depth.
 func fill(v reflect.Value, depth int) {
 	switch v.Kind() {
 	case reflect.Pointer:
@@ -60,8 +60,8 @@ func fill(v reflect.Value, depth int) {
 	}
 }
 
-// TestSchemas holds the description of each body to its JSON, of a value with everything set and
-// of one with nothing: no field is described that is not there, none is there that is not described.
+// TestSchemas compares the schema of each body with its JSON, for a value with everything set and one with nothing:
+// every described field must exist, and every existing one must be described.
 func TestSchemas(t *testing.T) {
 	t.Parallel()
 	for _, v := range []any{
@@ -114,7 +114,7 @@ func TestSchemas(t *testing.T) {
 	}
 }
 
-// TestSchemas_null: what comes may have null for a field that it does not set, and the description says so.
+// TestSchemas_null checks that request fields that are not set may be null, as the description declares.
 func TestSchemas_null(t *testing.T) {
 	t.Parallel()
 	registry := huma.NewMapRegistry(schemaPrefix, huma.DefaultSchemaNamer)
@@ -135,7 +135,7 @@ func TestSchemas_null(t *testing.T) {
 	}
 }
 
-// TestSchemas_names: a type with names has each once, and none that stands for no value.
+// TestSchemas_names checks that an enumeration lists each name once, and no name without a value.
 func TestSchemas_names(t *testing.T) {
 	t.Parallel()
 	text, _, err := described(t).Describe()
@@ -175,8 +175,8 @@ func TestSchemas_names(t *testing.T) {
 	}
 }
 
-// TestDescribe_forGenerators holds both descriptions to what generators of clients need: a type for null, or nullable
-// where OpenAPI 3.0 has none, and errors that are declared by their range.
+// TestDescribe_forGenerators checks both descriptions for what client generators need: a type for null, or nullable
+// where OpenAPI 3.0 has none, and errors declared by their range.
 func TestDescribe_forGenerators(t *testing.T) {
 	t.Parallel()
 	s := described(t)

@@ -9,8 +9,8 @@ import (
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
 )
 
-// policyKeys registers what the keys of settings are. It is no secret, and the same on every
-// node of a version: who may ask who it is may ask for it.
+// policyKeys registers the description of the settings' keys. It is not secret, and is the same on every node of a
+// version: any caller that may ask for its own identity may read it.
 func (s *Site) policyKeys() {
 	add(s, route{method: http.MethodGet, path: "/v1/settings", call: rotav1.Auth_WhoAmI_FullMethodName, id: "listSettings",
 		says: "List every key of a queue's policy, of a tenant and of the cluster: its meaning, range, default, and value in each preset"},
@@ -22,7 +22,7 @@ func (s *Site) policyKeys() {
 		})
 }
 
-// keysOf documents keys by their names with a unit, which JSON shows too.
+// keysOf returns the documentation of keys under their names with a unit, which JSON uses too.
 func keysOf(docs []rota.PolicyDoc) (keys []rest.PolicyKey) {
 	for _, d := range docs {
 		key := rest.PolicyKey{Key: d.Key, Alias: d.Alias, Sentence: d.Meaning, Zero: d.Zero, Values: d.Values, Unit: d.Unit,

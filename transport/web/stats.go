@@ -7,7 +7,7 @@ import (
 	"github.com/rotasched/rota/api/rest"
 )
 
-// StatsQuery are the parameters of a node's figures.
+// StatsQuery holds the parameters of a node's figures.
 type StatsQuery struct {
 	Step string `query:"step" enum:"1s,1m" default:"1s" doc:"1s has the last 15 minutes, 1m the last 24 hours."`
 }

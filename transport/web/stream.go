@@ -14,23 +14,23 @@ import (
 )
 
 const (
-	// streamWrite bounds one writing to a stream: longer than the core waits before it cuts a
-	// slow reader off, so that the reason has a chance to arrive.
+	// streamWrite bounds one write to a stream: it is longer than the core waits before it cuts off a slow reader, so
+	// that the reason can still arrive.
 	streamWrite = 40 * time.Second
-	// beginTime is what a stream gets to find where it begins: as much as a call.
+	// beginTime bounds how long a stream takes to find its start: as long as a call.
 	beginTime = callTime
-	// endTime is what a writing that is stuck gets once the stream ends.
+	// endTime bounds a stuck write once the stream ends.
 	endTime = time.Second
 )
 
-// stream is an answer that goes on. Writing bounds its own time, as the server's is for calls;
-// nothing waits in memory but what is being written.
+// stream is a long-lived answer. Each write bounds its own time, as the server's limit is for calls. Only the current
+// write is kept in memory.
 type stream struct {
 	w    http.ResponseWriter
 	http *http.ResponseController
 
 	mu sync.Mutex
-	// wrote is when something was written last.
+	// wrote is the time of the last write.
 	wrote time.Time
 	begun bool
 	over  bool
@@ -42,14 +42,14 @@ func newStream(w http.ResponseWriter) *stream {
 	return s
 }
 
-// allow gives the next writing so much time; a connection without deadlines needs none.
+// allow sets the deadline of the next write; a connection without deadlines needs none.
 func (s *stream) allow(most time.Duration) { _ = s.http.SetWriteDeadline(time.Now().Add(most)) }
 
-// begin sends the header, and what comes before all else.
+// begin sends the header, and the bytes that precede everything else.
 func (s *stream) begin(mediaType, first string) error {
 	h := s.w.Header()
 	h.Set("Content-Type", mediaType)
-	h.Set("X-Accel-Buffering", "no") // proxies that hold back what goes on would show nothing
+	h.Set("X-Accel-Buffering", "no") // proxies that buffer streams would show nothing
 	s.w.WriteHeader(http.StatusOK)
 	s.begun = true
 	return s.write([]byte(first))
@@ -62,7 +62,7 @@ func (s *stream) write(piece []byte) error {
 	return s.put(piece)
 }
 
-// put is write for who holds mu.
+// put writes like write; the caller holds mu.
 func (s *stream) put(piece []byte) error {
 	if s.over {
 		return errGone
@@ -86,8 +86,8 @@ func gone(err error) error {
 	return &rota.Error{Kind: rota.KindUnavailable, Text: "the connection ended", Cause: err}
 }
 
-// beat writes a sign of life whenever nothing else was written for so long, until ctx ends. One
-// that a writing is under way in needs none.
+// beat writes a keep-alive whenever nothing else was written for the given time, until ctx ends. It writes none during
+// another write.
 func (s *stream) beat(ctx context.Context, every time.Duration, sign []byte) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -101,13 +101,13 @@ func (s *stream) beat(ctx context.Context, every time.Duration, sign []byte) {
 			continue
 		}
 		if time.Since(s.wrote) >= every/2 {
-			_ = s.put(sign) // whoever writes next meets the error, and the connection's end ends ctx
+			_ = s.put(sign) // the next write returns the error, and the connection's end ends ctx
 		}
 		s.mu.Unlock()
 	}
 }
 
-// end writes the last, and lets nobody write any more; whoever is stuck in a writing is freed.
+// end writes the last piece and stops all further writes; a stuck write is released.
 func (s *stream) end(last []byte) {
 	if !s.mu.TryLock() {
 		s.allow(endTime)
@@ -115,20 +115,20 @@ func (s *stream) end(last []byte) {
 	}
 	defer s.mu.Unlock()
 	if len(last) > 0 {
-		_ = s.put(last) // it fails where one before did
+		_ = s.put(last) // fails if an earlier write failed
 	}
 	s.over = true
 }
 
-// problemText returns a problem in JSON, in one line.
+// problemText returns a problem as one line of JSON.
 func problemText(err error) []byte {
 	text, _ := json.Marshal(problemOf(err).Problem) // it has texts and numbers only
 	return text
 }
 
-// refuseStream refuses a request for an answer that goes on; blocks says that server-sent events were asked for. A
-// browser's EventSource never connects again after another status than 200 (WHATWG HTML 9.2): while the reason passes,
-// such as a node that starts or goes, it gets a stream that says why it ends and when to come again.
+// refuseStream rejects a request for a long-lived answer; blocks marks a request for server-sent events. A browser's
+// EventSource never reconnects after a status other than 200 (WHATWG HTML 9.2). While the reason is temporary, such as
+// a node that starts or shuts down, the browser gets a stream that states why it ends and when to reconnect.
 func refuseStream(w http.ResponseWriter, err error, blocks bool) {
 	switch kind := rota.KindOf(err); {
 	case !blocks, kind != rota.KindUnavailable && kind != rota.KindExhausted && kind != rota.KindTimeout:
@@ -145,5 +145,5 @@ func refuseStream(w http.ResponseWriter, err error, blocks bool) {
 	}
 }
 
-// maxPause bounds what a reader is asked to wait: it keeps that for as long as it follows.
+// maxPause bounds the reconnect delay that a reader is asked for: it keeps that for as long as it follows.
 const maxPause = 30 * time.Second

@@ -8,7 +8,7 @@ import (
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
 )
 
-// streamed is an answer that goes on: how it is registered and described.
+// streamed describes how a long-lived answer is registered and documented.
 type streamed struct {
 	path, call string
 	id, says   string
@@ -23,7 +23,7 @@ type streamQuery struct {
 	repeated   bool
 }
 
-// streams registers what goes on.
+// streams registers the long-lived answers.
 func (s *Site) streams() {
 	s.stream(streamed{path: eventsPath, call: rotav1.Events_Tail_FullMethodName, id: "events",
 		says:  "Stream events in order, as server-sent events, lines of JSON or a WebSocket",
@@ -43,10 +43,10 @@ func (s *Site) streams() {
 		serve: s.serveLive, query: []streamQuery{{"topic", "overview, queue/Q, workers, workflow/W or job/J; up to 16.", true}}})
 }
 
-// isStream reports whether an answer goes on.
+// isStream reports whether a request has a long-lived answer.
 func isStream(r *http.Request) bool { return r.URL.Path == eventsPath || r.URL.Path == livePath }
 
-// stream registers one.
+// stream registers one such answer.
 func (s *Site) stream(st streamed) {
 	name := http.MethodGet + " " + st.path
 	s.calls[name] = st.call

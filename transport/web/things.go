@@ -12,7 +12,7 @@ import (
 	"github.com/rotasched/rota/api/words"
 )
 
-// settingsOf returns what a body sets, in the order of the keys.
+// settingsOf returns the settings in a body, in the order of the keys.
 func settingsOf(in *rest.Settings) []*rotav1.Setting {
 	set := make([]*rotav1.Setting, 0, len(in.Set))
 	for _, key := range slices.Sorted(maps.Keys(in.Set)) {
@@ -21,7 +21,7 @@ func settingsOf(in *rest.Settings) []*rotav1.Setting {
 	return set
 }
 
-// noPreset refuses a preset for what is no queue.
+// noPreset rejects a preset for anything but a queue.
 func noPreset(in *rest.Settings) error {
 	if in.Preset != "" {
 		return rota.Refusef(rota.KindInvalid, "preset", "preset: got %.40q; only queues have presets, omit it", in.Preset)
@@ -46,7 +46,7 @@ func (s *Site) queues() {
 				if err != nil {
 					return nil, err
 				}
-				// Set creates what is not there; a pause shall not.
+				// Set would create a missing queue, which a pause must not do.
 				if _, err := s.options.Calls.Queues.Get(ctx, &rotav1.GetQueueRequest{Name: in.ID}); err != nil {
 					return nil, err
 				}
@@ -90,14 +90,14 @@ func queueAnswer(w *rotav1.Queue, err error) (*Versioned[rota.Queue], error) {
 	return versioned(q, q.ETag, nil), err
 }
 
-// Trial is a call that sets one thing, or a dry run of it.
+// Trial is a call that sets one object, or a dry run of it.
 type Trial struct {
 	Setting[rest.Settings]
 	Dry
 	Matching
 }
 
-// NamedVersion is a call about one thing that may be restricted to one version.
+// NamedVersion is a call about one object that may be restricted to one version.
 type NamedVersion struct {
 	Named
 	Matching
@@ -115,7 +115,7 @@ func (s *Site) setQueue(ctx context.Context, in *Trial) (*Versioned[rota.Queue],
 	return queueAnswer(s.options.Calls.Queues.Set(ctx, &rotav1.SetQueueRequest{Name: in.ID, Preset: body.Preset, Set: settingsOf(&body), DryRun: in.DryRun, IfMatch: version}))
 }
 
-// QueueDeletion are the parameters of the deletion of a queue.
+// QueueDeletion holds the parameters of the deletion of a queue.
 type QueueDeletion struct {
 	NamedVersion
 	DrainTo string `query:"drain_to" maxLength:"255" doc:"Moves the pending jobs to this queue first. Repeat the call until left is 0."`

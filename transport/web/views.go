@@ -9,20 +9,20 @@ import (
 	"github.com/rotasched/rota/internal/millis"
 )
 
-// LanesQuery are the parameters of a list of lanes.
+// LanesQuery holds the parameters of a list of lanes.
 type LanesQuery struct {
 	One
 	Order string `query:"order" enum:"largest,oldest" default:"largest" doc:"largest lists the lanes with the most jobs first; oldest lists the lanes whose oldest jobs have waited longest first."`
 	Limit int32  `query:"limit" minimum:"1" maximum:"100" default:"100" doc:"Maximum number of rows."`
 }
 
-// RoundQuery says which round is meant.
+// RoundQuery selects a round.
 type RoundQuery struct {
 	Epoch  uint64 `path:"epoch" minimum:"1"`
 	Height uint64 `query:"height" minimum:"1" required:"true" doc:"Index of the state that the round was computed on; every decision has both the epoch and the height."`
 }
 
-// DatesQuery says when a schedule would run: by a cron expression, or once in a period.
+// DatesQuery describes when a schedule would run: by a cron expression, or once in a period.
 type DatesQuery struct {
 	Cron  string `query:"cron" maxLength:"1024" doc:"The cron expression."`
 	TZ    string `query:"tz" maxLength:"256" doc:"Time zone of the expression; UTC if left out."`
@@ -30,7 +30,8 @@ type DatesQuery struct {
 	Limit int32  `query:"limit" minimum:"1" maximum:"100" default:"5" doc:"Maximum number of rows."`
 }
 
-// views registers what looks into a queue and between nodes; gRPC has none of it.
+// views registers the calls that show the inside of a queue and the nodes' views of each other; gRPC does not have
+// them.
 func (s *Site) views() {
 	add(s, route{method: http.MethodGet, path: "/v1/queues/{id}/lanes", id: "listLanes",
 		says: "List the largest lanes of a queue, or the longest waiting ones, with the reasons why their jobs are not placed"},

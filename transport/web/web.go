@@ -16,7 +16,7 @@ import (
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
 )
 
-// Calls are the services that answer: those of gRPC, called in the process.
+// Calls holds the services that answer requests: those of gRPC, called in the same process.
 type Calls struct {
 	Jobs      rotav1.JobsServer
 	Workers   rotav1.WorkersServer
@@ -30,74 +30,73 @@ type Calls struct {
 	Polling   Polling
 	// Events calls send with the events that a filter selects, as the core does.
 	Events func(ctx context.Context, filter rota.EventFilter, send func(*Batch) error) error
-	// Stats are the node's figures, Live what viewers look at.
+	// Stats returns the node's figures, Live the states that viewers watch.
 	Stats     func(ctx context.Context, coarse bool) (rest.Stats, error)
 	Live      Live
 	Keys      rotav1.KeysServer
 	Plans     rotav1.PlansServer
 	Workflows rotav1.WorkflowsServer
 	Webhooks  rotav1.WebhooksServer
-	// Lanes are the first lanes of a queue in an order, Views what each node finds of each other one.
+	// Lanes returns the first lanes of a queue in an order, Views each node's view of every other node.
 	Lanes func(ctx context.Context, queue string, most int, oldest bool, read *rotav1.Read) (rest.Lanes, *rotav1.ReadAt, error)
 	Views func(ctx context.Context) (rest.Views, error)
-	// DatesOf are the first dates of a schedule that is not set yet.
+	// DatesOf returns the first dates of a schedule that is not set yet.
 	DatesOf func(times *rota.ScheduleTimes, most int) ([]rota.Date, error)
-	// Round is a round as it is computed again.
+	// Round returns a round, computed again.
 	Round func(ctx context.Context, epoch, height uint64) (rest.Round, *rotav1.ReadAt, error)
-	// Submit is Jobs.Submit in words, Await Jobs.Wait for one job.
+	// Submit is Jobs.Submit in Go types, Await is Jobs.Wait for one job.
 	Submit func(ctx context.Context, jobs []rota.JobSpec) ([]rota.Submitted, error)
 	Await  func(ctx context.Context, id rota.JobID) error
-	// These are streams of gRPC: what is sent or comes next is handed to or asked of the caller.
+	// The following are gRPC streams: each message to send is passed to the caller's function, and each next message is
+	// requested from it.
 	WaitJobs       func(ctx context.Context, ids []string, send func(*rotav1.Job) error) error
 	ShowWorkflow   func(ctx context.Context, req *rotav1.GetWorkflowRequest, send func(*rotav1.ShowWorkflowResponse) error) error
 	SubmitWorkflow func(ctx context.Context, next func() (*rotav1.SubmitWorkflowRequest, error)) (*rotav1.WorkflowSubmitted, error)
 	SaveSnapshot   func(ctx context.Context, send func(*rotav1.SnapshotChunk) error) error
 }
 
-// Door is what every request passes before anything of its body is read.
+// Door checks every request before anything of its body is read.
 type Door interface {
-	// Enter lets a request in, or refuses it. A call's name is its method and its pattern,
-	// such as GET /v1/jobs/{id}; it gets so much time.
+	// Enter admits or rejects a request. A call's name is its method and its pattern, such as GET /v1/jobs/{id}; most
+	// is its time limit.
 	Enter(w http.ResponseWriter, r *http.Request, call string, most time.Duration) (Visit, error)
-	// Table identifies the rights of now: it is another one after any change.
+	// Table returns a value that identifies the current rights: any change yields a different one.
 	Table() any
-	// Stay lets in a request whose answer goes on: until its caller loses the right, or the
-	// node goes.
+	// Stay admits a request with a long-lived answer: until its caller loses the right, or the node shuts down.
 	Stay(r *http.Request, call string) (Visit, error)
 }
 
-// Visit is a request that was let in.
+// Visit is an admitted request.
 type Visit interface {
-	// Context is the call's, with its caller and its deadline.
+	// Context returns the call's context, with its caller and its deadline.
 	Context() context.Context
-	// Count counts memory that a body is going to take, waits until the node has room for it, and
-	// refuses what is too much, and all once it was; below 0 is what is free again. What is counted at the end is
-	// free by then.
+	// Count reserves n bytes of memory for a body and waits until the node has room. It returns an error when n is too
+	// much, and for every call after that one. A negative n releases memory. Memory still reserved at the end is
+	// released.
 	Count(n int) error
-	// Arrived says that the body is whole.
+	// Arrived reports that the body is complete.
 	Arrived()
-	// Settle judges how the call ended once more, by the rights of now.
+	// Settle checks the result of the call again under the current rights.
 	Settle(err error) error
-	// Class names what the caller may read now: callers of one class read the same.
+	// Class returns a name for what the caller may read now: callers of one class read the same.
 	Class() string
-	// Draining reports that the node goes.
+	// Draining reports whether the node is shutting down.
 	Draining() bool
-	// Panicked logs what a handler panicked with, and returns what its caller gets.
+	// Panicked logs a handler's panic, and returns the error for its caller.
 	Panicked(reason any) error
-	// Leave ends it.
+	// Leave ends the request.
 	Leave()
 }
 
-// Options is everything that a Site needs.
+// Options holds everything that a Site needs.
 type Options struct {
 	Calls Calls
 	Door  Door
-	// Node and Version stand in each response.
+	// Node and Version appear in each response.
 	Node, Version string
-	// Origins are those of pages that may call beside the node's own.
+	// Origins lists the origins, besides the node's own, whose pages may call.
 	Origins []string
-	// OfNode reports whether an origin is that of a node of the cluster, whose pages may call too;
-	// nil is of none.
+	// OfNode reports whether an origin belongs to a node of the cluster, whose pages may call too; with nil none does.
 	OfNode func(origin string) bool
 	// Life ends with the server.
 	Life context.Context
@@ -109,19 +108,19 @@ type Site struct {
 	mux     *http.ServeMux
 	api     huma.API
 	cross   *http.CrossOriginProtection
-	// calls are the methods of gRPC by the names of the calls.
+	// calls maps names of calls to gRPC methods.
 	calls map[string]string
 	stage *stage
-	// plain are those whose responses are never compressed: they are sent as they come.
+	// plain holds the calls whose responses are never compressed: they are sent as they come.
 	plain map[string]bool
-	// compressed is the mux behind what compresses responses.
+	// compressed is the mux behind the compression handler.
 	compressed http.Handler
 }
 
-// reckoned is set once: it is the library's own hook for what an error looks like.
+// reckoned guards the library's global hook for the shape of errors, which is set once.
 var reckoned sync.Once
 
-// New makes the API.
+// New returns the API.
 func New(options Options) (*Site, error) {
 	reckoned.Do(func() { huma.NewError = reckon })
 	s := &Site{options: options, mux: http.NewServeMux(), cross: http.NewCrossOriginProtection(), calls: make(map[string]string), plain: make(map[string]bool)}
@@ -162,8 +161,7 @@ func New(options Options) (*Site, error) {
 	return s, nil
 }
 
-// settings are those of the library: JSON and nothing else, no pages of documentation, which
-// would load foreign scripts.
+// settings returns the library's settings: JSON only, and no documentation pages, which would load foreign scripts.
 func settings() huma.Config {
 	registry := huma.NewMapRegistry(schemaPrefix, huma.DefaultSchemaNamer)
 	return huma.Config{
@@ -182,7 +180,7 @@ func settings() huma.Config {
 
 const mediaType = "application/json"
 
-// write writes a body as the command line does.
+// write encodes a body as the command line does.
 func write(w io.Writer, v any) error {
 	e := json.NewEncoder(w)
 	e.SetEscapeHTML(false)
@@ -194,7 +192,7 @@ func write(w io.Writer, v any) error {
 
 // Route is a call of the API.
 type Route struct {
-	// Name is the method and the pattern; Call is the method of gRPC whose rights it needs.
+	// Name is the method and the pattern; Call is the gRPC method whose rights it needs.
 	Name, Call string
 }
 
@@ -219,7 +217,7 @@ func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Rota-Version", s.options.Version)
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Cache-Control", "no-store")
-	if origin := r.Header.Get("Origin"); origin != "" { // it is one that may: Hosts has looked at it
+	if origin := r.Header.Get("Origin"); origin != "" { // allowed: Hosts has checked it
 		h.Add("Vary", "Origin")
 		h.Set("Access-Control-Allow-Origin", origin)
 		h.Set("Access-Control-Expose-Headers", "ETag, Location, Retry-After, Rota-Age-Ms, Rota-Index, Rota-Node, Rota-Version")
@@ -244,7 +242,7 @@ func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		unknown(s, w, r)
 		return
 	case isStream(r):
-		s.mux.ServeHTTP(w, r) // compressed, what goes on would wait for more
+		s.mux.ServeHTTP(w, r) // with compression, streamed data would wait for more
 		return
 	}
 	if _, pattern := s.mux.Handler(r); s.plain[pattern] {
@@ -254,16 +252,16 @@ func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.compressed.ServeHTTP(w, r)
 }
 
-// ofNode reports whether a page of another node of the cluster asks.
+// ofNode reports whether the request comes from a page of another node of the cluster.
 func (o *Options) ofNode(r *http.Request) bool {
 	origin := r.Header.Get("Origin")
 	return origin != "" && o.OfNode != nil && o.OfNode(origin)
 }
 
-// maxURL bounds an address.
+// maxURL bounds a URL, in bytes.
 const maxURL = 8 << 10
 
-// unknown answers what is no call.
+// unknown answers requests that match no call.
 func unknown(s *Site, w http.ResponseWriter, r *http.Request) {
 	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete} {
 		other := *r

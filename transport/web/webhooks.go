@@ -10,7 +10,7 @@ import (
 	"github.com/rotasched/rota/api/words"
 )
 
-// webhookCalls answers the calls of webhooks.
+// webhookCalls serves the calls of webhooks.
 type webhookCalls struct{ *Site }
 
 func (s *Site) webhooks() {

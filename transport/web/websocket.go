@@ -14,18 +14,17 @@ import (
 )
 
 const (
-	// socketPing is how often a reader is asked for a sign, socketPong how long it may take: a
-	// slow one is the core's to judge, so no less than that takes.
+	// socketPing is how often a reader is pinged. socketPong is how long it may take to answer: the core cuts off slow
+	// readers, so it is not shorter than that takes.
 	socketPing = 20 * time.Second
 	socketPong = 30 * time.Second
-	// socketReads bounds what a reader sends: nothing but control frames.
+	// socketReads bounds the bytes that a reader sends, which may be only control frames.
 	socketReads = 1 << 10
-	// socketReason is the most that a close frame says (RFC 6455).
+	// socketReason is the longest text of a close frame (RFC 6455).
 	socketReason = 123
 )
 
-// socket sends events over a WebSocket: one JSON text a message. It ends with a close frame
-// that says why.
+// socket sends events over a WebSocket: one JSON text per message. It ends with a close frame that gives the reason.
 type socket struct {
 	conn *websocket.Conn
 	// life ends with the server.
@@ -34,7 +33,7 @@ type socket struct {
 
 // accept answers a request for a WebSocket.
 func (s *Site) accept(w http.ResponseWriter, r *http.Request, beside *sync.WaitGroup, ctx context.Context, cancel context.CancelCauseFunc) (*socket, error) {
-	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true}) // Hosts looked at the origin
+	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true}) // Hosts checked the origin
 	if err != nil {
 		return nil, err
 	}
@@ -66,9 +65,8 @@ func (c *socket) write(text []byte) error {
 	return nil
 }
 
-// read answers control frames and notices the end; a reader that sends anything else is told
-// that it may not. Its context outlives a drain: ended, it would tear the connection down before
-// the reason is out.
+// read answers control frames and detects the end; a reader that sends anything else is rejected. Its context outlives
+// a drain: ending it would tear the connection down before the reason is sent.
 func (c *socket) read(cancel context.CancelCauseFunc) {
 	defer cancel(nil)
 	if _, _, err := c.conn.Reader(c.life); err == nil {
@@ -76,7 +74,7 @@ func (c *socket) read(cancel context.CancelCauseFunc) {
 	}
 }
 
-// ping closes a connection whose other end is gone without a word.
+// ping closes a connection whose other end vanished silently.
 func (c *socket) ping(ctx context.Context) {
 	tick := time.NewTicker(socketPing)
 	defer tick.Stop()
@@ -104,9 +102,8 @@ func (c *socket) end(err error, _ bool) {
 	}
 }
 
-// closeOf returns the close frame for how a stream ended. Codes are those of RFC 6455
-// and its registry: 1008 the request is wrong, 1013 try again, 1012 and 1001 go to
-// another node, 1011 a fault of ours.
+// closeOf returns the close frame for how a stream ended. Codes are those of RFC 6455 and its registry: 1008 invalid
+// request, 1013 try again, 1012 and 1001 connect to another node, 1011 internal error.
 func closeOf(err error) (websocket.StatusCode, string) {
 	if err == nil {
 		return websocket.StatusNormalClosure, ""
@@ -126,7 +123,7 @@ func closeOf(err error) (websocket.StatusCode, string) {
 	reason := e.Kind.String() + ": " + e.Text
 	if len(reason) > socketReason {
 		reason = reason[:socketReason]
-		for !utf8.ValidString(reason) { // no rune by halves
+		for !utf8.ValidString(reason) { // do not split a rune
 			reason = reason[:len(reason)-1]
 		}
 	}

@@ -18,13 +18,13 @@ import (
 )
 
 const (
-	// maxLines bounds a workflow that comes as lines: its nodes hold 64 MiB at most.
+	// maxLines bounds a workflow that arrives as lines: its nodes hold 64 MiB at most.
 	maxLines = 64 << 20
-	// uploadTime is what a workflow gets to arrive and to be committed.
+	// uploadTime bounds the time for a workflow to arrive and to be committed.
 	uploadTime = 7 * time.Minute
 )
 
-// workflowCalls answers the calls of workflows.
+// workflowCalls serves the calls of workflows.
 type workflowCalls struct{ *Site }
 
 func (s *Site) workflows() {
@@ -51,7 +51,7 @@ func (s *Site) workflows() {
 		says: "Signal a gate: the nodes that depend on it continue, or do not; each signal id counts once"}, c.signalNode)
 }
 
-// WorkflowsQuery are the parameters of a list of workflows.
+// WorkflowsQuery holds the parameters of a list of workflows.
 type WorkflowsQuery struct {
 	List
 	State  string `query:"state" enum:"RUNNING,COMPLETED,FAILED,CANCELLED" doc:"Only workflows in this state."`
@@ -76,7 +76,7 @@ func (s workflowCalls) listWorkflows(ctx context.Context, in *WorkflowsQuery) (*
 	return answer(page, got.GetAt()), err
 }
 
-// WorkflowQuery are the parameters of a read of a workflow.
+// WorkflowQuery holds the parameters of a read of a workflow.
 type WorkflowQuery struct {
 	One
 	View string `query:"view" enum:"brief,full" default:"full" doc:"brief leaves out nodes, critical path and estimates."`
@@ -139,7 +139,7 @@ func (s workflowCalls) awaitWorkflow(ctx context.Context, in *WorkflowQuery) err
 	return err
 }
 
-// Upload is a workflow that comes.
+// Upload is a workflow that is arriving.
 type Upload struct {
 	Named
 	body  *lines
@@ -149,7 +149,7 @@ type Upload struct {
 // Resolve implements huma.Resolver.
 func (u *Upload) Resolve(ctx huma.Context) []error {
 	u.body = newLines(ctx)
-	kind, _, _ := mime.ParseMediaType(ctx.Header("Content-Type")) // the door has read it
+	kind, _, _ := mime.ParseMediaType(ctx.Header("Content-Type")) // it was parsed at admission
 	u.lines = kind == linesType
 	return nil
 }
@@ -172,7 +172,7 @@ func (h *workflowHead) message(address string) (*rotav1.SubmitWorkflowRequest, e
 }
 
 func (s workflowCalls) submitWorkflow(ctx context.Context, up *Upload) (*Answer[rota.WorkflowSubmitted], error) {
-	defer up.body.end() // a call that took too long may read still
+	defer up.body.end() // a call that took too long may still be reading
 	next := up.fromLines
 	if !up.lines {
 		all, err := up.fromJSON()
@@ -202,7 +202,7 @@ func (s workflowCalls) submitWorkflow(ctx context.Context, up *Upload) (*Answer[
 	return a, nil
 }
 
-// fromJSON reads a whole workflow, and makes the messages of it.
+// fromJSON reads a whole workflow, and returns its messages.
 func (u *Upload) fromJSON() ([]*rotav1.SubmitWorkflowRequest, error) {
 	text, err := u.body.from.whole()
 	if err != nil {
@@ -255,8 +255,7 @@ func edgeMessage(raw []byte, place string) (*rotav1.SubmitWorkflowRequest, error
 	return &rotav1.SubmitWorkflowRequest{Edges: []*rotav1.Edge{words.EdgeToWire(&e)}}, nil
 }
 
-// fromLines reads the next line: the first is the head, an edge has from and to, and all
-// others are nodes.
+// fromLines reads the next line: the first is the head, an edge has from and to, and all others are nodes.
 func (u *Upload) fromLines() (m *rotav1.SubmitWorkflowRequest, err error) {
 	first := u.body.number == 0
 	err = u.body.next(func(text []byte) (err error) {
@@ -299,12 +298,12 @@ func (s workflowCalls) retryWorkflow(ctx context.Context, in *Setting[rest.Workf
 	return workflowAnswer(s.options.Calls.Workflows.Retry(ctx, &rotav1.RetryWorkflowRequest{Id: in.ID, From: body.From, Runs: body.Runs}))
 }
 
-// NodeOf says which node is meant.
+// NodeOf selects a node.
 type NodeOf struct {
 	Node string `path:"node" maxLength:"512"`
 }
 
-// NodeQuery are the parameters of a read of a node's job.
+// NodeQuery holds the parameters of a read of a node's job.
 type NodeQuery struct {
 	OneJob
 	NodeOf
@@ -315,7 +314,7 @@ func (s workflowCalls) getNode(ctx context.Context, in *NodeQuery) (*Answer[rota
 	return s.getJob(ctx, &in.OneJob)
 }
 
-// SignalCall says somebody's word to a gate.
+// SignalCall is a call that delivers a signal to a gate.
 type SignalCall struct {
 	Named
 	NodeOf
