@@ -143,7 +143,7 @@ func TestRemoved_nodeThatGossipsOnWritesNothing(t *testing.T) {
 	t.Cleanup(func() {
 		if t.Failed() {
 			_, leader := removed.raft.LeaderWithID()
-			t.Logf("the removed node says %v, has leader %q, raft is %s, and hears of %+v", removed.Ready(), leader,
+			t.Logf("the removed node: ready is %v, leader %q, raft %s, member list %+v", removed.Ready(), leader,
 				removed.raft.State(), removed.membership.aliveMembers())
 		}
 	})
@@ -152,7 +152,7 @@ func TestRemoved_nodeThatGossipsOnWritesNothing(t *testing.T) {
 		return kind == rota.KindDenied || kind == rota.KindConflict
 	})
 	if err := n.Recorded("n4", removed.data.Identity()); rota.KindOf(err) != rota.KindDenied {
-		t.Errorf("its calls are taken: %v", err)
+		t.Errorf("its calls are accepted: %v", err)
 	}
 }
 
@@ -259,7 +259,7 @@ func TestLeave_refusals(t *testing.T) {
 	var refusal *rota.Error
 	if err := leader.RemoveHere(within(t, ample), "n9"); !errors.As(err, &refusal) || refusal.Kind != rota.KindNotFound ||
 		refusal.Subject == subjectRemoved {
-		t.Errorf("a node that nobody knows was removed: %v", err)
+		t.Errorf("an unknown node was removed: %v", err)
 	}
 	gone := b.follower().cfg.Node
 	if err := b.leader().RemovePeer(within(t, ample), gone); err != nil {
@@ -298,7 +298,7 @@ func TestMatch_sameDecisionIsNotProposedAgainAtOnce(t *testing.T) {
 		return []*fsmpb.Round{{}, {Pairs: []*fsmpb.Pair{{Job: job, Worker: "w"}}}}
 	}
 	if !samePairs(round("a"), round("a")) || samePairs(round("a"), round("b")) || samePairs(nil, round("a")) {
-		t.Error("decisions are told apart wrongly")
+		t.Error("decisions are compared wrongly")
 	}
 }
 
@@ -324,10 +324,10 @@ func TestJoin_saysWhatItWaitsFor(t *testing.T) {
 		}
 	}
 	if _, err := Start(ctx, cfg, &directPeers{b: b, self: "n2"}); err == nil {
-		t.Fatal("it was taken in")
+		t.Fatal("it was admitted")
 	}
 	const waits = "waiting for other nodes: 1 of --bootstrap-expect 3 are here"
 	if want := waits + "; " + b.addrs["n1"].Gossip + " refused this node's gossip: is --cluster the same, and the gossip key?"; first != waits || last != want {
-		t.Errorf("first %q, last %q; %q is wanted", first, last, want)
+		t.Errorf("first %q, last %q; want %q", first, last, want)
 	}
 }

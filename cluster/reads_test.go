@@ -100,7 +100,7 @@ func TestReads_twoTenants(t *testing.T) {
 	unknown := func(err error) {
 		t.Helper()
 		if rota.KindOf(err) != rota.KindNotFound {
-			t.Errorf("%v, NOT_FOUND is wanted", err)
+			t.Errorf("got %v, want NOT_FOUND", err)
 			return
 		}
 		answers = append(answers, strings.ReplaceAll(err.Error(), `"umbrella`, "")) // the requested name
@@ -172,7 +172,7 @@ func TestReads_twoTenants(t *testing.T) {
 		err, none := same.ask(same.theirs), same.ask(same.nobodys)
 		unknown(err)
 		if err == nil || none == nil || strings.ReplaceAll(err.Error(), same.theirs, "ID") != strings.ReplaceAll(none.Error(), same.nobodys, "ID") {
-			t.Errorf("of what is another's it says %v, of nothing %v", err, none)
+			t.Errorf("of another tenant's object it returns %v, of a missing one %v", err, none)
 		}
 	}
 	queues, at, err := n.Queues(acme, opt)
@@ -195,7 +195,7 @@ func TestReads_twoTenants(t *testing.T) {
 	worker, err := n.ResumeWorker(called(within(t, ample), rota.CertPrincipal("keeper", "ann")), "umbrella-worker")
 	keep(len(worker.Leases)+int(worker.Open), rota.ReadAt{}, err)
 	if worker.Status != rota.WorkerActive || worker.Open != 0 || worker.Slots != 0 || worker.Leases != nil {
-		t.Errorf("who may stop a worker, and see none, is told %+v", worker)
+		t.Errorf("a caller that may stop a worker, and see none, gets %+v", worker)
 	}
 	events := 0
 	err = n.Events(acme, rota.EventFilter{}, func(b peer.EventBatch) error {
@@ -217,7 +217,7 @@ func TestReads_twoTenants(t *testing.T) {
 			text = []byte(strings.ReplaceAll(string(text), "umbrella-worker", ""))
 		}
 		if err != nil || strings.Contains(string(text), "umbrella") {
-			t.Errorf("an answer to acme's reader says %s, %v", text, err)
+			t.Errorf("an answer to acme's reader is %s, %v", text, err)
 		}
 	}
 }
@@ -252,7 +252,7 @@ func TestWaits_areJudgedAnew(t *testing.T) {
 	}
 	for range 2 {
 		if err := <-waits; rota.KindOf(err) != rota.KindNotFound {
-			t.Errorf("%v, NOT_FOUND is wanted", err)
+			t.Errorf("got %v, want NOT_FOUND", err)
 		}
 	}
 }

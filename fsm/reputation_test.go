@@ -17,7 +17,7 @@ func (b *bench) health(worker string, want int32) rota.Worker {
 	b.t.Helper()
 	w, ok := b.View.Worker(rota.WorkerID(worker))
 	if !ok || w.Health != want {
-		b.t.Fatalf("worker %s has health %d, %d is wanted", worker, w.Health, want)
+		b.t.Fatalf("worker %s: got health %d, want %d", worker, w.Health, want)
 	}
 	return w
 }
@@ -41,7 +41,7 @@ func typed(typ rota.JobType) func(*rota.JobSpec) { return func(s *rota.JobSpec) 
 func (b *bench) mismatch(job, worker, why string) {
 	b.t.Helper()
 	if got := b.dropped(job, worker); got != why {
-		b.t.Fatalf("%s to %s was dropped for %s, %s is wanted", job, worker, got, why)
+		b.t.Fatalf("%s to %s was dropped for %s, want %s", job, worker, got, why)
 	}
 }
 
@@ -97,7 +97,7 @@ func TestHealth(t *testing.T) {
 		for what, by := range map[outcome]int32{outcomeAckTimeout: -7, outcomeLateRenewal: -30, outcomeSuccess: 9,
 			outcomeExpired: -60, outcomeProofInvalid: -200} {
 			if got := what.health(p); got != by {
-				b.t.Fatalf("outcome %d changes health by %d, %d is wanted", what, got, by)
+				b.t.Fatalf("outcome %d changes health by %d, want %d", what, got, by)
 			}
 		}
 		b.leased("j", "w")
@@ -146,7 +146,7 @@ func TestHealth(t *testing.T) {
 		b.pass(60_000)
 		w := b.health("w", 850)
 		if want := []rota.TypeUntil{{Type: "work", Until: b.Header.Now().At(b.now + 30_000), Cause: rota.ReasonLeaseExpired}}; !slices.Equal(w.Denied, want) {
-			b.t.Fatalf("denied %v, %v is wanted", w.Denied, want)
+			b.t.Fatalf("denied: got %v, want %v", w.Denied, want)
 		}
 		b.submit("same")
 		b.submit("other", typed("else"))
@@ -276,7 +276,7 @@ func TestCooldown(t *testing.T) {
 		w, _ := b.View.Worker("w")
 		want := []rota.TypeUntil{{Type: "bad", Until: b.Header.Now().At(b.now + 30_000), Cause: rota.ReasonProviderFail}}
 		if !slices.Equal(w.Cooling, want) {
-			b.t.Fatalf("cooling %v, %v is wanted", w.Cooling, want)
+			b.t.Fatalf("cooling: got %v, want %v", w.Cooling, want)
 		}
 		b.mismatch("a", "w", "COOLING_DOWN")
 		b.ok(verb(rota.VerbComplete, b.acked("fine", typed("good")))) // other types continue
@@ -378,7 +378,7 @@ func TestCooldown(t *testing.T) {
 			b.t.Fatalf("cooling %v", w.Cooling)
 		}
 		if len(b.match()) != 1 {
-			b.t.Fatal("the job was not placed anew")
+			b.t.Fatal("the job was not placed again")
 		}
 	})
 	run("of_the_newest_types_where_there_are_too_many", func(b *bench) {
@@ -426,7 +426,7 @@ func (b *bench) whyNames(job, reason, detail string) {
 			return
 		}
 	}
-	b.t.Fatalf("job %s waits for %+v, %s with %q is wanted", job, x.Reasons, reason, detail)
+	b.t.Fatalf("job %s waits for %+v, want %s with %q", job, x.Reasons, reason, detail)
 }
 
 // jobType is a job's type.
@@ -457,7 +457,7 @@ func TestUnits(t *testing.T) {
 		}
 		w, _ := b.View.Worker("w")
 		if want := []rota.UnitsUsed{{Queue: "default", Since: b.Header.Now().At(since), Until: b.Header.Now().At(since + unitsPeriod), Used: 10}}; !slices.Equal(w.Units, want) {
-			t.Fatalf("units %v, %v is wanted", w.Units, want)
+			t.Fatalf("units: got %v, want %v", w.Units, want)
 		}
 		b.mismatch("c", "w", "UNITS_EXHAUSTED")
 		b.now = since + unitsPeriod - 500
@@ -524,7 +524,7 @@ func TestUnits(t *testing.T) {
 			}
 		}
 		if n := len(b.match()); n != 4 {
-			t.Fatalf("%d were placed, 1 + 1 + 2 are wanted", n)
+			t.Fatalf("placed %d, want 1 + 1 + 2", n)
 		}
 		if w, _ := b.View.Worker("w"); len(w.Units) != 2 {
 			t.Fatalf("units %v", w.Units)

@@ -177,8 +177,8 @@ func TestWhyNoHold(t *testing.T) {
 	}
 }
 
-// TestWhyHold follows a wide job that narrow ones would pass: the explanation says when a worker will be held for it
-// and which one is, and why the narrow ones wait.
+// TestWhyHold follows a wide job that narrow ones would pass: the explanation names the time from which a worker will
+// be held for it, the worker, and why the narrow ones wait.
 func TestWhyHold(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -198,7 +198,7 @@ func TestWhyHold(t *testing.T) {
 			all += "\n" + r.Detail
 		}
 		if !strings.Contains(all, text) || text == "" && strings.Contains(all, "kept") {
-			t.Errorf("of %s it is said\n%s\nwanted %q", job, all, text)
+			t.Errorf("%s: the explanation is\n%s\nwant %q", job, all, text)
 		}
 	}
 	b.pass(10_000)
@@ -247,13 +247,13 @@ func TestWhyRank(t *testing.T) {
 	for len(stand) > 0 {
 		for i, id := range stand {
 			if at := place(id); at != int64(i) {
-				t.Fatalf("%s is told to stand at %d of %d, it stands at %d", id, at, len(stand), i)
+				t.Fatalf("%s is reported at position %d of %d, want %d", id, at, len(stand), i)
 			}
 		}
 		next := stand[0]
 		placed := b.match()
 		if len(placed) != 1 || placed[next].Job != next {
-			t.Fatalf("%v was placed, %s stood first", placed, next)
+			t.Fatalf("%v was placed, %s was first", placed, next)
 		}
 		b.completeAll(next)
 		stand = stand[1:]
@@ -293,7 +293,7 @@ func TestReenact(t *testing.T) {
 		}
 	}
 	if _, ok := b.Reenact("nobody", nil, 1_024); ok {
-		t.Error("a job that nobody knows was placed")
+		t.Error("an unknown job was placed")
 	}
 }
 

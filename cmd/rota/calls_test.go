@@ -31,7 +31,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// recorder stands between commands and a node, and notes which calls pass.
+// recorder sits between commands and a node, and records the calls that pass.
 type recorder struct {
 	t    *testing.T
 	mu   sync.Mutex
@@ -126,14 +126,14 @@ func (r *recorder) pass(in grpc.ServerStream, conn *grpc.ClientConn) error {
 
 // step runs a command in a scene.
 type step struct {
-	// name is the command's; args are what stands behind it.
+	// name is the command's; args follow it.
 	name, args string
 	// code is how it exits.
 	code int
 }
 
-// scene has every command that calls a cluster at least once, in an order in which it has
-// something to do. What stands in braces is of the scene. Who has the right to auth alone can grant no other.
+// scene has every command that calls a cluster at least once, in an order in which it has something to do. Words in
+// braces are replaced by the scene's. A token with the right to auth alone can grant no other right.
 var scene = []step{
 	{"auth init", "--data {data}", cli.ExitFailed}, // the scene has made the first
 	{"auth reset", "--data {data}", 0},
@@ -151,7 +151,7 @@ var scene = []step{
 	{"auth issuer set", "https://idp.example --audience rota --map sub=ann:r", 0},
 	{"auth issuer list", "", 0},
 	{"auth issuer delete", "https://idp.example", 0},
-	{"auth login", "--jwt-file {jwt}", cli.ExitDenied}, // nobody's signature
+	{"auth login", "--jwt-file {jwt}", cli.ExitDenied}, // not signed by a known issuer
 	{"auth role delete", "r", 0},
 	{"queue set", "q --set attempt_max=1", 0},
 	{"queue list", "", 0},
@@ -272,8 +272,8 @@ var scene = []step{
 	{"tenant delete", "acme", 0},
 }
 
-// sights are rights that show a command what it works on, beside those of its calls: a webhook is only
-// for who may read the events that it sees.
+// sights are rights that show a command the objects it works on, in addition to the rights of its calls: a webhook
+// needs the right to read the events that it receives.
 var sights = map[string][]rota.Right{
 	"webhook set": {rota.RightRead}, "webhook show": {rota.RightRead}, "webhook pause": {rota.RightRead}, "webhook resume": {rota.RightRead},
 	"webhook skip": {rota.RightRead}, "webhook delete": {rota.RightRead}, "webhook secret": {rota.RightRead},
@@ -301,7 +301,7 @@ type stage struct {
 	root *client.Client
 	// addr is the recorder's, node the node's.
 	addr, node string
-	// words are what stands in braces, tokens those with some rights.
+	// words are the values for words in braces, tokens those with some rights.
 	words  map[string]string
 	tokens map[string]string
 }
@@ -311,7 +311,7 @@ func newStage(t *testing.T) *stage {
 	dir := t.TempDir()
 	cluster := running(t, "dev", "--nodes", "1", "--data", dir)
 	if !cluster.Scan() || !strings.HasPrefix(cluster.Text(), "ready addr=") {
-		t.Fatalf("the cluster says %q", cluster.Text())
+		t.Fatalf("the cluster's first line is %q", cluster.Text())
 	}
 	s := &stage{t: t, addr: strings.TrimPrefix(cluster.Text(), "ready addr="), tokens: make(map[string]string), rec: &recorder{t: t}}
 	s.words = map[string]string{"data": filepath.Join(dir, "d")}
@@ -389,8 +389,8 @@ func needed(c calls, args string) []rota.Right {
 	return rightsOf(methods)
 }
 
-// TestCommandCalls: each command makes the calls that its row says and no other; it does its
-// work for a token that has exactly the rights of these, and none for one that lacks any.
+// TestCommandCalls: each command makes the calls in its row and no other; it does its work for a token that has exactly
+// the rights of these, and none for one that lacks any.
 func TestCommandCalls(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -408,11 +408,11 @@ func TestCommandCalls(t *testing.T) {
 		}
 		for i := range rights {
 			if row.none != "" || strings.HasPrefix(step.name, "bench ") {
-				break // it goes by the socket, or counts what is refused and goes on
+				break // it uses the socket, or counts refusals and continues
 			}
 			others := slices.Delete(slices.Clone(rights), i, i+1)
 			if code, out := s.run(step.name, step.args, s.token(others...)); code != cli.ExitDenied {
-				t.Errorf("%s %s without %s: exit %d, %d is wanted: %s", step.name, step.args, rights[i], code, cli.ExitDenied, out)
+				t.Errorf("%s %s without %s: got exit code %d, want %d: %s", step.name, step.args, rights[i], code, cli.ExitDenied, out)
 			}
 		}
 		s.rec.taken()
@@ -423,7 +423,7 @@ func TestCommandCalls(t *testing.T) {
 			continue
 		}
 		if code, out := s.run(step.name, step.args, token); code != step.code {
-			t.Errorf("%s %s with %v: exit %d, %d is wanted: %s", step.name, step.args, rights, code, step.code, out)
+			t.Errorf("%s %s with %v: got exit code %d, want %d: %s", step.name, step.args, rights, code, step.code, out)
 		}
 		made[step.name] = append(made[step.name], s.rec.taken()...)
 	}
@@ -437,7 +437,7 @@ func TestCommandCalls(t *testing.T) {
 		}
 		for _, m := range made[name] {
 			if !slices.Contains(want, m) {
-				t.Errorf("%s calls %s, and its row says nothing of it", name, m)
+				t.Errorf("%s calls %s, which its row does not list", name, m)
 			}
 		}
 	}
@@ -470,8 +470,8 @@ func (s *stage) work(args, token string) *recorder {
 	return rec
 }
 
-// publicCalls are those of the services of rota that clients may call, by reflection over what
-// is linked into the binary.
+// publicCalls returns the methods of rota's services that clients may call, by reflection over everything linked into
+// the binary.
 func publicCalls() (methods []string) {
 	protoregistry.GlobalFiles.RangeFilesByPackage("rota.v1", func(file protoreflect.FileDescriptor) bool {
 		for i := range file.Services().Len() {
@@ -515,7 +515,7 @@ func TestCommandCalls_complete(t *testing.T) {
 			t.Errorf("%s has no row in commandCalls: say which calls it makes", path)
 		}
 		if cmd.Annotations[rightsKey] == "" || !strings.Contains(cmd.UsageString(), "Rights:\n  "+cmd.Annotations[rightsKey]) {
-			t.Errorf("the help of %s says of its rights %q", path, cmd.Annotations[rightsKey])
+			t.Errorf("the help of %s lacks its rights %q", path, cmd.Annotations[rightsKey])
 		}
 	}
 	walk(rootCommand(&cli.App{}))
@@ -526,11 +526,11 @@ func TestCommandCalls_complete(t *testing.T) {
 		for _, m := range c.methods() {
 			called["/rota.v1."+m] = true
 			if _, ok := transport.Needs("/rota.v1." + m); !ok {
-				t.Errorf("%s calls %s, which is no call of a client", path, m)
+				t.Errorf("%s calls %s, which is not a call for clients", path, m)
 			}
 		}
 		if c.none != "" && len(c.also) > 0 || c.none == "" && len(c.methods()) == 0 {
-			t.Errorf("the row of %s says both or neither: calls, or why there are none", path)
+			t.Errorf("the row of %s must have either calls or a reason for having none, not both", path)
 		}
 	}
 	for _, m := range publicCalls() {

@@ -141,7 +141,7 @@ func TestLiveTLS(t *testing.T) {
 				t.Fatalf("%s: %v", what, err)
 			}
 			if seen.SerialNumber.Cmp(want) != 0 || shown == nil || shown.SerialNumber.Cmp(want) != 0 {
-				t.Errorf("%s: the server's is %v, the client's %v; %d is wanted", what, seen.SerialNumber, shown.SerialNumber, want)
+				t.Errorf("%s: got the server's %v, the client's %v; want %d", what, seen.SerialNumber, shown.SerialNumber, want)
 			}
 		}
 	}
@@ -163,7 +163,7 @@ func TestLiveTLS(t *testing.T) {
 		t.Error(id, err)
 	}
 
-	// Another node's certificate in these files is no renewal.
+	// Another node's certificate in these files is not a renewal.
 	ours.issueFor(dir, "spiffe://rota/node/n2", time.Hour)
 	if changed, err := live.Look(); changed || err == nil || !strings.Contains(err.Error(), "it is node n2's, this is node n1") {
 		t.Error(changed, err)
@@ -174,7 +174,7 @@ func TestLiveTLS(t *testing.T) {
 	}
 	serials()
 
-	// Half a renewal: what was read before still counts, and it is said once.
+	// Half a renewal: the certificate read before still counts, and one line is logged.
 	var lines bytes.Buffer
 	log := slog.New(slog.NewTextHandler(&lines, nil))
 	key, err := os.ReadFile(files.Key)
@@ -187,7 +187,7 @@ func TestLiveTLS(t *testing.T) {
 	live.Tell(log, time.Now())
 	live.Tell(log, time.Now())
 	if n := strings.Count(lines.String(), "cannot be read"); n != 1 {
-		t.Errorf("said %d times: %s", n, lines.String())
+		t.Errorf("logged %d times: %s", n, lines.String())
 	}
 	serials()
 	ours.issue(dir, time.Hour)
@@ -195,13 +195,13 @@ func TestLiveTLS(t *testing.T) {
 	live.Tell(log, time.Now())
 	for what, want := range map[string]int{"were read again": 1, "ends soon": 2} { // once under each certificate
 		if n := strings.Count(lines.String(), what); n != want {
-			t.Errorf("%q was said %d times: %s", what, n, lines.String())
+			t.Errorf("%q was logged %d times: %s", what, n, lines.String())
 		}
 	}
 	serials()
 
-	// Another authority: no handshake with the old ones' certificates, and open
-	// connections that stand on them are judged so.
+	// Another authority: no handshake with the old ones' certificates, and open connections that depend on them are
+	// judged so.
 	stranger := files
 	theirs := newIssuer(t, "theirs")
 	before, err := stranger.Live(testMember)
@@ -217,6 +217,6 @@ func TestLiveTLS(t *testing.T) {
 		t.Errorf("a connection of the old authority: %v", err)
 	}
 	if _, _, err := shakeHands(t, node, before.Mutual()); err == nil {
-		t.Error("a node of the old authority is taken")
+		t.Error("a node of the old authority is accepted")
 	}
 }

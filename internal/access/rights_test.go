@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// rightsIDs are all ids of up to three letters out of two: what patterns tell apart.
+// rightsIDs returns all ids of up to three letters out of two, enough for patterns to differ.
 func rightsIDs() (ids []string) {
 	for _, one := range []string{"a", "b"} {
 		ids = append(ids, one)
@@ -39,7 +39,7 @@ func drawNarrowing(rt *rapid.T, name string) []string {
 	return rapid.SliceOfN(rapid.SampledFrom(rightsPatterns), 0, 2).Draw(rt, name)
 }
 
-// matchesNaively is what a pattern means, said as simply as can be.
+// matchesNaively implements a pattern's meaning as simply as possible.
 func matchesNaively(pattern, id string) bool {
 	if pattern == id {
 		return true
@@ -66,9 +66,8 @@ func allowedNaively(grants []rota.Grant, tenants, queues []string, right rota.Ri
 	return false
 }
 
-// TestRights_naive holds the rights against a naive matcher, for every right, tenant and queue
-// of a small world: what is allowed; that what is within other rights allows no more than they
-// do; that Some is true where anything is allowed.
+// TestRights_naive compares the rights with a naive matcher, for every right, tenant and queue of a small world: which
+// are allowed; that rights within other rights allow no more than those; that Some is true where anything is allowed.
 func TestRights_naive(t *testing.T) {
 	t.Parallel()
 	ids := append(rightsIDs(), Everything)
@@ -98,7 +97,7 @@ func TestRights_naive(t *testing.T) {
 				}
 			}
 			if some && !r.Some(right) {
-				rt.Fatalf("%s is allowed somewhere and Some says no", right)
+				rt.Fatalf("%s is allowed somewhere and Some returns false", right)
 			}
 		}
 	})
@@ -146,7 +145,7 @@ func TestGrant_checks(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := rota.ErrorOf(CheckGrant(g)); err == nil || err.Kind != rota.KindInvalid || err.Subject != subject {
-			t.Errorf("%s: %v, a refusal of %s is wanted", text, err, subject)
+			t.Errorf("%s: got %v, want a refusal of %s", text, err, subject)
 		}
 	}
 	for _, role := range BuiltInRoles() {

@@ -200,7 +200,7 @@ func TestStartRunbooks(t *testing.T) {
 func holdStartPage(t *testing.T, name, page, bin string, trouble func(*testing.T, *node, *refusedStart)) {
 	commands, outputs := blocks(page, "sh"), blocks(page, "text")
 	if len(outputs) != 2 || len(commands) < 1 || len(commands) > 2 {
-		t.Fatalf("%d outputs and %d commands: two and one or two are wanted", len(outputs), len(commands))
+		t.Fatalf("got %d outputs and %d commands, want two and one or two", len(outputs), len(commands))
 	}
 	n := newNode(t, "n1", "--bootstrap-expect", "1")
 	n.start(t)
@@ -213,25 +213,25 @@ func holdStartPage(t *testing.T, name, page, bin string, trouble func(*testing.T
 	code, said := shell(t, env, r.before+"rota server $SETTINGS")
 	at := strings.LastIndex("\n"+said, "\nrota: ")
 	if at < 0 {
-		t.Fatalf("it ended with %d and said\n%s", code, said)
+		t.Fatalf("it ended with %d and printed\n%s", code, said)
 	}
 	last, _, _ := strings.Cut(said[at:], "\n")
 	if !strings.Contains(page, fmt.Sprintf("exit status %d ", code)) || !shaped(outputs[0], last) {
-		t.Errorf("it ended with %d and said\n%s\nand the page\n%s", code, last, outputs[0])
+		t.Errorf("it ended with %d and printed\n%s\nand the page\n%s", code, last, outputs[0])
 	}
 	contains(t, "the refusal", last, "(runbook: https://github.com/rotasched/rota/blob/main/docs/runbooks/"+name+".md)")
 	if name != "StartKnownId" && name != "StartDataInUse" { // other nodes know it, or it is not a fault
 		before := digestOf(t, r.data)
 		checkedCode, checked := shell(t, env, r.before+"rota server $SETTINGS --check")
 		if checkedCode != code || !strings.Contains(checked, "/"+name+".md)") {
-			t.Errorf("--check ended with %d and said\n%s", checkedCode, checked)
+			t.Errorf("--check ended with %d and printed\n%s", checkedCode, checked)
 		}
 		if after := digestOf(t, r.data); after != before {
 			t.Errorf("--check changed\n%s\nto\n%s", before, after)
 		}
 	}
 	if _, said := shell(t, env, r.before+commands[0]); !shaped(outputs[1], said) {
-		t.Errorf("%s says\n%s\nand the page\n%s", commands[0], said, outputs[1])
+		t.Errorf("%s prints\n%s\nand the page\n%s", commands[0], said, outputs[1])
 	}
 	if len(commands) == 1 {
 		return
