@@ -52,7 +52,7 @@ func historyOf(t *testing.T, n *Node, f rota.JobFilter) (ids []rota.JobID) {
 		}
 		for _, j := range page.Jobs {
 			if j.RecordDropped || string(j.Payload) != "payload" {
-				t.Fatalf("node %s tells of job %s: %+v", n.cfg.Node, j.ID, j)
+				t.Fatalf("node %s returns job %s as %+v", n.cfg.Node, j.ID, j)
 			}
 			ids = append(ids, j.ID)
 		}
@@ -75,7 +75,7 @@ func (b *bench) wantHistory(f rota.JobFilter, want []rota.JobSpec) {
 		got := historyOf(b.t, n, f)
 		slices.Sort(got)
 		if !slices.Equal(got, ids) {
-			b.t.Fatalf("node %s tells of %d jobs, %d are wanted: %v", id, len(got), len(ids), got)
+			b.t.Fatalf("node %s returns %d jobs, want %d: %v", id, len(got), len(ids), got)
 		}
 		for _, j := range []rota.JobSpec{want[0], want[len(want)-1]} {
 			job, _, err := n.Job(within(b.t, ample), j.ID, peer.ReadOptions{})

@@ -233,11 +233,11 @@ func TestAutopilot(t *testing.T) {
 	if i := slices.IndexFunc(events, func(e rota.ServedEvent) bool {
 		return e.Text == string(dead) && e.Actor == rota.NodePrincipal(leader.cfg.Node) && strings.Contains(e.Payload, "calls failed for")
 	}); i < 0 {
-		t.Errorf("no event says who removed it, and why: %+v", events)
+		t.Errorf("no event has the actor and cause of the removal: %+v", events)
 	}
 	of := leader.replica.member(dead)
 	if err := leader.Recorded(dead, of.identity); rota.KindOf(err) != rota.KindDenied {
-		t.Errorf("the dead node's calls are taken: %v", err)
+		t.Errorf("the dead node's calls are accepted: %v", err)
 	}
 	if err := leader.Introduce(peer.Introduction{Node: dead, Identity: of.identity, Starts: of.starts + 1, RulesVersion: leader.cfg.knows}); rota.KindOf(err) != rota.KindConflict {
 		t.Errorf("the dead node may start again: %v", err)
@@ -293,7 +293,7 @@ func TestNonVoter_keepsItsVote(t *testing.T) {
 	b.start(id)
 	b.awaitReady(id)
 	if !strings.Contains(said.String(), "keeps the vote that it has") {
-		t.Errorf("its log says nothing of the vote: %s", said.String())
+		t.Errorf("its log does not mention the vote: %s", said.String())
 	}
 	s, err := b.node(id).Status(within(t, ample))
 	if err != nil {
@@ -315,6 +315,6 @@ func TestPatience_within(t *testing.T) {
 	}
 	want := patience{dead: 10 * time.Second, steady: time.Second, between: 10 * time.Second, gap: usualPatience.gap}
 	if p := usualPatience.within(10 * time.Second); p != want {
-		t.Errorf("%+v: %+v is wanted", p, want)
+		t.Errorf("got %+v, want %+v", p, want)
 	}
 }

@@ -72,7 +72,7 @@ func TestEvents_areTheSameOnEveryNode(t *testing.T) {
 		if first == nil {
 			first = got
 		} else if ids(got[:len(first)]) != ids(first) {
-			t.Fatalf("node %s tells other events", id)
+			t.Fatalf("node %s returns other events", id)
 		}
 	}
 	parent := rota.EventID{}
@@ -126,7 +126,7 @@ func TestEvents_refuses(t *testing.T) {
 		}
 	}
 	if after := n.replica.head().Events; after != before {
-		t.Error("a refusal told events")
+		t.Error("a refusal produced events")
 	}
 	if got := tail(t, n, rota.EventFilter{After: last}); len(got) != 0 {
 		t.Errorf("%d events follow the last: %+v", len(got), got[0].Event)
@@ -150,7 +150,7 @@ func TestEvents_beyondRetention(t *testing.T) {
 	got := tail(t, n, rota.EventFilter{})
 	inLine(t, got)
 	if len(got) != 100 {
-		t.Errorf("%d events are told, 100 are retained", len(got))
+		t.Errorf("got %d events, 100 are retained", len(got))
 	}
 	err := n.Events(within(t, ample), rota.EventFilter{After: all[0].ID}, func(peer.EventBatch) error { return nil })
 	if rota.KindOf(err) != rota.KindOutOfRange || !strings.Contains(err.Error(), got[0].ID.String()) {

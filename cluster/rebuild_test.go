@@ -133,7 +133,7 @@ func (b *bench) toldOnce(id rota.NodeID) {
 	for _, reader := range b.ids() {
 		told := tail(b.t, b.node(reader), rota.EventFilter{Kinds: []rota.EventKind{rota.EventStateDiffers}})
 		if len(told) != 1 || told[0].Text != string(id) || !strings.Contains(told[0].Payload, `"index":`) {
-			b.t.Errorf("node %s tells of node %s: %+v", reader, id, told)
+			b.t.Errorf("node %s reports about node %s: %+v", reader, id, told)
 		}
 	}
 }
@@ -156,7 +156,7 @@ func TestRebuild_aFollower(t *testing.T) {
 	b.corrupt(f, "ghost")
 	b.eventually("the follower notices", func() bool { return f.data.Rebuild().Open })
 	if err := f.Ready(); rota.KindOf(err) != rota.KindUnavailable {
-		t.Errorf("it says it serves: %v", err)
+		t.Errorf("it reports that it serves: %v", err)
 	}
 	if _, _, err := f.Job(within(t, ample), "ghost", peer.ReadOptions{Stale: true}); rota.KindOf(err) != rota.KindUnavailable {
 		t.Errorf("a stale read was answered with %v", err)
@@ -166,10 +166,10 @@ func TestRebuild_aFollower(t *testing.T) {
 		_, told = noticesOf(within(t, ample), hand.s)
 	}
 	if rota.KindOf(told) != rota.KindUnavailable || !strings.Contains(told.Error(), "rebuilt") {
-		t.Errorf("the worker was told %v", told)
+		t.Errorf("the worker received %v", told)
 	}
 	if s := f.clusterVerbs.ownStatus(); s.State != stateRebuilding || s.Healthy || !strings.Contains(strings.Join(s.Problems, " "), "differed") {
-		t.Errorf("it tells of itself %+v", s)
+		t.Errorf("its own status is %+v", s)
 	}
 	before := f.raft.LastIndex()
 	b.eventually("its log goes on meanwhile", func() bool { return f.raft.LastIndex() > before+5 })
@@ -180,7 +180,7 @@ func TestRebuild_aFollower(t *testing.T) {
 	b.eventually("the follower has rebuilt", func() bool { return rebuilt(f) == 1 && f.Ready() == nil })
 	check()
 	if _, _, err := f.Job(within(t, ample), "ghost", peer.ReadOptions{}); rota.KindOf(err) != rota.KindNotFound {
-		t.Errorf("what was never submitted: %v", err)
+		t.Errorf("a job that was never submitted: %v", err)
 	}
 	b.verifyEqual(f)
 	if now, _ := f.stores.Log.FirstIndex(); now != first || f.data.Identity() != identity || f.data.Rebuild().Open {

@@ -111,7 +111,7 @@ func (b *bench) wantSameRecords(want int) {
 			first = got
 		}
 		if len(got) != want || !slices.EqualFunc(got, first, func(x, y peer.ArchiveRecord) bool { return x.Seq == y.Seq && bytes.Equal(x.Data, y.Data) }) {
-			b.t.Errorf("node %s: %d records, %d are wanted, the same on every node", id, len(got), want)
+			b.t.Errorf("node %s: got %d records, want %d, the same on every node", id, len(got), want)
 		}
 	}
 }
@@ -450,7 +450,7 @@ func TestCompare_replacesADifferingRecord(t *testing.T) {
 	}
 	f.scrub.Pass()
 	if got := damages(f, "archive"); got != 1 {
-		t.Errorf("%d records were found to differ, 1 is wanted", got)
+		t.Errorf("%d records were found to differ, want 1", got)
 	}
 	if p := f.scrub.Problems(); len(p) != 0 {
 		t.Error(p)
@@ -459,7 +459,7 @@ func TestCompare_replacesADifferingRecord(t *testing.T) {
 	for _, id := range b.ids() {
 		n := b.node(id)
 		if n.scrub.Pass(); damages(n, "archive") > 1 {
-			t.Errorf("node %s replaced what was right", id)
+			t.Errorf("node %s replaced a correct record", id)
 		}
 	}
 	// Bounds on another node's requests.

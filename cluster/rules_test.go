@@ -148,7 +148,7 @@ func TestRules_switchOnOnceEveryVoterKnowsThem(t *testing.T) {
 	for _, id := range b.ids() {
 		_, err := b.node(id).SetTenant(within(t, ample), "acme", heavier())
 		if rota.KindOf(err) != rota.KindConflict || !strings.Contains(err.Error(), "switches on when every node runs a newer binary") {
-			t.Errorf("node %s answered what needs newer rules with %v", id, err)
+			t.Errorf("node %s answered a request that needs newer rules with %v", id, err)
 		}
 	}
 	s, err := b.node("n1").Status(within(t, ample))
@@ -157,7 +157,7 @@ func TestRules_switchOnOnceEveryVoterKnowsThem(t *testing.T) {
 	}
 	for _, n := range s.Nodes {
 		if want := map[rota.NodeID]uint32{"n1": 1, "n2": 1, "n3": later}[n.ID]; n.RulesVersion != want {
-			t.Errorf("node %s says it knows version %d", n.ID, n.RulesVersion)
+			t.Errorf("node %s reports that it knows version %d", n.ID, n.RulesVersion)
 		}
 	}
 	b.verifyEqual(b.leader())
@@ -185,7 +185,7 @@ func TestRules_switchOnOnceEveryVoterKnowsThem(t *testing.T) {
 			}
 		}
 		if changed != 1 {
-			t.Errorf("node %s tells of %d switches", id, changed)
+			t.Errorf("node %s reports %d switches", id, changed)
 		}
 	}
 	b.formats(raftstore.NodeFormat)
@@ -328,7 +328,7 @@ func TestRules_anOlderBinaryRefusesASnapshot(t *testing.T) {
 		t.Errorf("a backup of newer rules: %v", err)
 	}
 	if info, err := snapshot.Inspect(bytes.NewReader(backup.Bytes())); err != nil || info.RulesVersion != later {
-		t.Errorf("the backup says %+v, %v", info, err)
+		t.Errorf("the backup contains %+v, %v", info, err)
 	}
 
 	b.stop(id)

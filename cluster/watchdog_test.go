@@ -64,13 +64,13 @@ func TestWatchdog(t *testing.T) {
 		return false
 	})
 	if p := n.watchdog.Problems(); len(p) != 1 {
-		t.Errorf("its health says %v", p)
+		t.Errorf("its health problems are %v", p)
 	}
 	b.eventually("its log says so", func() bool {
 		return stalls() > before && strings.Contains(logs[n.cfg.Node].String(), "goroutine profile")
 	})
 	if told := stalls() - before; told != 1 {
-		t.Errorf("one stall was told %d times: %s", told, logs[n.cfg.Node])
+		t.Errorf("one stall was logged %d times: %s", told, logs[n.cfg.Node])
 	}
 	n.replica.mu.RUnlock()
 	b.eventually("the stall is over", func() bool {
@@ -118,7 +118,7 @@ func TestWatchdog_healthIsTold(t *testing.T) {
 		ctx := within(t, ample)
 		status, err := f.Status(ctx)
 		if s := f.clusterVerbs.ownStatus(); err != nil || len(status.Nodes) != 3 || s.Healthy || s.State != stateStalled || s.AppliedIndex == 0 {
-			t.Errorf("it tells %+v, of the cluster %+v, %v", s, status, err)
+			t.Errorf("it reports %+v, of the cluster %+v, %v", s, status, err)
 		}
 		if err := f.Ready(); rota.KindOf(err) != rota.KindUnavailable {
 			t.Errorf("it is ready: %v", err)

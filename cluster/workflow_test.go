@@ -102,7 +102,7 @@ func outputs(t *testing.T, n *Node, job rota.JobID) (got []string, err error) {
 	t.Helper()
 	err = n.ParentOutputs(within(t, ample), job, func(o rota.ParentOutput) error {
 		if sum := sha256.Sum256(o.Output); !bytes.Equal(sum[:], o.OutputDigest) || rota.NodeJobID("f", o.Node) != o.Job {
-			t.Errorf("node %s tells %+v", n.cfg.Node, o)
+			t.Errorf("node %s returns %+v", n.cfg.Node, o)
 		}
 		got = append(got, o.Node+"="+string(o.Output))
 		return nil
@@ -122,7 +122,7 @@ func TestWorkflow_aDiamondRunsToItsEnd(t *testing.T) {
 	}
 	for _, id := range b.ids() {
 		if again := b.submitFlow(b.node(id), diamond("f")); !again.Existed || again.Nodes != 4 || again.State != rota.WorkflowRunning {
-			t.Fatalf("node %s: the first submission stands: %+v", id, again)
+			t.Fatalf("node %s: the first submission must count: %+v", id, again)
 		}
 		_, err := b.node(id).SubmitWorkflow(within(t, ample), flowOf("f", []string{"another"}))
 		if e, ok := errors.AsType[*rota.Error](err); !ok || e.Kind != rota.KindConflict || e.Subject != "id" {
@@ -141,7 +141,7 @@ func TestWorkflow_aDiamondRunsToItsEnd(t *testing.T) {
 			t.Fatalf("node %s: %v, %v", id, got, err)
 		}
 		if _, err := outputs(t, b.node(id), "f/d"); rota.KindOf(err) != rota.KindConflict {
-			t.Fatalf("outputs of what runs still: %v", err)
+			t.Fatalf("outputs of a running job: %v", err)
 		}
 	}
 	if got := h.works(leases[:1]); len(got) != 1 {
@@ -340,7 +340,7 @@ func TestWorkflow_aRetryWhoseAnswerIsLostRunsOnce(t *testing.T) {
 		}
 	}
 	if _, err := n.RetryWorkflow(within(t, ample), "f", "", 0); rota.KindOf(err) != rota.KindConflict {
-		t.Fatalf("a retry of what runs: %v", err)
+		t.Fatalf("a retry of a running workflow: %v", err)
 	}
 	if _, err := n.RetryWorkflow(within(t, ample), "f", "", 3); rota.KindOf(err) != rota.KindInvalid {
 		t.Fatalf("a retry after a run that never was: %v", err)
@@ -506,7 +506,7 @@ func TestWorkflow_anIdIsFreeOnceForgotten(t *testing.T) {
 		t.Fatalf("%+v", s)
 	}
 	if _, err := outputs(t, n, "f/b"); rota.KindOf(err) != rota.KindConflict {
-		t.Fatalf("the output of a forgotten run is told: %v", err)
+		t.Fatalf("the output of a forgotten run is returned: %v", err)
 	}
 	for name, want := range map[string]float64{"rota_workflow_nodes_blocked": 1, "rota_workflow_steps_pending": 0,
 		"rota_workflow_nodes_released_total": 2} {

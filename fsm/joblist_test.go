@@ -70,7 +70,7 @@ func TestPage_filters(t *testing.T) {
 				f.Cursor = page.NextCursor
 			}
 			if fmt.Sprint(got) != want {
-				t.Errorf("%q in pages of %d: %v, %s is wanted", where, limit, got, want)
+				t.Errorf("%q in pages of %d: got %v, want %s", where, limit, got, want)
 			}
 			page, err := b.View.Jobs().Page(rota.JobFilter{Where: where, Count: true, Limit: limit}, h)
 			if c := page.Counted; err != nil || c == nil || c.Count != int64(len(got)) || !c.Complete || len(page.Jobs) != 0 {
@@ -253,7 +253,7 @@ func TestPage_refusesCursors(t *testing.T) {
 	its := filter.Cursor{Part: partLive, Clock: head.Clock, Jobs: head.JobSeq, Ends: head.TombSeq, At: head.JobSeq}
 	home := filter.Origin{Cluster: head.Cluster, Incarnation: head.Incarnation}
 	if got := its.Text(home, &f); got != page.NextCursor {
-		t.Fatalf("%q, %q is wanted", page.NextCursor, got)
+		t.Fatalf("got %q, want %q", page.NextCursor, got)
 	}
 	made := func(change func(*filter.Cursor)) string {
 		c := its

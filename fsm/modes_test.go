@@ -98,7 +98,7 @@ func TestMode(t *testing.T) {
 		b.state("low", rota.JobQueued) // an operator's mode holds as long as it lasts
 		b.ok(modeOp(rota.ModeNormal, "disk replaced"))
 		if l := b.match(); l["low"].Job == "" {
-			t.Fatal("what was held does not start in NORMAL")
+			t.Fatal("held jobs do not start in NORMAL")
 		}
 	})
 	t.Run("holds_in_queues_made_and_ranked_anew_too", func(t *testing.T) {
@@ -166,7 +166,7 @@ func TestMode(t *testing.T) {
 			t.Fatal("drained while a job runs")
 		}
 		if e := finish(last); len(kinds(e, rota.EventDrained)) != 1 || !b.View.Mode().Drained {
-			t.Fatal("not drained when all is done but what waits for a date")
+			t.Fatal("not drained when only jobs with a later date are left")
 		}
 		if e := b.pass(5000); len(kinds(e, rota.EventDrained)) != 0 {
 			t.Fatal("drained twice")
@@ -280,7 +280,7 @@ func TestModeByItself(t *testing.T) {
 		b.ok(autoMode(rota.ModeDegraded, "slow", true))
 		b.submit("z", priority(0))
 		if b.Header.HoldsUntil != b.Header.Clock+limits.MaxHoldsDegraded {
-			t.Fatal("another stretch does not hold anew")
+			t.Fatal("another stretch does not hold again")
 		}
 	})
 }

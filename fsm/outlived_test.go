@@ -37,7 +37,7 @@ func TestCancel_confirmed(t *testing.T) {
 			a := b.entry(cancelOp("j"))
 			i := slices.IndexFunc(a.Events, func(e rota.Event) bool { return e.Kind == rota.EventLeaseRevoked })
 			if i < 0 || a.Events[i].Reason != rota.ReasonCancelledByUser || a.Events[i].Session != l.Session || a.Events[i].Lease != l.ID {
-				t.Fatalf("its worker is not told: %+v", a.Events)
+				t.Fatalf("its worker is not notified: %+v", a.Events)
 			}
 			b.state("j", rota.JobCancelled)
 			if w, _ := b.View.Worker("w"); w.Open != 1 || len(w.Leases) != 1 || w.Leases[0].Revoked != rota.ReasonCancelledByUser {
@@ -362,14 +362,14 @@ func TestProgress_final(t *testing.T) {
 		report(60, 0)
 		report(80, peer.FinalReport)
 		if events := report(80, peer.FinalReport); len(events) != 0 {
-			t.Errorf("what was kept is reported again: %+v", events)
+			t.Errorf("a kept report is reported again: %+v", events)
 		}
 		report(90, peer.FinalReport) // within the second: no attempt has two
 		if a := b.entry(verb(rota.VerbComplete, l)); entry.OutcomeError(a.Outcomes[0]) != nil {
 			t.Fatal(a.Outcomes[0])
 		}
 		if j := b.state("j", rota.JobCompleted); j.Progress != kept {
-			t.Errorf("rules version %d keep %d%%, %d%% is wanted", version, j.Progress, kept)
+			t.Errorf("rules version %d keep %d%%, want %d%%", version, j.Progress, kept)
 		}
 	}
 }

@@ -40,7 +40,7 @@ func TestSwitchRules(t *testing.T) {
 	}
 	a := b.entry(switchOp(3)) // versions may be skipped
 	if len(a.Events) != 1 || a.Events[0].Kind != rota.EventRulesChanged || a.Events[0].Payload != `{"from":1,"to":3}` || a.Rules != 3 {
-		t.Errorf("the switch told %+v, rules %d", a.Events, a.Rules)
+		t.Errorf("the switch produced %+v, rules %d", a.Events, a.Rules)
 	}
 	b.refuses(rota.KindConflict, SubjectRules, switchOp(2))
 	if a := b.entry(switchOp(3)); !a.Outcomes[0].GetExisted() || len(a.Events) != 0 {
@@ -86,7 +86,7 @@ func TestSwitchRules_stopsOlderBinaries(t *testing.T) {
 	halts("an entry", sealed(b.term, 2, sweepOp()))
 	// A refused switch stops no node.
 	if a := b.apply(sealed(b.term-1, 1, switchOp(2)), b.term); entry.OutcomeError(a.Outcomes[0]) == nil {
-		t.Error("a switch of another term was taken")
+		t.Error("a switch of another term was accepted")
 	}
 
 	newer := knowingBench(t, 2)
@@ -111,7 +111,7 @@ func TestSwitchRules_stopsOlderBinaries(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := l.Finish(); err == nil {
-		t.Error("a state of newer rules was taken for one of older")
+		t.Error("a state of newer rules was accepted as one of older")
 	}
 }
 
@@ -133,7 +133,7 @@ func TestNodeDiffers(t *testing.T) {
 		}
 		for _, e := range a.Events {
 			if e.Kind != rota.EventStateDiffers || e.Text != "n2" || !strings.HasPrefix(e.Payload, `{"node":"n2","index":`) {
-				t.Errorf("told: %+v", e)
+				t.Errorf("got event %+v", e)
 			}
 		}
 		return len(a.Events)

@@ -15,7 +15,7 @@ import (
 func (b *bench) status(worker string, want rota.WorkerStatus) {
 	b.t.Helper()
 	if _, got := b.View.Session(rota.WorkerID(worker)); got != want {
-		b.t.Fatalf("worker %s is %s, %s is wanted", worker, got, want)
+		b.t.Fatalf("worker %s is %s, want %s", worker, got, want)
 	}
 }
 
@@ -238,7 +238,7 @@ func TestStatuses(t *testing.T) {
 		b.refuses(rota.KindStale, "session", registerOp("w", 1, "w", true))
 		b.refuses(rota.KindStale, "session", polling(registerOp("w", 1, "w", false)))
 		if again := rota.Session(b.ok(registerOp("w", 1, "other", false)).GetSession()); again == s { // another process has the id
-			b.t.Fatalf("session %d goes on", s)
+			b.t.Fatalf("session %d continues", s)
 		} else {
 			b.ok(statusOp("w", rota.WorkerRetired, again)) // its own goodbye
 		}
@@ -358,7 +358,7 @@ func TestAttestation(t *testing.T) {
 	b.entry(sweepOp())
 	b.mismatch("other", "w", "ATTESTATION_EXPIRED")
 	if _, ok := b.View.NextDate(); ok {
-		t.Fatal("what is over wakes the cluster")
+		t.Fatal("a past date wakes the cluster")
 	}
 	b.ok(attested(registerOp("w", 1, "w", false), ends)) // expired before it arrived
 	b.mismatch("other", "w", "ATTESTATION_EXPIRED")
@@ -398,7 +398,7 @@ func TestAttestedStake(t *testing.T) {
 		b.ok(attested(registerOp("w", 1, "w", false, func(w *rota.WorkerSpec) { w.Stake = 1 << 60 }), maxAttested))
 		b.mismatch("j", "w", "STAKE_TOO_LOW")
 		if len(b.match()) != 0 {
-			b.t.Fatal("a worker won by what it says of itself")
+			b.t.Fatal("a worker gained an advantage from its own declarations")
 		}
 		stands(b, 1<<60, 0, 0)
 		b.staked("w", 1, 1000)

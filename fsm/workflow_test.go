@@ -71,12 +71,12 @@ func (b *bench) run(d *dag) Applied {
 	return a
 }
 
-// stands compares a workflow with "STATE: node states", one letter a node: Blocked,
-// Queued, delaYed, Leased, Completed, Dead, Expired, cancelled (X), Skipped, Waiting.
+// stands compares a workflow with "STATE: node states", one letter a node: Blocked, Queued, delaYed, Leased, Completed,
+// Dead, Expired, cancelled (X), Skipped, Waiting.
 func (b *bench) stands(d *dag, want string) {
 	b.t.Helper()
 	if got := b.progress(d.ID); got != want {
-		b.t.Fatalf("workflow %s stands at %q, %q is wanted", d.ID, got, want)
+		b.t.Fatalf("workflow %s has progress %q, want %q", d.ID, got, want)
 	}
 }
 
@@ -173,7 +173,7 @@ func TestWorkflowRuns(t *testing.T) {
 	b.match()
 	v := b.flows.vertices.Get(state.VertexKey("wf", 3))
 	if v.Worker != "" || v.AssignedAt != 0 {
-		t.Fatalf("a vertex tells of an attempt that has not ended: %+v", v)
+		t.Fatalf("a vertex shows an attempt that has not ended: %+v", v)
 	}
 	assigned := b.leasing.leases.Get(string(b.JobTable.Get("wf/n3").Lease[:])).Index
 	b.now += 500

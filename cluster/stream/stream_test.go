@@ -76,7 +76,7 @@ func TestStreamLayer_closeEndsDials(t *testing.T) {
 			t.Error("it connected")
 		}
 	case <-time.After(10 * time.Second):
-		t.Fatal("Close left a call under way")
+		t.Fatal("Close left a call in progress")
 	}
 	if _, err := s.Dial("b:1", time.Hour); !errors.Is(err, net.ErrClosed) || len(calls) > 0 {
 		t.Errorf("after Close it calls: %v", err)

@@ -61,7 +61,7 @@ func commandsOf(page string) (commands [][]string) {
 			continue
 		}
 		for _, line := range strings.Split(strings.ReplaceAll(body, "\\\n", " "), "\n") {
-			for _, part := range strings.Split(line, "$(") { // what stands in $(…) is a command, too
+			for _, part := range strings.Split(line, "$(") { // words in $(…) are a command, too
 				if words := shellWords(part); len(words) > 0 {
 					commands = append(commands, words)
 				}
@@ -116,7 +116,7 @@ func fromRota(words []string) []string {
 	return nil
 }
 
-// checkCommand says what is wrong with a command line; "" for nothing.
+// checkCommand returns the fault of a command line, or "".
 func checkCommand(words []string) string {
 	root := rootCommand(&cli.App{})
 	command := root

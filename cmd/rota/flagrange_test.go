@@ -39,9 +39,8 @@ func beyond(f *cli.RangedFlag) []string {
 	}
 }
 
-// TestEveryNumberHasARange walks all commands: a flag that is a number or a duration takes
-// the ends of its range and its default, and what is beyond is refused with flag, value and
-// range, exit code 2, before anything is connected to.
+// TestEveryNumberHasARange walks all commands: a flag that is a number or a duration accepts the ends of its range and
+// its default, and values beyond are refused with flag, value and range, exit code 2, before any connection.
 func TestEveryNumberHasARange(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -81,7 +80,7 @@ func TestEveryNumberHasARange(t *testing.T) {
 			code := run(line, nil, strings.NewReader(""), &out, &talk)
 			for _, part := range []string{"--" + flag.Name + ": ", strconv.Quote(text), ranged.Span()} {
 				if code != cli.ExitUsage || !strings.Contains(talk.String(), part) {
-					t.Errorf("%v exits with %d and says %q: %s is missing", line, code, talk.String(), part)
+					t.Errorf("%v exits with %d and prints %q: %s is missing", line, code, talk.String(), part)
 				}
 			}
 		}
@@ -119,7 +118,7 @@ func TestNumbersOutOfRange(t *testing.T) {
 		}
 		for _, part := range []string{c.flag, c.value, c.want} {
 			if !strings.Contains(stderr, part) {
-				t.Errorf("%s says %q: %s is missing", c.args, stderr, part)
+				t.Errorf("%s prints %q: %s is missing", c.args, stderr, part)
 			}
 		}
 	}

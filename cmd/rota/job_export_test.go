@@ -113,7 +113,7 @@ func TestJobExport(t *testing.T) {
 			t.Errorf("from %s: exit code %d, %d bytes and not %d: %s", from, code, len(got), len(want), said)
 		}
 		if got, _, code := rotaAt(addr, "job", "export", "--from", from, "--live", "--state", "queued"); code != cli.ExitDone || len(exportedLines(t, got)) != 1 {
-			t.Errorf("from %s, what waits: exit code %d, %s", from, code, got)
+			t.Errorf("from %s, queued jobs: exit code %d, %s", from, code, got)
 		}
 	}
 	out, said, code := rotaAt(addr, "simulate", packed, "--procs", "10000", "--policy", "p:ranking=fifo", "-o", "json")
@@ -122,7 +122,7 @@ func TestJobExport(t *testing.T) {
 		t.Fatalf("%v, exit code %d: %s%s", err, code, out, said)
 	}
 	if r := got.Policies[0]; r.WaitMaxS != 0 || fmt.Sprintf("%.3f", r.MakespanS) != fmt.Sprintf("%.3f", float64(until-lines[0].Submit)/1000) {
-		t.Errorf("all at once they wait for %g s and take %g s, %g are wanted", r.WaitMaxS, r.MakespanS, float64(until-lines[0].Submit)/1000)
+		t.Errorf("all at once they wait for %g s and take %g s, want %g", r.WaitMaxS, r.MakespanS, float64(until-lines[0].Submit)/1000)
 	}
 }
 
@@ -166,7 +166,7 @@ func TestJobExport_refuses(t *testing.T) {
 	} {
 		var o, e bytes.Buffer
 		if code := run(append([]string{"job", "export"}, test.args...), nil, strings.NewReader(""), &o, &e); o.Len() > 0 || code != test.code || !strings.Contains(e.String(), test.want) {
-			t.Errorf("%v: exit code %d, want %d; said %q, want %q", test.args, code, test.code, e.String(), test.want)
+			t.Errorf("%v: exit code %d, want %d; stderr %q, want %q", test.args, code, test.code, e.String(), test.want)
 		}
 	}
 }

@@ -15,7 +15,7 @@ func TestLists_live(t *testing.T) {
 	t.Parallel()
 	cluster := running(t, "dev", "--nodes", "1", "--data", t.TempDir())
 	if !cluster.Scan() || !strings.HasPrefix(cluster.Text(), "ready addr=") {
-		t.Fatalf("the cluster says %q", cluster.Text())
+		t.Fatalf("the cluster's first line is %q", cluster.Text())
 	}
 	addr := strings.TrimPrefix(cluster.Text(), "ready addr=")
 	rotaTo := func(want int, args ...string) (stdout, stderr string) {
@@ -69,7 +69,7 @@ func TestLists_live(t *testing.T) {
 		fresh, none := rotaTo(0, append(args, "-o", "name")...)
 		stale, talk := rotaTo(0, append(args, "-o", "name", "--stale")...)
 		if fresh != stale || none != "" || !strings.Contains(talk, "stale: index ") {
-			t.Errorf("%v: fresh %q, stale %q, said %q and %q", args, fresh, stale, none, talk)
+			t.Errorf("%v: fresh %q, stale %q, stderr %q and %q", args, fresh, stale, none, talk)
 		}
 	}
 
@@ -87,10 +87,10 @@ func TestLists_live(t *testing.T) {
 	} {
 		out, _ := rotaTo(0, append([]string{"__complete"}, c.args...)...)
 		if !slices.Contains(strings.Split(out, "\n"), c.want) {
-			t.Errorf("%v completes to %q, %q is wanted", c.args, out, c.want)
+			t.Errorf("%v completes to %q, want %q", c.args, out, c.want)
 		}
 	}
-	// A cluster that is not there completes nothing and says nothing.
+	// Without a reachable cluster completion prints nothing.
 	var out, talk bytes.Buffer
 	run([]string{"__complete", "job", "show", ""}, []string{"ROTA_ADDR=127.0.0.1:1"}, strings.NewReader(""), &out, &talk)
 	if strings.Contains(out.String(), "photo") || strings.Contains(talk.String(), "127.0.0.1") {

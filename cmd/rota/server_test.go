@@ -50,7 +50,7 @@ func TestServerPlan(t *testing.T) {
 		}
 	}
 	if _, _, err := testFlags(nil).Plan(cli.TLSFiles{Cert: "c"}); err == nil {
-		t.Error("a certificate alone is taken")
+		t.Error("a certificate alone is accepted")
 	}
 }
 
@@ -91,7 +91,7 @@ func TestDevPorts(t *testing.T) {
 		}
 	}
 	if again[1].Raft == first[1].Raft || !strings.Contains(talk.String(), first[1].Raft+" is taken") {
-		t.Errorf("a taken address is kept: %+v, said %q", again[1], talk.String())
+		t.Errorf("an address in use is kept: %+v, stderr %q", again[1], talk.String())
 	}
 	seen := map[string]bool{}
 	for _, p := range again {
@@ -103,12 +103,12 @@ func TestDevPorts(t *testing.T) {
 		}
 	}
 	if _, err := (serve.DevCommands{App: a}).Ports(dir, &serve.DevFlags{Nodes: 1}); err == nil {
-		t.Error("another number of nodes is taken")
+		t.Error("another number of nodes is accepted")
 	}
 }
 
-// TestFounding: on loopback, and with --insecure, a cluster begins with callers without a
-// credential as root; beyond it only with certificates and a gossip key, and with nobody.
+// TestFounding: on loopback, and with --insecure, a new cluster gives callers without a credential the role root;
+// beyond loopback it requires certificates and a gossip key, and gives no role to such callers.
 func TestFounding(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

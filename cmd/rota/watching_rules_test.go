@@ -166,7 +166,7 @@ func exported(w watch) map[string]bool {
 
 var (
 	promName = regexp.MustCompile(`[a-zA-Z_:][a-zA-Z0-9_:]*`)
-	// promOther is what is no metric in an expression: labels, strings, durations, numbers.
+	// promOther matches all parts of an expression except metrics: labels, strings, durations, numbers.
 	promOther = regexp.MustCompile(`\{[^}]*\}|\[[^\]]*\]|"[^"]*"|\b(?:by|without|on|ignoring|group_left|group_right)\s*\([^)]*\)|\b\d[\d.a-z]*`)
 	promCall  = regexp.MustCompile(`[a-z_0-9]+\s*\(`)
 )
@@ -183,7 +183,7 @@ func strangers(expr string, known map[string]bool) (unknown []string) {
 	return unknown
 }
 
-// unpaired says which alerts have no page and which pages no alert.
+// unpaired returns the alerts without a page and the pages without an alert.
 func unpaired(alerts, pages []string) (faults []string) {
 	for _, a := range alerts {
 		if !slices.Contains(pages, a) {

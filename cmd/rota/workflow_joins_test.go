@@ -27,7 +27,7 @@ func grownWorkflow() rota.Workflow {
 		}}
 }
 
-// What joins a node stands before what waits for it, and is named.
+// A node's joins come before the nodes that depend on it, and are named.
 func TestGraph_grown(t *testing.T) {
 	t.Parallel()
 	w := grownWorkflow()
@@ -60,6 +60,6 @@ func TestGraph_grown(t *testing.T) {
 		}
 	}
 	if n := strings.Count(dot.String(), " -> "); n != 13 {
-		t.Errorf("it has %d edges, 13 are wanted:\n%s", n, dot.String())
+		t.Errorf("got %d edges, want 13:\n%s", n, dot.String())
 	}
 }

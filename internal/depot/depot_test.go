@@ -60,7 +60,7 @@ func (p place) open(t *testing.T) *Depot {
 	return d
 }
 
-// altering is a directory that changes what is stored in it.
+// altering is a directory that changes its stored files.
 type altering struct {
 	directory
 	change func([]byte) []byte
@@ -150,7 +150,7 @@ func TestPut(t *testing.T) {
 			t.Fatalf("%+v, %v", b, err)
 		}
 		if !strings.HasPrefix(b.File, p.options.To+"/") {
-			t.Errorf("it is said to be at %s", b.File)
+			t.Errorf("its path is given as %s", b.File)
 		}
 		again, err := d.Put(t.Context(), "n2", writing("rota-BACKUP"), named("c-1"))
 		if err != nil || again.File != b.File || bytes.Equal(again.SHA256, b.SHA256) || string(p.get(b.Name.String())) != "rota-BACKUP" {
@@ -168,7 +168,7 @@ func TestPut(t *testing.T) {
 			t.Errorf("%q, %v", text, err)
 		}
 		if _, err := d.Fetch(t.Context(), Name{Cluster: "c-1", Index: 12}); err == nil {
-			t.Error("what is not there is fetched")
+			t.Error("a missing backup is fetched")
 		}
 	})
 }
@@ -185,7 +185,7 @@ func TestPut_copiedInParts(t *testing.T) {
 	}
 }
 
-// A backup is larger than what is stored in one request, or held in memory.
+// A backup is larger than one request can store, or memory can hold.
 func TestPut_inParts(t *testing.T) {
 	places(t, func(t *testing.T, p place) {
 		d := p.open(t)

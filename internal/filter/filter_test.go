@@ -74,7 +74,7 @@ func TestFilter_schedules(t *testing.T) {
 	}
 }
 
-// What is no filter is refused at its place, and says what is wanted.
+// A text that is not a filter is refused with the position and the expected input.
 func TestParse_refuses(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string]string{

@@ -13,7 +13,7 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// parsed parses a file's text in the format that its content tells.
+// parsed parses a file's text in the format detected from its content.
 func parsed(t testing.TB, text, path string) rota.WorkflowSpec {
 	t.Helper()
 	spec, err := Parse([]byte(text), path, "", Options{Scale: 1})
@@ -95,7 +95,7 @@ func TestParseFlow(t *testing.T) {
 	}
 }
 
-// What rota.WorkflowSpec's own JSON says is taken.
+// rota.WorkflowSpec's own JSON is accepted.
 func TestParseFlow_takes_the_spec_itself(t *testing.T) {
 	t.Parallel()
 	spec := parsed(t, flowYAML, "")
@@ -162,7 +162,7 @@ func TestParseFlow_refuses(t *testing.T) {
 	}
 }
 
-// All faults of a file are told at once, up to a bound.
+// All faults of a file are reported at once, up to a bound.
 func TestParseFlow_tells_all_faults(t *testing.T) {
 	t.Parallel()
 	_, err := Parse([]byte("nodes:\n- {id: a}\n- {id: b, type: t, parents: [c]}\n- {id: d, type: t, priority: -1}\n"), "", "", Options{})

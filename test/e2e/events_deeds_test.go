@@ -394,19 +394,19 @@ func TestUntoldEventsBite(t *testing.T) {
 	}
 	for i, s := range script {
 		if faults := unreported(text(slices.Delete(slices.Clone(script), i, i+1)), jobs, singles, nil); len(faults) == 0 {
-			t.Errorf("%s, number %d, is not told, and not missed", s, i)
+			t.Errorf("%s, number %d, is left out, and this is not noticed", s, i)
 		}
 		if s == "jobPromoted:e" || s == "leaseRenewed:f" {
 			continue // each may occur more than once
 		}
 		if faults := unreported(text(slices.Insert(slices.Clone(script), i, s)), jobs, singles, nil); len(faults) == 0 {
-			t.Errorf("%s, number %d, is told twice, and not noticed", s, i)
+			t.Errorf("%s, number %d, is reported twice, and this is not noticed", s, i)
 		}
 	}
 	if faults := unreported(text(append(script, "jobEnqueued:z", "jobCancelled:z")), jobs, singles, nil); len(faults) == 0 {
-		t.Error("a job that nobody submitted is not noticed")
+		t.Error("a job without a submission is not noticed")
 	}
 	if faults := unreported(text(script), jobs, singles, map[rota.JobID][]rota.LeaseID{"a": {{7}}}); len(faults) == 0 {
-		t.Error("a handler that ran under a lease of which nothing is told is not noticed")
+		t.Error("a handler that ran under a lease without events is not noticed")
 	}
 }

@@ -185,7 +185,7 @@ func (h *hand) says(verb rota.LeaseVerb, l rota.Lease, change ...func(*peer.Leas
 	return peer.LeaseAnswer{}
 }
 
-// does is says for a verb that must be accepted.
+// does calls says for a verb that must be accepted.
 func (h *hand) does(verb rota.LeaseVerb, l rota.Lease, change ...func(*peer.LeaseCommand)) peer.LeaseAnswer {
 	h.t.Helper()
 	a := h.says(verb, l, change...)
@@ -195,11 +195,11 @@ func (h *hand) does(verb rota.LeaseVerb, l rota.Lease, change ...func(*peer.Leas
 	return a
 }
 
-// refused is says for a verb that must be refused.
+// refused calls says for a verb that must be refused.
 func (h *hand) refused(kind rota.Kind, verb rota.LeaseVerb, l rota.Lease, change ...func(*peer.LeaseCommand)) {
 	h.t.Helper()
 	if a := h.says(verb, l, change...); a.Err == nil || a.Err.Kind != kind {
-		h.t.Errorf("worker %s: %s on job %s is answered %+v, %s is wanted", h.id, verb, l.Job, a, kind)
+		h.t.Errorf("worker %s: %s on job %s is answered %+v, want %s", h.id, verb, l.Job, a, kind)
 	}
 }
 
@@ -214,7 +214,7 @@ func (h *hand) hears(l rota.Lease, revoked bool, why rota.Reason) {
 			from = h.revoked
 		}
 		if got, told := from[l.ID]; !told || got != why {
-			return fmt.Errorf("told %v: %s", told, got)
+			return fmt.Errorf("notified is %v: %s", told, got)
 		}
 		return nil
 	})

@@ -51,7 +51,7 @@ func TestLine(t *testing.T) {
 				early := x.figures.Early
 				on, resets := l.take(now, packetOf(flagACK, 5, 6, 960), r)
 				if len(resets) > 0 && len(on) > 0 {
-					t.Fatal("a packet that is reset goes on")
+					t.Fatal("a packet that is reset is forwarded")
 				}
 				for _, p := range on {
 					passed++
@@ -59,7 +59,7 @@ func TestLine(t *testing.T) {
 						t.Fatalf("a packet is held up %s: %v are the bounds", held, c.delay)
 					}
 					if x.figures.Early == early && p.at.Before(last) {
-						t.Fatal("a packet overtakes another without being early")
+						t.Fatal("a packet passes another without being early")
 					}
 					if x.figures.Early == early {
 						last = p.at
@@ -109,13 +109,13 @@ func TestReset(t *testing.T) {
 			t.Parallel()
 			got := resetBoth(c.packet)
 			if len(got) != len(c.want) {
-				t.Fatalf("%d resets: %d are wanted", len(got), len(c.want))
+				t.Fatalf("%d resets, want %d", len(got), len(c.want))
 			}
 			for i, p := range got {
 				tcp := p[minIpHeader:]
 				g := reset{p[15], tcp[13], binary.BigEndian.Uint32(tcp[4:]), binary.BigEndian.Uint32(tcp[8:])}
 				if g != c.want[i] {
-					t.Errorf("reset %d is %+v: %+v is wanted", i, g, c.want[i])
+					t.Errorf("reset %d is %+v, want %+v", i, g, c.want[i])
 				}
 				if checksum(0, p[:minIpHeader]) != 0 {
 					t.Error("the header's sum is wrong")
