@@ -80,7 +80,7 @@ func TestSubmit_asksAnotherNodeWithTheSameIDs(t *testing.T) {
 		}
 		if !slices.Equal(first, second) || string(out[0].ID) != first[0] || first[1] != "mine" ||
 			len(first[0]) != 26 {
-			t.Fatalf("first %v, then %v, told %v", first, second, out)
+			t.Fatalf("first %v, then %v, printed %v", first, second, out)
 		}
 		if out[0].Existed || !out[1].Existed {
 			t.Fatalf("a minted id existed, or a given one did not: %+v", out)

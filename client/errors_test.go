@@ -106,7 +106,7 @@ func TestErrors_sayThatTheTimeIsOver(t *testing.T) {
 						t.Errorf("%s of %s nodes is of kind %v", call, name, rota.KindOf(err))
 					}
 					if name == "refusing" && !strings.Contains(err.Error(), "no leader") {
-						t.Errorf("%s of refusing nodes says %v", call, err)
+						t.Errorf("%s of refusing nodes returns %v", call, err)
 					}
 					ctx, stop := context.WithCancelCause(t.Context())
 					stop(errWhy)
@@ -180,7 +180,7 @@ func TestErrors_sayWhatIsThere(t *testing.T) {
 			_, err = client.Status(t.Context())
 			if want := "node " + address + ": no connection: "; !errors.Is(err, rota.ErrUnavailable) || !strings.Contains(err.Error(), want) ||
 				!strings.Contains(err.Error(), c.want) {
-				t.Errorf("%v; %q and %q are wanted", err, want, c.want)
+				t.Errorf("got %v; want %q and %q", err, want, c.want)
 			}
 			for _, raw := range []string{"preface", "http2", "raw-read", "malformed"} {
 				if strings.Contains(err.Error(), raw) {

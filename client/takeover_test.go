@@ -28,7 +28,7 @@ func TestTakeover_confirmsForAsLongAsADrainDoes(t *testing.T) {
 		case e := <-givenUp:
 			t.Fatalf("the word on %s was given up at once", e.Job)
 		case err := <-b.result:
-			t.Fatalf("Run returned %v before its word was taken", err)
+			t.Fatalf("Run returned %v before its result was accepted", err)
 		default:
 		}
 		b.s.answer(batch, peer.LeaseAnswer{})

@@ -70,7 +70,7 @@ func TestSubmitWorkflow_asksAnotherNodeWithTheSameID(t *testing.T) {
 		seen := slices.Clone(ids)
 		mu.Unlock()
 		if len(seen) != 2 || seen[0] != seen[1] || seen[0] != out.ID || len(out.ID) != 26 {
-			t.Errorf("ids %v, told %s", seen, out.ID)
+			t.Errorf("ids %v, printed %s", seen, out.ID)
 		}
 		if took := time.Since(start); took > 2*maxAnswer {
 			t.Errorf("the silent node was waited for %v", took)
@@ -257,7 +257,7 @@ func TestRetryWorkflow_saysWhichRunItFollows(t *testing.T) {
 			t.Errorf("%+v, %v", flow, err)
 		}
 		if !slices.Equal(told, []int32{3, 3}) || reads != 1 {
-			t.Errorf("the nodes were told %v, after %d reads", told, reads)
+			t.Errorf("the nodes received %v, after %d reads", told, reads)
 		}
 	})
 }

@@ -80,7 +80,7 @@ func (b *bench) wantNumber(id rota.JobID, seq uint64) {
 			}
 		}
 		if latest.Seq != seq || len(latest.Data) != 0 {
-			b.t.Fatalf("node %s is told %+v", node, latest)
+			b.t.Fatalf("node %s receives %+v", node, latest)
 		}
 	}
 }

@@ -105,7 +105,7 @@ func (d rotSpot) apply(data []byte) []byte {
 	return data
 }
 
-// judge returns the outcome of damage, and what is wrong with it.
+// judge returns the outcome of damage, and the faults found.
 func (got opened) judge(want opened, d rotSpot) (outcome, fault string) {
 	switch {
 	case got.hung:
@@ -261,7 +261,7 @@ func toldAsWritten(t *testing.T, n *Node, want map[string]string) {
 		}
 		job, _, err := n.Job(within(t, ample), rota.JobID(id), peer.ReadOptions{})
 		if err != nil && rota.KindOf(err) != rota.KindUnavailable || err == nil && job.State.String() != state {
-			t.Errorf("job %s is told as %s, %v: it was %s", id, job.State, err, state)
+			t.Errorf("job %s is returned as %s, %v; it was %s", id, job.State, err, state)
 		}
 	}
 	n.replica.mu.RLock()

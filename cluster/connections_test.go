@@ -146,7 +146,7 @@ func TestRPCGuard_aCapturedMemberEndsNothing(t *testing.T) {
 		}
 		for what, err := range say {
 			if err == nil {
-				t.Errorf("%s: %s was taken", n.ID(), what)
+				t.Errorf("%s: %s was accepted", n.ID(), what)
 			}
 		}
 		if n.stream.Counts().Guarded < 300 {

@@ -30,7 +30,7 @@ func TestETA(t *testing.T) {
 			t.Errorf("the last of four: %+v, %v", x, err)
 		}
 		if len(x.HangsOn) == 0 || len(x.Basis) == 0 || len(x.Reasons) > 0 {
-			t.Errorf("it hangs on %+v, by %q, with %+v in its way", x.HangsOn, x.Basis, x.Reasons)
+			t.Errorf("it depends on %+v, by %q, blocked by %+v", x.HangsOn, x.Basis, x.Reasons)
 		}
 		running, _, err := at.ETA(within(t, ample), first[0].Lease.Job, opt)
 		if err != nil || running.Started == 0 || running.Expected != 0 {

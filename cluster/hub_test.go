@@ -85,6 +85,6 @@ func TestHub_anOlderStreamMendsNothing(t *testing.T) {
 	}
 	h.enter(&WorkerSession{worker: "w", session: 1, connection: 9, notify: make(chan struct{}, 1)})
 	if len(h.broken) != 0 {
-		t.Error("a newer stream mends nothing")
+		t.Error("a newer stream repairs nothing")
 	}
 }

@@ -29,7 +29,7 @@ func TestJobs_changeAndRetry(t *testing.T) {
 		t.Fatalf("%+v, %v", o, err)
 	}
 	if _, err := b.leader().ChangeJob(within(t, ample), change); err != nil {
-		t.Fatalf("what is so already: %v", err)
+		t.Fatalf("a change to the current values: %v", err)
 	}
 	for i, node := range b.ids() {
 		n := b.node(node)

@@ -302,7 +302,7 @@ func TestRebuild_givesWayToASnapshot(t *testing.T) {
 		f.replica.mu.RLock()
 		defer f.replica.mu.RUnlock()
 		if head := f.replica.machine.Head().Index; !f.replica.dropped.Load() || f.replica.passed != to || head != 0 {
-			t.Errorf("raft was told %d, passed is %d; the state is that of %d", to, f.replica.passed, head)
+			t.Errorf("raft received %d, passed is %d; the state is that of %d", to, f.replica.passed, head)
 		}
 	}
 	// It is dropped while the snapshot is read.
@@ -346,6 +346,6 @@ func TestRebuild_appliesWhatFollowsOnly(t *testing.T) {
 		t.Errorf("applied: %v", err)
 	}
 	if f.fatalErr.Load() == nil {
-		t.Error("the node goes on")
+		t.Error("the node continues")
 	}
 }

@@ -165,7 +165,7 @@ func (u *untilSaid) Write(p []byte) (int, error) {
 	return u.text.Write(p)
 }
 
-// String returns what was logged; memberlist continues briefly after a node has ended.
+// String returns the logged lines; memberlist continues briefly after a node has ended.
 func (u *untilSaid) String() string {
 	u.mu.Lock()
 	defer u.mu.Unlock()

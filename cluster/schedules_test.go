@@ -169,7 +169,7 @@ func TestSchedules_aZoneThatIsNotThere(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 	if got := strings.Join(n.problems(), "\n"); !strings.Contains(got, "Mars/Olympus") {
-		t.Errorf("its health says %q", got)
+		t.Errorf("its health problems are %q", got)
 	}
 	if _, err := n.PauseSchedule(within(t, ample), "mars", ""); err != nil {
 		t.Fatal(err)

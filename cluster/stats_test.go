@@ -67,6 +67,6 @@ func TestStats_replayIsNoWork(t *testing.T) {
 		sum.Add(&s.Samples[i])
 	}
 	if sum.Submitted != 3 || sum.Cancelled != 0 {
-		t.Errorf("a node that was restarted on 50 cancelled jobs, and took 3, says %+v", sum)
+		t.Errorf("a node that was restarted on 50 cancelled jobs, and accepted 3, reports %+v", sum)
 	}
 }

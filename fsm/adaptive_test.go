@@ -38,7 +38,7 @@ func (b *bench) serves(job rota.JobID, score float64) rota.Lease {
 	leases := b.match()
 	l, placed := leases[job]
 	if !placed || len(leases) != 1 {
-		b.t.Fatalf("placed %v, only %s is wanted", leases, job)
+		b.t.Fatalf("placed %v, want only %s", leases, job)
 	}
 	if got := math.Float64frombits(uint64(l.Decision.Score)); got != score {
 		b.t.Fatalf("job %s has score %v, %v is computed", job, got, score)
@@ -68,7 +68,7 @@ func scoreOf(base, waitS, weight, mib float64) float64 {
 func (b *bench) knows(typ rota.JobType, want sched.Stats) {
 	b.t.Helper()
 	if got := b.typeStats.stats(b.QueueTable.Get("default"), typ); got != want {
-		b.t.Fatalf("type %s: %+v is known, %+v is wanted", typ, got, want)
+		b.t.Fatalf("type %s: %+v is known, want %+v", typ, got, want)
 	}
 }
 

@@ -78,7 +78,7 @@ func TestBackupStored(t *testing.T) {
 		}
 		for _, e := range a.Events {
 			if e.Kind != rota.EventBackupStored || !strings.Contains(e.Payload, hex.EncodeToString(sum[:])) || !strings.Contains(e.Payload, want) {
-				t.Errorf("%s: told %+v", what, e)
+				t.Errorf("%s: got event %+v", what, e)
 			}
 		}
 		b.sound()

@@ -173,14 +173,14 @@ func TestPreview(t *testing.T) {
 			got = rota.KindOf(err).String() + " " + rota.ErrorOf(err).Subject
 		}
 		if got != c.want {
-			t.Errorf("%s: %s, %q is wanted", name, got, c.want)
+			t.Errorf("%s: got %s, want %q", name, got, c.want)
 		}
 		if b.rowsDigest() != before {
 			t.Fatalf("%s: a dry run changed the state", name)
 		}
 		o := b.entry(c.op).Outcomes[0]
 		if refused := o.GetKind() != 0; refused != (err != nil) || refused && (o.GetText() != rota.ErrorOf(err).Text) {
-			t.Errorf("%s: the dry run says %v, the call %v", name, err, o)
+			t.Errorf("%s: the dry run returns %v, the call %v", name, err, o)
 		}
 		if again, now, err := previewed(b, inVersion("", c.op)); o.GetKind() == 0 && (err != nil || len(again) > 0 || now != etag) {
 			t.Errorf("%s: it is done, and would change %v of %s to be %s, %v", name, again, etag, now, err)

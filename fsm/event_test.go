@@ -55,8 +55,8 @@ func TestEventBytes(t *testing.T) {
 	}
 }
 
-// FuzzDecodeEvents checks that any bytes are rejected or read, and that what is read can be written and read again as
-// the same events.
+// FuzzDecodeEvents checks that any bytes are rejected or read, and that events once read can be written and read again
+// as the same events.
 func FuzzDecodeEvents(f *testing.F) {
 	f.Add(state.AppendEvents(nil, 3, someEvents()))
 	f.Add(state.AppendEvents(nil, 1, nil))

@@ -152,7 +152,7 @@ func TestFleet(t *testing.T) {
 			case rota.EventJobAssigned:
 				assigned++
 			case rota.EventAssignmentDropped:
-				t.Errorf("applying drops what was decided on the same state: %+v", e)
+				t.Errorf("applying drops a decision made on the same state: %+v", e)
 			}
 		}
 		if assigned != pairs {
@@ -241,7 +241,7 @@ func BenchmarkFleet(b *testing.B) {
 	}
 }
 
-// end completes what was just assigned and cancels pending jobs, so that every round starts the same.
+// end completes the jobs assigned last and cancels pending jobs, so that every round starts the same.
 func (f *fleetBench) end(assigned []rota.Event) {
 	var ops []*fsmpb.Op
 	for _, e := range assigned {

@@ -43,7 +43,7 @@ func TestGone(t *testing.T) {
 	b.refuses(rota.KindStale, "lease", verb(rota.VerbComplete, l))
 
 	if again := b.entry(goneOp("w", l.Session, "w")); entry.OutcomeError(again.Outcomes[0]) != nil || len(again.Events) > 0 {
-		t.Fatalf("said again: %v with events %+v", again.Outcomes[0], again.Events)
+		t.Fatalf("repeated: got %v with events %+v", again.Outcomes[0], again.Events)
 	}
 	b.ok(registerOp("w", 1, "w", false)) // the id is free: another process, another session
 	if s, _ := b.View.Session("w"); s == l.Session {

@@ -76,7 +76,7 @@ func TestGrants_toRegister(t *testing.T) {
 	b.ok(ownedWorker(actorNamed("o"), "w", "s", "other"))
 	b.refuses(rota.KindConflict, "worker", ownedWorker(bob, "w", "another"))
 	b.ok(by(actorNamed("o"), statusOp("w", rota.WorkerRetired, b.fleet.workers.Get("w").Session)))
-	b.refuses(rota.KindConflict, "worker", ownedWorker(bob, "w", "another", "other")) // not told that it retired
+	b.refuses(rota.KindConflict, "worker", ownedWorker(bob, "w", "another", "other")) // does not reveal that it retired
 	b.ok(ownedWorker(ann, "w", "another", "other"))
 	b.sound()
 }
@@ -135,7 +135,7 @@ func TestGrants_ofNobody(t *testing.T) {
 	b.sound()
 }
 
-// TestGrants_ofAnonymous checks that once callers without a credential may not work, their workers get no more jobs.
+// TestGrants_ofAnonymous checks that once callers without a credential may not work, their workers get no further jobs.
 func TestGrants_ofAnonymous(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -168,7 +168,7 @@ func TestHorizon_staged(t *testing.T) {
 		t.Helper()
 		for _, m := range []*Machine{b.Machine, b.restored()} {
 			if s, ok := m.View.StagedJob(id); ok != (want > 0) || s.Seq != want || ok && s.Ended().Job.ID != id {
-				t.Fatalf("job %s is staged as number %d, %d is wanted", id, s.Seq, want)
+				t.Fatalf("job %s is staged as number %d, want %d", id, s.Seq, want)
 			}
 		}
 	}

@@ -115,7 +115,7 @@ func crowd(b *bench, put func(m *Machine, i int), n int) {
 func (b *bench) refuse(o *fsmpb.Outcome, kind rota.Kind, subject string) *fsmpb.Outcome {
 	b.t.Helper()
 	if rota.Kind(o.GetKind()) != kind || o.GetSubject() != subject {
-		b.t.Fatalf("%v: %s of %q is wanted", o, kind, subject)
+		b.t.Fatalf("got %v, want %s of %q", o, kind, subject)
 	}
 	return o
 }

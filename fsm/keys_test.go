@@ -48,7 +48,7 @@ func TestKeyRules_refused(t *testing.T) {
 		b.refuses(rota.KindInvalid, "keys", submitOp(jobSpec("j", keys(list...))))
 	}
 	if b.keyring.rules.Len() != before || b.keyring.counts.Len() != 0 || b.JobTable.Len() != 0 {
-		t.Fatal("what was refused left something behind")
+		t.Fatal("the refused submission left something behind")
 	}
 	b.sound()
 }

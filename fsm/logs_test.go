@@ -29,7 +29,7 @@ func keptLog(m *Machine, lease rota.LeaseID) (string, bool) {
 func (b *bench) keeps(l rota.Lease, want string) {
 	b.t.Helper()
 	if got, ok := keptLog(b.Machine, l.ID); got != want || ok != (want != "") {
-		b.t.Fatalf("the log of %s is %q, %v: %q is wanted", l.ID, got, ok, want)
+		b.t.Fatalf("the log of %s is %q, %v; want %q", l.ID, got, ok, want)
 	}
 }
 
@@ -241,7 +241,7 @@ func TestLogs_readBack(t *testing.T) {
 	}
 	for n := range data {
 		if _, err := DecodeEnded(data[:n]); err == nil {
-			t.Fatalf("%d bytes of %d are taken", n, len(data))
+			t.Fatalf("%d bytes of %d are accepted", n, len(data))
 		}
 	}
 	if mark, _ := staged.Mark(); mark.ID != peer.LogID(l.ID) || peer.IsLog("zz:z/z@+") || rota.ValidID(string(peer.LogID(l.ID))) {

@@ -290,7 +290,7 @@ func (r *keyRace) skip() {
 			return true
 		}
 		if b := r.m.blocked[count]; b == nil || b.id != c.Blocker {
-			r.t.Fatalf("key %s is blocked by %s, the model says %v", count, c.Blocker, b)
+			r.t.Fatalf("key %s is blocked by %s, want %v as in the model", count, c.Blocker, b)
 		}
 		r.b.ok(&fsmpb.Op{Op: &fsmpb.Op_SkipKey{SkipKey: &fsmpb.SkipKey{Queue: string(c.Queue), Tenant: string(c.Tenant), Key: c.Text, Job: string(c.Blocker)}}})
 		if j := r.m.job(r.m.blocked[count].id); j != nil {

@@ -24,8 +24,8 @@ func (b *bench) stopped() {
 	b.walls = nil
 }
 
-// TestDatesWhileTheClockIsBehind takes a job through two attempts on a cluster whose clock is behind and falls back
-// further: past times have the date of that time, future times are as far from now as the clock says (SPEC §16.8).
+// TestDatesWhileTheClockIsBehind runs a job through two attempts on a cluster whose clock is behind and falls back
+// further: past times have the date of that time, future times are as far from now as by the clock (SPEC §16.8).
 func TestDatesWhileTheClockIsBehind(t *testing.T) {
 	t.Parallel()
 	b := behind(t)
@@ -44,7 +44,7 @@ func TestDatesWhileTheClockIsBehind(t *testing.T) {
 	j := b.state("j", rota.JobDelayed)
 	if shown, err := json.Marshal(j); err != nil || json.Unmarshal(shown, &text) != nil ||
 		text.Submitted != startClock+80_500 || text.At != "2023-11-14T22:14:40.500Z" {
-		t.Fatalf("a job of 22:14:40.5 says %+v, %v", text, err)
+		t.Fatalf("a job of 22:14:40.5 has %+v, %v", text, err)
 	}
 	is("due", j.Due, b.Header.Now().At(submitted.Clock+2_000))
 	b.stopped()

@@ -94,7 +94,7 @@ func TestOffer(t *testing.T) {
 		b.ok(offerOp("w", s, 7, 1, b.now+5_000))
 		b.ok(polling(registerOp("w", 4, "another", true)))
 		if w, _ := b.View.Worker("w"); w.Offered != 0 {
-			b.t.Fatalf("what the old process offered stands: %+v", w)
+			b.t.Fatalf("the offer of the old process is still there: %+v", w)
 		}
 		b.refuses(rota.KindStale, "session", offerOp("w", s, 9, 1, b.now+5_000))
 		b.refuses(rota.KindStale, "session", offerOp("nobody", s, 9, 1, b.now+5_000))

@@ -99,7 +99,7 @@ func TestWorkflowDifference(t *testing.T) {
 	} {
 		other := diamond("wf", gate, func(d *dag) { d.Queue, d.Tenant = rota.DefaultQueue, rota.DefaultTenant }, change)
 		if how := v.Difference(&other.WorkflowSpec, other.g); how != want {
-			t.Errorf("it says %q, %q is wanted", how, want)
+			t.Errorf("got %q, want %q", how, want)
 		}
 	}
 }

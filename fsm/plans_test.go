@@ -406,7 +406,7 @@ func TestPlan_shares(t *testing.T) {
 		t.Error("a plan is kept that was refused")
 	}
 	if o := b.ok(start("o", "o0")); !o.GetExisted() {
-		t.Error("a repetition is refused, or starts anew")
+		t.Error("a repetition is refused, or starts again")
 	}
 	b.ok(start("p", "theirs"))
 	b.ok(by(actorNamed("o"), endPlanOp("o0")))
@@ -562,7 +562,8 @@ func TestStepOf_bytes(t *testing.T) {
 	}
 }
 
-// TestPlanRow_copiesShareNoRefusals: a row in a snapshot that is being written keeps its refusals while the plan goes on.
+// TestPlanRow_copiesShareNoRefusals: a row in a snapshot that is being written keeps its refusals while the plan
+// continues.
 func TestPlanRow_copiesShareNoRefusals(t *testing.T) {
 	t.Parallel()
 	frozen := &planRow{refusals: append(make([]rota.PlanRefusal, 0, 2), rota.PlanRefusal{Job: "a"})}

@@ -24,7 +24,7 @@ func TestQueue(t *testing.T) {
 			b.worker(fmt.Sprint("w", n), 1)
 			l := b.match()
 			if _, ok := l[want]; !ok {
-				t.Fatalf("placed %v, %s is wanted", l, want)
+				t.Fatalf("placed %v, want %s", l, want)
 			}
 			for _, lease := range l {
 				b.ok(verb(rota.VerbDecline, lease))
@@ -207,7 +207,7 @@ func TestRound(t *testing.T) {
 			}
 		}
 		if heavy < 29 || heavy > 31 {
-			t.Fatalf("%d of 40 went to the queue of weight 3 beside one of 1", heavy)
+			t.Fatalf("%d of 40 went to the queue of weight 3 next to one of 1", heavy)
 		}
 	})
 	t.Run("saves_no_turns_up_for_a_queue_that_was_idle", func(t *testing.T) {

@@ -90,7 +90,7 @@ func TestDrainQueue(t *testing.T) {
 		for left := n; left > 0; {
 			o := b.ok(drainOp("q", "r"))
 			if left -= limits.DrainMoves; int(o.GetLeft()) != max(left, 0) {
-				t.Fatalf("%d are left, %d are told", left, o.GetLeft())
+				t.Fatalf("%d are left, the answer has %d", left, o.GetLeft())
 			}
 			b.sound() // which restores it too
 		}
@@ -119,7 +119,7 @@ func TestDrainQueue(t *testing.T) {
 			b.ok(op)
 		}
 		o := b.ok(drainOp("r", "s"))
-		if o.GetLeft() != 1 { // its node stays where its workflow says
+		if o.GetLeft() != 1 { // its node stays in the queue of its workflow
 			t.Fatal(o)
 		}
 		b.refuses(rota.KindConflict, "queue", drainOp("q", "r"))

@@ -115,7 +115,7 @@ func TestSpecs_check(t *testing.T) {
 		k.Keep(s)
 		got, want := k.Check(s, 10), s.CheckShape(10)
 		if (got == nil) != (want == nil) || got != nil && got.Error() != want.Error() {
-			t.Errorf("%+v is refused with %v: %v is wanted", s, got, want)
+			t.Errorf("%+v is refused with %v, want %v", s, got, want)
 		}
 	}
 	changes := []func(*rota.JobSpec){

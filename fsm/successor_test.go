@@ -25,7 +25,7 @@ func (b *bench) became(into string, merge rota.Merge, op *fsmpb.Op) rota.Event {
 	a := b.entry(op)
 	o := a.Outcomes[0]
 	if entry.OutcomeError(o) != nil || o.GetHolder() != into || rota.Merge(o.GetMerge()) != merge {
-		b.t.Fatalf("%v: %v, %s into %s is wanted", op, o, merge, into)
+		b.t.Fatalf("%v: got %v, want %s into %s", op, o, merge, into)
 	}
 	if again := b.ok(op); rota.Merge(again.GetMerge()) != merge || again.GetHolder() != into {
 		b.t.Fatalf("its repetition was answered %v, first %v", again, o)
@@ -34,7 +34,7 @@ func (b *bench) became(into string, merge rota.Merge, op *fsmpb.Op) rota.Event {
 }
 
 // TestUnique_mergeIsTold checks that the answer, the event and the answer of a repetition report whether the payload
-// was taken, and why not.
+// was accepted, and why not.
 func TestUnique_mergeIsTold(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{rota.UniqueReplace, rota.UniqueExtend} {

@@ -134,7 +134,7 @@ func TestSetTenant(t *testing.T) {
 			b.match()
 			q := b.placement.registry.queues["default"]
 			if q.open.Get("ann") != 12 || q.open.Get("bob") != 4 {
-				t.Fatalf("%s: ann has %d leases open, bob %d: 12 and 4 are wanted", when, q.open.Get("ann"), q.open.Get("bob"))
+				t.Fatalf("%s: ann has %d leases open, bob %d: want 12 and 4", when, q.open.Get("ann"), q.open.Get("bob"))
 			}
 		}
 	})

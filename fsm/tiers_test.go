@@ -35,7 +35,7 @@ func (b *bench) stand(tier int32, jobs ...rota.JobID) {
 		got = append(got, j.Spec.ID)
 	}
 	if !slices.Equal(got, jobs) {
-		b.t.Fatalf("tier %d holds %v, %v is wanted", tier, got, jobs)
+		b.t.Fatalf("tier %d holds %v, want %v", tier, got, jobs)
 	}
 }
 

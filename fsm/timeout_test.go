@@ -29,7 +29,7 @@ func TestTimeOut(t *testing.T) {
 			b.t.Fatalf("job %+v", j)
 		}
 		if said := "timed out: max_runtime is 9000 ms" + text; j.Error != said || j.Attempts[0].Error != said {
-			b.t.Fatalf("error %q, %q is wanted", j.Error, said)
+			b.t.Fatalf("got error %q, want %q", j.Error, said)
 		}
 		w, _ := b.View.Worker("w")
 		if w.Health != state.HealthFull || len(w.Cooling)+len(w.Denied) != 0 || w.Failed != 1 {

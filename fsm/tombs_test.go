@@ -29,7 +29,7 @@ func TestTomb(t *testing.T) {
 		var e state.Encoder
 		kept := want.Keep(&e, &entry.Texts{})
 		if got := kept.Row(); !reflect.DeepEqual(got, want) || kept.TreeKey() != want.ID {
-			t.Errorf("%s: %+v was read, %+v is wanted", name, got, want)
+			t.Errorf("%s: read %+v, want %+v", name, got, want)
 		}
 		d := &state.Decoder{B: []byte(kept)}
 		if got := state.DecodeTomb(d); !reflect.DeepEqual(*got, want) || d.Done() != nil {

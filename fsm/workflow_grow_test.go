@@ -335,7 +335,7 @@ func TestGrow_workflowsBoundsHold(t *testing.T) {
 		c.fs = &b.Machine.flows
 		err := c.admitGrowth()
 		if rota.KindOf(err) != rota.KindInvalid || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v: %q is wanted", err, want)
+			t.Errorf("got %v, want %q", err, want)
 		}
 	}
 }

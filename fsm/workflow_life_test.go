@@ -103,7 +103,7 @@ func TestFlowBudget(t *testing.T) {
 	}
 	b.ok(d.retry("", 1))
 	if b.Header.Drained {
-		t.Fatal("drained, with a retry under way")
+		t.Fatal("drained, with a retry in progress")
 	}
 	for a := b.entry(sweepOp()); a.Sweep.More; a = b.entry(sweepOp()) {
 	}
@@ -134,7 +134,7 @@ func TestRetryUnderWay(t *testing.T) {
 				b.ok(verb(rota.VerbFail, l, func(c *peer.LeaseCommand) { c.Fail = peer.FailNoRetry }))
 			}
 			if r := b.flows.workflows.Get("wf"); r.Dead != 1 || policy == rota.FailureContinue && !r.Redo {
-				t.Fatalf("%d dead, the retry goes on: %v", r.Dead, r.Redo)
+				t.Fatalf("%d dead, the retry continues: %v", r.Dead, r.Redo)
 			}
 			b.twin = b.restored()
 			for a := b.entry(sweepOp()); a.Sweep.More; a = b.entry(sweepOp()) {

@@ -120,7 +120,7 @@ func TestVertexCap(t *testing.T) {
 		}
 	}
 	if taken != room || taken == most {
-		t.Fatalf("%d workflows were taken, there was room for %d", taken, room)
+		t.Fatalf("%d workflows were accepted, there was room for %d", taken, room)
 	}
 	for a := b.entry(sweepOp()); a.Sweep.More; a = b.entry(sweepOp()) {
 	}

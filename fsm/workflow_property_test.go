@@ -137,7 +137,7 @@ func (s *schedulers) work() {
 	s.t.Helper()
 	for turn := 0; ; turn++ {
 		if turn > 2000 {
-			s.t.Fatalf("nothing goes on: %s", s.progress("wf"))
+			s.t.Fatalf("no progress: %s", s.progress("wf"))
 		}
 		s.now += rota.Clock(s.draw("time", 3))
 		mine, its := s.View.Decide(1000), s.other.View.Decide(1000)

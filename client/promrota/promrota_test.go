@@ -29,7 +29,7 @@ func TestClient(t *testing.T) {
 	}
 	started, err := testutil.GatherAndCount(registry, "grpc_client_started_total")
 	if err != nil || started == 0 {
-		t.Errorf("%d series of calls (%v), at least one is wanted", started, err)
+		t.Errorf("got %d series of calls (%v), want at least one", started, err)
 	}
 	problems, err := testutil.GatherAndLint(registry)
 	if err != nil || len(problems) > 0 {

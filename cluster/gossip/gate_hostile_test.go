@@ -92,7 +92,7 @@ func TestGate(t *testing.T) {
 				}
 			}
 			if !strings.Contains(lines.String(), "gossip refused") {
-				t.Errorf("the log says %s", lines.String())
+				t.Errorf("the log is %s", lines.String())
 			}
 			b := startGossip(t, "b", func(o *Options) { o.KeyFile, o.Join = file, []string{a.Addr()} })
 			for _, g := range []*Gossip{a, b} {
@@ -125,7 +125,7 @@ func TestGateStreams(t *testing.T) {
 		select {
 		case <-closed:
 		case <-time.After(longest):
-			t.Fatal("a stream that says nothing is held")
+			t.Fatal("a silent stream is held")
 		}
 	}
 	b := startGossip(t, "b", func(o *Options) { o.Join = []string{a.Addr()} })

@@ -154,7 +154,7 @@ func TestPreflight(t *testing.T) {
 			}
 			if rota.KindOf(err) != rota.KindConflict || !strings.Contains(err.Error(), c.want) ||
 				!strings.Contains(err.Error(), "NEW node id") {
-				t.Fatalf("got %v\nwant a refusal with %q that says what to do", err, c.want)
+				t.Fatalf("got %v\nwant a refusal with %q that names a remedy", err, c.want)
 			}
 		})
 	}
@@ -233,7 +233,7 @@ func TestPreflightSnapshots(t *testing.T) {
 }
 
 // TestPreflightFindsFlips flips single bytes of raft.db, with and without the log in it: each flip must be rejected or
-// leave what is read unchanged. The files of the log have tests of their own.
+// leave all data that is read unchanged. The files of the log have tests of their own.
 func TestPreflightFindsFlips(t *testing.T) {
 	t.Parallel()
 	t.Run("the log in raft.db", func(t *testing.T) { t.Parallel(); findsFlips(t, Options{Plain: true}) })

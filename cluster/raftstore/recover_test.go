@@ -113,7 +113,7 @@ func held(t *testing.T, dir, text string, names ...string) {
 	}
 	for _, name := range names {
 		if got, err := os.ReadFile(filepath.Join(dir, name)); err != nil || string(got) != text {
-			t.Errorf("%s in %s holds %q, %v; %q is wanted", name, dir, got, err, text)
+			t.Errorf("%s in %s holds %q, %v; want %q", name, dir, got, err, text)
 		}
 	}
 }

@@ -156,7 +156,7 @@ func TestMove_damage(t *testing.T) {
 	}
 }
 
-// TestDataDir_moving: a directory of v0.1.0 keeps its format until it is told to move, a new one has the new format.
+// TestDataDir_moving: a directory of v0.1.0 keeps its format until a move is requested, a new one has the new format.
 func TestDataDir_moving(t *testing.T) {
 	t.Parallel()
 	open := func(dir string) *DataDir {

@@ -139,7 +139,7 @@ func TestPowerLoss(t *testing.T) {
 			cutPower(t, dir)
 			err = c.write(stores)
 			if err == nil {
-				t.Errorf("%s was acknowledged though the disk never said that it keeps it", name)
+				t.Errorf("%s was acknowledged although the disk never confirmed it", name)
 			} else if len(recorder.all()) != 1 || stores.Failed() == nil {
 				t.Errorf("a failed sync (%v) does not end the process: fatal %v", err, recorder.all())
 			}

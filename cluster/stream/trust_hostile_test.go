@@ -85,7 +85,7 @@ func TestStreamTrust(t *testing.T) {
 					}
 				}
 				if a.Counts().Untrusted+b.Counts().Untrusted == 0 {
-					t.Error("nobody counted it")
+					t.Error("the refusal was not counted")
 				}
 			})
 		})

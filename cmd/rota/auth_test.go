@@ -30,7 +30,7 @@ func TestToken(t *testing.T) {
 			got, err = token()
 		}
 		if err != nil || got != want {
-			t.Errorf("got %q, %v; %q is wanted", got, err, want)
+			t.Errorf("got %q, %v; want %q", got, err, want)
 		}
 	}
 
@@ -67,7 +67,7 @@ func TestParseGrant(t *testing.T) {
 	}
 	for _, text := range []string{"", "reed", "read q=x", "read acme"} {
 		if g, err := auth.ParseGrant(text); err == nil {
-			t.Errorf("%q is taken as %s", text, g)
+			t.Errorf("%q is accepted as %s", text, g)
 		}
 	}
 }

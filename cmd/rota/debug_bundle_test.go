@@ -27,7 +27,7 @@ func TestScrub(t *testing.T) {
 		"tls-key-file: /etc/rota/node.key":                                           "tls-key-file: /etc/rota/node.key",
 	} {
 		if got := string(operator.Scrub([]byte(text))); got != want {
-			t.Errorf("%q became %q: %q is wanted", text, got, want)
+			t.Errorf("%q became %q, want %q", text, got, want)
 		}
 	}
 }

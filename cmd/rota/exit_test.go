@@ -99,7 +99,7 @@ func TestErrorLine(t *testing.T) {
 	} {
 		line = cli.ErrorLine(&rota.Error{Kind: rota.KindUnavailable, Text: text}, []string{"a:1", "b:2"})
 		if !strings.Contains(line, want) || strings.Contains(line, "majority") {
-			t.Errorf("%q is wanted in %q", want, line)
+			t.Errorf("want %q in %q", want, line)
 		}
 	}
 }

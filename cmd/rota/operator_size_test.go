@@ -50,7 +50,7 @@ func TestSize_notes(t *testing.T) {
 		l := plain
 		change(&l)
 		if s := l.Size(); len(s.Notes) != 1 || !strings.Contains(s.Notes[0], says) {
-			t.Errorf("%q is wanted of %+v: %q", says, l, s.Notes)
+			t.Errorf("want %q of %+v: %q", says, l, s.Notes)
 		}
 	}
 	most := operator.Load{Rate: operator.MaxSizeRate, Pending: 1_000_000_000, Workers: limits.MaxWorkers, Payload: rota.MaxPayloadBytes, Retention: 366 * 24 * time.Hour,

@@ -19,10 +19,10 @@ import (
 	"github.com/rotasched/rota/internal/cli"
 )
 
-// The pages of docs/reference that are made of the binary itself are written anew by
-// go test ./cmd/rota -run TestReference -update.
+// The pages of docs/reference that are made of the binary itself are updated by go test ./cmd/rota -run TestReference
+// -update.
 
-// holdPage compares a page with what the binary says, or writes it under -update.
+// holdPage compares a page with the binary's output, or writes it under -update.
 func holdPage(t *testing.T, name, page string) {
 	t.Helper()
 	path := filepath.Join("..", "..", "docs", "reference", name)

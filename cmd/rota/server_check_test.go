@@ -43,8 +43,7 @@ func summed(t *testing.T, dir string) (all string) {
 	return all
 }
 
-// TestServerCheck says all faults at once, each on its line, exits as a start would, and leaves
-// everything as it was.
+// TestServerCheck prints all faults at once, each on its line, exits as a start would, and changes no file.
 func TestServerCheck(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -110,7 +109,7 @@ func TestServerCheck(t *testing.T) {
 		}
 		for i, want := range c.want {
 			if !strings.HasPrefix(lines[i], "rota: ") || !strings.Contains(lines[i], want) {
-				t.Errorf("%s: line %d is %q: %q is wanted", c.name, i, lines[i], want)
+				t.Errorf("%s: line %d is %q, want %q", c.name, i, lines[i], want)
 			}
 		}
 	}

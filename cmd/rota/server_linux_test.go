@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestServerHides: a server hides itself before it reads a key, and a crash of it writes no
-// core; it still reads what metrics and profiles are made of. --dumpable leaves all as it was.
+// TestServerHides: a server hides itself before it reads a key, and a crash of it writes no core; it still reads the
+// files that metrics and profiles need. --dumpable leaves all as it was.
 func TestServerHides(t *testing.T) {
 	args := os.Getenv("SERVER_HIDES")
 	if args == "" {

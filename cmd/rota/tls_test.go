@@ -36,7 +36,7 @@ func TestTLSCommands(t *testing.T) {
 		var said bytes.Buffer
 		code := run(append(append([]string{"tls"}, c.args...), "--dir", dir), nil, strings.NewReader(""), io.Discard, &said)
 		if c.want == "" && code != 0 || c.want != "" && (code == 0 || !strings.Contains(said.String(), c.want)) {
-			t.Errorf("%v: exit code %d, %q is wanted in %s", c.args, code, c.want, said.String())
+			t.Errorf("%v: exit code %d, want %q in %s", c.args, code, c.want, said.String())
 		}
 	}
 	files := cli.TLSFiles{Cert: filepath.Join(dir, "n1.pem"), Key: filepath.Join(dir, "n1.key"), CA: filepath.Join(dir, "ca.pem")}

@@ -165,7 +165,7 @@ func TestMetrics_conventions(t *testing.T) {
 			t.Errorf("%s is not in a base unit", name)
 		}
 		if !strings.HasSuffix(f.GetHelp(), ".") {
-			t.Errorf("%s: the help %q is no sentence", f.GetName(), f.GetHelp())
+			t.Errorf("%s: the help %q is not a sentence", f.GetName(), f.GetHelp())
 		}
 	}
 	for _, want := range []string{`grpc_server_handled_total{grpc_code="OK",grpc_method="Submit",grpc_service="rota.v1.Jobs",grpc_type="unary"} 1`,

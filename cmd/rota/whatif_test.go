@@ -107,7 +107,7 @@ func (l recordedLoad) run(t *testing.T, addr string, done func() error) error {
 	return done()
 }
 
-// threeNodes starts a cluster; stop is nil where it does not start, with what it said.
+// threeNodes starts a cluster; stop is nil where it does not start, and said is its output.
 func threeNodes(t *testing.T, data string) (addr, said string, stop func() error) {
 	t.Helper()
 	free, err := net.Listen("tcp", "127.0.0.1:0")
@@ -247,7 +247,7 @@ func TestWhatIf_refuses(t *testing.T) {
 		{[]string{"--from", filepath.Join(empty, "gone"), "--set", "q.ranking=fifo"}, "file not found", cli.ExitFailed},
 	} {
 		if out, said, code := askWhatIf(test.args...); out != "" || code != test.code || !strings.Contains(said, test.want) {
-			t.Errorf("%v: exit code %d, want %d; said %q, want %q; %s", test.args, code, test.code, said, test.want, out)
+			t.Errorf("%v: exit code %d, want %d; stderr %q, want %q; %s", test.args, code, test.code, said, test.want, out)
 		}
 	}
 }

@@ -35,7 +35,7 @@ func (t *Tree[K, V]) sound() error {
 		for i, row := range at.rows {
 			k, begin := string(row.TreeKey()), string(at.begin[:at.begins])
 			if !strings.HasPrefix(k, begin) || at.marks[i] != markOf(k[len(begin):]) {
-				return fmt.Errorf("%q stands under %q with mark %x", k, begin, at.marks[i])
+				return fmt.Errorf("%q is under %q with mark %x", k, begin, at.marks[i])
 			}
 		}
 		for _, c := range at.children {

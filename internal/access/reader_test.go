@@ -8,8 +8,8 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// TestHidden: who may read but lacks the right to data sees nothing of what users put into their
-// jobs, and who lacks that to audit no event of no tenant; both by the job's own tenant and queue.
+// TestHidden: a reader that lacks the right to data sees no content that users put into their jobs, and one that lacks
+// that right and audits sees no event of any tenant; both by the job's own tenant and queue.
 func TestHidden(t *testing.T) {
 	t.Parallel()
 	look := func(grants ...rota.Grant) (text string, events int) {
@@ -55,7 +55,7 @@ func TestHidden(t *testing.T) {
 	}
 }
 
-// TestFiguresOfOthers: what depends on the jobs of all tenants is for readers of everything alone.
+// TestFiguresOfOthers: only readers of everything see figures that depend on the jobs of all tenants.
 func TestFiguresOfOthers(t *testing.T) {
 	t.Parallel()
 	decision := rota.Decision{Score: 7, Rank: 3, Reasoning: rota.Reasoning{Rule: rota.ReasoningByLeastLoaded, N: 2, Of: 1}}

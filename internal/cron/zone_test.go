@@ -20,7 +20,7 @@ import (
 func TestEmbedded_isTheReleaseOfTheGenerator(t *testing.T) {
 	sum := sha256.Sum256(embedded)
 	if got := hex.EncodeToString(sum[:]); got != embeddedSHA256 {
-		t.Errorf("zones.bin has SHA-256 %s, release_gen.go says %s: run `make tzdata`", got, embeddedSHA256)
+		t.Errorf("zones.bin has SHA-256 %s, want %s as in release_gen.go: run `make tzdata`", got, embeddedSHA256)
 	}
 	files, err := unpack(embedded)
 	if err != nil {

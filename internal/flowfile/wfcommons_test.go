@@ -136,7 +136,7 @@ func TestParseWfCommons_refuses(t *testing.T) {
 	}
 }
 
-// Edges that only one side tells, and those that both do, are edges once.
+// Edges in the record of one side, or of both, are edges once.
 func TestParseWfCommons_joins_edges(t *testing.T) {
 	t.Parallel()
 	spec, err := parseWfCommons([]byte(`{"workflow":{"specification":{"tasks":[
@@ -289,7 +289,7 @@ func FuzzWfCommons(f *testing.F) {
 	})
 }
 
-// TestInSteps holds recorded memory to few classes, never below what was recorded.
+// TestInSteps rounds recorded memory up to few classes, never below the recorded value.
 func TestInSteps(t *testing.T) {
 	t.Parallel()
 	seen := map[int64]bool{}

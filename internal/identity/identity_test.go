@@ -53,7 +53,7 @@ func TestNode(t *testing.T) {
 		c.change(template)
 		id, err := Node([]*x509.Certificate{sign(t, c.by, template)}, ours.Pool(), "prod")
 		if c.want == "" && (err != nil || id != "n1") || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
-			t.Errorf("%s: %q, %v; %q is wanted", name, id, err, c.want)
+			t.Errorf("%s: got %q, %v; want %q", name, id, err, c.want)
 		}
 	}
 	if _, err := Node(nil, ours.Pool(), "prod"); err == nil || !strings.Contains(err.Error(), "got no certificate") {

@@ -68,7 +68,7 @@ func TestLedger(t *testing.T) {
 		t.Errorf("open %v, want job 2: accepted and not completed", open)
 	}
 	if !l.settle(2) || l.settle(2) || l.completed.Load() != 3 || len(l.open(10)) != 0 {
-		t.Error("a completion told by the cluster is not counted once")
+		t.Error("a completion reported by the cluster is not counted once")
 	}
 	l.complete(l.id(2)) // the worker's own report comes late
 	if l.completed.Load() != 3 || l.duplicated() != 2 {

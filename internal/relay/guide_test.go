@@ -96,7 +96,7 @@ func TestGuide_verify(t *testing.T) {
 				t.Fatalf("%v: %s", err, said)
 			}
 			if got := strings.Fields(string(said)); strings.Join(got, " ") != strings.Join(want, " ") {
-				t.Errorf("it says %v, want %v", got, want)
+				t.Errorf("got %v, want %v", got, want)
 			}
 		})
 	}

@@ -83,7 +83,7 @@ func tokensGrow(t *testing.T, c *nodes, before rota.Job) {
 	}
 	now := c.job(t, string(before.ID))
 	if now.Lease != nil || now.State != rota.JobQueued {
-		t.Errorf("job %s is %s with lease %+v in the restored cluster, QUEUED without one is wanted", now.ID, now.State, now.Lease)
+		t.Errorf("job %s is %s with lease %+v in the restored cluster, want QUEUED without one", now.ID, now.State, now.Lease)
 	}
 	w := c.worker(t, "--id", string(before.Worker), "--queues", string(before.Queue))
 	now = c.awaitState(t, c.dial(t), string(before.ID), 30*time.Second, rota.JobCompleted)
@@ -191,7 +191,7 @@ func TestBackup_sealedInABucket(t *testing.T) {
 	status, err := c.status(t)
 	check(t, err)
 	if status.Backup == nil || !reflect.DeepEqual(*status.Backup, stored) {
-		t.Errorf("status says %+v, backup now %+v", status.Backup, stored)
+		t.Errorf("status reports %+v, backup now %+v", status.Backup, stored)
 	}
 	contains(t, "events", c.rota(t, "events", "tail", "--kind", "backupStored", "-o", "json").stdout, stored.SHA256.String(), stored.Name)
 	n.Kill()
@@ -218,7 +218,7 @@ func TestBackup_sealedInABucket(t *testing.T) {
 	}
 	sum := sha256.Sum256(s3.Object("backups", newest))
 	if !bytes.Equal(sum[:], stored.SHA256) {
-		t.Errorf("the state says SHA-256 %s, it is %x", stored.SHA256, sum)
+		t.Errorf("the state has SHA-256 %s, the file %x", stored.SHA256, sum)
 	}
 	r = restore(sha256.Sum256([]byte("another")))
 	r.want(t, 1)

@@ -71,7 +71,7 @@ func (one *badInput) refused(t testing.TB, c *nodes) {
 	t.Helper()
 	r := c.rota(t, one.args...)
 	if r.code != one.code || r.stdout != "" || !strings.Contains(r.stderr, one.says) {
-		t.Errorf("rota %s: exit code %d, %d is wanted; stderr %q should name %q", strings.Join(one.args, " "), r.code, one.code,
+		t.Errorf("rota %s: exit code %d, want %d; stderr %q should name %q", strings.Join(one.args, " "), r.code, one.code,
 			r.stderr, one.says)
 	}
 }

@@ -48,7 +48,7 @@ func TestBatches(t *testing.T) {
 		t.Errorf("%+v", done)
 	}
 	if told := c.rota(t, "events", "tail", "--kind", "batchFinished", "-o", "jsonl").want(t, 0).stdout; strings.Count(told, "\n") != 1 {
-		t.Errorf("the end is told otherwise than once: %s", told)
+		t.Errorf("the end is not reported exactly once: %s", told)
 	}
 	c.rota(t, "job", "list", "--filter", "batch=b state=CANCELLED", "--count").want(t, 0)
 }

@@ -77,7 +77,7 @@ func (c canaries) findIn(t *testing.T, dir string) (plainly, packed int) {
 	return plainly, packed
 }
 
-// framed returns what can be read of a frame; the bytes after it do not matter.
+// framed returns the readable part of a frame; the bytes after it do not matter.
 func framed(frame []byte) []byte {
 	r, err := zstd.NewReader(bytes.NewReader(frame), zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(64<<20))
 	if err != nil {
@@ -226,7 +226,7 @@ func keyIn(t *testing.T, path string) []byte {
 	check(t, err)
 	block, _ := pem.Decode(text)
 	if block == nil {
-		t.Fatalf("%s is no key", path)
+		t.Fatalf("%s is not a key", path)
 	}
 	private, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 	if err != nil {

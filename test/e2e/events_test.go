@@ -35,7 +35,7 @@ func TestEventsAcrossKills(t *testing.T) {
 	want := c.all[0].tailed(t, c)
 	for _, n := range c.all[1:] {
 		if got := n.tailed(t, c); got != want {
-			t.Fatalf("%s tells other events than %s: %s", n.ID, c.all[0].ID, firstDifference(got, want))
+			t.Fatalf("%s returns other events than %s: %s", n.ID, c.all[0].ID, firstDifference(got, want))
 		}
 	}
 	eventually(t, 20*time.Second, "the follower has seen all", func() error {

@@ -181,7 +181,7 @@ func TestLeaderTerminated(t *testing.T) {
 	// Heartbeats are missed for 500 ms before a node starts an election. A disk or a processor that was busy for as
 	// long makes the same gap, but then no election starts.
 	if gap > 700*time.Millisecond && begun > 0 {
-		t.Errorf("%s without a committed job, and %d nodes stood by themselves: leadership was not handed over", gap, begun)
+		t.Errorf("%s without a committed job, and %d nodes started an election: leadership was not handed over", gap, begun)
 	}
 	leader.start(t)
 	leader.awaitReady(t)

@@ -162,7 +162,7 @@ func TestOutbox(t *testing.T) {
 	}
 	for _, want := range []string{"unknown-field: INVALID", `nonsense`, "taken: CONFLICT", "no-queue: NOT_FOUND", "large: INVALID"} {
 		if !strings.Contains(stay, want) {
-			t.Errorf("no %q in what stays: %s", want, stay)
+			t.Errorf("no %q in the rest: %s", want, stay)
 		}
 	}
 	c.rota(t, "job", "show", "undone").want(t, 3)

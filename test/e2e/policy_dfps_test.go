@@ -38,7 +38,7 @@ func (c *nodes) knows(t testing.TB, queue rota.QueueName, want rota.TypeStats) r
 		}
 		want.Weight = weightOf(float64(want.Success), float64(want.Fail), float64(want.Expected.Milliseconds()), float64(want.EMA.Microseconds())/1000)
 		if got != want {
-			t.Errorf("of type %s %+v is known, %+v is wanted", want.Type, got, want)
+			t.Errorf("of type %s %+v is known, want %+v", want.Type, got, want)
 		}
 		return got
 	}

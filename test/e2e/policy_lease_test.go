@@ -108,7 +108,7 @@ func leaseRenewed(t *testing.T, c *nodes, cl *client.Client, q rota.QueueName) {
 		// Never beyond a whole lease from now: nothing is banked (SPEC §8.2).
 		now := clockAt(t, cl, "renewed", a.Index).Clock
 		if want := min(deadline.Clock+half, now+lease); a.Deadline != want || a.Renewals != n {
-			t.Errorf("renewal %d at clock %d: until %d, %d is wanted", n, now, a.Deadline, want)
+			t.Errorf("renewal %d at clock %d: until %d, want %d", n, now, a.Deadline, want)
 		}
 		deadline = rota.Moment{Clock: a.Deadline}
 		if again := h.does(rota.VerbRenew, l, ordinal); again.Deadline != deadline.Clock {

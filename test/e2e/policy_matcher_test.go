@@ -214,6 +214,6 @@ func matcherTies(t *testing.T, c *nodes, cl *client.Client) {
 	}
 	slices.Sort(order[:3])
 	if want := []rota.JobID{"a-rich", "m-rich", "z-rich", "late-rich", "large", "poor"}; !slices.Equal(order, want) {
-		t.Errorf("placed in the order %v, %v is wanted", order, want)
+		t.Errorf("placed in the order %v, want %v", order, want)
 	}
 }

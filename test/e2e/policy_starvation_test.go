@@ -216,7 +216,7 @@ func starve(t *testing.T, c *nodes, name string, window rota.Clock, set []string
 		t.Errorf("%d jobs were placed before it though it precedes them: %v", len(a.overtakers), a.overtakers[:min(5, len(a.overtakers))])
 	}
 	if waited < window/2 {
-		t.Errorf("it waited %d ms: the stream was no stream", waited)
+		t.Errorf("it waited %d ms: the stream was not dense enough", waited)
 	}
 }
 
@@ -271,7 +271,7 @@ func starveAdaptive(t *testing.T, c *nodes) {
 			return err
 		}
 		if x.State != rota.JobQueued {
-			t.Fatalf("with oldest_every=0 it is %s: the stream starves nobody, and the test shows nothing", x.State)
+			t.Fatalf("with oldest_every=0 it is %s: the stream starves no job, and the test shows nothing", x.State)
 		}
 		a = s.account(p, x.Clock, 0)
 		if most := int64(20*(a.older+1) + s.slots); s.leases.Load() <= most {

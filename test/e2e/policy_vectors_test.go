@@ -77,7 +77,7 @@ func findPlanted(t *testing.T, c *nodes, cl *client.Client, dir string, id rota.
 	report := parse[rota.AuditReport](t, r)
 	d := report.Difference
 	if d == nil || d.Index != at || d.Epoch != a.Decision.Epoch || d.Height != a.Decision.Height || report.Proved >= report.Rounds {
-		t.Fatalf("planted at index %d, told %+v of %+v", at, d, report)
+		t.Fatalf("planted at index %d, reported %+v of %+v", at, d, report)
 	}
 	contains(t, "the refusal", r.stderr, "does not lead to the recorded state")
 	contains(t, "what the state gives", d.Proved, string(id), string(a.Worker))

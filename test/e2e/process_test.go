@@ -101,7 +101,7 @@ func command(t testing.TB, env []string, stdin string, args ...string) *result {
 func (r *result) want(t testing.TB, code int) *result {
 	t.Helper()
 	if r.code != code {
-		t.Fatalf("rota %s: exit code %d, %d is wanted\nstdout: %s\nstderr: %s", clip(strings.Join(r.args, " ")),
+		t.Fatalf("rota %s: exit code %d, want %d\nstdout: %s\nstderr: %s", clip(strings.Join(r.args, " ")),
 			r.code, code, clip(r.stdout), clip(r.stderr))
 	}
 	return r

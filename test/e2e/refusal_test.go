@@ -292,7 +292,7 @@ func changeSnapshot(t *testing.T, dir string, change func([]byte) []byte, fix bo
 	found, err := filepath.Glob(filepath.Join(dir, "snapshots", "*", "state.bin"))
 	check(t, err)
 	if len(found) != 1 {
-		t.Fatalf("%d snapshots are there, one is wanted", len(found))
+		t.Fatalf("%d snapshots are there, want one", len(found))
 	}
 	state, err := os.ReadFile(found[0])
 	check(t, err)

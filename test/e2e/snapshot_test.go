@@ -48,7 +48,7 @@ func TestDamagedNewestSnapshot(t *testing.T) {
 	n.awaitReady(t)
 	contains(t, "the node", n.Stderr.String(), "damaged", filepath.Base(newest))
 	if slices.Contains(snapshots(t, n.Dir), newest) {
-		t.Error("the damaged snapshot still stands among the others")
+		t.Error("the damaged snapshot is still among the others")
 	}
 	for _, id := range append(marked, late...) {
 		if job := c.job(t, string(id)); job.State != rota.JobQueued {

@@ -51,7 +51,7 @@ func guideBlocks(t *testing.T, guide, section string) []string {
 	return blocks
 }
 
-// childrenGuide runs what docs/guides/workflows.md shows, word for word.
+// childrenGuide runs the commands of docs/guides/workflows.md, word for word.
 func childrenGuide(t *testing.T, c *nodes) {
 	flowQueue(t, c, "etl")
 	blocks := guideBlocks(t, "workflows.md", "Children")
@@ -163,7 +163,7 @@ nodes:
 	}
 	w, nodes := c.awaitFlow(t, "grow", 0)
 	if want := int64(1 + 5 + 25 + 125 + 1); w.NodeCount != want || w.Counts.Completed != want {
-		t.Errorf("%d nodes are wanted: %+v", want, w.Counts)
+		t.Errorf("want %d nodes: %+v", want, w.Counts)
 	}
 	if sum := c.job(t, "grow/sum"); strings.TrimSpace(string(sum.Output)) != "125" {
 		t.Errorf("sum saw %q", sum.Output)

@@ -63,7 +63,7 @@ func TestWorkflowLargest(t *testing.T) {
 		t.Helper()
 		r := c.rota(t, "workflow", "submit", path, "--queue", "large", "--id", id, "-o", "json", "--timeout", "90s")
 		if done := decode[rota.WorkflowSubmitted](t, r); done.Nodes != largeNodes || done.Edges != largeEdges {
-			t.Errorf("the submission says %+v", done)
+			t.Errorf("the submission returns %+v", done)
 		}
 		t.Logf("%s: submitted in %s", id, r.took.Round(time.Millisecond))
 	}

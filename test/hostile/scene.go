@@ -230,7 +230,7 @@ func (s *scene) load(ctx context.Context) error {
 				return err
 			}
 			if j.State != state {
-				return fmt.Errorf("job %s is %s, %s is wanted", id, j.State, state)
+				return fmt.Errorf("job %s is %s, want %s", id, j.State, state)
 			}
 			if id == "umbrella-held" {
 				s.held = j

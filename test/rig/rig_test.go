@@ -48,7 +48,7 @@ func TestProcess(t *testing.T) {
 		log := filepath.Join(t.TempDir(), "log")
 		p := start(t, log, `echo out; echo err >&2; exit 7`)
 		if !p.Wait(20*time.Second) || p.ExitCode() != 7 || p.LastWords(2) != "out\nerr" {
-			t.Errorf("exit code %d, it says %q", p.ExitCode(), p.LastWords(2))
+			t.Errorf("exit code %d, last words %q", p.ExitCode(), p.LastWords(2))
 		}
 		if err := p.Stop(time.Second); err == nil || !strings.Contains(err.Error(), "exit status 7") {
 			t.Errorf("stopped: %v", err)

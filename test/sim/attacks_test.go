@@ -76,7 +76,7 @@ func (s *script) open(l rota.Lease) bool {
 func (s *script) wantOpen(l rota.Lease, want bool) {
 	s.t.Helper()
 	if s.open(l) != want {
-		s.t.Fatalf("at %d: lease open: %v, %v is wanted", s.now, !want, want)
+		s.t.Fatalf("at %d: lease open: got %v, want %v", s.now, !want, want)
 	}
 }
 
@@ -286,7 +286,7 @@ func TestH19_a_deposed_leader_answers_no_beat(t *testing.T) {
 		return got
 	}
 	if answered(false) {
-		t.Fatal("it told its worker an old clock")
+		t.Fatal("it sent its worker an old clock")
 	}
 	if !answered(true) {
 		t.Fatal("the planted bug (answering at once) went unnoticed: this test does not bite")

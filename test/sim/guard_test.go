@@ -36,6 +36,6 @@ func TestGuard_that_speaks_too_soon_is_found(t *testing.T) {
 	s.Cut(k, 1<<40) // so that it gets no message
 	s.Mourn(k, 0)   // but it is alive
 	if err := s.Run(s.now + 20_000); err == nil || !strings.Contains(err.Error(), "both believe") {
-		t.Fatalf("the auditor says %v", err)
+		t.Fatalf("the auditor reports %v", err)
 	}
 }

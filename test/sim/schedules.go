@@ -155,7 +155,7 @@ func (s *scheduler) look() {
 	s.done = true
 }
 
-// quiet reports whether no more runs follow.
+// quiet reports whether no further runs follow.
 func (s *scheduler) quiet() bool { return !s.w.Schedules || s.done && s.open == 0 }
 
 func pauseOp(name string, paused, catchUp bool) *fsmpb.Op {

@@ -225,11 +225,11 @@ func TestShrink(t *testing.T) {
 	small, tried := shrink(o, w.audit.kind, 120)
 	again := o
 	if err := lessOf(&again, lessText(o, small)); err != nil || lessText(again, small) != "" {
-		t.Fatalf("%q: %v, and what is left of it is %q", lessText(o, small), err, lessText(again, small))
+		t.Fatalf("%q: got %v, and the rest of it is %q", lessText(o, small), err, lessText(again, small))
 	}
 	x, err := live(again)
 	if err == nil || x.audit.kind != w.audit.kind {
-		t.Fatalf("the smaller life says %v, the life %v", err, w.audit.fault)
+		t.Fatalf("the smaller life reports %v, the life %v", err, w.audit.fault)
 	}
 	before, after := len(w.faults), len(x.faults)-len(again.Skip)
 	if after >= before {

@@ -166,8 +166,8 @@ func TestRun_polls(t *testing.T) {
 }
 
 // TestRun_leave checks a worker that leaves when it is idle in the record: the jobs that another history gave it end
-// before it leaves, and it gets no more. A worker that an operator retires, or whose id is registered again, leaves
-// when it did in the record, and its job starts once more.
+// before it leaves, and it gets no further ones. A worker that an operator retires, or whose id is registered again,
+// leaves when it did in the record, and its job starts once more.
 func TestRun_leave(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

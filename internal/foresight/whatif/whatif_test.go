@@ -143,7 +143,7 @@ func equalAlone(t *testing.T, l *leader, at rota.Index, jobs int) {
 		t.Fatal(err)
 	}
 	if n := life.common(&rec.course); n != int64(jobs) || len(life.order) != jobs || !slices.Equal(life.fates, rec.fates) {
-		t.Errorf("%d of %d decisions in common, %d are wanted", n, len(life.order), jobs)
+		t.Errorf("%d of %d decisions in common, want %d", n, len(life.order), jobs)
 	}
 	if life.m.Head().Index != l.last || life.m.Digest() != l.m.Digest() {
 		t.Errorf("the control ends at %+v, the log at %+v", life.m.Head(), l.m.Head())
@@ -340,12 +340,12 @@ func TestParse_refuses(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"", "q", "q.ranking", "ranking=fifo", "q.=1", ".ranking=fifo", "q.rankin=fifo", "q.ranking=best", "q.preset=none", "q q.ranking=fifo"} {
 		if err := new(Change).ParseSet(text); err == nil {
-			t.Errorf("--set %q is taken", text)
+			t.Errorf("--set %q is accepted", text)
 		}
 	}
 	for _, text := range []string{"", "4xw", "+xw", "+0xw", "+4x", "+4", "+4xslots=0", "+4xslots=x", "+4xspeed=1", "+10001xw", "-1xw"} {
 		if err := new(Change).ParseWorkers(text); err == nil {
-			t.Errorf("--workers %q is taken", text)
+			t.Errorf("--workers %q is accepted", text)
 		}
 	}
 	c := change(t, []string{"b.w.ranking=fifo", "a.expected.video.cut=5s", "b.w.preset=dfps"})

@@ -163,7 +163,7 @@ func bites(t *testing.T, plants []plant) {
 					return
 				}
 			}
-			t.Errorf("%s said nothing; others: %v", p.checker, verdict.Anomalies)
+			t.Errorf("%s reported nothing; others: %v", p.checker, verdict.Anomalies)
 		})
 	}
 }

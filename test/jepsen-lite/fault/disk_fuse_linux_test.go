@@ -98,7 +98,7 @@ func TestDisk_dataThatWasNotSyncedIsLost(t *testing.T) {
 	for _, size := range []int64{0, diskBlock + 1, 5 * diskBlock} {
 		must(t, os.Truncate(file, size))
 		if info, err := os.Stat(file); err != nil || info.Size() != size {
-			t.Errorf("stat says %v, %v of a file of %d", info, err, size)
+			t.Errorf("stat returns %v, %v of a file of %d", info, err, size)
 		}
 		cutPower(t, d)
 		holds(t, file, long)

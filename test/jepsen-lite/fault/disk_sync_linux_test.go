@@ -86,8 +86,8 @@ func entriesOf(t *testing.T, db *bbolt.DB) (n int) {
 	return n
 }
 
-// TestDisk_whatAFailedSyncOfTheLogLeft: the same for the log. The fsync of a batch fails, and the batch is in the kernel's
-// cache after the restart. Opening the log writes it again, so what is counted is on the disk.
+// TestDisk_whatAFailedSyncOfTheLogLeft: the same for the log. The fsync of a batch fails, and the batch is in the
+// kernel's cache after the restart. Opening the log writes it again, so all counted entries are on the disk.
 func TestDisk_whatAFailedSyncOfTheLogLeft(t *testing.T) {
 	d := mounted(t)
 	dir, head := filepath.Join(d.dir, "log"), wal.Head{}

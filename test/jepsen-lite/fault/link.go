@@ -88,7 +88,7 @@ func lossyLink(_ context.Context, w *World, r *rand.Rand) blow {
 	return shapeLinks(w, targets, note, links, shape{lose: 50 + r.IntN(351)})
 }
 
-// mangleLink sends packets twice and lets some overtake others.
+// mangleLink sends packets twice and reorders some.
 func mangleLink(_ context.Context, w *World, r *rand.Rand) blow {
 	targets, note, links := somewhere(w, r)
 	delay := time.Duration(2+r.IntN(29)) * time.Millisecond

@@ -27,7 +27,7 @@ type blow struct {
 	targets []string
 	note    string
 	err     error
-	// mend may be nil. It undoes only what this blow did.
+	// mend may be nil. It undoes only this blow's changes.
 	mend func() error
 }
 

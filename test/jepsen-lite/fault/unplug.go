@@ -22,7 +22,7 @@ func unplugMinority(_ context.Context, w *World, r *rand.Rand) blow {
 	return unplug(w, namesOf(some(w, r, (len(w.Cluster.Members())-1)/2)))
 }
 
-// unplugMajority disconnects so many nodes that no quorum remains connected.
+// unplugMajority disconnects enough nodes that no quorum remains connected.
 func unplugMajority(_ context.Context, w *World, r *rand.Rand) blow {
 	return unplug(w, namesOf(some(w, r, len(w.Cluster.Members())/2+1)))
 }
