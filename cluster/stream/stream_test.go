@@ -331,7 +331,7 @@ func TestStreamLayerTLS(t *testing.T) {
 		"the certificate that it has": certified(t, ours, "b", time.Hour),
 	} {
 		if _, err := dialLayer(newTestLayer(t, testHello("a"), opts), b); err == nil {
-			t.Errorf("%s is taken", name)
+			t.Errorf("%s is accepted", name)
 		}
 	}
 	evil := newTestLayer(t, testHello("b"), certified(t, ours, "c", time.Hour))
@@ -341,7 +341,7 @@ func TestStreamLayerTLS(t *testing.T) {
 		t.Errorf("a dialled node with another's certificate: %v", err)
 	}
 	if _, err := NewLayer("127.0.0.1:0", "", nil, Options{ServerTLS: &tls.Config{}}); err == nil {
-		t.Error("half of TLS is taken")
+		t.Error("half of TLS is accepted")
 	}
 }
 

@@ -244,7 +244,7 @@ func holdStartPage(t *testing.T, name, page, bin string, trouble func(*testing.T
 	}
 	if name != "StartCopiedData" && name != "StartKnownId" { // their remedies change nothing here
 		if code, said := shell(t, env, "rota server $SETTINGS --check"); code != 0 {
-			t.Errorf("after %s --check ends with %d and says\n%s", commands[1], code, said)
+			t.Errorf("after %s --check ends with %d and prints\n%s", commands[1], code, said)
 		}
 	}
 }

@@ -73,7 +73,7 @@ type figures struct {
 	// that stopped and those that were released.
 	Keyed, KeysBlocked, KeysSkipped int
 	// With counts rounds in the entries of their submissions or completions, Beside those of them whose entry also has
-	// other rounds, Refilled the entries whose rounds were replaced by rounds that know of larger free capacity.
+	// other rounds, Refilled the entries whose rounds were replaced by rounds that know of more free capacity.
 	With, Beside, Refilled int
 	// Overtaken counts jobs that started before an earlier one, Foreseen those behind it for which room was planned
 	// meanwhile.
