@@ -72,7 +72,7 @@ func TestDefinition_options(t *testing.T) {
 	one, _ := d.Job(1, Key("a", "1"), Labels{"a": "1"})
 	two, _ := d.Job(2, Key("b", "2"), Labels{"b": "2"})
 	if one.Keys[1] != "a:1" || two.Keys[1] != "b:2" || len(one.Labels) != 2 || len(two.Labels) != 2 {
-		t.Errorf("jobs share what they added: %v %v, %v %v", one.Keys, two.Keys, one.Labels, two.Labels)
+		t.Errorf("jobs share options that they added: %v %v, %v %v", one.Keys, two.Keys, one.Labels, two.Labels)
 	}
 	if plain, _ := Define[int, int]("count").Job(1); plain.Priority != rota.DefaultPriority || plain.Queue != rota.DefaultQueue {
 		t.Errorf("without options: %+v", plain)
@@ -215,7 +215,7 @@ func TestUse_order(t *testing.T) {
 		t.Fatalf("%v, %v", order, err)
 	}
 	if w.Handle("none", nil); w.handler("none") != nil {
-		t.Error("middleware makes a handler of none")
+		t.Error("middleware turns nil into a handler")
 	}
 }
 

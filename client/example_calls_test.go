@@ -84,7 +84,7 @@ func ExampleClient_CountJobs() {
 	c, ctx, done := connect("count")
 	defer done()
 	defer work(c, "count", "resize", func(_ context.Context, job *client.Job) (client.Result, error) {
-		return client.Result{}, client.NoRetry(fmt.Errorf("picture %s is not there", job.Payload()))
+		return client.Result{}, client.NoRetry(fmt.Errorf("picture %s does not exist", job.Payload()))
 	})()
 	for _, id := range []rota.JobID{"count-1", "count-2"} {
 		job := rota.NewJobSpec("resize", []byte(id[len("count-"):]))

@@ -253,7 +253,7 @@ func TestWorker_keepsItsLeasesAcrossNodes(t *testing.T) {
 		b.s.assign(&given)
 		again := b.s.expect(rota.VerbComplete)
 		if again.Commands[0].String() != batch.Commands[0].String() {
-			t.Fatal("the completion was sent again with another content")
+			t.Fatal("the completion was sent again with other content")
 		}
 		b.s.answer(again, peer.LeaseAnswer{})
 		b.s.assign(&given) // a replica that lags

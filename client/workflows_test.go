@@ -123,7 +123,7 @@ func TestSubmitWorkflow_sendsAllInPieces(t *testing.T) {
 			len(got.Nodes) != 41 || !slices.EqualFunc(got.Nodes, want.Nodes, func(a, b rota.NodeSpec) bool {
 			return a.ID == b.ID && slices.Equal(a.Parents, b.Parents) && string(a.Payload) == string(b.Payload) && a.Priority == b.Priority
 		}) {
-			t.Errorf("%d nodes came, edges %v", len(got.Nodes), got.Edges)
+			t.Errorf("got %d nodes, edges %v", len(got.Nodes), got.Edges)
 		}
 		if pieces < 6 || pieces > 8 {
 			t.Errorf("%d messages", pieces)
@@ -275,7 +275,7 @@ func TestWorkflow_refusesAFault(t *testing.T) {
 				return errors.Join(s.Send(&rotav1.ShowWorkflowResponse{Workflow: &rotav1.Workflow{NodeCount: 1}}), s.Send(second))
 			}
 			if _, err := f.client.WorkflowGraph(t.Context(), "f1"); err == nil {
-				t.Errorf("%s: it was believed", name)
+				t.Errorf("%s: it was accepted", name)
 			}
 		}
 	})
@@ -336,7 +336,7 @@ func TestWaitWorkflow(t *testing.T) {
 			f.nodes[0].flows.onWait = unknown
 			f.nodes[0].flows.onGet = func(r *rotav1.GetWorkflowRequest) (*rotav1.GetWorkflowResponse, error) {
 				if asked++; r.GetRead().GetStale() {
-					t.Error("a stale reading was believed")
+					t.Error("a stale reading was accepted")
 				}
 				if r.GetId() == "nobody" {
 					return nil, words.ToStatus(rota.Refusef(rota.KindNotFound, r.GetId(), "not known"))
@@ -412,7 +412,7 @@ func TestParentOutputs(t *testing.T) {
 			}
 		})
 		if _, err := f.client.parentOutputs(t.Context(), "f1/sum"); rota.KindOf(err) != rota.KindExhausted {
-			t.Errorf("more than can be held: %v", err)
+			t.Errorf("more than the limit: %v", err)
 		}
 	})
 }

@@ -118,7 +118,7 @@ func TestVerify_ofALargeState(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
 	if _, err := n.CheckAt(ctx, 1); err == nil {
-		t.Error("the state was checked where it is")
+		t.Error("the check included the state here")
 	}
 	<-n.explainer.past.turn
 	if err := n.historyFile.DB.Update(func(tx *bbolt.Tx) error {

@@ -326,7 +326,7 @@ func TestArchive_idsBeyondTombstonesAreKnown(t *testing.T) {
 		refused, err := n.Submit(within(t, ample), other)
 		if e := rota.ErrorOf(refused[0].Err); err != nil || e == nil || e.Kind != rota.KindConflict || e.Subject != "id" ||
 			!strings.Contains(e.Text, `its type was "work", not "else"`) {
-			t.Fatalf("another job of an archived id: %+v, %v", refused, err)
+			t.Fatalf("another job with an archived id: %+v, %v", refused, err)
 		}
 		job, _, err := n.Job(within(t, ample), jobs[0].ID, peer.ReadOptions{})
 		if err != nil || !job.Archived {

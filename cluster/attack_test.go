@@ -274,7 +274,7 @@ func TestBeats(t *testing.T) {
 		b.eventually("it is found silent", func() bool { return statusOf(b.leader(), "w1") == rota.WorkerUnreachable })
 		h.beat()
 		if s := statusOf(b.leader(), "w1"); s != rota.WorkerActive {
-			t.Fatalf("its beat was answered while it is %s", s)
+			t.Fatalf("its beat was answered while its state is %s", s)
 		}
 	})
 	t.Run("wait for the word of silence that is on its way", func(t *testing.T) {
@@ -359,7 +359,7 @@ func TestSilence_ofTheIdle(t *testing.T) {
 		return a.Beaten
 	}
 	if got := beat("w2", 0); got.Every != 2*time.Second {
-		t.Errorf("three workers are asked to beat every %v", got.Every)
+		t.Errorf("three workers have to beat every %v", got.Every)
 	}
 	beat("w10", 10*time.Second)
 	sign := beat("w1000", 1000*time.Second).Clock

@@ -268,7 +268,7 @@ func TestAutopilot_leavesNonVotersAlone(t *testing.T) {
 	}
 	b.eventually("the other one votes", func() bool { return votes("n3") })
 	if votes("n2") {
-		t.Error("it votes")
+		t.Error("it still votes")
 	}
 	s, err := leader.Status(within(t, ample))
 	if err != nil || !slices.ContainsFunc(s.Nodes, func(n rota.NodeStatus) bool { return n.ID == "n2" && n.NonVoter && !n.Voter }) {
@@ -311,7 +311,7 @@ func TestNonVoter_keepsItsVote(t *testing.T) {
 func TestPatience_within(t *testing.T) {
 	t.Parallel()
 	if p := usualPatience.within(0); p != usualPatience {
-		t.Errorf("the usual patience became %+v", p)
+		t.Errorf("the default patience became %+v", p)
 	}
 	want := patience{dead: 10 * time.Second, steady: time.Second, between: 10 * time.Second, gap: usualPatience.gap}
 	if p := usualPatience.within(10 * time.Second); p != want {

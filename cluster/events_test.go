@@ -210,7 +210,7 @@ func TestEvents_resume(t *testing.T) {
 	b.mu.Unlock()
 	b.eventually("it was sent a snapshot", func() bool { return away.replica.applied.Load() >= leader.replica.applied.Load() })
 	if chunk, err := away.EventRange(within(t, ample), peer.EventRange{From: 60}); len(chunk.Data) != 0 || err != nil {
-		t.Fatalf("the node that was away has what happened meanwhile: %d bytes, %v", len(chunk.Data), err)
+		t.Fatalf("the node that was away lacks events from meanwhile: %d bytes, %v", len(chunk.Data), err)
 	}
 	b.heal(away.cfg.Node)
 	b.eventually("the consumer saw something", func() bool { return !f.last().IsZero() })
@@ -235,7 +235,7 @@ func TestEvents_resume(t *testing.T) {
 	}
 	inLine(t, f.got)
 	if ids(f.got[:len(all)]) != ids(all) {
-		t.Errorf("resumed after %s: %d events seen, others than the %d that there are", resumed, len(f.got), len(all))
+		t.Errorf("resumed after %s: %d events seen, different from the existing %d", resumed, len(f.got), len(all))
 	}
 	b.eventually("the node fetches what it lacks", func() bool { return hasEvents(away, 0) })
 	if v, err := away.Verify(within(t, ample)); err == nil && slices.ContainsFunc(v.Nodes,

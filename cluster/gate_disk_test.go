@@ -41,7 +41,7 @@ func TestLevelOf(t *testing.T) {
 		}
 	}
 	if mustBeFree(100<<30, 10, maxDiskLow) != maxDiskLow || mustBeFree(1000, 10, maxDiskLow) != 100 {
-		t.Error("a large disk must not be asked for more than is of use")
+		t.Error("a large disk must not need more free space than is useful")
 	}
 }
 
@@ -118,7 +118,7 @@ func TestDisk(t *testing.T) {
 		t.Fatalf("%+v", err)
 	}
 	if err := submit("a"); err != nil { // known: the same answer as before
-		t.Fatalf("a job that is known: %v", err)
+		t.Fatalf("a known job: %v", err)
 	}
 	free[n.cfg.Node].Store(49)
 	b.eventually("the leader is critical", at(n, diskCritical))
@@ -227,7 +227,7 @@ func TestDisk_aCommitRepeated(t *testing.T) {
 				t.Errorf("submitted %+v, %v", s, err)
 			}
 			if _, err := f.SubmitWorkflow(within(t, ample), diamond("flow2")); rota.KindOf(err) != rota.KindExhausted {
-				t.Errorf("a new one: %v", err)
+				t.Errorf("a new job: %v", err)
 			}
 		})
 	}

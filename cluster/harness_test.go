@@ -83,7 +83,7 @@ func newBench(t *testing.T) *bench {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		if len(b.fatals) > 0 && !b.fatal {
-			t.Errorf("nodes gave themselves up: %v", b.fatals)
+			t.Errorf("nodes gave up: %v", b.fatals)
 		}
 	})
 	return b
@@ -356,7 +356,7 @@ func (b *bench) pass(d rota.Clock) {
 	until, deadline := at+d, time.Now().Add(ample)
 	for at < until {
 		if time.Now().After(deadline) {
-			b.t.Fatal("cluster time does not pass")
+			b.t.Fatal("cluster time does not advance")
 		}
 		n := b.leader()
 		l := n.terms.leading()

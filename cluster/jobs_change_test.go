@@ -40,7 +40,7 @@ func TestJobs_changeAndRetry(t *testing.T) {
 			b.complete(other)
 		}
 		if _, err := n.ChangeJob(within(t, ample), change); rota.KindOf(err) != rota.KindConflict {
-			t.Fatalf("one that ended: %v", err)
+			t.Fatalf("a job that has ended: %v", err)
 		}
 		for range 2 { // twice counts once
 			if out, err := n.Retry(within(t, ample), retriesOf(id)); err != nil || out[0].Err != nil {
@@ -95,7 +95,7 @@ func TestJobs_aRepetitionNamesItsLife(t *testing.T) {
 	}
 	first := []rota.JobRetry{{ID: id, Life: 0}}
 	if out, err := n.Retry(within(t, ample), first); err != nil || rota.KindOf(out[0].Err) != rota.KindStale {
-		t.Fatalf("a retry repeated in the next life but one: %+v, %v", out, err)
+		t.Fatalf("a retry repeated two lives later: %+v, %v", out, err)
 	}
 	if out, err := n.Cancel(within(t, ample), []rota.JobID{id}); err != nil || out[0].Err != nil {
 		t.Fatal(out, err)

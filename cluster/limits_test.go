@@ -172,7 +172,7 @@ func TestNode_takesOperatorsWordsAnywhere(t *testing.T) {
 		}
 	}
 	if _, err := f.SuspendWorker(ctx, "nobody"); rota.KindOf(err) != rota.KindNotFound {
-		t.Errorf("a worker that is not there: %v", err)
+		t.Errorf("an unknown worker: %v", err)
 	}
 }
 

@@ -125,7 +125,7 @@ func TestRemoved_nodeThatGossipsOnWritesNothing(t *testing.T) {
 	b.eventually("the cluster rests", func() bool { return !n.chores.sweepNeeded(l) })
 	m, alive := n.membership.member("n4")
 	if !alive {
-		t.Fatal("it is gone from gossip")
+		t.Fatal("it is no longer in gossip")
 	}
 	before := n.raft.LastIndex()
 	for range 3 {
@@ -138,7 +138,7 @@ func TestRemoved_nodeThatGossipsOnWritesNothing(t *testing.T) {
 		t.Error("a foreign data directory was recorded")
 	}
 	if after := n.raft.LastIndex(); after != before {
-		t.Errorf("%d entries were written about it", after-before)
+		t.Errorf("%d entries about it were written", after-before)
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -218,7 +218,7 @@ func TestLeave_beforeItHasJoined(t *testing.T) {
 			b.start("n4")
 			n := b.node("n4")
 			if len(n.membership.servers()) != 0 {
-				t.Fatalf("it knows of %v", n.membership.servers())
+				t.Fatalf("it knows %v", n.membership.servers())
 			}
 			if recorded {
 				b.eventually("the log knows of it", func() bool { _, known := known(); return known })
@@ -228,7 +228,7 @@ func TestLeave_beforeItHasJoined(t *testing.T) {
 					return alive && len(n.membership.others()) > 0
 				})
 				if _, known := known(); known {
-					t.Fatal("it was recorded and had not answered for itself")
+					t.Fatal("it was recorded before it confirmed its identity")
 				}
 			}
 			b.mu.Lock()

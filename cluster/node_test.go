@@ -236,7 +236,7 @@ func TestNode_damagedEntryStopsTheNode(t *testing.T) {
 		t.Fatal("the node continues")
 	}
 	if _, ok := a.Apply(&raft.Log{Index: 1<<40 + 1, Term: 1, Data: []byte("more")}).(error); !ok {
-		t.Fatal("an entry was applied after one that could not be")
+		t.Fatal("an entry was applied after one that could not be applied")
 	}
 }
 

@@ -107,7 +107,7 @@ func TestPast_oneLooksAndOneWaits(t *testing.T) {
 	}
 	cancel()
 	if err := <-waits; err == nil || rota.KindOf(err) == rota.KindExhausted {
-		t.Errorf("who gave up waiting: %v", err)
+		t.Errorf("a caller that gave up waiting: %v", err)
 	}
 	<-n.explainer.past.turn
 	n.explainer.past.asking.Add(-1)

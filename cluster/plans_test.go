@@ -47,7 +47,7 @@ func planThrough(t *testing.T, b *bench, spec rota.PlanSpec, kills int) rota.Pla
 		before := p.Done
 		b.eventually("the plan goes on", func() bool { return seen() && (p.Done > before || p.State != rota.PlanRunning) })
 		if p.State != rota.PlanRunning {
-			t.Logf("%s was through before its leader could be stopped", spec.ID)
+			t.Logf("%s was complete before its leader could be stopped", spec.ID)
 			break
 		}
 		leader := b.leader().cfg.Node

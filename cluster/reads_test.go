@@ -124,7 +124,7 @@ func TestReads_twoTenants(t *testing.T) {
 	}
 	everything, _, err := n.Jobs(within(t, ample), rota.JobFilter{Limit: 100}, opt)
 	if err != nil || len(everything.Jobs) != 17 {
-		t.Errorf("%d jobs are there, %v", len(everything.Jobs), err)
+		t.Errorf("%d jobs exist, %v", len(everything.Jobs), err)
 	}
 	for i := range everything.Jobs {
 		id := everything.Jobs[i].ID
@@ -144,7 +144,7 @@ func TestReads_twoTenants(t *testing.T) {
 		own := specs("x", 1)
 		own[0].ID, own[0].Tenant = id, "acme"
 		if out, err := n.Submit(acme, own); err != nil || out[0].Existed || rota.KindOf(out[0].Err) != rota.KindConflict && !strings.Contains(string(id), "/") {
-			t.Errorf("job %s, which is another's, is submitted: %+v, %v", id, out, err)
+			t.Errorf("job %s of another tenant is submitted: %+v, %v", id, out, err)
 		}
 	}
 	flows, at, err := n.Workflows(acme, rota.WorkflowFilter{Limit: 1}, opt)
@@ -288,12 +288,12 @@ func TestReads_honorMinIndex(t *testing.T) {
 			cancel()
 			err, _ := results[len(results)-1].Interface().(error)
 			if k := rota.KindOf(err); k != rota.KindTimeout && k != rota.KindUnavailable {
-				t.Errorf("%s answers from a state older than was asked for: %v", name, err)
+				t.Errorf("%s answers from a state older than requested: %v", name, err)
 			}
 			walked++
 		}
 	}
 	if walked < 40 {
-		t.Errorf("%d reads were walked: there are more", walked)
+		t.Errorf("%d reads were walked: the list is not complete", walked)
 	}
 }

@@ -119,7 +119,7 @@ func TestRebuild_readsInProgress(t *testing.T) {
 	close(stop)
 	all.Wait()
 	if k := lies.Load(); k > 0 {
-		t.Errorf("%d reads were answered from no state", k)
+		t.Errorf("%d reads were answered without a state", k)
 	}
 }
 
@@ -319,7 +319,7 @@ func TestRebuild_givesWayToASnapshot(t *testing.T) {
 	}
 	install(func() {
 		if f.replica.install(m, func(rota.Index) error { return nil }) {
-			t.Error("an older state was put in the place of the snapshot")
+			t.Error("an older state replaced the snapshot")
 		}
 	})
 	if err := f.data.SetRebuild(raftstore.RebuildRecord{Open: true}); err != nil {

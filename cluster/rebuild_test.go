@@ -39,7 +39,7 @@ func (b *bench) corruptHeld(n *Node, job rota.JobID) {
 		b.t.Fatal(err)
 	}
 	if n.replica.machine.Head().Events == before {
-		b.t.Fatalf("job %s was refused: the state of %s is as it should be", job, n.cfg.Node)
+		b.t.Fatalf("job %s was refused: the state of %s is correct", job, n.cfg.Node)
 	}
 }
 
@@ -263,7 +263,7 @@ func TestRebuild_aCrashInTheMiddle(t *testing.T) {
 	b.stop(id)
 	f = b.start(id)
 	if !f.replica.dropped.Load() {
-		t.Error("it does not know any more that its state was wrong")
+		t.Error("it forgot that its state was wrong")
 	}
 	b.keep(b.starved, f, false)
 	b.eventually("the follower has rebuilt", func() bool { return rebuilt(f) == 1 && f.Ready() == nil })

@@ -64,7 +64,7 @@ func TestRestore_aDamagedSnapshotLeavesTheNodeAsItWas(t *testing.T) {
 	for _, d := range all {
 		name := d.name
 		if err := (adapter{n}).Restore(io.NopCloser(bytes.NewReader(d.sent))); err == nil {
-			t.Errorf("%s: the snapshot was taken", name)
+			t.Errorf("%s: the snapshot was accepted", name)
 		}
 		if after := n.replica.machine.Head(); after != before {
 			t.Fatalf("%s: the refused snapshot has changed the node's state: it was\n%+v, and is\n%+v", name, before, after)
@@ -77,6 +77,6 @@ func TestRestore_aDamagedSnapshotLeavesTheNodeAsItWas(t *testing.T) {
 		t.Error("a refused snapshot has changed jobs")
 	}
 	if _, err := n.replica.machine.Apply(before.Index+1, 1, mustSeal(t, &fsmpb.Entry{Term: 1, Ops: []*fsmpb.Op{barrierOp()}})); err != nil {
-		t.Errorf("the node does not go on: %v", err)
+		t.Errorf("the node does not continue: %v", err)
 	}
 }

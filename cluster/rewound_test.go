@@ -438,7 +438,7 @@ func TestCompare_replacesADifferingRecord(t *testing.T) {
 		if r.Seq == e.Seq {
 			wrong := bytes.Replace(r.Data, []byte("payload"), []byte("PAYLOAD"), 1)
 			if bytes.Equal(wrong, r.Data) {
-				t.Fatal("the record has no payload in clear")
+				t.Fatal("the record does not contain the payload in clear")
 			}
 			if err := f.historyFile.Jobs.Drop([]uint64{r.Seq}); err != nil {
 				t.Fatal(err)

@@ -135,7 +135,7 @@ func (b *bench) stays(version uint32) {
 		l.chores.switchRules(l.terms.leading())
 	}
 	if got := b.rulesOf(l); got != version {
-		b.t.Fatalf("rules version %d is in force, wanted %d", got, version)
+		b.t.Fatalf("rules version %d is in force, want %d", got, version)
 	}
 }
 
@@ -175,7 +175,7 @@ func TestRules_switchOnOnceEveryVoterKnowsThem(t *testing.T) {
 	b.verifyEqual(b.leader())
 	submitAll(t, b.node("n1"), specs("switched", 50))
 	if _, err := b.node("n2").SetTenant(within(t, ample), "acme", heavier()); err != nil {
-		t.Errorf("what the newer rules brought: %v", err)
+		t.Errorf("the effect of the newer rules: %v", err)
 	}
 	for _, id := range b.ids() {
 		changed := 0
@@ -353,7 +353,7 @@ func TestRules_forwardedOperationsOfNewerRules(t *testing.T) {
 	b := startBench(t, 1)
 	l := b.leader()
 	if f := new(fsmpb.Op).ProtoReflect().Descriptor().Fields().ByNumber(500); f != nil {
-		t.Fatalf("field 500 of Op is %s by now: take another one", f.Name())
+		t.Fatalf("field 500 of Op is now %s: choose another one", f.Name())
 	}
 	// An operation 500; a Cancel with a field 500.
 	for _, commands := range [][]byte{{0x0a, 0x03, 0xa2, 0x1f, 0x00}, {0x0a, 0x05, 0x42, 0x03, 0xa2, 0x1f, 0x00}} {

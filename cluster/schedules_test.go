@@ -34,7 +34,7 @@ func decidedOnce(t *testing.T, s *rota.Schedule) {
 	}
 	for _, d := range s.Decisions {
 		if d.What == rota.FateKnown {
-			t.Errorf("%s was decided before", d.Date)
+			t.Errorf("%s was already decided", d.Date)
 		}
 	}
 }
@@ -175,7 +175,7 @@ func TestSchedules_aZoneThatIsNotThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := problems(); got != "" {
-		t.Errorf("nothing is due of it: %q", got)
+		t.Errorf("a date of it is due: %q", got)
 	}
 }
 

@@ -82,7 +82,7 @@ func TestDo_waitsWhereItHelps(t *testing.T) {
 			t.Errorf("%s: an answer waits: got %v, want %v", what, got, c.want)
 		}
 		if c.want && len(c.s.leaseReady) > 0 {
-			t.Errorf("%s: the end of a wait before ends this one", what)
+			t.Errorf("%s: the end of an earlier wait ends this one", what)
 		}
 	}
 }
@@ -160,7 +160,7 @@ func TestDo_holdsNothingBackForLong(t *testing.T) {
 		select {
 		case <-w.s.notify:
 		case <-within(t, ample).Done():
-			t.Fatalf("%s is held back for good", what)
+			t.Fatalf("%s is held back forever", what)
 		}
 		if got := w.s.Take(); len(got) != 1 {
 			t.Fatalf("notices %+v", got)
@@ -189,12 +189,12 @@ func TestGraced(t *testing.T) {
 		submitAll(t, n, specs(fmt.Sprintf("j%d", grace), 1))
 		lease := w.take(1)[0]
 		if got := w.s.Graced(); got != (grace > 0) {
-			t.Errorf("with a grace of %d ms it wants to know: %v", grace, got)
+			t.Errorf("with a grace of %d ms it asks for confirmation: %v", grace, got)
 		}
 		w.connect(n)
 		w.take(1)
 		if got := w.s.Graced(); got != (grace > 0) {
-			t.Errorf("with a grace of %d ms it wants to know on another connection: %v", grace, got)
+			t.Errorf("with a grace of %d ms it asks for confirmation on another connection: %v", grace, got)
 		}
 		w.do(rota.VerbComplete, lease)
 		if err := w.s.Bye(within(t, ample)); err != nil {

@@ -91,7 +91,7 @@ func TestRead_ofADeposedLeaderThatNoticedNothing(t *testing.T) {
 		t.Errorf("a linearizable read at index %d misses a write that was acknowledged before it: %v", at.Index, err)
 	}
 	if !believes {
-		t.Error("the old leader noticed: nothing was shown")
+		t.Error("the old leader noticed: the test proves nothing")
 	}
 }
 
@@ -122,7 +122,7 @@ func TestRead_onAFollowerThatLags(t *testing.T) {
 		}
 		select {
 		case at := <-told:
-			t.Errorf("a read returned at index %d, and the job that was answered before it is not applied there", at)
+			t.Errorf("a read returned at index %d, but a job answered before it is not applied there", at)
 			told <- at
 		default:
 		}

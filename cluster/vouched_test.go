@@ -164,6 +164,6 @@ func TestVouched_restart(t *testing.T) {
 		return rota.KindOf(err) == rota.KindUnauthenticated
 	})
 	if !n.CaughtUp() {
-		t.Error("it has caught up, and does not say so")
+		t.Error("it has caught up, but does not report so")
 	}
 }

@@ -127,11 +127,11 @@ func TestWatchdog_healthIsTold(t *testing.T) {
 			t.Error(err)
 		}
 		if _, err := b.leader().membership.successor(f.cfg.Node); rota.KindOf(err) != rota.KindConflict {
-			t.Errorf("it may be the successor: %v", err)
+			t.Errorf("it can become the successor: %v", err)
 		}
 		vote := f.transport.RequestPreVote("n9", "127.0.0.1:1", &raft.RequestPreVoteRequest{}, &raft.RequestPreVoteResponse{})
 		if !errors.Is(vote, stream.ErrMute) {
-			t.Errorf("it stands for election: %v", vote)
+			t.Errorf("it starts an election: %v", vote)
 		}
 	}()
 	select {
@@ -165,7 +165,7 @@ func TestWatchdog_ceasesToLead(t *testing.T) {
 	b.keep(b.deaf, n, false)
 	b.awaitReady(n.cfg.Node)
 	if n.terms.muted() && n.raft.State() == raft.Leader {
-		t.Error("it stays mute")
+		t.Error("it stays silent")
 	}
 	b.verifyEqual(n)
 }

@@ -128,7 +128,7 @@ func TestSubmitWorkflow_resumes(t *testing.T) {
 	}
 	other := layers("f", 3000, 100, 3)
 	if s, err := n.SubmitWorkflow(within(t, ample), other); err == nil || rota.KindOf(err) == rota.KindInternal {
-		t.Fatalf("another workflow takes the place of one that is coming in: %+v, %v", s, err)
+		t.Fatalf("another workflow takes the place of an unfinished submission: %+v, %v", s, err)
 	}
 	b.disloyal()
 	b.stop(b.leader().cfg.Node)
@@ -225,17 +225,17 @@ func TestSubmitWorkflow_refusalsStayOutOfTheLog(t *testing.T) {
 	none := diamond("f")
 	none.Queue = "none"
 	if _, err := n.SubmitWorkflow(within(t, ample), none); rota.KindOf(err) != rota.KindNotFound {
-		t.Fatalf("a queue that is not there: %v", err)
+		t.Fatalf("an unknown queue: %v", err)
 	}
 	for range cap(n.workflowVerbs.uploads) {
 		n.workflowVerbs.uploads <- struct{}{}
 	}
 	_, err := n.SubmitWorkflow(within(t, ample), diamond("f"))
 	if rota.KindOf(err) != rota.KindUnavailable || rota.RetryAfterOf(err) != time.Second { // a client tries another node
-		t.Fatalf("one more than come in at a time: %v", err)
+		t.Fatalf("one upload more than the limit: %v", err)
 	}
 	if s := b.submitFlow(n, diamond("known")); !s.Existed {
-		t.Fatalf("a known one needs no room: %+v", s)
+		t.Fatalf("a known workflow needs no room: %+v", s)
 	}
 	for range cap(n.workflowVerbs.uploads) {
 		<-n.workflowVerbs.uploads
@@ -372,7 +372,7 @@ func TestSubmitWorkflow_bringsFewNodesAnEntry(t *testing.T) {
 	})
 	b.submitFlow(b.follower(), layers("f", 9_000, 9_000, 0))
 	if most != maxChunks*limits.MaxChunkNodes || all != 9_000 {
-		t.Fatalf("%d nodes came at once, %d in all", most, all)
+		t.Fatalf("%d nodes in one piece, %d in all", most, all)
 	}
 	b.sound()
 }

@@ -331,7 +331,7 @@ func TestWorkflow_aRetryWhoseAnswerIsLostRunsOnce(t *testing.T) {
 	lost := b.loseAnswers(n, 2)
 	w, err := n.RetryWorkflow(within(t, ample), "f", "", 0)
 	if err != nil || w.Runs != 2 || w.State != rota.WorkflowRunning || *lost != 0 {
-		t.Fatalf("%+v, %v, %d answers were not lost", w, err, *lost)
+		t.Fatalf("got %+v, %v; %d answers were not lost", w, err, *lost)
 	}
 	// A client that got no answer at all asks any node again, naming the run that it saw.
 	for _, id := range b.ids() {
@@ -343,7 +343,7 @@ func TestWorkflow_aRetryWhoseAnswerIsLostRunsOnce(t *testing.T) {
 		t.Fatalf("a retry of a running workflow: %v", err)
 	}
 	if _, err := n.RetryWorkflow(within(t, ample), "f", "", 3); rota.KindOf(err) != rota.KindInvalid {
-		t.Fatalf("a retry after a run that never was: %v", err)
+		t.Fatalf("a retry after a run that never existed: %v", err)
 	}
 }
 

@@ -102,7 +102,7 @@ func TestTokens(t *testing.T) {
 	wish.Tenants = []string{"acme*"}
 	b.ok(by(rota.Local, tokenOp(wish)))
 	if o := b.ok(by(rota.Local, tokenOp(wish))); !o.GetExisted() {
-		t.Error("the same token is another one")
+		t.Error("the same token has another row")
 	}
 	b.refuses(rota.KindConflict, "token", tokenOp(tokenWish("a", access.RoleRoot)))
 	for name, f := range map[string]func(*fsmpb.CreateToken){
@@ -141,7 +141,7 @@ func TestTokens(t *testing.T) {
 	b.ok(by(actorNamed("c"), submitOp(jobSpec("j4"))))
 	b.date(rota.Date(wish.ExpiresMs))
 	if tokens := b.access.tokens.Len(); tokens != 0 {
-		t.Errorf("%d tokens outlive their date", tokens)
+		t.Errorf("%d tokens are left after their date", tokens)
 	}
 	b.refuses(rota.KindUnauthenticated, "credential", by(actorNamed("c"), submitOp(jobSpec("j5"))))
 	b.refuses(rota.KindInvalid, "expires", tokenOp(wish))
@@ -158,7 +158,7 @@ func TestTokens_expireBeforeTheirSweep(t *testing.T) {
 	b.walls = []int64{wish.ExpiresMs}
 	b.refuses(rota.KindUnauthenticated, "credential", by(actorNamed("a"), submitOp(jobSpec("j2"))))
 	if b.access.tokens.Len() != 1 {
-		t.Error("no sweep forgot it, and it is gone")
+		t.Error("it is gone before a sweep removed it")
 	}
 }
 
@@ -244,7 +244,7 @@ func TestInitAuth(t *testing.T) {
 		t.Fatalf("the second first token: %v", err)
 	}
 	if o := b.ok(by(rota.Local, initOp(tokenWish("a", access.RoleRoot)))); !o.GetExisted() {
-		t.Error("asked again, the first token is another one")
+		t.Error("on repetition the first token is another one")
 	}
 	b.refuses(rota.KindDenied, "submit", by(rota.Anonymous, submitOp(jobSpec("j2"))))
 	b.ok(by(actorNamed("a"), submitOp(jobSpec("j2"))))
@@ -415,17 +415,17 @@ func TestRights_eachOperation(t *testing.T) {
 			want = access.RightNames()
 		case slices.Contains(leadersOwn, what), what == "init_auth", what == "claim_session", what == "end_session":
 			if o := b.judged(by(rota.CertPrincipal(access.RoleRoot, "n"), name(operationOf(f)))); o == nil {
-				t.Errorf("%s: root passes, and only the leader or the node's account should", what)
+				t.Errorf("%s: root passes, want only the leader or the node's account", what)
 			}
 		default:
-			t.Errorf("operation %s is new: say what right it needs (judge.go, docs/security.md)", what)
+			t.Errorf("operation %s is new: specify which right it needs (judge.go, docs/security.md)", what)
 		}
 		if !slices.Equal(allowed, want) {
 			t.Errorf("%s passes with %v, want %v", what, allowed, want)
 		}
 	}
 	if o := b.judged(by(rota.Local, initOp(tokenWish("y", access.RoleRoot)))); o != nil {
-		t.Errorf("the node's account makes no first token: %v", o)
+		t.Errorf("the node's account cannot create the first token: %v", o)
 	}
 }
 

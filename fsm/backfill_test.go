@@ -64,7 +64,7 @@ func TestBackfill(t *testing.T) {
 	}
 	b.ok(queueOp("default", "backfill", "free"))
 	if leases := b.match(); len(leases) != 1 {
-		t.Errorf("%v start where anything may", leases)
+		t.Errorf("%v start where any job may", leases)
 	}
 	b.sound()
 }
@@ -222,7 +222,7 @@ func busyFor(b *bench, most rota.Clock, narrow, late func(*rota.JobSpec)) rota.C
 			running = append(running, l)
 		}
 		if b.pass(1000); len(running) == 0 {
-			b.t.Fatal("nothing runs, and nothing starts")
+			b.t.Fatal("no job runs, and none starts")
 		}
 	}
 	return 0
@@ -319,6 +319,6 @@ func TestBackfill_keeps(t *testing.T) {
 		b.sound()
 	}
 	if kept < 100 {
-		t.Errorf("room was kept for %d jobs: that shows too little", kept)
+		t.Errorf("room was kept for %d jobs: too few for this test", kept)
 	}
 }

@@ -52,7 +52,7 @@ func TestBucket(t *testing.T) {
 						tat = b.Take(tat, now)
 					}
 					if later := now + 777; state.Moment(tat, now) != state.Moment(tat, later) {
-						t.Fatalf("the moment of a tat depends on when it is asked")
+						t.Fatalf("the moment of a tat depends on when it is computed")
 					}
 					now += rota.Clock(chance.Int64N(3 + 2000/rate))
 				}

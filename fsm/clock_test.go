@@ -133,7 +133,7 @@ func TestDate(t *testing.T) {
 	at := func(want int64) {
 		t.Helper()
 		if got := int64(b.View.Head().Date); got != startClock+want {
-			t.Fatalf("date %d, wanted %d", got-startClock, want)
+			t.Fatalf("got date %d, want %d", got-startClock, want)
 		}
 	}
 	wall := func(walls ...int64) {

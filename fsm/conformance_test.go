@@ -296,7 +296,7 @@ func TestConformance_RetryTTL(t *testing.T) {
 			t.Fatalf("job %+v", j)
 		}
 		if o := b.ok(submitOp(jobSpec("j", ai()))); !o.GetExisted() {
-			t.Fatal("a tombstone lets the job in again")
+			t.Fatal("a tombstone admits the job again")
 		}
 	})
 	t.Run("absolute_and_relative_time_to_live", func(t *testing.T) {

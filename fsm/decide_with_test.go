@@ -41,7 +41,7 @@ func withEntry(b *bench, ops []*fsmpb.Op, exact bool) (Applied, int) {
 		b.t.Fatalf("entry %d: decided with it are\n%s\nby the twin\n%s", b.Header.Index+1, mine, its)
 	}
 	if again := b.DecideWith(a, 1000); fmt.Sprint(again) != fmt.Sprint(rounds) || b.View.Digest() != before {
-		b.t.Fatalf("the decision changed the state: decided again are\n%v\nfirst\n%v", again, rounds)
+		b.t.Fatalf("the decision changed the state: a second decision gives\n%v\nfirst\n%v", again, rounds)
 	}
 	if faults := b.Check(); len(faults) > 0 {
 		b.t.Fatalf("after a decision with %v: %q", ops, faults)
@@ -60,7 +60,7 @@ func withEntry(b *bench, ops []*fsmpb.Op, exact bool) (Applied, int) {
 	}
 	for _, e := range got.Events {
 		if e.Kind == rota.EventAssignmentDropped && alone {
-			b.t.Fatalf("decided with the entry's submissions, and dropped: %+v", e)
+			b.t.Fatalf("decided with the entry's submissions, but dropped: %+v", e)
 		}
 	}
 	return got, len(placed)
@@ -78,7 +78,7 @@ func naiveWith(b *bench, ops []*fsmpb.Op, placed []string, exact bool) {
 		}
 	}
 	if later := jobsOf(other.View.Decide(1000)); len(later) == 0 || exact && len(later) != len(placed) {
-		b.t.Fatalf("decided with the entry are %q, behind it %q", placed, later)
+		b.t.Fatalf("decided with the entry: %q, after it: %q", placed, later)
 	}
 }
 
@@ -247,7 +247,7 @@ func TestDecideWith(t *testing.T) {
 			t.Fatalf("%v at height %d, epoch %d", r, height, b.Header.Epoch)
 		}
 		if r := b.View.Decide(1000); r != nil {
-			t.Fatalf("nothing waits, and %v is decided", r)
+			t.Fatalf("no job is pending, but %v is decided", r)
 		}
 	})
 }

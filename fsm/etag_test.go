@@ -69,7 +69,7 @@ func TestIfMatch(t *testing.T) {
 			of := b.versions()[name]
 			if of.remove != nil && name != "tenant" { // which has its defaults before it is set
 				if text := b.refuses(rota.KindConflict, "version", inVersion(access.AnyVersion, of.set("2"))).GetText(); !strings.Contains(text, "does not exist") {
-					t.Errorf("of an object that does not exist: %s", text)
+					t.Errorf("the version of a missing object: %s", text)
 				}
 			}
 			b.ok(of.set("2"))
@@ -79,14 +79,14 @@ func TestIfMatch(t *testing.T) {
 			}
 			if o := b.entry(inVersion(first, of.set("3")), inVersion(first, of.set("4"))).Outcomes; o[0].GetKind() != 0 ||
 				o[1].GetKind() != uint32(rota.KindConflict) || o[1].GetSubject() != "version" || !strings.Contains(o[1].GetText(), of.etag()) {
-				t.Fatalf("two who read %s get %v, and there is %s", first, o, of.etag())
+				t.Fatalf("two readers of %s get %v, its version is %s", first, o, of.etag())
 			}
 			if faults := b.restored().Check(); len(faults) > 0 {
 				t.Fatalf("restored: %q", faults)
 			}
 			second := of.etag()
 			if second == first {
-				t.Fatalf("it is changed and of version %s still", first)
+				t.Fatalf("it is changed and still of version %s", first)
 			}
 			b.ok(inVersion(first, of.set("3"))) // the winner that did not get its answer asks again
 			b.ok(inVersion(access.AnyVersion, of.set("5")))
@@ -109,7 +109,7 @@ func TestIfMatch(t *testing.T) {
 				b.tick(1)
 				b.ok(of.set("2"))
 				if of.etag() == first {
-					t.Errorf("a %s that was deleted and set again has the version that it had", name)
+					t.Errorf("a deleted %s that was set again has its old version", name)
 				}
 			}
 		})
@@ -134,7 +134,7 @@ func TestIfMatch_elsewhere(t *testing.T) {
 	b := newClockwork(t)
 	b.refuses(rota.KindInvalid, "if_match", inVersion("1", submitOp(jobSpec("j"))))
 	if b.JobTable.Len() != 0 {
-		t.Error("it was done all the same")
+		t.Error("it was done despite the refusal")
 	}
 }
 

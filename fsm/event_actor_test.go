@@ -160,7 +160,7 @@ func TestEventsHaveTheirCaller(t *testing.T) {
 		}
 		_, asked := ruleOf(op)
 		if asked != (len(deeds[what]) > 0 || silent[what] != "") {
-			t.Errorf("operation %s may be asked for: %v, and %d of it are tried: say in deeds how it changes something", what, asked, len(deeds[what]))
+			t.Errorf("operation %s may be requested: %v, and %d of it are tried: add to deeds how it changes something", what, asked, len(deeds[what]))
 		}
 		for n, deed := range deeds[what] {
 			t.Run(fmt.Sprint(what, "_", n), func(t *testing.T) {

@@ -144,7 +144,7 @@ func TestFleet(t *testing.T) {
 			}
 		}
 		if pairs == 0 {
-			t.Fatal("a leader would decide rounds of nothing for ever")
+			t.Fatal("a leader would decide empty rounds forever")
 		}
 		assigned := 0
 		for _, e := range f.entry(opsOf(rounds)...).Events {
@@ -196,7 +196,7 @@ func (f *fleetBench) nobodyFor(jobs int, placed map[string]string) {
 			continue
 		}
 		if slices.ContainsFunc(byQueue[string(s.Queue)], func(w *fleetWorker) bool { return w.fits(s) }) {
-			f.t.Errorf("job %s waits, and somebody has room for it", s.ID)
+			f.t.Errorf("job %s waits although a worker has room for it", s.ID)
 		}
 	}
 }

@@ -118,7 +118,7 @@ func TestFrozen(t *testing.T) {
 		for victim := range total {
 			for _, damage := range []string{"lost", "twice", "flipped", "short", "long"} {
 				if err := loadDamaged(f, victim, damage); err == nil {
-					t.Fatalf("record %d %s: taken", victim, damage)
+					t.Fatalf("record %d %s: accepted", victim, damage)
 				}
 			}
 		}
@@ -314,7 +314,7 @@ func TestReincarnate_tokens(t *testing.T) {
 				t.Errorf("void %v: %v", void, err)
 			}
 			if _, err := m.access.rightsOf(actorNamed("a")); (err != nil) != void {
-				t.Errorf("void %v, as the machine sees it: %v", void, err)
+				t.Errorf("void %v, according to the machine %v", void, err)
 			}
 		}
 		b.sound()

@@ -47,7 +47,7 @@ func TestGone(t *testing.T) {
 	}
 	b.ok(registerOp("w", 1, "w", false)) // the id is free: another process, another session
 	if s, _ := b.View.Session("w"); s == l.Session {
-		t.Fatal("a worker that is gone has its session back")
+		t.Fatal("a worker that is gone has its session again")
 	}
 	b.refuses(rota.KindStale, "session", goneOp("w", l.Session, "w"))
 	b.status("w", rota.WorkerActive)

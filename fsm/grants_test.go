@@ -60,7 +60,7 @@ func TestGrants_ofWorkers(t *testing.T) {
 	b.pass(31_000)
 	b.match()
 	if b.placement.holds.Len() != 0 {
-		t.Error("a worker is kept for a job that it may not have")
+		t.Error("a worker is kept for a job that it cannot have")
 	}
 	b.sound()
 }
@@ -212,7 +212,7 @@ func TestGrants_deliverable(t *testing.T) {
 				}
 				if holder != pool {
 					if left, ours := Deliverable(&b.View, "w", session, pool); ours || left != nil {
-						t.Errorf("the principal before is delivered %+v", left)
+						t.Errorf("the earlier principal receives %+v", left)
 					}
 				}
 				b.refuses(rota.KindDenied, "work", by(holder, verb(rota.VerbComplete, leases["of-ann"])))

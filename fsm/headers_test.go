@@ -80,7 +80,7 @@ func TestHeaders_areOfTheDigest(t *testing.T) {
 		return b.rowsDigest()
 	}
 	if rows("00-1") == rows("00-2") {
-		t.Error("another value of a header leaves the digest as it is")
+		t.Error("another value of a header does not change the digest")
 	}
 }
 

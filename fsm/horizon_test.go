@@ -79,7 +79,7 @@ func TestHorizon(t *testing.T) {
 			kept int
 		}{{minute - 1, 3}, {minute, 2}, {2*hour - 1, 2}, {2 * hour, 1}, {3*hour - 1, 1}, {3 * hour, 0}} {
 			if b.dated(at.date); b.ended.tombs.Len() != at.kept {
-				t.Fatalf("after %d ms %d are remembered, %d should be", at.date, b.ended.tombs.Len(), at.kept)
+				t.Fatalf("after %d ms %d are remembered, want %d", at.date, b.ended.tombs.Len(), at.kept)
 			}
 		}
 	})

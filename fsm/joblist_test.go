@@ -34,7 +34,7 @@ func searched(t *testing.T) (*bench, history) {
 	b.pass(70_000)
 	b.ok(sweepOp())
 	if b.View.m.ended.tombs.Len() != 0 {
-		t.Fatal("the first end is remembered still")
+		t.Fatal("the first end is still remembered")
 	}
 	fail("dead", "order 2 not found", func(s *rota.JobSpec) { s.Labels = map[string]string{"team": "film"} })
 	fail("refused", "refused")

@@ -79,7 +79,7 @@ func TestKeys_most(t *testing.T) {
 	b.refuse(kr.setKeyRule(SetKeyRuleOp(&rota.KeyRule{Name: "l", Concurrency: 1}).GetSetKeyRule()), rota.KindExhausted, "keys")
 	known := jobSpec("j", keys("k:first"))
 	if err := kr.admit(known); err != nil {
-		t.Errorf("a job with a key that is counted: %v", err)
+		t.Errorf("a job with a counted key: %v", err)
 	}
 }
 

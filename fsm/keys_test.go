@@ -200,7 +200,7 @@ func TestKeys_moved(t *testing.T) {
 	}
 	b.worker("w", 10)
 	if leases := b.match(); len(leases) != 1 || leases["a0"].Job == "" {
-		t.Fatalf("%v run, a0 is the oldest", leases)
+		t.Fatalf("%v run, want a0, the oldest", leases)
 	}
 	b.sound()
 	b.ok(DeleteKeyRuleOp("q", "k", ""))

@@ -245,7 +245,7 @@ func (b *bench) existed(op *fsmpb.Op) {
 	b.t.Helper()
 	before := b.rowsDigest()
 	if o := b.ok(op); !o.GetExisted() {
-		b.t.Fatalf("outcome %v: it was there before", o)
+		b.t.Fatalf("outcome %v: the job existed before", o)
 	}
 	if before != b.rowsDigest() {
 		b.t.Fatal("the repetition changed the state")

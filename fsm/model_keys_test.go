@@ -321,7 +321,7 @@ func (r *keyRace) match() {
 			r.t.Fatalf("job %s is gone", j.id)
 		}
 		if why := r.m.held(j); row.State == rota.JobQueued && why == "" {
-			r.t.Fatalf("job %s waits for nothing: %s", j.id, r.b.admission.blocked(row, r.b.QueueTable.Get("default"), false))
+			r.t.Fatalf("job %s has no reason to wait: %s", j.id, r.b.admission.blocked(row, r.b.QueueTable.Get("default"), false))
 		}
 	}
 }

@@ -32,7 +32,7 @@ func TestDatesWhileTheClockIsBehind(t *testing.T) {
 	is := func(what string, got, want rota.Moment) {
 		t.Helper()
 		if got != want || want.IsZero() {
-			t.Errorf("%s is %d by the clock, %s; wanted %d, %s", what, got.Clock, got.Date, want.Clock, want.Date)
+			t.Errorf("%s is %d by the clock, %s; want %d, %s", what, got.Clock, got.Date, want.Clock, want.Date)
 		}
 	}
 	var text struct {
@@ -117,7 +117,7 @@ func TestDatesOfEvents(t *testing.T) {
 		}
 		if err := json.Unmarshal([]byte(e.Payload), &payload); err != nil || e.Deadline != want || payload.Ms != want.Date ||
 			payload.At != want.Date.String() || payload.Clock != want.Clock || want.Date-rota.Date(want.Clock) != 80_500 {
-			t.Errorf("event %+v, payload %+v, %v; wanted %v", e, payload, err, want)
+			t.Errorf("event %+v, payload %+v, %v; want %v", e, payload, err, want)
 		}
 	}
 	if seen != 1 {

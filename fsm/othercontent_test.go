@@ -15,7 +15,7 @@ import (
 func (b *bench) otherwise(op *fsmpb.Op, how string) {
 	b.t.Helper()
 	if o := b.refuses(rota.KindConflict, "id", op); !strings.Contains(o.GetText(), how) {
-		b.t.Fatalf("%q does not say that %s", o.GetText(), how)
+		b.t.Fatalf("%q does not mention that %s", o.GetText(), how)
 	}
 }
 

@@ -41,7 +41,7 @@ func TestCancel_confirmed(t *testing.T) {
 			}
 			b.state("j", rota.JobCancelled)
 			if w, _ := b.View.Worker("w"); w.Open != 1 || len(w.Leases) != 1 || w.Leases[0].Revoked != rota.ReasonCancelledByUser {
-				t.Fatalf("the worker's room is free while its handler runs: %+v", w)
+				t.Fatalf("the worker has room while its handler runs: %+v", w)
 			}
 			b.refuses(rota.KindStale, "lease", verb(rota.VerbRenew, l, func(c *peer.LeaseCommand) { c.Ordinal = 1 }))
 			o := b.refuses(rota.KindConflict, "job", b.deleteOf("j"))
@@ -221,7 +221,7 @@ func TestCancel_keepsItsUniqueKey(t *testing.T) {
 			b.ok(cancelOp("a"))
 			o := b.ok(submitOp(jobSpec("b", unique)))
 			if o.GetExisted() {
-				t.Fatalf("it is merged into a job that has ended: %v", o)
+				t.Fatalf("it was merged into a job that has ended: %v", o)
 			}
 			b.state("b", rota.JobDelayed)
 			b.whyNames("b", "WORKER_NOT_STOPPED", "work on job a")

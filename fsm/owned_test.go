@@ -105,7 +105,7 @@ func TestOwned(t *testing.T) {
 			c.free(b)
 			b.sound()
 			if _, refusal := b.many(almost, 1, func(int) *fsmpb.Op { return c.make(c.most + 40) }); refusal != nil {
-				t.Errorf("what went makes no room: %v", refusal)
+				t.Errorf("a deleted object makes no room: %v", refusal)
 			}
 			if b.access.held[holding{almost, what}] == 0 {
 				t.Error("nothing is counted")
@@ -153,7 +153,7 @@ func TestOwned_signIns(t *testing.T) {
 	}
 	b.tomorrow(600_001) // the identity tokens end, and the access tokens with them
 	if taken, refusal := b.many("", 1, func(int) *fsmpb.Op { return signIn("ann")(limits.MaxOwnedTokens + 40) }); taken != 1 {
-		t.Errorf("what went makes no room: %v", refusal)
+		t.Errorf("a deleted object makes no room: %v", refusal)
 	}
 	b.sound()
 }

@@ -316,7 +316,7 @@ func TestPlan_badInput(t *testing.T) {
 	b.refuses(rota.KindNotFound, "plan", endPlanOp("p"))
 	b.refuses(rota.KindNotFound, "plan", &fsmpb.Op{Op: &fsmpb.Op_PlanStep{PlanStep: &fsmpb.PlanStep{Plan: "p", To: "x"}}})
 	if b.plans.rows.Len() != 0 {
-		t.Error("a plan is kept that was refused")
+		t.Error("a refused plan is kept")
 	}
 
 	b.ok(planOp("p", rota.PlanCancel, "id=*", most(2)))
@@ -403,7 +403,7 @@ func TestPlan_shares(t *testing.T) {
 		t.Error(text)
 	}
 	if _, kept := PlanOf(&b.View, "more"); kept {
-		t.Error("a plan is kept that was refused")
+		t.Error("a refused plan is kept")
 	}
 	if o := b.ok(start("o", "o0")); !o.GetExisted() {
 		t.Error("a repetition is refused, or starts again")
@@ -571,6 +571,6 @@ func TestPlanRow_copiesShareNoRefusals(t *testing.T) {
 	state.Row(&live).Detach()
 	live.refusals = append(live.refusals, rota.PlanRefusal{Job: "b"})
 	if shared := frozen.refusals[:2][1]; shared.Job != "" {
-		t.Errorf("a copy appended %q to the list of the row that it was made from", shared.Job)
+		t.Errorf("a copy appended %q to the original row's list", shared.Job)
 	}
 }

@@ -308,7 +308,7 @@ func TestPreemptionHoldEnds(t *testing.T) {
 			t.Fatalf("lease %+v", l)
 		}
 		if b.placement.holds.Len() != 0 {
-			t.Fatal("the worker is held still")
+			t.Fatal("the worker is still held")
 		}
 	})
 	t.Run("when_the_worker_drains", func(t *testing.T) {
@@ -316,7 +316,7 @@ func TestPreemptionHoldEnds(t *testing.T) {
 		b := held(t)
 		b.ok(statusOp("w", rota.WorkerDraining, 0))
 		if b.placement.holds.Len() != 0 {
-			t.Fatal("the worker is held still")
+			t.Fatal("the worker is still held")
 		}
 	})
 }

@@ -255,7 +255,7 @@ func (r *race) keepLog() {
 	case taken && (r.model.leases[l.ID] != nil || l.Worker == "thief"):
 		r.Fatalf("the log of an open lease, or by another worker, is accepted")
 	case taken && o.GetExisted() != known:
-		r.Fatalf("a log is there: %v; the model has %q, %v", o.GetExisted(), kept, known)
+		r.Fatalf("a log exists: %v; the model has %q, %v", o.GetExisted(), kept, known)
 	case taken && !known:
 		r.model.logs[l.ID] = "late"
 	}

@@ -93,7 +93,7 @@ func TestDeleteQueue(t *testing.T) {
 		b.ok(queueOp("q")) // its worker serves it again
 		b.submit("k", queue("q"))
 		if len(b.match()) != 1 {
-			t.Error("the worker gets nothing of the queue that was made again")
+			t.Error("the worker gets no job of the queue that was created again")
 		}
 	})
 	t.Run("a_schedule_is_named_to_who_may_read_it", func(t *testing.T) {
@@ -213,7 +213,7 @@ func TestDeleteWorker(t *testing.T) {
 	b.ok(statusOp("w", rota.WorkerRetired, 0))
 	b.ok(deleteWorkerOp("w"))
 	if len(b.View.Workers()) != 0 {
-		t.Error("it is known still")
+		t.Error("it is still known")
 	}
 	if o := b.ok(deleteWorkerOp("w")); !o.GetExisted() {
 		t.Errorf("again: %v", o)

@@ -56,7 +56,7 @@ func TestDrainQueue(t *testing.T) {
 		b.refuses(rota.KindConflict, "queue", submitOp(jobSpec("new", queue("q"))))
 		b.refuses(rota.KindConflict, "queue", deleteQueueOp("q"))
 		if o := b.entry(submitOp(jobSpec("wait", queue("q")))).Outcomes[0]; o.GetKind() != 0 || !o.GetExisted() {
-			t.Errorf("a job that moved is submitted once more, as it was: %v", o)
+			t.Errorf("a job that moved is submitted again, unchanged: %v", o)
 		}
 		b.refuses(rota.KindConflict, "id", submitOp(jobSpec("wait", queue("r"))))
 		b.ok(verb(rota.VerbFail, l))

@@ -65,7 +65,7 @@ func TestTenantRate(t *testing.T) {
 		b.submit("a")
 		for range 5 {
 			if !b.ok(submitOp(jobSpec("a"))).GetExisted() {
-				t.Fatal("not known")
+				t.Fatal("the id is unknown")
 			}
 			b.refuses(rota.KindInvalid, "priority", submitOp(jobSpec("bad", priority(11))))
 		}
@@ -106,7 +106,7 @@ func TestTenantRate(t *testing.T) {
 		b.ok(queueOp("default", "rate_limit_rps", "3"))
 		b.burst(9)
 		if b.admission.limiters.Len() != 1 || b.View.AtRest() {
-			t.Fatalf("%d limiters, at rest %v", b.admission.limiters.Len(), b.View.AtRest())
+			t.Fatalf("got %d limiters, at rest %v", b.admission.limiters.Len(), b.View.AtRest())
 		}
 		b.twin = b.restored()
 		b.pass(1000)

@@ -86,7 +86,7 @@ func TestHealth(t *testing.T) {
 		b.ok(verb(rota.VerbComplete, b.acked("j")))
 		b.health("w", 1000)
 		if b.Timers.Reputation.Len() != 0 {
-			b.t.Fatal("a sound worker is timed")
+			b.t.Fatal("a sound worker has a timer")
 		}
 	})
 	run("changes_by_what_the_queue_sets", func(b *bench) {
@@ -123,7 +123,7 @@ func TestHealth(t *testing.T) {
 		b.pass(1)
 		b.health("w", 1000)
 		if b.Timers.Reputation.Len() != 0 {
-			b.t.Fatal("full health is timed still")
+			b.t.Fatal("full health still has a timer")
 		}
 	})
 	run("keeps_the_part_of_a_second", func(b *bench) {
@@ -199,7 +199,7 @@ func TestHealth(t *testing.T) {
 		b.mismatch("j", "w", "HEALTH_TOO_LOW") // until the sweep fires the old reputation applies
 		b.entry(sweepOp())
 		if len(b.match()) != 1 {
-			b.t.Fatal("health that is enough again gets nothing")
+			b.t.Fatal("a worker with enough health again gets no job")
 		}
 	})
 	run("is_judged_anew_when_min_health_changes", func(b *bench) {
@@ -212,7 +212,7 @@ func TestHealth(t *testing.T) {
 		}
 		b.pass(10_000)
 		if len(b.match()) != 1 {
-			b.t.Fatal("960 is enough")
+			b.t.Fatal("960 must be enough")
 		}
 		b.ok(cancelOp("j"))
 		b.submit("k")
@@ -319,7 +319,7 @@ func TestCooldown(t *testing.T) {
 		b.ok(verb(rota.VerbFail, b.acked("first")))
 		b.submit("j")
 		if len(b.match()) != 1 {
-			b.t.Fatal("the failures of a queue that counts none are counted")
+			b.t.Fatal("failures count in a queue that counts none")
 		}
 	})
 	run("not_by_a_decline_where_declines_do_not_cool", func(b *bench) {
@@ -412,7 +412,7 @@ func TestCooldown(t *testing.T) {
 		}
 		b.ok(verb(rota.VerbDecline, l))
 		if b.placement.registry.heldFor["w"] != "" {
-			b.t.Fatal("a worker that cools down for the type is held still")
+			b.t.Fatal("a worker that cools down for the type is still held")
 		}
 	})
 }
@@ -471,7 +471,7 @@ func TestUnits(t *testing.T) {
 		b.mismatch("c", "w", "UNITS_EXHAUSTED") // until the sweep
 		b.entry(sweepOp())
 		if len(b.match()) == 0 {
-			t.Fatal("a new period gives nothing")
+			t.Fatal("no job in the new period")
 		}
 		if w, _ := b.View.Worker("w"); w.Units[0].Since.Clock != since+unitsPeriod {
 			t.Fatalf("units %v", w.Units)
@@ -493,7 +493,7 @@ func TestUnits(t *testing.T) {
 		}
 		b.pass(1)
 		if len(b.match()) != 1 {
-			t.Fatal("the next period gives nothing")
+			t.Fatal("no job in the next period")
 		}
 		if w, _ := b.View.Worker("w"); w.Units[0].Until.Clock-w.Units[0].Since.Clock != unitsPeriod {
 			t.Fatalf("units %v", w.Units)
@@ -563,7 +563,7 @@ func TestRules(t *testing.T) {
 		b.mismatch("j", "w", "STAKE_TOO_LOW")
 		b.staked("w", 1, 100)
 		if len(b.match()) != 1 {
-			t.Fatal("the stake is enough")
+			t.Fatal("the stake must not be enough")
 		}
 	})
 	t.Run("cut_by_prefetch_max_revokes_the_newest", func(t *testing.T) {

@@ -36,7 +36,7 @@ func TestSwitchRules(t *testing.T) {
 	b.refuses(rota.KindConflict, SubjectRules, switchOp(0))
 	b.refuses(rota.KindInvalid, SubjectRules, switchOp(1<<16))
 	if !b.ok(switchOp(1)).GetExisted() || b.View.Digest() == before {
-		t.Error("the version in force is not known as such, or the header does not count")
+		t.Error("the version in force is not reported as known, or the header does not count")
 	}
 	a := b.entry(switchOp(3)) // versions may be skipped
 	if len(a.Events) != 1 || a.Events[0].Kind != rota.EventRulesChanged || a.Events[0].Payload != `{"from":1,"to":3}` || a.Rules != 3 {
@@ -129,7 +129,7 @@ func TestNodeDiffers(t *testing.T) {
 			t.Fatal(e)
 		}
 		if a.Outcomes[0].GetExisted() != (len(a.Events) == 0) {
-			t.Errorf("%v and %v do not go together", a.Outcomes[0], a.Events)
+			t.Errorf("%v and %v do not match", a.Outcomes[0], a.Events)
 		}
 		for _, e := range a.Events {
 			if e.Kind != rota.EventStateDiffers || e.Text != "n2" || !strings.HasPrefix(e.Payload, `{"node":"n2","index":`) {
@@ -150,7 +150,7 @@ func TestNodeDiffers(t *testing.T) {
 		{12, 9, 0}, // an old one, reported by a later leader
 	} {
 		if got := told(differsOp("n2", c.at, c.right)); got != c.want {
-			t.Errorf("differs at %d, right until %d: %d events, wanted %d", c.at, c.right, got, c.want)
+			t.Errorf("differs at %d, right until %d: got %d events, want %d", c.at, c.right, got, c.want)
 		}
 	}
 	b.refuses(rota.KindNotFound, "node", differsOp("n9", 3, 2))

@@ -75,7 +75,7 @@ func TestSameID(t *testing.T) {
 			t.Fatalf("another job: %v", err)
 		}
 		if o := a.Outcomes[2]; !o.GetExisted() || entry.OutcomeError(o) != nil {
-			t.Fatalf("the first once more: %v", o)
+			t.Fatalf("the first again: %v", o)
 		}
 	})
 	t.Run("archived", func(t *testing.T) {

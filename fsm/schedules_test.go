@@ -437,7 +437,7 @@ func TestSchedule_setAgain(t *testing.T) {
 	b.ok(unscheduleOp("s"))
 	b.ok(scheduleOp("s"))
 	if s := b.schedule("s"); !slices.Equal(s.Live, live) {
-		t.Fatalf("%v live of the schedule that is set again, not %v", s.Live, live)
+		t.Fatalf("%v live of the schedule that is set again, want %v", s.Live, live)
 	}
 	fire()
 	if s := b.schedule("s"); s.Skipped != 1 || len(s.Live) != 1 {

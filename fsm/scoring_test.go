@@ -76,7 +76,7 @@ func TestScoringKeys(t *testing.T) {
 		b.ok(queueOp("default", "quota_1", "0", "quota_4", "100", "batch_size", "2"))
 		for id := range b.match() {
 			if id != "back0" && id != "back1" {
-				b.t.Fatalf("%s is placed of a sample of background jobs", id)
+				b.t.Fatalf("%s is placed from a sample of background jobs", id)
 			}
 		}
 	})

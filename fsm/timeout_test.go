@@ -134,7 +134,7 @@ func TestTimeOut(t *testing.T) {
 			l := b.leased("j", "w", func(s *rota.JobSpec) { s.Domain = "zone" })
 			b.ok(verb(rota.VerbFail, l, timedOut))
 			if ok, fail := b.admission.domainOf("default", "zone").Window.Total(); ok != 0 || fail != 1 {
-				b.t.Fatalf("%d well, %d badly", ok, fail)
+				b.t.Fatalf("%d succeeded, %d failed", ok, fail)
 			}
 		},
 		"counts_for_its_type_without_a_sample": func(b *bench) {

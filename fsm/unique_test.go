@@ -286,7 +286,7 @@ func TestUnique_scopes(t *testing.T) {
 		}
 		b.date(until)
 		if _, ok := b.View.NextDate(); ok {
-			t.Fatal("nothing waits for a date any more")
+			t.Fatal("a date is still due")
 		}
 		b.ok(onlyOne("c", kept))
 		b.state("c", rota.JobQueued)

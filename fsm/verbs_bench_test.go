@@ -193,7 +193,7 @@ func TestRowAllocations(t *testing.T) {
 		"finding a row":  func() { b.JobTable.Get("a") },
 	} {
 		if n := testing.AllocsPerRun(100, f); n != 0 {
-			t.Errorf("%s allocates %v times, and should not at all", name, n)
+			t.Errorf("%s allocates %v times, want none", name, n)
 		}
 	}
 }

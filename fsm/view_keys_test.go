@@ -102,7 +102,7 @@ func TestKeyList(t *testing.T) {
 				}
 			}
 			if !reflect.DeepEqual(got, want) {
-				t.Errorf("%s by %d:\n%+v\nwanted\n%+v", name, limit, got, want)
+				t.Errorf("%s by %d: got\n%+v\nwant\n%+v", name, limit, got, want)
 			}
 		}
 	}

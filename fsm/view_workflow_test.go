@@ -275,7 +275,7 @@ func TestWhyBlocked(t *testing.T) {
 		t.Fatal(detail)
 	}
 	if _, ok := b.View.Why("wf/n14", 10); ok {
-		t.Fatal("a node that is not there is explained")
+		t.Fatal("a missing node is explained")
 	}
 	b.run(newDAG("two", [][]uint32{nil, {0}}))
 	if x, _ := b.whyOf("two/n1"); x.Reasons[0].Detail != "its parent has not completed: n0 (QUEUED)" {

@@ -96,7 +96,7 @@ func TestGate_earlySignalCounts(t *testing.T) {
 		t.Fatalf("the workflow counts %d bytes, %d before", got, before)
 	}
 	if _, ok := b.View.NextDate(); ok {
-		t.Fatal("a gate that has passed waits for its timeout")
+		t.Fatal("a gate that has passed still waits for its timeout")
 	}
 	b.sound()
 }

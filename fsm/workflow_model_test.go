@@ -416,7 +416,7 @@ func (r *flowRace) watch(events []rota.Event) {
 		switch e.Kind {
 		case rota.EventWorkflowStarted, rota.EventWorkflowFinished:
 			if begins := e.Kind == rota.EventWorkflowStarted; r.running[e.Run] == begins {
-				r.Fatalf("%s of %s, which runs already: %v", e.Kind, e.Run, r.running[e.Run])
+				r.Fatalf("%s of %s, which already runs: %v", e.Kind, e.Run, r.running[e.Run])
 			}
 			r.running[e.Run] = !r.running[e.Run]
 		case rota.EventJobEnqueued, rota.EventJobAssigned, rota.EventJobCompleted:
@@ -452,7 +452,7 @@ func (r *flowRace) step() {
 		for _, m := range r.models {
 			for i := range m.nodes {
 				if x := &m.nodes[i]; x.state == mLeased && !r.open(x) {
-					r.Fatal("a takeover revokes, it does not end")
+					r.Fatal("a takeover revokes, and must not end")
 				}
 			}
 		}
@@ -613,7 +613,7 @@ func (r *flowRace) compare() {
 			}
 		}
 		if r.running[string(row.ID)] != (row.State == rota.WorkflowRunning) {
-			r.Fatalf("workflow %s is %s, its events say it runs: %v", row.ID, row.State, r.running[string(row.ID)])
+			r.Fatalf("workflow %s is %s, its events report that it runs: %v", row.ID, row.State, r.running[string(row.ID)])
 		}
 	}
 }

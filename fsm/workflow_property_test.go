@@ -142,7 +142,7 @@ func (s *schedulers) work() {
 		s.now += rota.Clock(s.draw("time", 3))
 		mine, its := s.View.Decide(1000), s.other.View.Decide(1000)
 		if !slices.EqualFunc(mine, its, func(a, b *fsmpb.Round) bool { return proto.Equal(a, b) }) {
-			s.t.Fatalf("decided is\n%v\nby the other scheduler\n%v", mine, its)
+			s.t.Fatalf("got decisions\n%v\nby the other scheduler\n%v", mine, its)
 		}
 		if len(mine) > 0 {
 			s.heed(s.entry(opsOf(mine)...).Events)
@@ -230,11 +230,11 @@ func (s *schedulers) finished() {
 		s.t.Fatalf("assigned were %s, by the other scheduler %s", mine, its)
 	}
 	if mine, its := s.View.Decide(1000), s.other.View.Decide(1000); len(mine) > 0 || len(its) > 0 {
-		s.t.Fatalf("there is more to decide: %v, %v", mine, its)
+		s.t.Fatalf("more decisions are left: %v, %v", mine, its)
 	}
 	w := s.words("wf")
 	if !s.failures && (w.State != rota.WorkflowCompleted || w.Counts.Completed != w.NodeCount || w.Progress != 100) {
-		s.t.Fatalf("nothing failed: %s", s.progress("wf"))
+		s.t.Fatalf("no job failed: %s", s.progress("wf"))
 	}
 	for _, n := range w.Nodes {
 		for _, p := range n.Parents {

@@ -168,7 +168,7 @@ func TestWorkflowRuns(t *testing.T) {
 	b.stands(d, "RUNNING: CLCB")
 	b.ends(rota.VerbComplete, d, "n1")
 	if j := b.state("wf/n3", rota.JobQueued); b.JobTable.Get(j.ID).Data == nil || (*b.JobTable.Get(j.ID).Data)[0].N != 2 {
-		t.Fatal("the last node does not know that the worker holds both outputs")
+		t.Fatal("the last node does not have both outputs at the worker")
 	}
 	b.match()
 	v := b.flows.vertices.Get(state.VertexKey("wf", 3))

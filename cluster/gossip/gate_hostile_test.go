@@ -159,7 +159,7 @@ func TestGateRefused(t *testing.T) {
 	for deadline := time.Now().Add(longest); !said("cannot join yet") && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 	}
 	if !said("cannot join yet") || said("gossip refused") {
-		t.Errorf("a node that was not reached: %s", lines.String())
+		t.Errorf("a node that could not be reached: %s", lines.String())
 	}
 	if answer := exchange(t, a.Addr(), []byte("GET / HTTP/1.1\r\n\r\n")); len(answer) > 0 || !said("gossip refused") {
 		t.Errorf("a stranger is answered with %q: %s", answer, lines.String())

@@ -235,7 +235,7 @@ func TestEventLog_atAGap(t *testing.T) {
 		}
 	}
 	if _, err := l.at(41); rota.KindOf(err) != rota.KindUnavailable {
-		t.Errorf("of an entry to come: %v", err)
+		t.Errorf("a future entry: %v", err)
 	}
 }
 

@@ -153,10 +153,10 @@ func TestAhead_everyOtherWriteComesAfter(t *testing.T) {
 						t.Error(err)
 					}
 				}); d != 2*aheadWrite {
-					t.Errorf("it took %v: %v of it for what went ahead", d, aheadWrite)
+					t.Errorf("it took %v: %v of it for the write that went ahead", d, aheadWrite)
 				}
 				if got := b.writer.ahead.clamp(9); got != 9 {
-					t.Errorf("something waits still: %d", got)
+					t.Errorf("%d still wait", got)
 				}
 				if n := b.inner.count(); n != c.writes {
 					t.Errorf("%d writes", n)
@@ -188,7 +188,7 @@ func TestAhead_aFailureIsTheEnd(t *testing.T) {
 		b.inner.mu.Unlock()
 		for range 2 {
 			if err := b.writer.ahead.await(2); !errors.Is(err, broken) {
-				t.Errorf("the second is waited for: %v", err)
+				t.Errorf("the second still waits: %v", err)
 			}
 		}
 		if len(b.fatal.all()) != 1 {
@@ -228,10 +228,10 @@ func TestAhead_aHangEnds(t *testing.T) {
 				t.Error("it is on the disk")
 			}
 		}); d < b.writer.opts.StallAfter || d > 2*b.writer.opts.StallAfter {
-			t.Errorf("it was given up after %v", d)
+			t.Errorf("it gave up after %v", d)
 		}
 		if reason := <-unfit; reason == "" {
-			t.Error("no reason")
+			t.Error("the reason is missing")
 		}
 		close(gate)
 		time.Sleep(b.writer.opts.ExitAfter)

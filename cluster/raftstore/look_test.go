@@ -161,7 +161,7 @@ func TestLookAt_absent(t *testing.T) {
 		}
 	}
 	if os.Geteuid() == 0 {
-		t.Log("permissions are not looked at: root has them all")
+		t.Log("permissions are not checked: root has them all")
 		return
 	}
 	shut := filepath.Join(dir, "shut")

@@ -176,7 +176,7 @@ func TestPreflightSnapshots(t *testing.T) {
 			t.Fatalf("report %+v, %v", report, err)
 		}
 		if _, err := os.Stat(left); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("it is still there: %v", err)
+			t.Errorf("it still exists: %v", err)
 		}
 	})
 
@@ -293,7 +293,7 @@ func findsFlips(t *testing.T, opts Options) {
 			t.Errorf("%s passes, but the report is %+v", what, report)
 		}
 		if index := otherEntry(t, dir, opts, entries); index > 0 {
-			t.Errorf("%s passes, but entry %d is read as another", what, index)
+			t.Errorf("%s passes, but entry %d is read differently", what, index)
 		}
 	}
 	t.Logf("%d flips refused, %d harmless", refused, harmless)

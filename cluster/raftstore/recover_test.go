@@ -60,7 +60,7 @@ func TestRecovery_interrupted(t *testing.T) {
 				t.Fatal(err)
 			}
 			if _, err := OpenDataDir(path, "n1", "test", true); rota.KindOf(err) != rota.KindConflict {
-				t.Fatalf("a node starts amid a recovery: %v", err)
+				t.Fatalf("a node starts during a recovery: %v", err)
 			}
 			if d, err = OpenRecovery(path); err != nil {
 				t.Fatal(err)
@@ -75,7 +75,7 @@ func TestRecovery_interrupted(t *testing.T) {
 				t.Errorf("the directory is of %s, identity %s before and %s now", d.ClusterID(), old, d.Identity())
 			}
 			if _, err := d.FinishRecovery(); err == nil {
-				t.Error("a recovery that is at its end was finished again")
+				t.Error("a completed recovery was finished again")
 			}
 		})
 	}

@@ -124,7 +124,7 @@ func TestStores(t *testing.T) {
 		}
 		var entry raft.Log
 		if err := stores.Log.GetLog(1, &entry); err == nil {
-			t.Error("a closed store reads")
+			t.Error("a closed store can be read")
 		}
 		if err := stores.Log.StoreLogs(testEntries(601, 601, 1)); !strings.Contains(err.Error(), "closed") {
 			t.Errorf("a closed store answers %v", err)

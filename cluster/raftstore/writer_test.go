@@ -181,7 +181,7 @@ func TestStalledWrite(t *testing.T) {
 		}
 		store.inner = inner
 		if err := store.SetUint64(keyCurrentTerm, 0); err != nil {
-			t.Errorf("the term that is there already: %v", err)
+			t.Errorf("the existing term: %v", err)
 		}
 		ended, returned := make(chan struct{}), false
 		go func() {
@@ -191,7 +191,7 @@ func TestStalledWrite(t *testing.T) {
 		}()
 		<-ended
 		if returned {
-			t.Error("SetUint64 came back: raft would panic")
+			t.Error("SetUint64 returned: raft would panic")
 		}
 		<-recorder.called
 		close(inner.gate)

@@ -110,7 +110,7 @@ func TestJudge(t *testing.T) {
 	} {
 		got, right := judge(d(c.own)[0], d(c.told), c.voters)
 		if got != c.want || got == agreeOutside && right != d("a")[0] {
-			t.Errorf("own %s among %q of %d: %d, %v, wanted %d", c.own, c.told, c.voters, got, right, c.want)
+			t.Errorf("own %s among %q of %d: got %d, %v, want %d", c.own, c.told, c.voters, got, right, c.want)
 		}
 	}
 }

@@ -30,7 +30,7 @@ func TestCommitNews_says(t *testing.T) {
 	none("of an entry that it was not seen to hold")
 	c.begin("n2")
 	if len(c.begun()) > 0 {
-		t.Fatal("one loop a follower")
+		t.Fatal("want one loop per follower")
 	}
 	c.end(f, "there:1", entries(10, 2, 9), true)
 	<-f.wake
@@ -88,7 +88,7 @@ func TestCommitFirst(t *testing.T) {
 				rpc = <-g.out
 			}
 			if rpc.Command != any(&args) {
-				t.Fatalf("raft gets %+v, not what came", rpc.Command)
+				t.Fatalf("raft gets %+v, not the received message", rpc.Command)
 			}
 			rpc.Respond(nil, ErrMute)
 			if r := <-answer; r.Error == nil || len(answer) != 0 {

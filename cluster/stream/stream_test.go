@@ -79,7 +79,7 @@ func TestStreamLayer_closeEndsDials(t *testing.T) {
 		t.Fatal("Close left a call in progress")
 	}
 	if _, err := s.Dial("b:1", time.Hour); !errors.Is(err, net.ErrClosed) || len(calls) > 0 {
-		t.Errorf("after Close it calls: %v", err)
+		t.Errorf("after Close it still calls: %v", err)
 	}
 }
 
@@ -162,7 +162,7 @@ func TestStreamLayerRefuses(t *testing.T) {
 				t.Fatal("connected")
 			}
 			if !strings.Contains(err.Error(), c.want) {
-				t.Errorf("the dialling side hears %v", err)
+				t.Errorf("the dialling side receives %v", err)
 			}
 			if err := b.Close(); err != nil { // waits for the handshake's goroutine
 				t.Fatal(err)
@@ -185,7 +185,7 @@ func TestStreamLayerRefuses(t *testing.T) {
 		t.Parallel()
 		a := newTestLayer(t, testHello("a"), Options{Admit: func(peer Hello) error {
 			if !peer.Dialled || peer.Node != "b" {
-				t.Errorf("asked about %+v", peer)
+				t.Errorf("the question was about %+v", peer)
 			}
 			return errors.New("never heard of it")
 		}})
@@ -383,7 +383,7 @@ func TestRequestsNameTheirSender(t *testing.T) {
 				err = m.feed([]byte{c.request[i]})
 			}
 			if taken := err == nil && (!m.inside || m.streaming); taken != c.taken {
-				t.Errorf("%s, %s: taken is %v, %v", name, what, taken, err)
+				t.Errorf("%s, %s: accepted is %v, %v", name, what, taken, err)
 			}
 		}
 	}

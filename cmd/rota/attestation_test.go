@@ -130,7 +130,7 @@ func TestWorkerAttest(t *testing.T) {
 	}
 	code, _, _ = rotaLine("worker", "attest", "--generate-key", path)
 	if after, _ := os.ReadFile(path); code != cli.ExitFailed || !bytes.Equal(before, after) {
-		t.Errorf("a key that is there: exit %d", code)
+		t.Errorf("an existing key: exit %d", code)
 	}
 	keys, err := auth.ParsePublicKeys([]byte(public))
 	if err != nil {
@@ -181,7 +181,7 @@ func TestReadAttestation_refuses(t *testing.T) {
 		}
 	}
 	if _, err := auth.ReadAttestation(path + "-none"); cli.ExitCode(err) != cli.ExitUsage {
-		t.Errorf("a file that is not there: %v", err)
+		t.Errorf("a missing file: %v", err)
 	}
 }
 

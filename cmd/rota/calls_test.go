@@ -512,7 +512,7 @@ func TestCommandCalls_complete(t *testing.T) {
 		path := pathOf(cmd)
 		there[path] = true
 		if _, ok := commandCalls[path]; !ok {
-			t.Errorf("%s has no row in commandCalls: say which calls it makes", path)
+			t.Errorf("%s has no row in commandCalls: specify which calls it makes", path)
 		}
 		if cmd.Annotations[rightsKey] == "" || !strings.Contains(cmd.UsageString(), "Rights:\n  "+cmd.Annotations[rightsKey]) {
 			t.Errorf("the help of %s lacks its rights %q", path, cmd.Annotations[rightsKey])

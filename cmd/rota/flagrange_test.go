@@ -63,7 +63,7 @@ func TestEveryNumberHasARange(t *testing.T) {
 		seen++
 		ranged, ok := flag.Value.(*cli.RangedFlag)
 		if !ok {
-			t.Errorf("%s --%s has no range: declare it by within", cmd.CommandPath(), flag.Name)
+			t.Errorf("%s --%s has no range: declare it with within", cmd.CommandPath(), flag.Name)
 			return
 		}
 		for _, text := range []string{fmt.Sprint(ranged.Least), fmt.Sprint(ranged.Most), flag.DefValue} {
@@ -158,7 +158,7 @@ func TestRetiredWorkersAreAskedFor(t *testing.T) {
 			}
 		}
 		if got := strings.Join(shown, " "); got != c.want {
-			t.Errorf("all %v, status %q: %s, wanted %s", c.all, c.status, got, c.want)
+			t.Errorf("all %v, status %q: got %s, want %s", c.all, c.status, got, c.want)
 		}
 	}
 	if _, err := worker.WorkersKept(false, "gone"); cli.ExitCode(err) != cli.ExitUsage {

@@ -111,11 +111,11 @@ func TestHTTP_isWhatIsPrinted(t *testing.T) {
 	rotaTo("operator", "snapshot", "inspect", saved)
 	if told := rotaTo("events", "tail", "--kind", "snapshotRead", "-o", "jsonl"); !strings.Contains(told, `/http"`) || !strings.Contains(told, `"actor":"anonymous"`) ||
 		told != rotaTo("events", "tail", "--kind", "snapshotRead", "--actor", "anonymous", "-o", "jsonl") {
-		t.Errorf("of who has read the state the events say %s", told)
+		t.Errorf("the events about the state's reader are %s", told)
 	}
 	for list, row := range map[string]string{"/v1/schedules": `"nightly"`, "/v1/batches": `"night"`, "/v1/plans": `"p"`, "/v1/webhooks": `"hook"`} {
 		if all, theirs := call(200, "GET", list+"?by=anonymous", ""), call(200, "GET", list+"?by=local", ""); !strings.Contains(all, row) || strings.Contains(theirs, row) {
-			t.Errorf("%s by who made it: %s; by another: %s", list, all, theirs)
+			t.Errorf("%s by its creator: %s; by another: %s", list, all, theirs)
 		}
 		if refused := call(400, "GET", list+"?by=nobody", ""); !strings.Contains(refused, `"field":"by"`) {
 			t.Errorf("%s by nobody returns %s", list, refused)

@@ -89,7 +89,7 @@ func TestJobExport(t *testing.T) {
 		t.Errorf("live ones: %+v", live)
 	}
 	if got := must("job", "export", "--state", "CANCELLED"); got != "" {
-		t.Errorf("one that never ran: %s", got)
+		t.Errorf("a job that never ran: %s", got)
 	}
 	packed := filepath.Join(dir, "jobs.jsonl.gz")
 	must("job", "export", "--to", packed)
@@ -97,10 +97,10 @@ func TestJobExport(t *testing.T) {
 		t.Errorf("over a file: exit code %d, %s", code, said)
 	}
 	if _, _, code := rotaAt(addr, "job", "export", "--queue", "none"); code != cli.ExitNotFound {
-		t.Errorf("of a queue that is not there: exit code %d", code)
+		t.Errorf("of an unknown queue: exit code %d", code)
 	}
 	if _, said, code := rotaAt(addr, "job", "export", "--filter", "colour=red"); code != cli.ExitUsage || !strings.Contains(said, "colour") {
-		t.Errorf("a filter that cannot be: exit code %d, %s", code, said)
+		t.Errorf("an invalid filter: exit code %d, %s", code, said)
 	}
 	backup := filepath.Join(dir, "backup.rota")
 	must("operator", "snapshot", "save", backup)

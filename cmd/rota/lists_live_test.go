@@ -50,7 +50,7 @@ func TestLists_live(t *testing.T) {
 		}
 	}
 	if _, talk := rotaTo(cli.ExitUsage, "job", "list", "--filter", "queue=images tenan=x"); !strings.Contains(talk, `at 14: unknown term "tenan"`) {
-		t.Errorf("no filter is named as %q", talk)
+		t.Errorf("an unknown filter is printed as %q", talk)
 	}
 	if out, _ := rotaTo(0, "job", "list", "--count"); !strings.Contains(out, "jobs      1\n") || !strings.Contains(out, "complete  true\n") {
 		t.Errorf("a count prints %q", out)

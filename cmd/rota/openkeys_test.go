@@ -20,6 +20,6 @@ func TestOpenKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := files.Certificate(); rota.KindOf(err) != rota.KindDenied || !strings.Contains(err.Error(), "chmod 600 "+files.Key) {
-		t.Errorf("a key for all to see: %v", err)
+		t.Errorf("a key that everybody can read: %v", err)
 	}
 }

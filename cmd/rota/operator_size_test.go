@@ -24,7 +24,7 @@ func TestSize_measured(t *testing.T) {
 		{10_000_000, 4, long, 8358}, {1_000, 1_000, brief, 544}, {1_000, 10_000, brief, 1144}} {
 		s := operator.Load{Rate: 2000, Pending: m.pending, Workers: m.workers, Payload: 256, Retention: m.retention}.Size()
 		if got := s.Memory >> 20; got < m.mebibytes || got > 2*m.mebibytes {
-			t.Errorf("%d pending, %d workers: %d MiB are computed, %d were measured", m.pending, m.workers, got, m.mebibytes)
+			t.Errorf("%d pending, %d workers: %d MiB are calculated, %d were measured", m.pending, m.workers, got, m.mebibytes)
 		}
 	}
 }

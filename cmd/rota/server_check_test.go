@@ -114,7 +114,7 @@ func TestServerCheck(t *testing.T) {
 		}
 	}
 	if after := summed(t, dir); after != before {
-		t.Errorf("there was\n%s\nand is\n%s", before, after)
+		t.Errorf("the directory was\n%s\nand is\n%s", before, after)
 	}
 	if _, said, _ := checks(t, "--node", "n1", "--data", data, "--bootstrap-expect", "1", "-o", "jsonl"); said != `{"node":"n1","cluster":"rota","data":"`+data+
 		`","last_index":0,"snapshot_index":0,"tzdata":"`+cron.Release+`","tzdata_released_ms":`+fmt.Sprint(int64(cron.Embedded().Released()))+"}\n" {

@@ -73,7 +73,7 @@ func TestDevPorts(t *testing.T) {
 		t.Fatalf("%+v, %v", first, err)
 	}
 	if first[0].API != serve.DefaultAPI && !strings.Contains(talk.String(), serve.DefaultAPI+" is taken") {
-		t.Errorf("clients are served at %s without a word: %s", first[0].API, talk.String())
+		t.Errorf("clients are served at %s without a message: %s", first[0].API, talk.String())
 	}
 	first[1].Raft = taken.Addr().String()
 	if err := serve.RememberPorts(dir, first); err != nil {
@@ -86,7 +86,7 @@ func TestDevPorts(t *testing.T) {
 	for i := range first {
 		for from, to := range map[string]string{first[i].API: again[i].API, first[i].Gossip: again[i].Gossip} {
 			if from != to && !strings.Contains(talk.String(), from+" is taken") {
-				t.Errorf("node %d moves from %s to %s without a word: %s", i, from, to, talk.String())
+				t.Errorf("node %d moves from %s to %s without a message: %s", i, from, to, talk.String())
 			}
 		}
 	}

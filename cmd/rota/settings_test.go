@@ -238,7 +238,7 @@ func TestRun_did_you_mean(t *testing.T) {
 	} {
 		code, stdout, stderr := runArgs(strings.Fields(args)...)
 		if code != cli.ExitUsage || stdout != "" || !strings.Contains(stderr, "did you mean") || !strings.Contains(stderr, want) {
-			t.Errorf("rota %s: exit %d, %s; %s is meant", args, code, stderr, want)
+			t.Errorf("rota %s: exit %d, %s; want the suggestion %s", args, code, stderr, want)
 		}
 	}
 }

@@ -273,7 +273,7 @@ func TestSimulate_report(t *testing.T) {
 		t.Fatalf("a window beyond the log: exit code %d, %s", code, said)
 	}
 	if _, err := os.Stat(page); !errors.Is(err, os.ErrNotExist) {
-		t.Fatalf("a page of nothing: %v", err)
+		t.Fatalf("a page without content: %v", err)
 	}
 	if _, said, code := simulate(t, log, "--report", page, "--starts", "0,1:1", "--policy", "p:"); code != cli.ExitDone {
 		t.Fatalf("exit code %d: %s", code, said)
@@ -289,6 +289,6 @@ func TestSimulate_report(t *testing.T) {
 		t.Errorf("the page was changed: %v", err)
 	}
 	if _, said, code := simulate(t, log, "--report", filepath.Join(page, "x")); code != cli.ExitUsage {
-		t.Errorf("a path that cannot be: exit code %d, %s", code, said)
+		t.Errorf("an invalid path: exit code %d, %s", code, said)
 	}
 }

@@ -44,7 +44,7 @@ func TestTLSCommands(t *testing.T) {
 		t.Error(err)
 	}
 	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
-		t.Errorf("the directory that was made: %v, %v", info, err)
+		t.Errorf("the created directory: %v, %v", info, err)
 	}
 	for _, key := range []string{"ca.key", "n1.key", "operator-ann.key"} {
 		if info, err := os.Stat(filepath.Join(dir, key)); err != nil || info.Mode().Perm() != 0o600 {

@@ -115,7 +115,7 @@ func TestDashboard(t *testing.T) {
 	}
 	for _, p := range board.Panels {
 		if len(p.Targets) == 0 {
-			t.Errorf("panel %q shows nothing", p.Title)
+			t.Errorf("panel %q shows no metric", p.Title)
 		}
 		for _, target := range p.Targets {
 			for _, name := range strangers(target.Expr, known) {

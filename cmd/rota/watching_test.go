@@ -214,7 +214,7 @@ func TestReference_metrics(t *testing.T) {
 		cells := strings.SplitN(line, " | ", 2)
 		name := strings.Trim(cells[0], "|` ")
 		if types[name] == "" {
-			t.Errorf("%s has no series, so that nothing checks it", name)
+			t.Errorf("%s has no series, so no test checks it", name)
 		}
 		fmt.Fprintf(&b, "%s | %s | %s\n", cells[0], types[name], cells[1])
 	}

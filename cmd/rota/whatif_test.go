@@ -176,7 +176,7 @@ func TestWhatIf(t *testing.T) {
 		if first.To == 0 {
 			first = r
 		} else if first.Parting.Index != r.Parting.Index || first.Parting.WhatIf.Worker != r.Parting.WhatIf.Worker {
-			t.Errorf("%s: the histories part at %+v, elsewhere at %+v", from, r.Parting, first.Parting)
+			t.Errorf("%s: the histories differ at %+v, elsewhere at %+v", from, r.Parting, first.Parting)
 		}
 	}
 	out, said, code := askWhatIf("--from", backup, "--without-tenant", "bench-1", "--until", first.Until.String())
@@ -186,7 +186,7 @@ func TestWhatIf(t *testing.T) {
 		}
 	}
 	if _, said, code := askWhatIf("--from", backup, "--set", "batch.ranking=fifo"); code != cli.ExitFailed || !strings.Contains(said, `no queue "batch"`) {
-		t.Errorf("a queue that is not there: exit code %d, %s", code, said)
+		t.Errorf("an unknown queue: exit code %d, %s", code, said)
 	}
 	if _, said, code := askWhatIf("--from", backup, "--set", "bench.ranking=fifo", "--since", "2100-01-01T00:00:00Z"); code == cli.ExitDone || !strings.Contains(said, "the log ends at") {
 		t.Errorf("a date behind the log: exit code %d, %s", code, said)

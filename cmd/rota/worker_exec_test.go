@@ -104,6 +104,6 @@ func TestExecution_lost_lease(t *testing.T) {
 		t.Errorf("it took %s to end a command that obeys SIGTERM", took)
 	}
 	if err := syscall.Kill(child, 0); err == nil {
-		t.Error("the shell's child is alive")
+		t.Error("the shell's child is still alive")
 	}
 }

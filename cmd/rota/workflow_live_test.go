@@ -88,7 +88,7 @@ nodes:
 		t.Errorf("its failure is printed as %q", talk)
 	}
 	if out, _ := rotaTo(cli.ExitDone, "job", "show", "w/c/d", "-o", "json"); !strings.Contains(out, `"output": "onetwo"`) {
-		t.Errorf("the join put out %s", out)
+		t.Errorf("the join's output is %s", out)
 	}
 	if err := os.WriteFile(gate, nil, 0o600); err != nil {
 		t.Fatal(err)

@@ -25,14 +25,14 @@ func TestEnvelope(t *testing.T) {
 		for bit := range 8 {
 			data[i] ^= 1 << bit
 			if _, err := Open(1, data, FirstRules, d); err == nil {
-				t.Fatalf("bit %d of byte %d: flipped and taken", bit, i)
+				t.Fatalf("bit %d of byte %d: flipped and accepted", bit, i)
 			}
 			data[i] ^= 1 << bit
 		}
 	}
 	for n := range data {
 		if _, err := Open(1, data[:n], FirstRules, d); err == nil {
-			t.Fatalf("%d of %d bytes: taken", n, len(data))
+			t.Fatalf("%d of %d bytes: accepted", n, len(data))
 		}
 	}
 	other := bytes.Clone(data)
@@ -49,10 +49,10 @@ func TestEnvelope(t *testing.T) {
 		t.Fatalf("an entry of newer rules: %v", err)
 	}
 	if e, err := Open(1, data, FirstRules, d); err != nil || e.GetTerm() != 1 {
-		t.Fatalf("after all that: %v, %v", e, err)
+		t.Fatalf("after all these: %v, %v", e, err)
 	}
 	if _, err := Seal(&fsmpb.Entry{Ops: []*fsmpb.Op{{Op: &fsmpb.Op_Cancel{Cancel: &fsmpb.Cancel{Job: "\xff"}}}}}, FirstRules); err == nil {
-		t.Fatal("text that is no UTF-8 was sealed: no node could decode it")
+		t.Fatal("text that is not UTF-8 was sealed: no node could decode it")
 	}
 }
 

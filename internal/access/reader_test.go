@@ -30,7 +30,7 @@ func TestHidden(t *testing.T) {
 			{Event: rota.Event{Kind: rota.EventJobEnqueued, Job: "j1", Tenant: "acme", Queue: "default", Text: "secret"}}}
 		some := rd.Events(all)
 		if all[1].Text != "secret" || kept.Error != "secret" {
-			t.Error("what others are shown has changed")
+			t.Error("the fields shown to others have changed")
 		}
 		return fmt.Sprintf("%s %s %s %v %s %s %v %v", schedule.Job.Payload, job.Payload, job.Output, job.Meta, job.Error, job.ProgressNote, job.Attempts, some), len(some)
 	}
@@ -67,7 +67,7 @@ func TestFiguresOfOthers(t *testing.T) {
 		kept := job.Attempts
 		rd.Job(&job)
 		if kept[0].Decision.Rank != 3 || lease.Decision.Rank != 3 {
-			t.Error("what others are shown has changed")
+			t.Error("the fields shown to others have changed")
 		}
 		x = rota.Explanation{Decision: &rota.PlacedDecision{Decision: decision}, Decisions: []rota.PlacedDecision{{Decision: decision}}}
 		rd.Explanation(&x)

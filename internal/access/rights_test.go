@@ -91,7 +91,7 @@ func TestRights_naive(t *testing.T) {
 						rt.Fatalf("%s of tenant %s in queue %s: %v, naively %v", right, tenant, queue, got, want)
 					}
 					if got && within && !other.Allow(right, rota.TenantID(tenant), rota.QueueName(queue)) {
-						rt.Fatalf("within, but %s of tenant %s in queue %s is allowed by the inner alone", right, tenant, queue)
+						rt.Fatalf("within, but %s of tenant %s in queue %s is allowed by the inner rights alone", right, tenant, queue)
 					}
 					some = some || got
 				}
@@ -165,7 +165,7 @@ func TestCredential(t *testing.T) {
 		t.Fatalf("%v %v", read, err)
 	}
 	if other := CredentialOf([40]byte{1, 2, 30: 4}); other.Proves(c.Hash()) {
-		t.Error("another token proves itself by this one's hash")
+		t.Error("another token is accepted for this one's hash")
 	}
 	for _, shown := range []string{c.String(), c.GoString()} {
 		if strings.Contains(shown, c.secret) || !strings.Contains(shown, c.ID) {

@@ -42,7 +42,7 @@ func between(t testing.TB, expr, zone, from, until string) (list []string) {
 	}
 	dates, before := Between(x, ms(t, from), ms(t, until), 1000)
 	if before != 0 {
-		t.Fatalf("%s: %d dates come before the newest", expr, before)
+		t.Fatalf("%s: %d dates are left out before the newest", expr, before)
 	}
 	for _, d := range dates {
 		list = append(list, shown(d))

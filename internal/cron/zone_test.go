@@ -32,7 +32,7 @@ func TestEmbedded_isTheReleaseOfTheGenerator(t *testing.T) {
 	}
 	back, err := unpack(again)
 	if err != nil || !maps.EqualFunc(files, back, bytes.Equal) {
-		t.Errorf("zones.bin differs once packed again: %v", err)
+		t.Errorf("zones.bin differs after repacking: %v", err)
 	}
 	if n := Embedded().Len(); n < 590 || Embedded().Name() != Release {
 		t.Errorf("release %s has %d zones", Embedded().Name(), n)

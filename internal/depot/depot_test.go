@@ -271,7 +271,7 @@ func TestPut_killed(t *testing.T) {
 		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestPut_killed$")
 		cmd.Env = append(os.Environ(), "DEPOT_KILLED="+p.options.To)
 		if err := cmd.Run(); err == nil {
-			t.Fatal("it lived")
+			t.Fatal("it survived")
 		}
 		d := p.open(t)
 		if p.s3 != nil && p.s3.Uploads() != 1 || p.s3 == nil && len(p.files()) != 1 {
@@ -446,7 +446,7 @@ func TestOpen_refuses(t *testing.T) {
 func TestPut_fullDisk(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
-		t.Skip("a full disk is made by mounting a small one, which wants root")
+		t.Skip("a full disk is made by mounting a small one, which requires root")
 	}
 	path := t.TempDir()
 	if said, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", path).CombinedOutput(); err != nil {

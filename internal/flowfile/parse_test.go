@@ -85,7 +85,7 @@ func TestParseFlow(t *testing.T) {
 		t.Errorf("%+v", spec.Nodes)
 	}
 	if !reflect.DeepEqual(clean.Requires, []string{"gpu"}) {
-		t.Errorf("a merge key beats the node's own: %v", clean.Requires)
+		t.Errorf("a merge key overrides the node's own: %v", clean.Requires)
 	}
 	if !reflect.DeepEqual(count.Labels, map[string]string{"stage": "test", "by": "hand"}) || len(fetch.Labels) != 1 {
 		t.Errorf("labels of defaults and node: %v, of another node: %v", count.Labels, fetch.Labels)
@@ -207,7 +207,7 @@ func FuzzWorkflowFile(f *testing.F) {
 			spec, err := Parse(text, path, FormatRota, Options{Scale: 1})
 			if err != nil {
 				if err.Error() == "" {
-					t.Error("an error without words")
+					t.Error("an error without a text")
 				}
 				continue
 			}

@@ -23,7 +23,7 @@ func instance(t testing.TB, path string, o Options) rota.WorkflowSpec {
 		t.Fatal(err)
 	}
 	if !isWfCommons(text) {
-		t.Errorf("%s is not known for an instance", path)
+		t.Errorf("%s is not recognized as an instance", path)
 	}
 	spec, err := Parse(text, path, "", o)
 	if err != nil {
@@ -152,7 +152,7 @@ func TestParseWfCommons_joins_edges(t *testing.T) {
 		t.Errorf("parents are %v, want %v", parents, want)
 	}
 	if spec.Nodes[0].Type != "a" || spec.Nodes[0].Simulate != 0 {
-		t.Errorf("a task that was never run: %+v", spec.Nodes[0])
+		t.Errorf("a task that never ran: %+v", spec.Nodes[0])
 	}
 }
 
@@ -224,12 +224,12 @@ func TestParseWfCommons_all_instances(t *testing.T) {
 				total += spec.Nodes[i].Simulate.Milliseconds()
 			}
 			if total == 0 {
-				t.Error("no node takes any time")
+				t.Error("every node takes no time")
 			}
 		})
 	}
 	if here < 7 {
-		t.Errorf("%d instances are at hand: the repository has seven", here)
+		t.Errorf("found %d instances, the repository has seven", here)
 	}
 }
 

@@ -62,7 +62,7 @@ func TestNode(t *testing.T) {
 	sound := sign(t, ours, &x509.Certificate{SerialNumber: big.NewInt(7), NotAfter: time.Now().Add(time.Hour), ExtKeyUsage: both,
 		URIs: []*url.URL{{Scheme: "spiffe", Host: "prod", Path: "/node/n1"}}})
 	if _, err := Node([]*x509.Certificate{sound}, nil, "prod"); err == nil {
-		t.Error("the system's authorities count where there is none of nodes'")
+		t.Error("the system's authorities count although the nodes have none")
 	}
 }
 

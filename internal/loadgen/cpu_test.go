@@ -33,7 +33,7 @@ func TestCPUMeter(t *testing.T) {
 	}
 	m.admins = []string{"127.0.0.1:1"}
 	if _, err := m.read(t.Context()); err == nil {
-		t.Error("no server is there, and no error")
+		t.Error("no server exists, and no error is returned")
 	}
 }
 

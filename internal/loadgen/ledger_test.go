@@ -72,7 +72,7 @@ func TestLedger(t *testing.T) {
 	}
 	l.complete(l.id(2)) // the worker's own report comes late
 	if l.completed.Load() != 3 || l.duplicated() != 2 {
-		t.Errorf("late word: completed %d, duplicated %d", l.completed.Load(), l.duplicated())
+		t.Errorf("late report: completed %d, duplicated %d", l.completed.Load(), l.duplicated())
 	}
 	if spans := l.spans(planned, finished, nil); len(spans) != 3 || spans[0] > spans[2] {
 		t.Errorf("spans %v", spans)

@@ -83,7 +83,7 @@ func TestGuide_verify(t *testing.T) {
 		t.Run(c.tool, func(t *testing.T) {
 			t.Parallel()
 			if _, err := exec.LookPath(c.tool); err != nil {
-				t.Skipf("%s is not installed: what the guide shows in it is not run: %v", c.tool, err)
+				t.Skipf("%s is not installed: the guide's code in it is not run: %v", c.tool, err)
 			}
 			dir := t.TempDir()
 			if err := os.WriteFile(filepath.Join(dir, c.file), []byte(c.text), 0o600); err != nil {

@@ -150,7 +150,7 @@ func TestPost_answers(t *testing.T) {
 			t.Errorf("an answer of %d %v is %s (%v), want %s", c.status, c.header, v, err, c.want)
 		}
 		if err != nil && !strings.Contains(err.Error(), strconv.Itoa(c.status)) {
-			t.Errorf("the failure of an answer of %d does not say so: %v", c.status, err)
+			t.Errorf("the error after status %d does not mention it: %v", c.status, err)
 		}
 	}
 }

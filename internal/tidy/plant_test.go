@@ -234,7 +234,7 @@ func TestFreshPlants(t *testing.T) {
 		t.Error("a comment made a descriptor stale")
 	}
 	if sameDescriptor(file(1, ""), file(2, "")) {
-		t.Error("a renumbered field went unseen")
+		t.Error("a renumbered field went unnoticed")
 	}
 	tree, err := plant(one("api/a_grpc.pb.go", "package a\nconst (\n\tA_B_FullMethodName = \"/a.A/B\"\n\tother = \"x\"\n)\n"))
 	if err != nil {

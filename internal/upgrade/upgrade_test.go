@@ -166,7 +166,7 @@ func TestJudge(t *testing.T) {
 				t.Error("a finding lacks its next step")
 			}
 			if one.result == Blocked && r.Ready {
-				t.Error("it is called ready")
+				t.Error("it is reported as ready")
 			}
 			if other := slices.IndexFunc(r.Findings, func(found Finding) bool { return found.Check == one.check && found.Result == OK }); one.result != OK && other >= 0 {
 				t.Errorf("%+v is next to it", r.Findings[other])

@@ -89,7 +89,7 @@ func tokensGrow(t *testing.T, c *nodes, before rota.Job) {
 	now = c.awaitState(t, c.dial(t), string(before.ID), 30*time.Second, rota.JobCompleted)
 	last := now.Attempts[len(now.Attempts)-1].Token
 	if before.Lease.Token.Compare(last) >= 0 {
-		t.Errorf("token %s of the restored cluster is not above %s of before", last, before.Lease.Token)
+		t.Errorf("token %s of the restored cluster is not above the earlier %s", last, before.Lease.Token)
 	}
 	w.stop(t, 15*time.Second)
 }
@@ -106,7 +106,7 @@ func TestBackup_staleWithoutQuorum(t *testing.T) {
 	left := &nodes{t: t, all: c.all[:1]}
 	file := filepath.Join(t.TempDir(), "stale")
 	if r := left.rota(t, "operator", "snapshot", "save", file, "--timeout", "3s"); r.code == 0 {
-		t.Error("a backup was made as the cluster's without a leader")
+		t.Error("a backup of the cluster was made without a leader")
 	}
 	denied := left.rota(t, "operator", "snapshot", "save", file, "--stale").want(t, 8)
 	contains(t, "by the network", denied.stderr, "socket", "--data")
@@ -196,7 +196,7 @@ func TestBackup_sealedInABucket(t *testing.T) {
 	contains(t, "events", c.rota(t, "events", "tail", "--kind", "backupStored", "-o", "json").stdout, stored.SHA256.String(), stored.Name)
 	n.Kill()
 	if stolen := s3.Object("backups", newest); bytes.Contains(stolen, []byte("kept")) || !bytes.HasPrefix(stolen, []byte("age-encryption.org/v1\n")) {
-		t.Error("a thief reads it")
+		t.Error("the stored backup is readable without the key")
 	}
 	identity := filepath.Join(t.TempDir(), "identity")
 	check(t, os.WriteFile(identity, []byte(key.String()+"\n"), 0o600))

@@ -207,7 +207,7 @@ func TestBadInput_state(t *testing.T) {
 		one.refused(t, n)
 	}
 	if after := rows(); after != before {
-		t.Errorf("refusals changed what there is: %s", firstDifference(after, before))
+		t.Errorf("refusals changed the objects: %s", firstDifference(after, before))
 	}
 	c.verified(t, 3)
 }

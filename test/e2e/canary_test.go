@@ -211,11 +211,11 @@ func TestCanaries(t *testing.T) {
 	for _, n := range c.all {
 		plainly, packed := planted.findIn(t, n.Dir)
 		if all += packed; plainly == 0 {
-			t.Errorf("no file in %s has a payload: the search is blind", n.Dir)
+			t.Errorf("no file in %s contains a payload: the search finds nothing", n.Dir)
 		}
 	}
 	if all == 0 {
-		t.Error("nothing that is compressed has a payload: the search is blind")
+		t.Error("no compressed file contains a payload: the search finds nothing")
 	}
 }
 
@@ -250,6 +250,6 @@ func foreign(t *testing.T, n *node, jwt string) {
 	check(t, err)
 	check(t, answer.Body.Close())
 	if answer.StatusCode != http.StatusUnauthorized {
-		t.Errorf("a foreign bearer is met by %s", answer.Status)
+		t.Errorf("a foreign bearer gets %s", answer.Status)
 	}
 }

@@ -51,7 +51,7 @@ func cliSubmit(t *testing.T, c *nodes) {
 	again := c.rota(t, "job", "submit", "--queue", "all-flags", "--type", "other", "--id", "all.flags:1", "-o", "json").want(t, 4)
 	contains(t, "the refusal of another job under its id", again.stderr, "all.flags:1", "type", `"t1"`, `"other"`)
 	if name := c.rota(t, "job", "submit", "--type", "x", "-o", "name").want(t, 0).stdout; len(strings.TrimSpace(name)) < 10 {
-		t.Errorf("an id was not made up: %q", name)
+		t.Errorf("no id was generated: %q", name)
 	}
 }
 
@@ -238,7 +238,7 @@ func cliRequires(t *testing.T, c *nodes) {
 	c.rota(t, "job", "submit", "--queue", "cli", "--type", "r", "--priority", "10", "--wait", "--timeout", "20s").want(t, 0)
 	for i, id := range ids {
 		if job := c.job(t, id); job.State != rota.JobQueued {
-			t.Errorf("a job that asks for %v is %s: no worker has that", never[i], job.State)
+			t.Errorf("a job that requires %v is %s, but no worker has it", never[i], job.State)
 		}
 	}
 	c.rota(t, append([]string{"job", "cancel"}, ids...)...).want(t, 0)

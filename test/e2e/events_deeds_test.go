@@ -390,7 +390,7 @@ func TestUntoldEventsBite(t *testing.T) {
 		return b.String()
 	}
 	if faults := unreported(text(script), jobs, singles, nil); len(faults) > 0 {
-		t.Fatalf("a sound telling is found faulty: %v", faults)
+		t.Fatalf("a correct stream of events is reported as faulty: %v", faults)
 	}
 	for i, s := range script {
 		if faults := unreported(text(slices.Delete(slices.Clone(script), i, i+1)), jobs, singles, nil); len(faults) == 0 {

@@ -214,7 +214,7 @@ func execDrains(t *testing.T, c *nodes) {
 		t.Errorf("the job that ran is %s with output %q", job.State, job.Output)
 	}
 	if job := c.job(t, "later"); job.State != rota.JobQueued {
-		t.Errorf("a job of after the drain is %s", job.State)
+		t.Errorf("a job submitted after the drain is %s", job.State)
 	}
 }
 

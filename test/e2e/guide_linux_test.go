@@ -46,7 +46,7 @@ func TestGuide_security(t *testing.T) {
 	t.Parallel()
 	unshare, err := exec.LookPath("unshare")
 	if err != nil || os.Getuid() != 0 || exec.Command(unshare, "-n", "ip", "link").Run() != nil {
-		t.Skip("no network namespace can be made here")
+		t.Skip("cannot make a network namespace here")
 	}
 	text, err := os.ReadFile("../../docs/guides/security.md")
 	check(t, err)

@@ -75,7 +75,7 @@ func TestMembership(t *testing.T) {
 
 	fourth := c.join(t, "n4")
 	if !c.awaitVoter(t, "n4") {
-		t.Log("n4 was a voter before it was first looked at")
+		t.Log("n4 was a voter before the first look")
 	}
 	c.verified(t, 4)
 

@@ -240,6 +240,6 @@ func (c *signIns) tellsNobody() {
 		c.planted.find(t, "what rota "+strings.Join(r.args, " ")+" says", []byte(r.stdout+r.stderr))
 	}
 	if seen == 0 {
-		t.Error("no file has a payload: the search is blind")
+		t.Error("no file contains a payload: the search finds nothing")
 	}
 }

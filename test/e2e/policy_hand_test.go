@@ -141,11 +141,11 @@ func (h *hand) serves(job rota.JobID) rota.Lease {
 	select {
 	case l := <-h.taken:
 		if l.Job != job {
-			h.t.Fatalf("worker %s is given job %s, %s is its turn", h.id, l.Job, job)
+			h.t.Fatalf("worker %s receives job %s, want %s", h.id, l.Job, job)
 		}
 		return l
 	case <-time.After(30 * time.Second):
-		h.t.Fatalf("worker %s is not given job %s", h.id, job)
+		h.t.Fatalf("worker %s does not receive job %s", h.id, job)
 		return rota.Lease{}
 	}
 }
@@ -181,7 +181,7 @@ func (h *hand) says(verb rota.LeaseVerb, l rota.Lease, change ...func(*peer.Leas
 			h.t.Fatalf("worker %s has no answer to %s on job %s", h.id, verb, l.Job)
 		}
 	}
-	h.t.Fatalf("worker %s: %s on job %s is never taken", h.id, verb, l.Job)
+	h.t.Fatalf("worker %s: %s on job %s is never accepted", h.id, verb, l.Job)
 	return peer.LeaseAnswer{}
 }
 

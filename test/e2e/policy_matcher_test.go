@@ -206,7 +206,7 @@ func matcherTies(t *testing.T, c *nodes, cl *client.Client) {
 			delete(open, id)
 			for other := range open {
 				if bytes.Compare(tie(other, seed), tie(id, seed)) < 0 {
-					t.Errorf("job %s was placed before %s, whose hash is less", id, other)
+					t.Errorf("job %s was placed before %s, whose hash is smaller", id, other)
 				}
 			}
 		}

@@ -257,7 +257,7 @@ func starveAdaptive(t *testing.T, c *nodes) {
 		t.Errorf("it waited %d ms, the bound is %d", waited, bound)
 	}
 	if most := int64(20*(a.older+1) + s.slots); s.before.Load() > most {
-		t.Errorf("%d leases went before it, %d is the most", s.before.Load(), most)
+		t.Errorf("%d leases went before it, want at most %d", s.before.Load(), most)
 	}
 	if lease.Decision.Reasoning.Rule != rota.ReasoningByTurnOfTheOldest {
 		t.Errorf("it was placed by %+v", lease.Decision.Reasoning)
@@ -275,7 +275,7 @@ func starveAdaptive(t *testing.T, c *nodes) {
 		}
 		a = s.account(p, x.Clock, 0)
 		if most := int64(20*(a.older+1) + s.slots); s.leases.Load() <= most {
-			return fmt.Errorf("%d leases went before it, %d is the most", s.leases.Load(), most)
+			return fmt.Errorf("%d leases went before it, want at most %d", s.leases.Load(), most)
 		}
 		if waited := x.Clock - s.resumed(p); a.longest == 0 || waited <= a.second(s.slots) {
 			return fmt.Errorf("it waited %d ms, the bound is %d", waited, a.second(s.slots))

@@ -110,7 +110,7 @@ func plant(t *testing.T, path string, index uint64, job, worker, other string) {
 			return crc32.Update(crc32.Checksum(head, castagnoli), castagnoli, data)
 		}
 		if sum() != binary.LittleEndian.Uint32(frame[20:]) || crc32.Update(salt, castagnoli, frame[:28]) != binary.LittleEndian.Uint32(frame[28:]) {
-			t.Fatalf("entry %d is not sealed as the documents say: % x", index, frame[:32])
+			t.Fatalf("entry %d is not sealed as documented: % x", index, frame[:32])
 		}
 		copy(data[pair+len(field(0x0a, job))+2:], other)
 		binary.BigEndian.PutUint32(data[8:], crc32.Update(crc32.Checksum(data[4:8], castagnoli), castagnoli, data[12:]))

@@ -62,7 +62,7 @@ func whyNames(t testing.TB, x rota.Explanation, reason string, workers int64) {
 		t.Errorf("job %s, which is %s, is explained by %+v, want %s of %d workers", x.Job, x.State, x.Reasons, reason, workers)
 	}
 	if len(x.WouldRun) == 0 {
-		t.Errorf("job %s: nothing would let it run", x.Job)
+		t.Errorf("job %s: no change would let it run", x.Job)
 	}
 }
 
@@ -225,7 +225,7 @@ func whyPlaced(t *testing.T, c *nodes, cl *client.Client) {
 	over := c.why(t, "placed")
 	if over.State != rota.JobCancelled || len(over.Reasons) != 1 || over.Reasons[0].Reason != "CANCELLED" || over.Decision == nil ||
 		over.Decision.Worker != d.Worker || len(over.Decisions) != 1 || over.Clock == 0 || over.Date == 0 {
-		t.Errorf("when it is over it is explained as %+v", over)
+		t.Errorf("after its end it is explained as %+v", over)
 	}
 }
 

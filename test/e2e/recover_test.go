@@ -257,7 +257,7 @@ func TestRecover_refuses(t *testing.T) {
 	check(t, err)
 	torn := bytes.ReplaceAll(whole, []byte("before-009"), []byte("before,009"))
 	if bytes.Equal(torn, whole) {
-		t.Fatal("the log does not hold the last job")
+		t.Fatal("the log does not contain the last job")
 	}
 	check(t, os.WriteFile(path, torn, 0o600))
 	says(try(), 1, filepath.Base(path), "damaged")

@@ -131,7 +131,7 @@ func (a *authority) shorten(t *testing.T, id string, life time.Duration) {
 		check(t, err)
 		block, _ := pem.Decode(text)
 		if block == nil {
-			t.Fatalf("%s is no PEM", name)
+			t.Fatalf("%s is not PEM", name)
 		}
 		return block.Bytes
 	}

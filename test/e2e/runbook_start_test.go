@@ -177,7 +177,7 @@ func TestStartRunbooks(t *testing.T) {
 	pages, err := filepath.Glob("../../docs/runbooks/Start*.md")
 	check(t, err)
 	if len(pages) != len(startTroubles) {
-		t.Errorf("%d pages and %d troubles", len(pages), len(startTroubles))
+		t.Errorf("%d pages and %d faults", len(pages), len(startTroubles))
 	}
 	bin := t.TempDir()
 	check(t, os.Symlink(rotaBinary, filepath.Join(bin, "rota")))
@@ -187,7 +187,7 @@ func TestStartRunbooks(t *testing.T) {
 			t.Parallel()
 			trouble := startTroubles[name]
 			if trouble == nil {
-				t.Fatalf("nothing makes the trouble of %s", path)
+				t.Fatalf("no test causes the fault of %s", path)
 			}
 			text, err := os.ReadFile(path)
 			check(t, err)
@@ -265,7 +265,7 @@ func digestOf(t *testing.T, dir string) string {
 	t.Helper()
 	_, said := shell(t, rig.Bare(), "cd "+dir+" && find . -printf '%p %m %s %T@ %i\\n' | sort && find . -type f -exec sha256sum {} + | sort")
 	if said == "" {
-		t.Fatalf("nothing is seen of %s", dir)
+		t.Fatalf("no sign of %s", dir)
 	}
 	return said
 }

@@ -302,9 +302,9 @@ func TestAccountBites(t *testing.T) {
 			a.read(text.String())
 			switch {
 			case one.fault == "" && len(a.faults) > 0:
-				t.Errorf("a sound run is found faulty: %v", a.faults)
+				t.Errorf("a correct run is reported as faulty: %v", a.faults)
 			case one.fault != "" && !strings.Contains(strings.Join(a.faults, ";"), one.fault):
-				t.Errorf("%q is not noted: %v", one.fault, a.faults)
+				t.Errorf("%q is not reported: %v", one.fault, a.faults)
 			}
 		})
 	}

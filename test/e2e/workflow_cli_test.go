@@ -98,7 +98,7 @@ func flowRefused(t *testing.T, c *nodes) {
 		r := c.submitFlow(t, "refused", one.name, one.text).want(t, 2)
 		contains(t, one.name, r.stderr, one.says)
 		if lines := strings.Count(strings.TrimSpace(r.stderr), "\n"); lines > 2 {
-			t.Errorf("%s takes %d lines to be refused: %s", one.name, lines+1, r.stderr)
+			t.Errorf("refusing %s prints %d lines: %s", one.name, lines+1, r.stderr)
 		}
 		c.rota(t, "workflow", "show", one.name).want(t, 3)
 	}
@@ -242,7 +242,7 @@ nodes:
 	w, byID := c.awaitFlow(t, "from", 6)
 	states(t, byID, "bad1:COMPLETED x1:COMPLETED bad2:DEAD x2:SKIPPED")
 	if w.State != rota.WorkflowFailed {
-		t.Errorf("with one branch left failed it is %s", w.State)
+		t.Errorf("with one branch still failed it is %s", w.State)
 	}
 	// An ancestor of the skipped one has to run too.
 	c.rota(t, "workflow", "retry", "from", "--from", "x2").want(t, 0)
@@ -403,7 +403,7 @@ func flowPictures(t *testing.T, c *nodes) {
 		}
 	}
 	if r := c.rota(t, "workflow", "list", "--queue", "pictures", "--state", "completed", "-o", "name").want(t, 0); r.stdout != "" {
-		t.Errorf("list of what completed has %q", r.stdout)
+		t.Errorf("the list of completed workflows has %q", r.stdout)
 	}
 	contains(t, "the graph", c.rota(t, "workflow", "graph", "pictures").want(t, 0).stdout, "◆", "○", "← b c")
 	dot := c.rota(t, "workflow", "graph", "pictures", "--dot").want(t, 0).stdout

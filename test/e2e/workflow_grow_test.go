@@ -56,7 +56,7 @@ func childrenGuide(t *testing.T, c *nodes) {
 	flowQueue(t, c, "etl")
 	blocks := guideBlocks(t, "workflows.md", "Children")
 	if len(blocks) < 2 || !strings.HasPrefix(blocks[0], "yaml\n") || !strings.HasPrefix(blocks[1], "sh\n") {
-		t.Fatalf("the guide's example begins otherwise: %q", blocks)
+		t.Fatalf("the guide's example begins differently: %q", blocks)
 	}
 	dir := t.TempDir()
 	writeFile(t, filepath.Join(dir, "census.yaml"), strings.TrimPrefix(blocks[0], "yaml\n"))
@@ -76,7 +76,7 @@ func childrenGuide(t *testing.T, c *nodes) {
 	}
 	run(script)
 	if !strings.Contains(worker, "--exec 'sh ./census.sh'") {
-		t.Fatalf("the guide's worker is another: %s", worker)
+		t.Fatalf("the guide's worker differs: %s", worker)
 	}
 	c.worker(t, "--queues", "etl", "--slots", "2", "--exec", "cd "+dir+" && sh ./census.sh")
 	contains(t, "the guide's last command", run(submit), "14")

@@ -248,7 +248,7 @@ func foreignEvents(ctx context.Context, s *scene) (string, error) {
 			return "", err
 		}
 		if text := fmt.Sprintf("%+v", e); strings.Contains(text, string(theirs)) {
-			return "", fmt.Errorf("an event of kind %s speaks of %s", e.Kind, theirs)
+			return "", fmt.Errorf("an event of kind %s mentions %s", e.Kind, theirs)
 		}
 		seen++
 	}

@@ -235,7 +235,7 @@ func TestH12_a_worker_paused_past_its_deadline_does_nothing_more(t *testing.T) {
 		}
 	}
 	if s.audit.Completed != before {
-		t.Fatal("it completed a job that is another's")
+		t.Fatal("it completed another worker's job")
 	}
 }
 
@@ -289,6 +289,6 @@ func TestH19_a_deposed_leader_answers_no_beat(t *testing.T) {
 		t.Fatal("it sent its worker an old clock")
 	}
 	if !answered(true) {
-		t.Fatal("the planted bug (answering at once) went unnoticed: this test does not bite")
+		t.Fatal("the planted bug (answering at once) went unnoticed: this test detects nothing")
 	}
 }

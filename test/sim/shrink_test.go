@@ -198,7 +198,7 @@ func lessOf(o *Options, text string) error {
 				o.Skip[i] = true
 			}
 		default:
-			err = fmt.Errorf("nothing is called %q", name)
+			err = fmt.Errorf("no fault has the name %q", name)
 		}
 		if err != nil {
 			return fmt.Errorf("-less %s: %w", part, err)

@@ -259,7 +259,7 @@ func TestLog_flips(t *testing.T) {
 			}
 		}
 		if refusals == 0 || torn > 0 && name != newest {
-			t.Errorf("%s: %d flips refused, %d taken for a torn write", name, refusals, torn)
+			t.Errorf("%s: %d flips refused, %d accepted as a torn write", name, refusals, torn)
 		}
 	}
 }
@@ -308,7 +308,7 @@ func TestLog_tornAnywhere(t *testing.T) {
 			was = size
 		}
 		if refused && was >= 0 {
-			t.Errorf("%d bytes are refused, %d were not", size, was)
+			t.Errorf("%d bytes are refused, %d are not", size, was)
 		}
 		if size%5 == 0 { // what a disk wrote of the rest is zeros
 			files[newest] = append(bytes.Clone(whole[newest][:size]), make([]byte, len(whole[newest])-size)...)

@@ -52,7 +52,7 @@ func TestRun_control(t *testing.T) {
 				t.Fatalf("lag %d, cut %v: %+v, %+v", lag, cut, c, c.Difference)
 			}
 			if r.Parting != nil {
-				t.Errorf("lag %d, cut %v: a change that changes nothing parts the histories: %+v", lag, cut, r.Parting)
+				t.Errorf("lag %d, cut %v: a change without effect makes the histories differ: %+v", lag, cut, r.Parting)
 			}
 			record, changed := r.Histories[0], r.Histories[2]
 			if record.Jobs < 100 || record.Started != record.Jobs || record.WaitMeanS == 0 || record.Group != changed.Group || record.Utilisation != changed.Utilisation {
@@ -184,7 +184,7 @@ func TestRun_changed(t *testing.T) {
 	p := r.Parting
 	if p == nil || p.Record.Job != "long" || p.WhatIf.Job != "short" || p.WhatIf.Worker != "w" || !json.Valid(p.WhatIf.Reasoning) || !strings.Contains(p.WhatIf.Waits, "long waits") ||
 		!strings.Contains(p.Record.Waits, "short waits") {
-		t.Errorf("the histories part at %+v", p)
+		t.Errorf("the histories differ at %+v", p)
 	}
 	if len(r.Winners) != 1 || r.Winners[0].Job != "short" || !near(r.Winners[0].WhatIfS, 8) || len(r.Losers) != 1 || r.Losers[0].Job != "long" || !near(r.Losers[0].ControlS, 9) {
 		t.Errorf("wins %+v, loses %+v", r.Winners, r.Losers)
@@ -217,7 +217,7 @@ func TestRun_changes(t *testing.T) {
 		r := mustRun(t, plan)
 		h := r.Histories[2]
 		if len(c.workers) > 0 && (r.Parting == nil || !strings.HasPrefix(string(r.Parting.WhatIf.Worker), "what-if-")) {
-			t.Errorf("%s: the histories part at %+v", c.name, r.Parting)
+			t.Errorf("%s: the histories differ at %+v", c.name, r.Parting)
 		}
 		if r.Parting == nil || h.Jobs != c.jobs || h.WaitMeanS < c.mean-0.1 || h.WaitMeanS > c.mean+0.3 || h.DeadlinesMissed != c.expired {
 			t.Errorf("%s: want %d jobs, %.2f s, %d expired: %+v, parted %+v", c.name, c.jobs, c.mean, c.expired, h, r.Parting)

@@ -89,7 +89,7 @@ func TestMatch_refusesWhatOneSideLacks(t *testing.T) {
 		}
 		for _, part := range c.want {
 			if err != nil && !strings.Contains(err.Error(), part) {
-				t.Errorf("%s: %v does not say %q", name, err, part)
+				t.Errorf("%s: %v does not contain %q", name, err, part)
 			}
 		}
 	}

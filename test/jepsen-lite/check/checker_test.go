@@ -178,7 +178,7 @@ func spares(t *testing.T, plants []plant) {
 			p.do(s)
 			for _, a := range Judge(s.h).Anomalies {
 				if a.Checker == p.checker {
-					t.Errorf("%s cried wolf: %s", p.checker, a.Text)
+					t.Errorf("%s reported a false alarm: %s", p.checker, a.Text)
 				}
 			}
 		})

@@ -46,7 +46,7 @@ func TestDisk_whatAFailedSyncLeft(t *testing.T) {
 			}
 			counted := entriesOf(t, db)
 			if counted != 21 {
-				t.Fatalf("%d entries are counted after the restart: the fault did not strike where it was to", counted)
+				t.Fatalf("%d entries are counted after the restart: the fault did not strike at its target", counted)
 			}
 			must(t, db.Close())
 			cutPower(t, d)
@@ -116,7 +116,7 @@ func TestDisk_whatAFailedSyncOfTheLogLeft(t *testing.T) {
 	l = open()
 	counted := last(l)
 	if counted != 21 {
-		t.Fatalf("%d entries are counted after the restart: the fault did not strike where it was to", counted)
+		t.Fatalf("%d entries are counted after the restart: the fault did not strike at its target", counted)
 	}
 	must(t, l.Close())
 	cutPower(t, d)

@@ -30,7 +30,7 @@ func TestBadLinks(t *testing.T) {
 		return
 	}
 	if err := CanMakeSpaces(); err != nil {
-		t.Skipf("networks cannot be made here: %v", err)
+		t.Skipf("cannot make networks here: %v", err)
 	}
 	cmd := exec.Command("/proc/self/exe", "-test.run=^TestBadLinks$", "-test.v", "-test.timeout=2m")
 	cmd.Env = append(os.Environ(), insideKey+"=1")
@@ -53,7 +53,7 @@ func liveLinks(t *testing.T) {
 	}
 	defer s.Close()
 	if !s.shapes() {
-		t.Skipf("there is no device for bad links here: %v", rec.H.Notes)
+		t.Skipf("no device for bad links here: %v", rec.H.Notes)
 	}
 	for _, name := range []string{"a", "b", "c"} {
 		if _, err := s.Place(name); err != nil {
@@ -89,7 +89,7 @@ func liveSlow(t *testing.T, s *spaces, b, c string) {
 		t.Logf("a round trip over a link that is not slow took %s: the machine is busy", took)
 	}
 	f := end()
-	t.Logf("round trip %s when good; %v", good, f)
+	t.Logf("round trip %s on a good link; %v", good, f)
 	if _, err := exec.LookPath("ss"); f.Packets < 10 || err == nil && f.RoundTripMs < 50 {
 		t.Errorf("the link reports %+v", f)
 	}

@@ -56,7 +56,7 @@ func TestLine(t *testing.T) {
 				for _, p := range on {
 					passed++
 					if held := p.at.Sub(now); held < c.delay[0] || held > c.delay[1] {
-						t.Fatalf("a packet is held up %s: %v are the bounds", held, c.delay)
+						t.Fatalf("a packet is delayed by %s, want within %v", held, c.delay)
 					}
 					if x.figures.Early == early && p.at.Before(last) {
 						t.Fatal("a packet passes another without being early")
@@ -77,7 +77,7 @@ func TestLine(t *testing.T) {
 			}{{"passed", passed, c.passed}, {"lost", int(f.Lost), c.lost}, {"twice", int(f.Twice), c.twice},
 				{"early", int(f.Early), c.early}, {"resets", int(f.Resets), c.resets}} {
 				if b.n < b.bound[0] || b.n > b.bound[1] {
-					t.Errorf("%s is %d: %v are the bounds", b.what, b.n, b.bound)
+					t.Errorf("%s is %d, want within %v", b.what, b.n, b.bound)
 				}
 			}
 		})
@@ -118,7 +118,7 @@ func TestReset(t *testing.T) {
 					t.Errorf("reset %d is %+v, want %+v", i, g, c.want[i])
 				}
 				if checksum(0, p[:minIpHeader]) != 0 {
-					t.Error("the header's sum is wrong")
+					t.Error("the header's checksum is wrong")
 				}
 				if source := binary.BigEndian.Uint16(tcp); (source == 1111) != (g.from == 1) {
 					t.Errorf("it comes from port %d of 10.0.0.%d", source, g.from)

@@ -80,6 +80,6 @@ func TestPlanAwaits(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
 	if name := p.await(ctx); name != "" {
-		t.Errorf("%q is still at work", name)
+		t.Errorf("%q is still active", name)
 	}
 }
