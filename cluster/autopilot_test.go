@@ -216,7 +216,7 @@ func TestAutopilot(t *testing.T) {
 	leader := b.loyal()
 	dead := b.follower().cfg.Node
 	b.stop(dead)
-	b.eventually("the leader says why it keeps it", func() bool {
+	b.eventually("the leader logs why it keeps it", func() bool {
 		s, err := leader.Status(within(t, ample))
 		return err == nil && strings.Contains(s.Autopilot.Text, "fewer than 3 others") && s.Autopilot.On && s.Autopilot.HealthyVoters == 2
 	})

@@ -97,7 +97,7 @@ func (s *rotShelf) told(a *archive.Jobs, repaired bool) (faults []string) {
 		case err != nil && !damage:
 			fault("%s: %v", what, err)
 		case ok && !same:
-			fault("%s is told as another", what)
+			fault("%s is returned with other content", what)
 		case !ok && !lacks.Has(seq) && (err == nil || repaired):
 			fault("%s is gone, %v", what, err)
 		}
@@ -126,7 +126,7 @@ func (s *rotShelf) told(a *archive.Jobs, repaired bool) (faults []string) {
 		judge(fmt.Sprintf("state of %s", want.Job.ID), want.Seq, ok, mark.State == want.Job.State, err)
 	}
 	if len(given) > 0 {
-		fault("records %v are told of, which are none", given)
+		fault("records %v are returned, which do not exist", given)
 	}
 	for _, id := range []rota.JobID{"a", "j-00003x", "z"} {
 		if _, ok, err := a.Get(id); ok || repaired && err != nil {

@@ -100,7 +100,7 @@ func TestEvents_refuses(t *testing.T) {
 	b := startBench(t, 1)
 	n := b.leader()
 	submitAll(t, n, specs("j", 3))
-	b.eventually("the node is known: the cluster tells nothing more of itself", func() bool {
+	b.eventually("the node is known: the cluster produces no further events by itself", func() bool {
 		return len(tail(t, n, rota.EventFilter{Kinds: []rota.EventKind{rota.EventNodeChanged}})) > 0
 	})
 	events := tail(t, n, rota.EventFilter{})
@@ -119,7 +119,7 @@ func TestEvents_refuses(t *testing.T) {
 	} {
 		for _, follow := range []bool{false, true} {
 			err := n.Events(within(t, ample), rota.EventFilter{After: c.after, Follow: follow},
-				func(peer.EventBatch) error { return errors.New("it tells something") })
+				func(peer.EventBatch) error { return errors.New("it returns an event") })
 			if rota.KindOf(err) != c.kind || !strings.Contains(err.Error(), c.text) {
 				t.Errorf("%s: %v", name, err)
 			}

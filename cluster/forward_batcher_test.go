@@ -88,7 +88,7 @@ func TestForward_joinsWorkersCommands(t *testing.T) {
 	}
 	release()
 	all.Wait()
-	b.eventually("no call under way", lies(0, 0))
+	b.eventually("no call in progress", lies(0, 0))
 	together := 0
 	for _, k := range calls {
 		together += k

@@ -121,7 +121,7 @@ func TestRemoved_nodeThatGossipsOnWritesNothing(t *testing.T) {
 	removed := b.takenOut("n4")
 	n := b.loyal()
 	l := n.terms.leading()
-	b.eventually("the removed node is no member", func() bool { return len(n.membership.servers()) == 3 })
+	b.eventually("the removed node is not a member", func() bool { return len(n.membership.servers()) == 3 })
 	b.eventually("the cluster rests", func() bool { return !n.chores.sweepNeeded(l) })
 	m, alive := n.membership.member("n4")
 	if !alive {
@@ -223,7 +223,7 @@ func TestLeave_beforeItHasJoined(t *testing.T) {
 			if recorded {
 				b.eventually("the log knows of it", func() bool { _, known := known(); return known })
 			} else {
-				b.eventually("gossip tells the leader of it, and it of others", func() bool {
+				b.eventually("gossip reports it to the leader, and others to it", func() bool {
 					_, alive := leader.membership.member("n4")
 					return alive && len(n.membership.others()) > 0
 				})

@@ -228,7 +228,7 @@ func TestWaits_areJudgedAnew(t *testing.T) {
 	n, acme := twoTenants(t)
 	waits := make(chan error, 2)
 	go func() {
-		waits <- n.AwaitJobs(acme, []rota.JobID{"acme-waits-00000"}, func(j rota.Job) error { return errors.New("job " + string(j.ID) + " was told of") })
+		waits <- n.AwaitJobs(acme, []rota.JobID{"acme-waits-00000"}, func(j rota.Job) error { return errors.New("job " + string(j.ID) + " was reported") })
 	}()
 	go func() {
 		_, err := n.AwaitWorkflow(acme, "acme-flow")

@@ -172,7 +172,7 @@ func TestRebuild_aFollower(t *testing.T) {
 		t.Errorf("its own status is %+v", s)
 	}
 	before := f.raft.LastIndex()
-	b.eventually("its log goes on meanwhile", func() bool { return f.raft.LastIndex() > before+5 })
+	b.eventually("its log continues meanwhile", func() bool { return f.raft.LastIndex() > before+5 })
 	if rebuilt(f) != 0 {
 		t.Fatal("it rebuilt from nothing")
 	}
@@ -224,7 +224,7 @@ func TestRebuild_staysQuietWhereNobodyTakesOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.rebuild.Resume()
-	b.eventually("it leads no more", func() bool { return l.raft.State() != raft.Leader })
+	b.eventually("it no longer leads", func() bool { return l.raft.State() != raft.Leader })
 	b.eventually("another one leads", func() bool {
 		for _, id := range b.ids() {
 			if n := b.node(id); n != l && n.terms.leading() != nil {

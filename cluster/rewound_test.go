@@ -120,7 +120,7 @@ func (b *bench) wantSameRecords(want int) {
 func (b *bench) wantAlarm(id rota.NodeID) {
 	b.t.Helper()
 	for _, reader := range b.ids() {
-		b.eventually(string(reader)+" says that entries were replaced", func() bool {
+		b.eventually(string(reader)+" reports that entries were replaced", func() bool {
 			s := b.node(reader).clusterVerbs.ownStatus()
 			return strings.Contains(strings.Join(s.Problems, "\n"), "node "+string(id)+" had applied entries ")
 		})
@@ -414,7 +414,7 @@ func TestMarks_alarm(t *testing.T) {
 	b.mu.Lock()
 	delete(b.cut, f) // only calls: raft would bring it up to date before it is asked
 	b.mu.Unlock()
-	b.eventually("the leader says so", func() bool {
+	b.eventually("the leader reports so", func() bool {
 		return strings.Contains(strings.Join(b.leader().clusterVerbs.ownStatus().Problems, "\n"), "the disk of node "+string(f)+" went back in time")
 	})
 	b.heal(f)

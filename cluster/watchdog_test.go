@@ -66,7 +66,7 @@ func TestWatchdog(t *testing.T) {
 	if p := n.watchdog.Problems(); len(p) != 1 {
 		t.Errorf("its health problems are %v", p)
 	}
-	b.eventually("its log says so", func() bool {
+	b.eventually("its log reports it", func() bool {
 		return stalls() > before && strings.Contains(logs[n.cfg.Node].String(), "goroutine profile")
 	})
 	if told := stalls() - before; told != 1 {

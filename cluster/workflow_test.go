@@ -156,7 +156,7 @@ func TestWorkflow_aDiamondRunsToItsEnd(t *testing.T) {
 		w, err := f.AwaitWorkflow(within(t, ample), "f")
 		done <- ended{w, err}
 	}()
-	b.eventually("the wait stands", func() bool {
+	b.eventually("the wait has begun", func() bool {
 		f.replica.hub.mu.Lock()
 		defer f.replica.hub.mu.Unlock()
 		return len(f.replica.hub.ends["f"]) == 1
@@ -361,7 +361,7 @@ func TestWorkflow_waitsEndWithTheirDeadlineAndTheNode(t *testing.T) {
 		_, err := n.AwaitWorkflow(within(t, ample), "f")
 		done <- err
 	}()
-	b.eventually("the wait stands", func() bool {
+	b.eventually("the wait has begun", func() bool {
 		n.replica.hub.mu.Lock()
 		defer n.replica.hub.mu.Unlock()
 		return len(n.replica.hub.ends["f"]) == 1
@@ -413,7 +413,7 @@ func TestWorkflow_itsJobsAreJobs(t *testing.T) {
 			return nil
 		})
 	}()
-	b.eventually("the wait stands", func() bool {
+	b.eventually("the wait has begun", func() bool {
 		n.replica.hub.mu.Lock()
 		defer n.replica.hub.mu.Unlock()
 		return len(n.replica.hub.jobs) == 3
@@ -454,7 +454,7 @@ func TestWorkflow_aWaitSurvivesASnapshot(t *testing.T) {
 		}
 		done <- err
 	}()
-	b.eventually("the wait stands", func() bool {
+	b.eventually("the wait has begun", func() bool {
 		f.replica.hub.mu.Lock()
 		defer f.replica.hub.mu.Unlock()
 		return len(f.replica.hub.ends["f"]) == 1

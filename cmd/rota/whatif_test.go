@@ -130,7 +130,7 @@ func threeNodes(t *testing.T, data string) (addr, said string, stop func() error
 	lines := bufio.NewScanner(in)
 	if !lines.Scan() || !strings.HasPrefix(lines.Text(), "ready addr=") {
 		cancel()
-		return "", fmt.Sprintf("the cluster says %q, and ended with %v", lines.Text(), <-done), nil
+		return "", fmt.Sprintf("the cluster's first line is %q, and it ended with %v", lines.Text(), <-done), nil
 	}
 	return strings.TrimPrefix(lines.Text(), "ready addr="), "", func() error {
 		cancel()

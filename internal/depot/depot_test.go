@@ -26,7 +26,7 @@ func named(cluster rota.ClusterID) func(io.Reader) (Name, error) {
 	return func(r io.Reader) (Name, error) {
 		text, err := io.ReadAll(r)
 		if err != nil || len(text) < 4 || string(text[:4]) != "rota" {
-			return Name{}, errors.Join(err, errors.New("it is no backup"))
+			return Name{}, errors.Join(err, errors.New("it is not a backup"))
 		}
 		return Name{Cluster: cluster, Index: rota.Index(len(text))}, nil
 	}

@@ -94,7 +94,7 @@ func TestBenchTraceWhileLeadersDie(t *testing.T) {
 // flowing waits until the given number of jobs of a queue are COMPLETED.
 func flowing(t *testing.T, c *nodes, queue string, completed uint64) {
 	t.Helper()
-	eventually(t, 60*time.Second, "the measurement is under way", func() error {
+	eventually(t, 60*time.Second, "the measurement is in progress", func() error {
 		r := c.rota(t, "queue", "show", queue, "-o", "json")
 		if r.code != 0 {
 			return errors.New(r.stderr)

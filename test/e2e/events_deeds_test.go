@@ -341,22 +341,22 @@ func unreported(text string, jobs map[rota.JobID]string, singles map[string][]st
 			life = told[id].String()
 		}
 		if !regexp.MustCompile(`^` + lives[jobs[id]] + `$`).MatchString(life) {
-			say("%s: told is %q, which is no life of one that %s", id, life, jobs[id])
+			say("%s: the events are %q, which do not match a job that %s", id, life, jobs[id])
 		}
 		for _, lease := range runs[id] {
 			if n := leases[lease]; n["jobAssigned"] != 1 {
-				say("%s: a handler ran under lease %s, of which %d assignments are told", id, lease, n["jobAssigned"])
+				say("%s: a handler ran under lease %s, with %d assignments in the events", id, lease, n["jobAssigned"])
 			}
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(told)) {
 		if jobs[id] == "" {
-			say("%s: told is %q, and nobody submitted it", id, told[id])
+			say("%s: the events are %q, of a job that was never submitted", id, told[id])
 		}
 	}
 	for _, subject := range slices.Sorted(maps.Keys(singles)) {
 		if got := about[subject]; !slices.Equal(got, singles[subject]) {
-			say("%s: told is %v, done was %v", subject, got, singles[subject])
+			say("%s: got events %v, want %v", subject, got, singles[subject])
 		}
 	}
 	return faults

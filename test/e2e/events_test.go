@@ -67,5 +67,5 @@ func firstDifference(got, want string) string {
 			return fmt.Sprintf("line %d of %d and %d:\n%s\n%s", i+1, len(a), len(b), a[i], b[i])
 		}
 	}
-	return fmt.Sprintf("%d lines, %d are wanted", len(a), len(b))
+	return fmt.Sprintf("got %d lines, want %d", len(a), len(b))
 }

@@ -64,7 +64,7 @@ func TestInterrupted_bench(t *testing.T) {
 		"busy":    {"jobs", "--jobs", "64", "--queue", "busy", "--workers", "1", "--slots", "1", "--hold", "1h"},
 	} {
 		p := launch(t, "bench "+line[0], []string{c.env()}, append([]string{"bench"}, line...)...)
-		eventually(t, time.Minute, "it is under way", func() error {
+		eventually(t, time.Minute, "it is in progress", func() error {
 			r := c.rota(t, "queue", "show", queue, "-o", "json")
 			if r.code != 0 {
 				return errors.New(r.stderr)

@@ -29,7 +29,7 @@ func (w *witness) handle(ctx context.Context, job *client.Job) (client.Result, e
 		w.order = append(w.order, job.ID())
 	}
 	for other := range w.holds {
-		w.both = append(w.both, fmt.Sprintf("%s beside %s", job.ID(), other))
+		w.both = append(w.both, fmt.Sprintf("%s next to %s", job.ID(), other))
 	}
 	w.holds[job.ID()] = true
 	n := len(w.order)

@@ -32,7 +32,7 @@ func (c *nodes) awaitVoter(t testing.TB, id string) (before bool) {
 // awaitGone waits until a node is no longer a server of the cluster.
 func (c *nodes) awaitGone(t testing.TB, id string) {
 	t.Helper()
-	eventually(t, 30*time.Second, id+" is no member", func() error {
+	eventually(t, 30*time.Second, id+" is not a member", func() error {
 		peers, err := c.peers(t)
 		if err != nil {
 			return err

@@ -210,7 +210,7 @@ func TestOutbox_fullQueue(t *testing.T) {
 		}
 		return nil
 	})
-	eventually(t, 60*time.Second, "the row that is wrong says why", func() error {
+	eventually(t, 60*time.Second, "the faulty row has its error", func() error {
 		if count(`job_id = 'mistaken' AND error LIKE 'NOT_FOUND%'`) != 1 {
 			return fmt.Errorf("it is %s", must(`SELECT job_id, error FROM rota_outbox WHERE job_id = 'mistaken'`))
 		}

@@ -58,7 +58,7 @@ func (p *process) stop(t testing.TB, most time.Duration) {
 // says waits for a text on stderr.
 func (p *process) says(t testing.TB, most time.Duration, text string) {
 	t.Helper()
-	eventually(t, most, p.Name+" says "+text, func() error {
+	eventually(t, most, p.Name+" prints "+text, func() error {
 		if strings.Contains(p.Stderr.String(), text) {
 			return nil
 		}

@@ -191,7 +191,7 @@ func TestForeignCluster(t *testing.T) {
 	stranger.start(t)
 	stranger.awaitReady(t)
 	both := func() string { return ours.all[0].Stderr.String() + stranger.Stderr.String() }
-	eventually(t, 20*time.Second, "one of the two says that the other is of another cluster", func() error {
+	eventually(t, 20*time.Second, "one of the two reports that the other is of another cluster", func() error {
 		if !strings.Contains(both(), "cluster id") {
 			return os.ErrNotExist
 		}

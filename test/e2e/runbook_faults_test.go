@@ -176,7 +176,7 @@ func TestClockRunbook(t *testing.T) {
 	c.awaitReady()
 	check(t, os.WriteFile(clock, []byte("5000 0 0\n"), 0o600)) // ahead by this many milliseconds
 	env := runbookEnv(t, c.env(), "ADMINS="+strings.Join(admins, " "))
-	eventually(t, 30*time.Second, "the node says that its clock is off", func() error {
+	eventually(t, 30*time.Second, "the node reports that its clock is off", func() error {
 		said := c.rota(t, "cluster", "status").stdout
 		if !strings.Contains(said, off.ID+": wall clock is ") || !strings.Contains(said, "off the median of the voters: synchronise it") {
 			return errors.New(said)

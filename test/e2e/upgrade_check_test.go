@@ -157,7 +157,7 @@ func TestUpgradeCheck_rolls(t *testing.T) {
 		next.Line = []string{newer}
 		next.start(t)
 		next.awaitReady(t)
-		eventually(t, 20*time.Second, "nothing stands in the way of the next", func() error {
+		eventually(t, 20*time.Second, "nothing blocks the upgrade of the next", func() error {
 			if r := c.rota(t, "operator", "upgrade", "check", "--to", newer); r.code != 0 {
 				return errors.New(r.stdout)
 			}

@@ -282,7 +282,7 @@ func (s *scene) end() {
 // refused turns the answer of a call that must be refused into a probe's: by one of the kinds.
 func refused(err error, kinds ...rota.Kind) (string, error) {
 	if err == nil {
-		return "", errors.New("it was taken")
+		return "", errors.New("it was accepted")
 	}
 	for _, k := range kinds {
 		if rota.KindOf(err) == k {

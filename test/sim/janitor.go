@@ -177,7 +177,7 @@ func (a *auditor) drained(e *fsmpb.Entry, r *fsm.Applied) {
 		case op.GetSetQueue() != nil:
 			delete(a.places.draining, rota.QueueName(op.GetSetQueue().GetName()))
 		case op.GetSubmit() != nil && !o.GetExisted() && a.places.draining[rota.QueueName(op.GetSubmit().GetSpec().GetQueue())]:
-			a.failf("job %s was taken by queue %s, which is drained", op.GetSubmit().GetSpec().GetId(), op.GetSubmit().GetSpec().GetQueue())
+			a.failf("job %s was accepted by queue %s, which is drained", op.GetSubmit().GetSpec().GetId(), op.GetSubmit().GetSpec().GetQueue())
 		}
 	}
 }

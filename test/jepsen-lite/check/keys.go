@@ -76,7 +76,7 @@ func (f *KeyFacts) unordered(all []keyedBelief) (found []Anomaly) {
 	for _, b := range all {
 		if b.place < last.place {
 			found = append(found, Anomaly{IDs: []string{f.Key, b.job, last.job}, At: b.from, Text: fmt.Sprintf(
-				"job %s of sequence %s was begun with at %s by %s, after job %s, which stands behind it, at %s", b.job, f.Key, seconds(b.from),
+				"job %s of sequence %s was begun at %s by %s, after job %s, which comes behind it, at %s", b.job, f.Key, seconds(b.from),
 				b.process, last.job, seconds(last.from))})
 			continue
 		}

@@ -186,7 +186,7 @@ func (s *Server) metric(ctx context.Context, name string) (sum float64, err erro
 	}
 	defer answer.Body.Close()
 	lines := bufio.NewScanner(io.LimitReader(answer.Body, 8<<20))
-	err = errors.New(name + " is not told")
+	err = errors.New(name + " is missing")
 	for lines.Scan() {
 		line := lines.Text()
 		if !strings.HasPrefix(line, name) || len(line) > len(name) && line[len(name)] != ' ' && line[len(name)] != '{' {
