@@ -19,10 +19,10 @@ import (
 	"github.com/rotasched/rota/internal/limits"
 )
 
-// AfterTests stops what the examples started; nil if none ran.
+// AfterTests stops everything that the examples started; nil if none ran.
 var AfterTests func()
 
-// thenEnd runs the tests and then stops what the examples started.
+// thenEnd runs the tests and then stops everything that the examples started.
 type thenEnd struct{ *testing.M }
 
 func (m thenEnd) Run() int {

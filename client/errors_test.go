@@ -121,7 +121,7 @@ func TestErrors_sayThatTheTimeIsOver(t *testing.T) {
 }
 
 // TestErrors_sayWhatIsThere checks an address where something other than a serving node answers: the call fails to
-// connect, and the error names what is there instead of the library's view of it.
+// connect, and the error names the kind of server there instead of the library's view of it.
 func TestErrors_sayWhatIsThere(t *testing.T) {
 	t.Parallel()
 	serve := func(t *testing.T, protocol func(p *http.Protocols, set bool)) net.Addr {

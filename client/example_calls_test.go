@@ -165,7 +165,7 @@ func ExampleCollect() {
 	// Output: true <nil>
 }
 
-// Why returns what a job waits for.
+// Why returns the reasons why a job waits.
 func ExampleClient_Why() {
 	c, ctx, done := connect("nobody-serves-it")
 	defer done()
@@ -251,7 +251,7 @@ func ExampleDial() {
 	// Output: true true
 }
 
-// A report is made once all parts of an import have ended, in whatever state.
+// A report is created once all parts of an import have ended, in whatever state.
 func ExampleBatches() {
 	c, ctx, done := connect()
 	defer done()

@@ -187,7 +187,7 @@ func TestWorkflow(t *testing.T) {
 		f, stop := setup(t, 2)
 		defer stop()
 		f.nodes[0].flows.onShow = func(r *rotav1.GetWorkflowRequest, s grpc.ServerStreamingServer[rotav1.ShowWorkflowResponse]) error {
-			// It dies in the middle: what it sent so far must not be visible.
+			// It dies in the middle: the part that it sent so far must not be visible.
 			return errors.Join(s.Send(&rotav1.ShowWorkflowResponse{Workflow: &rotav1.Workflow{Id: "x", NodeCount: 9}}),
 				s.Send(&rotav1.ShowWorkflowResponse{Nodes: []*rotav1.WorkflowNode{{Id: "gone"}}}))
 		}

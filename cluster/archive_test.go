@@ -62,7 +62,8 @@ func historyOf(t *testing.T, n *Node, f rota.JobFilter) (ids []rota.JobID) {
 	}
 }
 
-// wantHistory compares each node's answer with the ended jobs, immediately and whatever the node has fetched so far.
+// wantHistory compares each node's answer with the ended jobs, immediately and whichever records the node has fetched
+// so far.
 func (b *bench) wantHistory(f rota.JobFilter, want []rota.JobSpec) {
 	b.t.Helper()
 	var ids []rota.JobID

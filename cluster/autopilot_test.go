@@ -42,7 +42,7 @@ func (l *leaderLife) set(state string, ids ...rota.NodeID) {
 	}
 }
 
-// pass looks until a voter is to be removed, no longer than most.
+// pass looks until a voter must be removed, no longer than most.
 func (l *leaderLife) pass(most time.Duration) (v voterVerdict) {
 	for end := l.now + most; l.now < end && v.remove == ""; {
 		l.now += time.Second

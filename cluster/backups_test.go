@@ -46,7 +46,7 @@ func TestBackups(t *testing.T) {
 		}
 	}
 	b.eventually("the oldest goes", func() bool { o := own(); return len(o) == 3 && o[0].Index > first })
-	n.backups.one <- struct{}{} // none is made or removed meanwhile
+	n.backups.one <- struct{}{} // no backup is made or removed meanwhile
 	newest := own()[2]
 	info, err := recovery.CheckBackup(snapshot.At(newest.File))
 	if err != nil || info.ClusterID != n.ClusterID() || info.Index != newest.Index {

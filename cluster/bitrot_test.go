@@ -21,8 +21,8 @@ import (
 const (
 	// rotFlips is the number of flips in CI; ROTA_ROT overrides it.
 	rotFlips = 200
-	// maxRot is how long a start over damage may take, rotBytes how much it may allocate beyond twice what a sound one
-	// does.
+	// maxRot is the maximum time of a start over damage, rotBytes how much it may allocate beyond twice as much as a
+	// start of an undamaged node.
 	maxRot   = 20 * time.Second
 	rotBytes = 64 << 20
 )
@@ -171,7 +171,7 @@ type opened struct {
 	allocated uint64
 }
 
-// opening is what a node holds once it is open.
+// opening holds the contents of a node once it is open.
 type opening struct {
 	digest   rota.Digest
 	index    rota.Index

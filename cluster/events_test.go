@@ -203,7 +203,7 @@ func TestEvents_resume(t *testing.T) {
 	b.eventually("the log that the other node needs is gone", func() bool {
 		submitAll(t, leader, specs(fmt.Sprintf("more-%d", leader.replica.applied.Load()), 20))
 		first, err := leader.stores.Log.FirstIndex()
-		return err == nil && first > away.raft.LastIndex()+8 // it may not have applied yet what it was sent
+		return err == nil && first > away.raft.LastIndex()+8 // it may not have applied yet the entries that it received
 	})
 	b.mu.Lock()
 	delete(b.isolated, away.cfg.Node) // raft continues, its calls do not: it fetches nothing yet

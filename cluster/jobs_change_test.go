@@ -108,7 +108,7 @@ func TestJobs_aRepetitionNamesItsLife(t *testing.T) {
 	}
 }
 
-// retriesOf returns retries of whatever life the jobs are found in.
+// retriesOf returns retries of the jobs in whichever life they are found.
 func retriesOf(ids ...rota.JobID) []rota.JobRetry {
 	retries := make([]rota.JobRetry, len(ids))
 	for i, id := range ids {

@@ -43,7 +43,7 @@ func TestFounding_oneThatFoundedFirstTakesTheOthersIn(t *testing.T) {
 	}
 }
 
-// foundAlone writes what a founder writes before its raft starts.
+// foundAlone writes the files that a founder writes before its raft starts.
 func foundAlone(t *testing.T, c Config, founders map[rota.NodeID]string, servers []raft.Server) {
 	t.Helper()
 	d, err := raftstore.OpenDataDir(c.Data, c.Node, c.Cluster, false)

@@ -83,7 +83,7 @@ func TestPlans_leadersChange(t *testing.T) {
 	auditedBackup(t, b.leader(), 0)
 }
 
-// TestPlans_preview: a preview counts what the plan then does, and changes nothing.
+// TestPlans_preview: a preview counts the same jobs as the plan then changes, and changes nothing.
 func TestPlans_preview(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 1)

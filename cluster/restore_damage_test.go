@@ -36,8 +36,8 @@ func machineOf(t *testing.T, prefix string, jobs int) *fsm.Machine {
 	return m
 }
 
-// TestRestore_aDamagedSnapshotLeavesTheNodeAsItWas: whatever is wrong with a snapshot from the leader, and wherever,
-// the node keeps its own state whole and continues with it.
+// TestRestore_aDamagedSnapshotLeavesTheNodeAsItWas: whichever part of a snapshot from the leader is damaged, the node
+// keeps its own state whole and continues with it.
 func TestRestore_aDamagedSnapshotLeavesTheNodeAsItWas(t *testing.T) {
 	t.Parallel()
 	var whole bytes.Buffer

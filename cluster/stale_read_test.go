@@ -95,8 +95,8 @@ func TestRead_ofADeposedLeaderThatNoticedNothing(t *testing.T) {
 	}
 }
 
-// TestRead_onAFollowerThatLags: a follower whose machine is paused is asked for what the leader has acknowledged. The
-// read waits until the follower has applied it.
+// TestRead_onAFollowerThatLags: a follower whose machine is paused is asked for writes that the leader has
+// acknowledged. The read waits until the follower has applied them.
 func TestRead_onAFollowerThatLags(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)

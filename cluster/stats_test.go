@@ -7,8 +7,8 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// TestStats: each second has the counts of what happened in it and the gauges at its end, a minute the sums, and the
-// rings never grow.
+// TestStats: each second has the counts of its events and the gauges at its end, a minute the sums, and the rings never
+// grow.
 func TestStats(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 1)

@@ -322,7 +322,7 @@ func TestWorkflow_cancelAndRetry(t *testing.T) {
 func TestWorkflow_aRetryWhoseAnswerIsLostRunsOnce(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)
-	b.loyal() // the test drops what a follower forwards
+	b.loyal() // the test drops calls that a follower forwards
 	n := b.follower()
 	b.submitFlow(n, diamond("f"))
 	if _, err := n.CancelWorkflow(within(t, ample), "f"); err != nil {

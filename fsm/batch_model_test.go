@@ -47,7 +47,7 @@ func (n naiveBatches) settle() (called int) {
 	return called
 }
 
-// follow records what happened to jobs in an entry.
+// follow records the changes of jobs in an entry.
 func (n naiveBatches) follow(b *bench, events []rota.Event) {
 	for _, e := range events {
 		for _, x := range n {

@@ -147,7 +147,7 @@ func TestChange(t *testing.T) {
 			t.Fatalf("%v", o)
 		}
 		b.ok(b.changeOf(rota.JobChange{ID: "j", Priority: to[int32](9)}))
-		b.refuses(rota.KindStale, "changes", op) // a late repetition does not undo what followed
+		b.refuses(rota.KindStale, "changes", op) // a late repetition does not undo later changes
 		b.ok(cancelOp("j"))
 		b.ok(retryOp("j"))
 		op2 := b.changeOf(urgent("j"))

@@ -138,8 +138,7 @@ func TestIfMatch_elsewhere(t *testing.T) {
 	}
 }
 
-// TestPreview checks that a dry run returns what the same call would lead to, or its refusal, and does not change the
-// state.
+// TestPreview checks that a dry run returns the result of the same call, or its refusal, and does not change the state.
 func TestPreview(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

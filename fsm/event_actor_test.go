@@ -15,8 +15,8 @@ import (
 // root is the caller in deeds.
 var root = actorNamed("r")
 
-// deeds are, for each operation open to callers, ways to build one that changes something, after creating what it
-// needs.
+// deeds are, for each operation open to callers, ways to build one that changes something, after creating the objects
+// that it needs.
 var deeds = map[string][]func(*bench) *fsmpb.Op{
 	"submit":     {func(*bench) *fsmpb.Op { return submitOp(jobSpec("j")) }},
 	"register":   {func(*bench) *fsmpb.Op { return registerOp("w", 1, "s", false) }},

@@ -12,8 +12,8 @@ import (
 	"github.com/rotasched/rota/internal/limits"
 )
 
-// fleetBench is a machine with many workers over many queues, and a naive model of what each of them may take. It has
-// no twin: what a twin shows does not depend on the number of workers.
+// fleetBench is a machine with many workers over many queues, and a naive model of the jobs that each of them may run.
+// It has no twin: a twin's checks do not depend on the number of workers.
 type fleetBench struct {
 	*Machine
 	t       testing.TB
@@ -62,7 +62,8 @@ func (f *fleetBench) register(i int) *fsmpb.Op {
 	})
 }
 
-// spec returns job i: of each seven two require what no worker has, of each five one requires more cpu than any has.
+// spec returns job i: two of every seven require a class that no worker has, one of every five requires more cpu than
+// any has.
 func (f *fleetBench) spec(i int) *rota.JobSpec {
 	return jobSpec(fmt.Sprintf("job-%06d", i), func(s *rota.JobSpec) {
 		s.Queue, s.Requires = rota.QueueName(fmt.Sprint("q", i%fleetQueues)), []string{fmt.Sprint("c", i%7)}

@@ -8,8 +8,7 @@ import (
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
-// TestGone checks that a guard's report ends what its worker held at once, and counts: silence would have done so
-// later.
+// TestGone checks that a guard's report ends its worker's leases at once, and counts: silence would have done so later.
 func TestGone(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

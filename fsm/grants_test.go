@@ -32,7 +32,7 @@ func twoTenants(t *testing.T) (b *bench, ann, bob rota.Principal) {
 
 // TestGrants_ofWorkers checks that a worker only gets the jobs of the tenants that its registrar may work for, whatever
 // a leader proposes; that why reports it; and that another entitled principal with the worker's secret moves it, and
-// what it gets.
+// changes the jobs that it gets.
 func TestGrants_ofWorkers(t *testing.T) {
 	t.Parallel()
 	b, ann, bob := twoTenants(t)

@@ -37,7 +37,7 @@ func (b *bench) horizon(of, horizon string) {
 
 const minute, hour = rota.Date(60_000), rota.Date(3_600_000)
 
-// TestHorizon checks that every queue's ended jobs are remembered for its gc_horizon, whatever ended before them.
+// TestHorizon checks that every queue's ended jobs are remembered for its gc_horizon, whichever jobs ended before them.
 func TestHorizon(t *testing.T) {
 	t.Parallel()
 	t.Run("of_two_queues", func(t *testing.T) {

@@ -209,8 +209,8 @@ func TestRunNow_ofNodeThatWaits(t *testing.T) {
 	b.sound()
 }
 
-// TestInterrupt_thenCancel ends a job while its worker is to confirm an interruption or a takeover: the lease outlives
-// it, and ends like that of a cancelled job, whatever happens to the worker.
+// TestInterrupt_thenCancel ends a job while its worker has yet to confirm an interruption or a takeover: the lease
+// outlives it, and ends like that of a cancelled job, whatever happens to the worker.
 func TestInterrupt_thenCancel(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -44,7 +44,7 @@ func searched(t *testing.T) (*bench, history) {
 	return b, h
 }
 
-// TestPage_filters checks that a filter selects in every part of a list, counts what it selects, and that the pages
+// TestPage_filters checks that a filter selects in every part of a list, counts the selected jobs, and that the pages
 // together equal one large page.
 func TestPage_filters(t *testing.T) {
 	t.Parallel()
@@ -85,7 +85,7 @@ func TestPage_filters(t *testing.T) {
 	}
 }
 
-// TestPage_groups checks that dead jobs with a similar failure are one group, in whatever part they are.
+// TestPage_groups checks that dead jobs with a similar failure are one group, in whichever part they are.
 func TestPage_groups(t *testing.T) {
 	t.Parallel()
 	b, h := searched(t)
@@ -139,8 +139,9 @@ func TestPage_filtersWhatMayBeRead(t *testing.T) {
 	}
 }
 
-// TestPage_whileJobsEnd checks that a list shows each job that existed throughout exactly once, whatever ends, is
-// released, submitted, forgotten by memory or retried between two pages; a job retried meanwhile is shown at most once.
+// TestPage_whileJobsEnd checks that a list shows each job that existed throughout exactly once, whichever jobs end, or
+// are released, submitted, forgotten by memory or retried between two pages; a job retried meanwhile is shown at most
+// once.
 func TestPage_whileJobsEnd(t *testing.T) {
 	t.Parallel()
 	long(t)

@@ -133,7 +133,7 @@ func TestLearned_rules(t *testing.T) {
 	b.sound()
 }
 
-// TestSmallest ranks jobs by their estimate and the part of all workers that they use.
+// TestSmallest ranks jobs by their estimate and their share of all workers.
 func TestSmallest(t *testing.T) {
 	t.Parallel()
 	b := learningBench(t, "ranking", "smallest", "estimate", "user", "shortest_aging", "1", "backfill", "none")

@@ -166,7 +166,7 @@ func (b *bench) compare(got, want Applied) {
 	}
 }
 
-// sound checks the invariants, and compares what both machines would match.
+// sound checks the invariants, and compares the pairs that both machines would match.
 func (b *bench) sound() {
 	b.t.Helper()
 	if faults := b.Check(); len(faults) > 0 {

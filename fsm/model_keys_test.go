@@ -168,8 +168,8 @@ func (m *keyModel) add(id rota.JobID, tenant rota.TenantID, keys []string) {
 	}
 }
 
-// TestKeysModel compares random lives of jobs with keys with the model, on a worker with room for all: what the model
-// blocks is never assigned, and nothing else waits.
+// TestKeysModel compares random lives of jobs with keys with the model, on a worker with room for all: jobs blocked by
+// the model are never assigned, and all others start.
 func TestKeysModel(t *testing.T) {
 	t.Parallel()
 	long(t)

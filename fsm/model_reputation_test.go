@@ -22,7 +22,7 @@ type modelReputation struct {
 	slashed         int64
 }
 
-// modelStake is what every worker of the model stakes.
+// modelStake is the stake of every worker of the model.
 const modelStake = 1_000_000
 
 func newModelReputation(now rota.Clock) modelReputation {

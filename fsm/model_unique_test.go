@@ -28,7 +28,7 @@ func newModelKeys() modelKeys {
 	return modelKeys{held: map[string]modelHeld{}, merged: map[rota.JobID]rota.JobSpec{}, freed: map[string]bool{}}
 }
 
-// keyOf writes out what a job is unique by, "" for nothing.
+// keyOf writes out the key by which a job is unique, "" for none.
 func keyOf(s *rota.JobSpec, now rota.Clock) string {
 	u := s.Unique
 	if u == nil {

@@ -90,7 +90,7 @@ func TestCancel_unconfirmed(t *testing.T) {
 		"taken over": func(b *bench, l rota.Lease) {
 			b.ok(registerOp("w", 100, "another", true))
 			b.refuses(rota.KindStale, "session", verb(rota.VerbComplete, l))
-			b.ok(verb(rota.VerbDecline, l)) // the old process is heard
+			b.ok(verb(rota.VerbDecline, l)) // the node hears the old process
 		},
 		"gone":      func(b *bench, l rota.Lease) { b.ok(goneOp("w", l.Session, "w")) },
 		"retired":   func(b *bench, _ rota.Lease) { b.ok(statusOp("w", rota.WorkerRetired, 0)) },
@@ -134,8 +134,8 @@ func TestCancel_again(t *testing.T) {
 	b.ok(b.deleteOf("j"))
 }
 
-// TestCancel_sleepsOn checks that a retry that was to wake when its old lease ends by silence sleeps on if the worker
-// is heard from again.
+// TestCancel_sleepsOn checks that a retry that would wake when its old lease ends by silence sleeps on if the worker
+// reports again.
 func TestCancel_sleepsOn(t *testing.T) {
 	t.Parallel()
 	b := newConfirming(t)
@@ -347,8 +347,8 @@ func TestCancel_keepsItsQueue(t *testing.T) {
 	}
 }
 
-// TestProgress_final checks that the last report of an attempt is kept, however soon it comes, and at most one per
-// second of those.
+// TestProgress_final checks that the last report of an attempt is kept, however soon it comes, and at most one of the
+// other reports per second.
 func TestProgress_final(t *testing.T) {
 	t.Parallel()
 	for version, kept := range map[uint32]int32{entry.FirstRules: 20, entry.RulesVersion: 80} {

@@ -56,7 +56,7 @@ type naivePlan struct {
 	done, refused, passed int
 }
 
-// naiveJob is what the model knows of a job.
+// naiveJob is the model's state of a job.
 type naiveJob struct {
 	state    rota.JobState
 	queue    rota.QueueName

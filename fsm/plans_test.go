@@ -181,7 +181,7 @@ func TestPlan_verbs(t *testing.T) {
 	b.restored()
 }
 
-// TestPlan_ofWorker checks that a plan covers what a worker has, or had, from rules version 2 on.
+// TestPlan_ofWorker checks that a plan covers the jobs that a worker has, or had, from rules version 2 on.
 func TestPlan_ofWorker(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -454,7 +454,7 @@ func TestPlan_moveIntoFull(t *testing.T) {
 	b.restored()
 }
 
-// TestPlan_rights checks that a plan touches what its starter may read and control now, not at its start.
+// TestPlan_rights checks that a plan changes the jobs that its starter may read and control now, not at its start.
 func TestPlan_rights(t *testing.T) {
 	t.Parallel()
 	acme := func(r rota.Right) rota.Grant { return rota.Grant{Right: r, Tenant: "acme", Queue: "*"} }

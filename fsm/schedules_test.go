@@ -374,7 +374,7 @@ func TestSchedule_byHand(t *testing.T) {
 	}
 }
 
-// TestWhy_runThatWaits checks what a queued date waits for.
+// TestWhy_runThatWaits checks the reasons why a queued date waits.
 func TestWhy_runThatWaits(t *testing.T) {
 	t.Parallel()
 	b := newClockwork(t)

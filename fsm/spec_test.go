@@ -105,7 +105,7 @@ func TestSpecs_share(t *testing.T) {
 	}
 }
 
-// TestSpecs_check checks that a spec is refused for its own faults, whatever was found sound before.
+// TestSpecs_check checks that a spec is refused for its own faults, whichever specs were found sound before.
 func TestSpecs_check(t *testing.T) {
 	t.Parallel()
 	var k state.Specs

@@ -149,7 +149,7 @@ func TestUnique_collect(t *testing.T) {
 	b.refuses(rota.KindInvalid, "unique", onlyOne("x", rota.Unique{OnConflict: rota.UniqueAfter, Scope: []string{"RUNNING"}}))
 	first := onlyOne("a", collect, paying(`{"n":1}`), delayed)
 	b.ok(first)
-	b.existed(first) // identified by the submission, not by the list that was made of it
+	b.existed(first) // identified by the submission, not by the list made from it
 	due := b.JobTable.Get("a").Due
 	b.now += 1_000
 	b.became("a", rota.MergeTaken, onlyOne("b", collect, paying(`"two"`), delayed))
@@ -180,7 +180,7 @@ func TestUnique_collect(t *testing.T) {
 	if job := b.state("full", rota.JobDelayed); string(job.Payload) != "[5]" {
 		t.Fatalf("payload %s", job.Payload)
 	}
-	// A payload that is not JSON, or too long within brackets, is not put into a list, whatever its submission
+	// A payload that is not JSON, or too long within brackets, is not put into a list, whichever merge its submission
 	// requests.
 	for payload, merge := range map[string]rota.Merge{"no json": rota.MergeNotJSON, `"` + strings.Repeat("x", 37) + `"`: rota.MergeListFull} {
 		for _, how := range []string{rota.UniqueReplace, rota.UniqueExtend} {
@@ -195,7 +195,7 @@ func TestUnique_collect(t *testing.T) {
 	b.sound()
 }
 
-// TestUnique_newWays checks that version 1 refuses what came with rules version 2.
+// TestUnique_newWays checks that version 1 refuses the merges that came with rules version 2.
 func TestUnique_newWays(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

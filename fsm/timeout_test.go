@@ -11,8 +11,8 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// TestTimeOut checks SPEC §20.2: an attempt that exceeds its max_runtime counts and ends TIMED_OUT, whatever detects
-// it, and costs its worker nothing.
+// TestTimeOut checks SPEC §20.2: an attempt that exceeds its max_runtime counts and ends TIMED_OUT, whichever check
+// detects it, and costs its worker nothing.
 func TestTimeOut(t *testing.T) {
 	t.Parallel()
 	// leased returns an acknowledged lease of a job with 9 s of runtime and one attempt.

@@ -180,8 +180,8 @@ func BenchmarkRow(b *testing.B) {
 	})
 }
 
-// TestRowAllocations checks that what every node does for each row and entry allocates nothing unless something new
-// lives on.
+// TestRowAllocations checks that the steps that every node takes for each row and entry allocate nothing unless
+// something new lives on.
 func TestRowAllocations(t *testing.T) {
 	b := newBench(t)
 	b.entry(submitOp(jobSpec("a")))

@@ -34,8 +34,8 @@ func TestNodeJobs(t *testing.T) {
 	b.refuses(rota.KindInvalid, "id", submitOp(jobSpec("wf/new")))
 }
 
-// TestFlowBudget checks that what a completion releases is released by a bounded number per entry, in the order of
-// numbers, and that a sweep reports that there is more.
+// TestFlowBudget checks that a completion's dependents are released by a bounded number per entry, in the order of
+// numbers, and that a sweep reports that there are more.
 func TestFlowBudget(t *testing.T) {
 	t.Parallel()
 	const children = 5_000

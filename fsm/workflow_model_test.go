@@ -52,7 +52,7 @@ type modelNode struct {
 	joins bool
 	// ran is set once it COMPLETED in this run or before.
 	ran int
-	// run is when it runs; unneeded reports that it was skipped because what it waited for did not fail.
+	// run is when it runs; unneeded reports that it was skipped because the nodes for which it waited did not fail.
 	run      rota.NodeRun
 	unneeded bool
 }
@@ -156,7 +156,7 @@ func (m *flowModel) unblocked(n *modelNode) rota.NodeState {
 	return mBlocked
 }
 
-// waits reports whether a node waits for another: a parent, or one that joins what it waits for.
+// waits reports whether a node waits for another: a parent, or one that joins a node for which it waits.
 func (m *flowModel) waits(n *modelNode, on int) bool {
 	if slices.Contains(n.parents, uint32(on)) && n.by != on+1 {
 		return true
@@ -246,7 +246,7 @@ func (r *flowRace) sweepLeases() {
 	}
 }
 
-// sweep ends what else is due: times to live, then waiting gates.
+// sweep ends everything else that is due: times to live, then waiting gates.
 func (m *flowModel) sweep(now rota.Clock) {
 	for i := range m.nodes {
 		if n := &m.nodes[i]; (n.state == mQueued || n.state == mLeased) && n.ttl > 0 && m.began+n.ttl <= now {
@@ -282,7 +282,7 @@ func (m *flowModel) retry(from int, runs int32, now rota.Clock) bool {
 	} else {
 		m.descend(from, again)
 	}
-	for changed := true; changed; { // what those wait for
+	for changed := true; changed; { // and the nodes for which those wait
 		changed = false
 		for i := range m.nodes {
 			for p := range m.nodes {

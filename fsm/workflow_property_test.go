@@ -51,7 +51,7 @@ type schedulers struct {
 	failures            bool
 }
 
-// follow applies to the other scheduler what it has not applied yet.
+// follow applies to the other scheduler the entries that it has not applied yet.
 func (s *schedulers) follow() {
 	s.t.Helper()
 	for _, data := range s.log[s.heard:] {

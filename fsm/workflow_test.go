@@ -402,7 +402,7 @@ func TestWorkflowRetry(t *testing.T) {
 		b.stands(d, "RUNNING: CDCXCQ")
 		b.match()
 		b.ends(rota.VerbComplete, d, "n5")
-		b.stands(d, "FAILED: CDCXCC") // what did not run again did not change
+		b.stands(d, "FAILED: CDCXCC") // nodes that did not run again did not change
 		b.refuses(rota.KindConflict, "from", d.retry("n4", 2))
 		b.ok(d.retry("n3", 2)) // waits for n1
 		b.stands(d, "RUNNING: CQCBCC")

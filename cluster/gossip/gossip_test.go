@@ -314,7 +314,7 @@ func FuzzGossipMeta(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		plain := bytes.Clone(data[:min(len(again), len(data))]) // without what a later binary may have added
+		plain := bytes.Clone(data[:min(len(again), len(data))]) // without fields that a later binary may have added
 		plain[1], plain[2], plain[3] = 0, 0, plain[3]&flagState
 		if !bytes.Equal(again, plain) {
 			t.Fatalf("%q comes back as %q", data, again)

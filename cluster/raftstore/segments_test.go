@@ -33,7 +33,7 @@ func plainState(t *testing.T) (dir string, entries []*raft.Log) {
 	return dir, entries
 }
 
-// wantState checks that a directory holds what plainState wrote, wherever the log is.
+// wantState checks that a directory has the contents that plainState wrote, wherever the log is.
 func wantState(t *testing.T, what, dir string, opts Options, entries []*raft.Log) {
 	t.Helper()
 	report, err := Preflight(dir, nil)
@@ -248,7 +248,7 @@ func TestPreflight_lostLog(t *testing.T) {
 	}
 }
 
-// TestFresh: a node that waited in vain for others stays fresh, also in its second life.
+// TestFresh: a node that waited for others without success stays fresh, also in its second life.
 func TestFresh(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -114,7 +114,7 @@ func rotaLine(args ...string) (code int, stdout, stderr string) {
 	return code, out.String(), talk.String()
 }
 
-// A key is made, signs without any node, and what it signed holds.
+// A key is created, signs without any node, and its signature is valid.
 func TestWorkerAttest(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

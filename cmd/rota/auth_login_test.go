@@ -44,7 +44,7 @@ func TestLogin_badInput(t *testing.T) {
 		"an argument besides": {[]string{"--jwt-file", good, jwt}, "", "unknown command"},
 	} {
 		var out, errs bytes.Buffer
-		// The token to show has no file: login shows none.
+		// The token to show has no file: login prints no token.
 		args := append([]string{"--addr", "127.0.0.1:1", "--token-file", filepath.Join(dir, "ended"), "auth", "login"}, c.args...)
 		code := run(args, nil, strings.NewReader(c.stdin), &out, &errs)
 		if code != cli.ExitUsage || !strings.Contains(errs.String(), c.says) || out.Len() != 0 {

@@ -38,7 +38,7 @@ type recorder struct {
 	seen []string
 }
 
-// taken returns the calls since it was asked last, each once.
+// taken returns the calls since its last call, each once.
 func (r *recorder) taken() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -279,7 +279,7 @@ var sights = map[string][]rota.Right{
 	"webhook skip": {rota.RightRead}, "webhook delete": {rota.RightRead}, "webhook secret": {rota.RightRead},
 }
 
-// unheard are calls that no recorder hears, with the reason.
+// unheard are calls that no recorder records, with the reason.
 var unheard = map[string]string{
 	"worker run Workers/Gone":                                      "the guard's: TestGuard",
 	"relay postgres Jobs/Submit":                                   "it needs a database: TestOutbox in test/e2e",

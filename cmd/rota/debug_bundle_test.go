@@ -32,7 +32,7 @@ func TestScrub(t *testing.T) {
 	}
 }
 
-// TestSettingShown shows values of settings, of those that name files only where there is one.
+// TestSettingShown shows values of settings, those of settings that name files only if there is one.
 func TestSettingShown(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "key")

@@ -72,7 +72,7 @@ func TestSubmitFlags(t *testing.T) {
 	}
 }
 
-// TestSubmitFlags_retry: a job's way of being tried again has the words that the libraries have; those of v0.1.0 are read too.
+// TestSubmitFlags_retry: a job's retry options have the same names as in the libraries; those of v0.1.0 are read too.
 func TestSubmitFlags_retry(t *testing.T) {
 	t.Parallel()
 	want := rota.RetryPolicy{Attempts: 3, Base: time.Minute, Cap: 10 * time.Minute, FactorPermille: 1_500, JitterPermille: -1}

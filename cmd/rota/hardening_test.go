@@ -33,8 +33,8 @@ func TestUnit_exposure(t *testing.T) {
 	}
 }
 
-// TestImage_bare holds the image and compose to no root, no privileges, nothing to write to but
-// the volume, and the authorities that backups in a bucket are proved by.
+// TestImage_bare checks that the image and compose run without root and privileges, can write only to the volume, and
+// have the CA certificates that backups to a bucket need.
 func TestImage_bare(t *testing.T) {
 	t.Parallel()
 	for file, lines := range map[string][]string{

@@ -9,8 +9,8 @@ import (
 	"github.com/rotasched/rota/internal/cli"
 )
 
-// Lists by their short names, reads that may be stale, filters by queues that are not
-// there, and what a shell completes, against a cluster.
+// Lists by their short names, reads that may be stale, filters by unknown queues, and a shell's completions, against a
+// cluster.
 func TestLists_live(t *testing.T) {
 	t.Parallel()
 	cluster := running(t, "dev", "--nodes", "1", "--data", t.TempDir())

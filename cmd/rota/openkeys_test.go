@@ -9,7 +9,7 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// TestOpenKeys refuses the key of a certificate that everybody may read.
+// TestOpenKeys refuses the key of a certificate if everybody may read it.
 func TestOpenKeys(t *testing.T) {
 	t.Parallel()
 	files := newIssuer(t, "test").issue(t.TempDir(), time.Hour)

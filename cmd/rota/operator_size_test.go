@@ -11,11 +11,11 @@ import (
 	"github.com/rotasched/rota/internal/limits"
 )
 
-// TestSize_measured holds the computed memory against servers that were measured under full load
-// (docs/internals/performance.md): never less than they took, nor twice as much.
+// TestSize_measured compares the calculated memory with servers that were measured under full load
+// (docs/internals/performance.md): never less than they used, nor twice as much.
 func TestSize_measured(t *testing.T) {
 	t.Parallel()
-	const brief, long = time.Minute, time.Hour // what ended by then is remembered: 120,000 jobs, and as many as can be
+	const brief, long = time.Minute, time.Hour // remembered: 120,000 ended jobs, and the maximum
 	for _, m := range []struct {
 		pending, workers int64
 		retention        time.Duration

@@ -189,7 +189,7 @@ func TestUntilSilent(t *testing.T) {
 	}
 }
 
-// Events are JSON as a whole, name what they are about, and leave no blanks behind.
+// Events are JSON as a whole, name their subject, and leave no blanks at the end.
 func TestEventPrinter(t *testing.T) {
 	t.Parallel()
 	events := []rota.ServedEvent{{Event: rota.Event{Kind: rota.EventQueueChanged, Queue: "images"}},

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// firstSettings are what the packages' configuration sets: one node by itself, on loopback.
+// firstSettings are the settings of the packages' configuration: one node by itself, on loopback.
 var firstSettings = map[string]string{"node": "n1", "bootstrap-expect": "1"}
 
 // forCallers are flags of every command that a server has no use for; the unit sets the paths of the data and of this

@@ -37,7 +37,7 @@ func holdPage(t *testing.T, name, page string) {
 	}
 }
 
-// TestReference_commands holds docs/reference/cli.md to the help of every command.
+// TestReference_commands compares docs/reference/cli.md with the help of every command.
 func TestReference_commands(t *testing.T) {
 	t.Parallel()
 	root := rootCommand(&cli.App{})

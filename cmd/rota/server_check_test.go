@@ -25,7 +25,7 @@ func checks(t *testing.T, args ...string) (code int, said, talk string) {
 	return code, out.String(), errs.String()
 }
 
-// summed returns the names of a directory with the hashes of what they hold.
+// summed returns the names of a directory with the hashes of their contents.
 func summed(t *testing.T, dir string) (all string) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {

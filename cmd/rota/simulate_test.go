@@ -162,7 +162,7 @@ func gzipped(t *testing.T, text string, times int) string {
 	return packed.String()
 }
 
-// TestSimulate_drops counts what a log leaves open, by the rule that drops it, under each cleaning.
+// TestSimulate_drops counts the jobs that a log leaves open, by the rule that drops them, under each cleaning.
 func TestSimulate_drops(t *testing.T) {
 	t.Parallel()
 	line := func(fields map[int]int) string { // -1 everywhere else

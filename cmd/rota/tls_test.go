@@ -13,8 +13,7 @@ import (
 	"github.com/rotasched/rota/internal/cli/serve"
 )
 
-// TestTLSCommands: what the commands make is what a server takes, and an authority in use
-// is never written over.
+// TestTLSCommands: a server accepts the files that the commands create, and an authority in use is never overwritten.
 func TestTLSCommands(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "secrets")

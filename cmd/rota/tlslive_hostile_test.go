@@ -67,7 +67,7 @@ func (i *issuer) issueFor(dir, uri string, life time.Duration) cli.TLSFiles {
 	return f
 }
 
-// shakeHands returns what each side saw of the other.
+// shakeHands returns the certificates that each side saw of the other.
 func shakeHands(t *testing.T, server, client *tls.Config) (seen, shown *x509.Certificate, err error) {
 	t.Helper()
 	lis, err := net.Listen("tcp", "127.0.0.1:0")
@@ -113,8 +113,7 @@ func shakeHands(t *testing.T, server, client *tls.Config) (seen, shown *x509.Cer
 	return c.ConnectionState().PeerCertificates[0], other.cert, nil
 }
 
-// TestLiveTLS is row 17 of the hostile list: certificates that are renewed or taken
-// back under a running node.
+// TestLiveTLS is row 17 of the hostile list: certificates that are renewed or revoked under a running node.
 func TestLiveTLS(t *testing.T) {
 	t.Parallel()
 	ours, dir := newIssuer(t, "ours"), t.TempDir()

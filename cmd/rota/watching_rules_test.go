@@ -36,8 +36,8 @@ func readRules(t *testing.T) (rules ruleFile) {
 	return rules
 }
 
-// TestRules holds the rules to the metrics and the pages that there are, and runs their tests by
-// promtool where it is installed.
+// TestRules checks that the metrics and the pages in the rules exist, and runs the rules' tests with promtool where it
+// is installed.
 func TestRules(t *testing.T) {
 	t.Parallel()
 	rules, known := readRules(t), exported(look(t))
@@ -88,7 +88,7 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// TestDashboard holds the panels to the metrics that there are.
+// TestDashboard checks that the metrics in the panels exist.
 func TestDashboard(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join("..", "..", "deploy", "grafana", "rota.json"))

@@ -59,13 +59,13 @@ var metricLabels = map[string][2]string{
 	"what":     {"the damaged part: log, snapshot, jobs, events", "4"},
 }
 
-// watch is what a node shows of metrics.
+// watch holds the metrics that a node shows.
 type watch struct {
 	// families are all of its metrics, each vector with at least one series.
 	families []*dto.MetricFamily
 	// lines describe them for the reference.
 	lines []string
-	// text is all of them as they are scraped, and scraped what the admin port answered.
+	// text has all metrics as they are scraped, scraped the admin port's answer.
 	text, scraped string
 }
 
@@ -148,7 +148,7 @@ func (deafStream) Context() context.Context { return context.Background() }
 func (deafStream) SendMsg(any) error        { return nil }
 func (deafStream) RecvMsg(any) error        { return nil }
 
-// TestMetrics_conventions holds the metrics to Prometheus' conventions: by its own library, and by
+// TestMetrics_conventions checks that the metrics follow Prometheus' conventions: with its own library, and with
 // promtool where it is installed (Debian's package prometheus).
 func TestMetrics_conventions(t *testing.T) {
 	t.Parallel()
@@ -188,7 +188,7 @@ func TestMetrics_conventions(t *testing.T) {
 	}
 }
 
-// TestReference_metrics holds docs/reference/metrics.md to what a node registers.
+// TestReference_metrics compares docs/reference/metrics.md with the metrics that a node registers.
 func TestReference_metrics(t *testing.T) {
 	t.Parallel()
 	w := look(t)

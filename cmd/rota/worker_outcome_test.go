@@ -10,7 +10,7 @@ import (
 	"github.com/rotasched/rota/internal/cli/worker"
 )
 
-// What a command writes to $ROTA_OUTCOME becomes of its job, where it fails.
+// The outcome that a command writes to $ROTA_OUTCOME decides on its job, if the command fails.
 func TestWorker_outcomes(t *testing.T) {
 	t.Parallel()
 	cluster := running(t, "dev", "--nodes", "1", "--data", t.TempDir())

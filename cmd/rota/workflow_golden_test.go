@@ -195,7 +195,7 @@ func TestJobRefs(t *testing.T) {
 	}
 }
 
-// Whatever an id holds, each line of the picture is one statement of Graphviz.
+// For any id, each line of the picture is one statement of Graphviz.
 func TestWriteDot_quotes(t *testing.T) {
 	t.Parallel()
 	quoted := `"(?:[^"\\]|\\.)*"`

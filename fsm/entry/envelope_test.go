@@ -43,7 +43,7 @@ func TestEnvelope(t *testing.T) {
 	if rota.KindOf(err) != rota.KindConflict || err.Error() != want {
 		t.Fatalf("a draft's entry: %v, want %s", err, want)
 	}
-	// What those two bytes mean to newer rules is unknown here.
+	// The meaning of those two bytes under newer rules is unknown here.
 	binary.BigEndian.PutUint16(other[4:], FirstRules+1)
 	if _, err = Open(1, closeEnvelope(other), FirstRules, d); err == nil || !strings.Contains(err.Error(), "needs rules version 2, this binary knows 1") {
 		t.Fatalf("an entry of newer rules: %v", err)

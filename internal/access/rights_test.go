@@ -120,7 +120,7 @@ func TestRights_all(t *testing.T) {
 	if !narrow.Within(&all) || all.Within(&narrow) || all.Within(&some) || !narrow.Allow(rota.RightSubmit, "ab", "q") || narrow.Allow(rota.RightSubmit, "b", "q") {
 		t.Error("a narrowed root is judged wrongly")
 	}
-	// What no tenant scopes is not within a tenant.
+	// A right that has no tenant scope is not within a tenant.
 	for _, r := range []rota.Right{rota.RightOperate, rota.RightQueue, rota.RightStatus, rota.RightAuth, rota.RightBackup} {
 		if narrow.Some(r) || narrow.AllowEverywhere(r) {
 			t.Errorf("a token of tenant a* may %s", r)
@@ -128,7 +128,7 @@ func TestRights_all(t *testing.T) {
 	}
 }
 
-// TestGrant_checks: empty patterns, and such as narrow what they do not scope, are refused.
+// TestGrant_checks: patterns that are empty, or that narrow a right without that scope, are refused.
 func TestGrant_checks(t *testing.T) {
 	for text, subject := range map[string]string{
 		`{"right":"read","tenant":"","queue":"*"}`:       "tenant",

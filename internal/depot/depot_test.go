@@ -326,7 +326,7 @@ func TestPrune(t *testing.T) {
 	})
 }
 
-// A store's refusal is reported with what to do about it.
+// A store's refusal is reported together with its remedy.
 func TestBucket_refusals(t *testing.T) {
 	s3 := bucket.Start(t, "backups")
 	useStore(t, s3)

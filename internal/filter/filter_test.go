@@ -91,7 +91,7 @@ func TestParse_refuses(t *testing.T) {
 	}
 }
 
-// The fields of a list are terms, taken as they are.
+// The fields of a list are terms, used as they are.
 func TestOf(t *testing.T) {
 	t.Parallel()
 	f, err := Of(&rota.JobFilter{Where: "id=n*", Queue: "mail", Tenant: "acme", Type: "send", State: rota.JobDead})

@@ -82,7 +82,7 @@ func TestChildren_faults(t *testing.T) {
 	}
 }
 
-// What Children takes is what a completion takes; nothing makes it panic.
+// Children accepts the same input as a completion; no input makes it panic.
 func FuzzChildren(f *testing.F) {
 	for _, seed := range []string{`{"id":"a","type":"x"}`, `{"id":"b","type":"x","parents":["n"]}{"detached":true}`, `{"id":"g","gate":{}}`, "[", "{", "null",
 		`{"detached":`} {

@@ -195,7 +195,7 @@ func TestParseFlow_aliases_are_bounded(t *testing.T) {
 	}
 }
 
-// FuzzWorkflowFile: no text makes the parser panic; what it takes has sound ids.
+// FuzzWorkflowFile: no text makes the parser panic; a workflow that it accepts has sound ids.
 func FuzzWorkflowFile(f *testing.F) {
 	for _, text := range []string{flowYAML, flowJSON, "{}", "[", "nodes: [*a]", "a: &a [*a]", "<<: *x", "nodes:\n- &a {<<: *a}\n",
 		`{"nodes":[null,{"id":"a","type":"t","payload":7}],"edges":null}`, "nodes: !!binary aGk=\n", "{nodes: [{id: a, type: t}]}",

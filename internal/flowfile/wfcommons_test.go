@@ -261,8 +261,8 @@ func recordedPath(t *testing.T, name string) string {
 	return path
 }
 
-// FuzzWfCommons: no text makes the parser panic; what it takes is a workflow but for
-// its shape as a graph.
+// FuzzWfCommons: no text makes the parser panic; a text that it accepts is a valid workflow except for its shape as a
+// graph.
 func FuzzWfCommons(f *testing.F) {
 	for _, path := range []string{"testdata/helloworld-forkjoin-10-chameleon.json", "testdata/bacass-dirt02-001.json"} {
 		text, err := os.ReadFile(path)

@@ -54,8 +54,8 @@ func TestWriter_keepsTheFirstAndTheLast(t *testing.T) {
 	}
 }
 
-// TestWriter_cutsALine writes a line of 2 MiB, at once and in pieces: its beginning is kept,
-// with words on the rest, and memory stays flat.
+// TestWriter_cutsALine writes a line of 2 MiB, at once and in pieces: its beginning is kept, with a note on the rest,
+// and memory stays flat.
 func TestWriter_cutsALine(t *testing.T) { // not in parallel, as it counts allocations
 	for _, piece := range []int{2 << 20, 4096, 1000} {
 		var w joblog.Writer

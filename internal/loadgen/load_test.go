@@ -47,7 +47,7 @@ func (f *full) Submit(_ context.Context, jobs ...rota.JobSpec) ([]rota.Submitted
 	return outcomes, nil
 }
 
-// A run that waits in vain for room ends with the refusal, and still counts the accepted jobs.
+// A run that waits for room without success ends with the refusal, and still counts the accepted jobs.
 func TestProducers_patience(t *testing.T) {
 	t.Parallel()
 	ledger := newLedger("run", 5)

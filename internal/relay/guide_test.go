@@ -56,7 +56,7 @@ for line in sys.stdin:
 `
 )
 
-// TestGuide_verify checks that the receiver code in docs/guides/webhooks.md, unchanged, accepts what the relay signs,
+// TestGuide_verify checks that the receiver code in docs/guides/webhooks.md, unchanged, accepts the relay's signatures,
 // even during a rotation, and rejects everything else without crashing.
 func TestGuide_verify(t *testing.T) {
 	t.Parallel()

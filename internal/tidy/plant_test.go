@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/types/descriptorpb"
 )
 
-// A planted violation: sources by path, and what each expected fault contains, in order of the sorted faults. Without
+// A planted violation: sources by path, and a part of each expected fault, in order of the sorted faults. Without
 // expectations the source is valid.
 type violation struct {
 	name    string

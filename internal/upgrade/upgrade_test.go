@@ -69,7 +69,7 @@ func TestJudge_well(t *testing.T) {
 	}
 }
 
-// TestJudge plants one fault after another, and expects its finding, with what to do.
+// TestJudge plants one fault after another, and expects its finding, with the next step.
 func TestJudge(t *testing.T) {
 	t.Parallel()
 	node := func(i int, change func(*rota.NodeStatus)) func(*Facts) {

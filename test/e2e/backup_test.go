@@ -18,8 +18,8 @@ import (
 	"github.com/rotasched/rota/test/rig"
 )
 
-// A backup is taken from a working cluster and becomes a separate cluster: the jobs are there, no lease is, and no
-// earlier token is granted again.
+// A backup is made of a working cluster and becomes a separate cluster: the jobs are there, no lease is, and no earlier
+// token is granted again.
 func TestBackupAndRestore(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)

@@ -8,8 +8,8 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// TestBatches: leaders are killed while a batch is filled and its jobs end; its callback is submitted
-// once, with what became of them.
+// TestBatches: leaders are killed while a batch is filled and its jobs end; its callback is submitted once, with the
+// outcomes of the jobs.
 func TestBatches(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)

@@ -52,7 +52,7 @@ func TestIdleConnections(t *testing.T) {
 	c.rota(t, "job", "submit", "--type", "work", "--id", "j1").want(t, 0)
 }
 
-// TestFewFiles: a node that could not keep its ports separate does not start, and prints what it needs.
+// TestFewFiles: a node that could not keep its ports separate does not start, and prints its limit of open files.
 func TestFewFiles(t *testing.T) {
 	t.Parallel()
 	n := &node{}

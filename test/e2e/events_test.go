@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// A follower of events continues elsewhere when its node is killed: it has seen what every node returns afterwards,
-// each event once, in the same order, to the byte. And the events match the deeds: the life of each job and each
-// change, none left out.
+// A follower of events continues elsewhere when its node is killed: it has seen the events that every node returns
+// afterwards, each event once, in the same order, to the byte. And the events match the deeds: the life of each job and
+// each change, none left out.
 func TestEventsAcrossKills(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)

@@ -166,7 +166,7 @@ func TestLeaderPaused(t *testing.T) {
 	}
 	others := c.dial(t, c.followers(t)...)
 	mine := submitTo(t, others, "default", "under-the-second", 20)
-	time.Sleep(20*time.Second - time.Since(paused)) // the pause is what the test is about
+	time.Sleep(20*time.Second - time.Since(paused)) // the test needs the whole pause
 	leader.Resume()
 	// The deposed one is called at once: it must not decide on its own.
 	after := submitTo(t, c.dial(t, leader), "default", "after-the-pause", 20)

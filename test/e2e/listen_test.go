@@ -155,7 +155,7 @@ func TestDev_in_the_background_moved(t *testing.T) {
 	contains(t, "stderr", r.stderr, taken+" is taken by another process: "+addr+" stands in for it", "--addr "+addr)
 }
 
-// `dev --background` ends once the cluster serves, and prints what a shell needs.
+// `dev --background` ends once the cluster serves, and prints the settings that a shell needs.
 func TestDev_in_the_background(t *testing.T) {
 	t.Parallel()
 	r := command(t, nil, "", "dev", "--background", "--nodes", "1", "--api", freeAddress(t)).want(t, 0)

@@ -164,7 +164,7 @@ func TestLeaderTerminated(t *testing.T) {
 	l := startLoad(t, c, "load", 4, 2, 5*time.Millisecond)
 	l.flows(t, 100)
 	leader := c.leader(t)
-	elections := func() (n int) { // of nodes that waited for a leader in vain
+	elections := func() (n int) { // of nodes that waited for a leader without success
 		for _, one := range c.all {
 			if one != leader {
 				n += strings.Count(one.Stderr.String(), "heartbeat timeout reached")
@@ -229,7 +229,7 @@ func TestFollowerPaused(t *testing.T) {
 	others := c.followers(t)
 	for _, away := range append(others, others...) { // not each pause meets a write
 		away.Pause()
-		time.Sleep(6 * time.Second) // the pause is what the test is about
+		time.Sleep(6 * time.Second) // the test needs the whole pause
 		away.Resume()
 		eventually(t, 30*time.Second, "the stopped "+away.ID+" has caught up", func() error {
 			if !away.Running() {

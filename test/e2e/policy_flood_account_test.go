@@ -191,7 +191,7 @@ func (a *floodAccount) ends(q *floodQueue, e *rota.ServedEvent) {
 	}
 }
 
-// decision judges what an entry of rounds decided for a queue.
+// decision checks the decision of an entry of rounds for a queue.
 func (a *floodAccount) decision(name rota.QueueName, events []rota.ServedEvent) {
 	a.t.Helper()
 	q, r := a.queues[name], a.runs[name]

@@ -89,7 +89,7 @@ func (c *nodes) submitter(t *testing.T) (stop func() []rota.JobID) {
 	return func() []rota.JobID { cancel(); all.Wait(); return acked }
 }
 
-// Two of three disks are destroyed amid load: the third continues with every acknowledged job, its tokens grow, and
+// Two of three disks are destroyed under load: the third continues with every acknowledged job, its tokens grow, and
 // members of the old cluster stay out.
 func TestRecover_oneDisk(t *testing.T) {
 	t.Parallel()
@@ -178,7 +178,7 @@ func (c *nodes) keepsOut(t *testing.T, old, lost *node) {
 	}
 }
 
-// A majority that lives after all is fenced off: its tokens are smaller, whatever it does.
+// A majority that turns out to live is fenced off: its tokens are smaller, whatever it does.
 func TestRecover_membersLiveAfterAll(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)

@@ -106,7 +106,7 @@ var startTroubles = map[string]func(*testing.T, *node, *refusedStart){
 	},
 	"StartExposed": func(_ *testing.T, _ *node, r *refusedStart) { r.settings = append(r.settings, "--api", "0.0.0.0:0") },
 	"StartAlone": func(t *testing.T, n *node, r *refusedStart) {
-		// As a node whose first start waited in vain, and the lost flags.
+		// As a node whose first start waited without success, and the lost flags.
 		r.data = n.Dir + "-fresh"
 		r.settings = append(r.settings, "--data", r.data, "--bootstrap-expect", "0")
 	},

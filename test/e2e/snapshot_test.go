@@ -15,7 +15,7 @@ import (
 )
 
 // A node's newest snapshot that is damaged is set aside, and the one before it used with the log behind it. No flag
-// sets how often snapshots are taken, so this makes entries until there are two.
+// sets how often snapshots are made, so this makes entries until there are two.
 func TestDamagedNewestSnapshot(t *testing.T) {
 	long(t)
 	t.Parallel()

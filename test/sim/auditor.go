@@ -512,7 +512,7 @@ func (a *auditor) abandoned(k *worker) {
 }
 
 // remains bounds the remaining time of an abandoned lease, counted from its worker's death. Its silence counts again
-// from a takeover, because the previous process might have been heard until then.
+// from a takeover, because the previous process might have reported until then.
 func (a *auditor) remains(l *auditLease) {
 	l.bound = min(max(Time(l.deadline-l.clock), 0), l.takenOver+40_000)
 }

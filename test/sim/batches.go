@@ -233,7 +233,7 @@ func (a *auditor) batched(n *node, e *fsmpb.Entry, r *fsm.Applied) {
 	a.ledger.open = rest
 }
 
-// batchOp records what an operation opened, accepted or sealed.
+// batchOp records the batches and jobs that an operation opened, accepted or sealed.
 func (a *auditor) batchOp(op *fsmpb.Op, o *fsmpb.Outcome) {
 	ok, l := OutcomeOK(o) && !o.GetExisted(), &a.ledger
 	switch {

@@ -134,7 +134,7 @@ func tell(o Options) string {
 		left, err)
 }
 
-// lessText describes what b lacks compared to a; lessOf removes it.
+// lessText describes the parts of a that b lacks; lessOf removes them.
 func lessText(a, b Options) string {
 	var list []string
 	if a.Seed != b.Seed {

@@ -310,7 +310,7 @@ func TestLog_tornAnywhere(t *testing.T) {
 		if refused && was >= 0 {
 			t.Errorf("%d bytes are refused, %d are not", size, was)
 		}
-		if size%5 == 0 { // what a disk wrote of the rest is zeros
+		if size%5 == 0 { // a disk wrote the rest as zeros
 			files[newest] = append(bytes.Clone(whole[newest][:size]), make([]byte, len(whole[newest])-size)...)
 			judge(t, fmt.Sprintf("%d of %d bytes, then zeros", size, len(whole[newest])), files, o.head, all, marked)
 		}

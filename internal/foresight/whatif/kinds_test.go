@@ -126,8 +126,8 @@ func (l *leader) poll(id rota.WorkerID, number uint64) {
 	l.decide()
 }
 
-// TestRun_polls checks that a polling worker gets leases when it polled in the record, whatever they are then: with the
-// shortest first the third job starts at the third poll, although the second ended long before.
+// TestRun_polls checks that a polling worker gets leases when it polled in the record, whichever they are then: with
+// the shortest first the third job starts at the third poll, although the second ended long before.
 func TestRun_polls(t *testing.T) {
 	t.Parallel()
 	l := newLeader(t)
@@ -167,7 +167,7 @@ func TestRun_polls(t *testing.T) {
 
 // TestRun_leave checks a worker that leaves when it is idle in the record: the jobs that another history gave it end
 // before it leaves, and it gets no further ones. A worker that an operator retires, or whose id is registered again,
-// leaves when it did in the record, and its job starts once more.
+// leaves when it did in the record, and its job starts again.
 func TestRun_leave(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

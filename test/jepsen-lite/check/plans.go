@@ -41,8 +41,8 @@ type plannedJob struct {
 	alive, leased bool
 	// state is how it ended last, queue its queue after a move.
 	state, queue string
-	// plan is the plan whose turn it is in, and which applied to it when that plan started; turns counts what the plan
-	// did with it, and disturbed means that something else happened to it.
+	// plan is the plan whose turn it is in, and which applied to it when that plan started; turns counts the plan's
+	// actions on it, and disturbed means that something else happened to it.
 	plan      *planLife
 	fitted    bool
 	turns     int
@@ -64,7 +64,7 @@ func (p *planLife) say(format string, args ...any) {
 }
 
 // checkPlans requires each plan to finish, whichever node leads, every job that it selects to have its turn once, and
-// its counts to match what happened (SPEC §21.7).
+// its counts to match the events (SPEC §21.7).
 func checkPlans(v *view) (found []Anomaly) {
 	if len(v.Plans) == 0 {
 		return nil

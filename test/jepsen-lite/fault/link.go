@@ -10,7 +10,7 @@ import (
 	"github.com/rotasched/rota/test/jepsen-lite/check"
 )
 
-// possible reports whether this run has what a nemesis needs in addition to a network that can be cut.
+// possible reports whether this run has everything that a nemesis needs in addition to a network that can be cut.
 func possible(w *World, name string) bool {
 	switch {
 	case slices.Contains(check.Spoiling, name):

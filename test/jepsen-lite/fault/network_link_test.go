@@ -22,7 +22,7 @@ func TestLine(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		shape shape
-		// The bounds of what happens to them.
+		// The bounds of the outcomes.
 		passed, lost, twice, early, resets [2]int
 		// delay bounds the delay of each.
 		delay [2]time.Duration

@@ -158,7 +158,7 @@ func (k *Cluster) watchRot(ctx context.Context, s *Server) string {
 	return "it neither refused nor scrubbed"
 }
 
-// scrubs is what one life of a node has reported about its scrubbing.
+// scrubs holds the reports of one life of a node about its scrubbing.
 type scrubs struct {
 	known          bool
 	first, damaged float64

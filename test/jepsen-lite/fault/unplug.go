@@ -81,7 +81,7 @@ func strikesIn(network, nemesis string) bool {
 	return !slices.Contains(unpluggings, nemesis)
 }
 
-// LeftOut describes what a run in containers must leave undecided.
+// LeftOut describes the checks that a run in containers must leave undecided.
 func LeftOut() string {
 	var names []string
 	for _, n := range nemeses {
