@@ -13,8 +13,8 @@ import (
 	"github.com/rotasched/rota/internal/cli/auth"
 )
 
-// TestToken: the token to show is that of --token-file, else ROTA_TOKEN's; a file that others
-// may read is refused, and no refusal quotes a token.
+// TestToken: the presented token is that of --token-file, else ROTA_TOKEN's; a file that others may read is refused,
+// and no refusal quotes a token.
 func TestToken(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "token")
@@ -34,7 +34,7 @@ func TestToken(t *testing.T) {
 		}
 	}
 
-	// It is replaced under a client that has read it.
+	// The file is replaced while a client uses it.
 	token, err := (&cli.App{TokenFile: path}).Token()
 	if err != nil {
 		t.Fatal(err)
@@ -56,7 +56,7 @@ func TestToken(t *testing.T) {
 	}
 }
 
-// TestParseGrant reads grants as they are written.
+// TestParseGrant parses grants in their written form.
 func TestParseGrant(t *testing.T) {
 	t.Parallel()
 	for _, g := range []rota.Grant{{Right: rota.RightSubmit, Tenant: "acme*", Queue: "a:b"}, {Right: rota.RightQueue, Tenant: "*", Queue: "q*"},

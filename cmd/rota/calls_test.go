@@ -48,7 +48,7 @@ func (r *recorder) taken() []string {
 	return slices.Compact(seen)
 }
 
-// wire passes messages on as they are.
+// wire passes messages on unchanged.
 type wire struct{}
 
 func (wire) Name() string { return "proto" }
@@ -62,7 +62,7 @@ func (wire) Unmarshal(data mem.BufferSlice, v any) error {
 	return nil
 }
 
-// listen answers at an address for the node at another one.
+// listen serves at one address and forwards to the node at another.
 func (r *recorder) listen(network, at, address string) string {
 	r.t.Helper()
 	lis, err := net.Listen(network, at)
@@ -126,16 +126,16 @@ func (r *recorder) pass(in grpc.ServerStream, conn *grpc.ClientConn) error {
 
 // step runs a command in a scene.
 type step struct {
-	// name is the command's; args follow it.
+	// name is the command's name; args follow it.
 	name, args string
-	// code is how it exits.
+	// code is its exit code.
 	code int
 }
 
 // scene has every command that calls a cluster at least once, in an order in which it has something to do. Words in
 // braces are replaced by the scene's. A token with the right to auth alone can grant no other right.
 var scene = []step{
-	{"auth init", "--data {data}", cli.ExitFailed}, // the scene has made the first
+	{"auth init", "--data {data}", cli.ExitFailed}, // the scene has already created the first one
 	{"auth reset", "--data {data}", 0},
 	{"auth whoami", "", 0},
 	{"console", "", 0},
@@ -259,10 +259,10 @@ var scene = []step{
 	{"operator raft remove-peer", "n9", cli.ExitNotFound},
 	{"operator raft leave", "", cli.ExitFailed},
 	{"operator verify", "", 0},
-	{"operator upgrade check", "", cli.ExitFailed}, // one node alone
+	{"operator upgrade check", "", cli.ExitFailed}, // a single node
 	{"operator debug", "--out {data}/debug.tar.gz --interval 1s", 0},
 	{"operator snapshot save", "{data}/snap", 0},
-	{"operator backup now", "", cli.ExitUsage}, // no place is set
+	{"operator backup now", "", cli.ExitUsage}, // no place for backups is set
 	{"bench jobs", "--jobs 10 --workers 1", 0},
 	{"bench fill", "--jobs 10", 0},
 	{"bench workflow", "{flow} --workers 1 --slots 2 --bound 1ms", 0},
@@ -294,12 +294,12 @@ var unheard = map[string]string{
 	"operator raft transfer-leadership Cluster/TransferLeadership": "the leader's own address is called",
 }
 
-// stage is a cluster and a recorder before it.
+// stage is a cluster with a recorder in front of it.
 type stage struct {
 	t    *testing.T
 	rec  *recorder
 	root *client.Client
-	// addr is the recorder's, node the node's.
+	// addr is the recorder's address, node the node's.
 	addr, node string
 	// words are the values for words in braces, tokens those with some rights.
 	words  map[string]string
@@ -356,7 +356,7 @@ func (s *stage) run(name, args, token string) (code int, out string) {
 	return code, stdout.String() + stderr.String()
 }
 
-// token returns one with some rights over everything, and debug, which no call needs.
+// token returns a token with the given rights over everything, and the right debug, which no call needs.
 func (s *stage) token(rights ...rota.Right) string {
 	s.t.Helper()
 	key := fmt.Sprint("of", rights)
@@ -378,7 +378,7 @@ func (s *stage) token(rights ...rota.Right) string {
 	return s.tokens[key]
 }
 
-// needed are the rights of a run: those that it can do without are not among them.
+// needed returns the rights that a run needs, without optional ones.
 func needed(c calls, args string) []rota.Right {
 	methods := slices.Clone(c.always)
 	for _, more := range c.also {
@@ -443,7 +443,7 @@ func TestCommandCalls(t *testing.T) {
 	}
 }
 
-// methods are all calls of a row.
+// methods returns all calls of a row.
 func (c calls) methods() []string {
 	all := slices.Clone(c.always)
 	for _, more := range c.also {
@@ -452,7 +452,7 @@ func (c calls) methods() []string {
 	return all
 }
 
-// work runs a worker until the test's end, before a recorder of its own.
+// work runs a worker until the test's end, through its own recorder.
 func (s *stage) work(args, token string) *recorder {
 	s.t.Helper()
 	rec := &recorder{t: s.t}
@@ -477,7 +477,7 @@ func publicCalls() (methods []string) {
 		for i := range file.Services().Len() {
 			service := file.Services().Get(i)
 			if service.Name() == "Node" {
-				continue // nodes' own
+				continue // between nodes
 			}
 			for k := range service.Methods().Len() {
 				methods = append(methods, fmt.Sprintf("/%s/%s", service.FullName(), service.Methods().Get(k).Name()))
@@ -488,13 +488,12 @@ func publicCalls() (methods []string) {
 	return methods
 }
 
-// ofThePage are calls of the console's page, as the session that it is given; no command holds one.
-// `rota auth token revoke` ends sessions of others.
+// ofThePage are calls of the console's page, in its own session; no command uses one. `rota auth token revoke` ends
+// sessions of others.
 var ofThePage = []string{rotav1.Auth_ClaimSession_FullMethodName, rotav1.Auth_EndSession_FullMethodName}
 
-// TestCommandCalls_complete: every command that does something has a row, no row is of a
-// command that is not there, every row names calls that there are, and every call that people
-// may make has a command.
+// TestCommandCalls_complete: every command that does something has a row, every row is of an existing command and names
+// existing calls, and every call for users has a command.
 func TestCommandCalls_complete(t *testing.T) {
 	t.Parallel()
 	there, called := make(map[string]bool), make(map[string]bool)

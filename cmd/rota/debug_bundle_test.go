@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// TestScrub takes secrets out of texts, and leaves names and paths.
+// TestScrub removes secrets from texts, and leaves names and paths.
 func TestScrub(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
@@ -51,7 +51,7 @@ func TestSettingShown(t *testing.T) {
 	}
 }
 
-// TestTailOf reads from the beginning of a line: half of a secret would pass for something else.
+// TestTailOf reads from the beginning of a line: half of a secret would not be recognized.
 func TestTailOf(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "log")

@@ -12,7 +12,7 @@ import (
 	"github.com/rotasched/rota/internal/cli/operator"
 )
 
-// someEvents yields n events, a second after each other from 1 s on, then an error if there is one.
+// someEvents yields n events, one second apart from 1 s on, then an error if there is one.
 func someEvents(n int, err error) func(yield func(rota.ServedEvent, error) bool) {
 	return func(yield func(rota.ServedEvent, error) bool) {
 		for i := 1; i <= n; i++ {

@@ -18,7 +18,7 @@ import (
 	"github.com/rotasched/rota/internal/cli"
 )
 
-// refusing is a node that refuses every call for a reason.
+// refusing is a node that refuses every call with the given kind.
 func refusing(t *testing.T, kind *atomic.Uint32) (address string) {
 	t.Helper()
 	lis, err := net.Listen("tcp", "127.0.0.1:0")
@@ -37,7 +37,7 @@ func refusing(t *testing.T, kind *atomic.Uint32) (address string) {
 // chooses: a conflict there is a refusal, and not a failure.
 var underIDs = []string{"job submit", "workflow submit", "workflow signal", "batch open", "plan start"}
 
-// beyondRefusals are commands that go on past a refusal, or ask nothing of this node, with the reason.
+// beyondRefusals are commands that continue after a refusal, or send no call to this node, with the reason.
 var beyondRefusals = map[string]string{
 	"auth init": "the node's socket", "auth reset": "the node's socket", "worker run": "it goes on until it is stopped", "operator snapshot save": "it asks for a stream of bytes",
 	"bench jobs": "it counts refusals", "bench fill": "it counts refusals", "bench workflow": "it counts refusals", "bench trace": "it counts refusals",
@@ -59,7 +59,7 @@ func TestExitCode_ofEachCommand(t *testing.T) {
 	addr := refusing(t, &kind)
 	for k := rota.KindInvalid; k <= rota.KindUnauthenticated; k++ {
 		if k == rota.KindUnavailable || k == rota.KindTimeout || k == rota.KindInternal {
-			continue // the client tries again until the caller's time is over
+			continue // the client tries again until the caller's deadline
 		}
 		kind.Store(uint32(k))
 		for _, step := range scene {

@@ -20,11 +20,11 @@ import (
 	"github.com/rotasched/rota/internal/cli/worker"
 )
 
-// numeric are the types of flags that must have a range; other widths and lists of
-// numbers have a name that begins so too.
+// numeric are the types of flags that must have a range; types of other widths, and lists of numbers, begin with these
+// names too.
 var numeric = []string{"int", "uint", "float", "duration", "count"}
 
-// beyond is one below and one above a flag's range, as text.
+// beyond returns the values one below and one above a flag's range, as text.
 func beyond(f *cli.RangedFlag) []string {
 	switch least := f.Least.(type) {
 	case float64:
@@ -99,8 +99,8 @@ func TestEveryNumberHasARange(t *testing.T) {
 	<-asked
 }
 
-// TestNumbersOutOfRange refuses them from the command line, the environment and the file,
-// and takes a 0 that means something.
+// TestNumbersOutOfRange checks that they are refused from the command line, the environment and the file, and that a 0
+// with a meaning is accepted.
 func TestNumbersOutOfRange(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ args, flag, value, want string }{
@@ -134,7 +134,7 @@ func TestNumbersOutOfRange(t *testing.T) {
 	}
 }
 
-// TestRetiredWorkersAreAskedFor shows RETIRED workers only to those who ask.
+// TestRetiredWorkersAreAskedFor shows RETIRED workers only on request.
 func TestRetiredWorkersAreAskedFor(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -13,7 +13,7 @@ import (
 	"github.com/rotasched/rota/internal/cli/worker"
 )
 
-// submitted parses the flags of `job submit` into the job that they describe.
+// submittedBy parses the flags of `job submit` and returns the job.
 func submittedBy(t *testing.T, args ...string) (rota.JobSpec, error) {
 	t.Helper()
 	f := &job.SubmitFlags{}

@@ -198,7 +198,7 @@ func still(v any) any {
 	return v
 }
 
-// difference returns where two values differ first, "" where they do not.
+// difference returns the place where two values first differ, "" if they are equal.
 func difference(place string, a, b any) string {
 	x, isMap := a.(map[string]any)
 	y, both := b.(map[string]any)

@@ -43,8 +43,9 @@ func exportedLines(t *testing.T, text string) (lines []exportedLine) {
 	return lines
 }
 
-// TestJobExport: a running cluster, by each of its nodes, the data directory of each once it is stopped, and a backup have the same bytes; they are simulated, with as many
-// jobs and their run times; and filters choose among them as they do in job list.
+// TestJobExport: a running cluster, through each of its nodes, the data directory of each stopped node, and a backup
+// all export the same bytes; they are simulated, with as many jobs and their run times; and filters select the same
+// jobs as in job list.
 func TestJobExport(t *testing.T) {
 	t.Parallel()
 	dir, data := t.TempDir(), t.TempDir()

@@ -15,7 +15,7 @@ import (
 	"github.com/rotasched/rota/internal/flowfile"
 )
 
-// submitterFake answers by the job's type.
+// submitterFake answers depending on the job's type.
 type submitterFake struct {
 	mu    sync.Mutex
 	calls int
@@ -27,7 +27,7 @@ func (s *submitterFake) Submit(_ context.Context, jobs ...rota.JobSpec) ([]rota.
 	s.calls++
 	for i := range jobs {
 		s.ids = append(s.ids, jobs[i].ID)
-		if i%100 == 99 { // others would get between
+		if i%100 == 99 { // others could come between
 			s.mu.Unlock()
 			runtime.Gosched()
 			s.mu.Lock()

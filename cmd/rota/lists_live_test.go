@@ -43,7 +43,7 @@ func TestLists_live(t *testing.T) {
 			t.Errorf("%v: stdout %q, stderr %q", args, out, talk)
 		}
 	}
-	rotaTo(0, "job", "list", "--queue", "default") // it is there, and empty
+	rotaTo(0, "job", "list", "--queue", "default") // it exists, and is empty
 	for where, want := range map[string]string{"label.team=search": "photo-1\n", "type=t -label.team=search": "", "priority<=9 age<1h state=QUEUED": "photo-1\n"} {
 		if out, _ := rotaTo(0, "job", "list", "--filter", where, "-o", "name"); out != want {
 			t.Errorf("--filter %q prints %q", where, out)
@@ -62,7 +62,7 @@ func TestLists_live(t *testing.T) {
 	rotaTo(0, "job", "retry", "photo-1")
 
 	running(t, "worker", "run", "--addr", addr, "--queues", "default", "--id", "w", "--slots", "1")
-	rotaTo(0, "job", "submit", "--type", "t", "--id", "of-w", "--wait") // the worker is there
+	rotaTo(0, "job", "submit", "--type", "t", "--id", "of-w", "--wait") // the worker exists
 	for _, args := range [][]string{{"job", "list", "--queue", "images"}, {"job", "show", "photo-1"}, {"queue", "list"}, {"worker", "list"},
 		{"tenant", "list"}, {"workflow", "list"}, {"queue", "show", "images"}, {"tenant", "show", "acme"}, {"mode", "get"},
 		{"worker", "show", "w"}, {"job", "why", "photo-1"}} {

@@ -134,8 +134,8 @@ func TestPrintList(t *testing.T) {
 	}
 }
 
-// TestPrint_controlCharacters prints the log of an attempt that writes commands for terminals:
-// no format passes them on, JSON and YAML say the text, and tabs stay in the log.
+// TestPrint_controlCharacters prints the log of an attempt that writes commands for terminals: no format passes them
+// on, JSON and YAML contain the text, and tabs stay in the log.
 func TestPrint_controlCharacters(t *testing.T) {
 	t.Parallel()
 	text := "\x1b[2J\x9b2J \u009b31m\u0085\x7f\ta b\n"

@@ -14,7 +14,7 @@ import (
 // firstSettings are the settings of the packages' configuration: one node by itself, on loopback.
 var firstSettings = map[string]string{"node": "n1", "bootstrap-expect": "1"}
 
-// forCallers are flags of every command that a server has no use for; the unit sets the paths of the data and of this
+// forCallers are flags of every command that do not apply to a server; the unit sets the paths of the data and of this
 // file, and a node that is only checked serves no calls.
 var forCallers = map[string]bool{"addr": true, "output": true, "timeout": true, "token-file": true, "config": true, "help": true, "data": true,
 	"check": true}
@@ -26,7 +26,7 @@ func TestReference_configuration(t *testing.T) {
 	holdPage(t, filepath.Join("..", "..", "deploy", "packages", "server.yaml"), configuration(t, rootCommand(&cli.App{})))
 }
 
-// configuration is a file for --config with every setting of a server.
+// configuration returns a file for --config with every setting of a server.
 func configuration(t *testing.T, root *cobra.Command) string {
 	t.Helper()
 	var b strings.Builder

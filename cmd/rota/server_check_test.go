@@ -77,7 +77,7 @@ func TestServerCheck(t *testing.T) {
 		name string
 		args []string
 		code int
-		want []string // one a line of stderr
+		want []string // one per line of stderr
 	}{
 		{"all is well", []string{"--node", "n1", "--data", data, "--bootstrap-expect", "1"}, 0, nil},
 		{"with certificates and a key", append([]string{"--node", "n1", "--data", data, "--bootstrap-expect", "1", "--gossip-key-file", key}, certificates...), 0, nil},

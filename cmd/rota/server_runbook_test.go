@@ -12,8 +12,8 @@ import (
 	"github.com/rotasched/rota/internal/cli/serve"
 )
 
-// TestStartPages pairs the refusals to start with the pages that there are, and names each of
-// several refusals' own.
+// TestStartPages checks that refusals to start and runbook pages belong together in pairs, and that each of several
+// refusals names its own page.
 func TestStartPages(t *testing.T) {
 	t.Parallel()
 	pages := []string{serve.StartSettings}

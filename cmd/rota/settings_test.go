@@ -17,7 +17,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// settled runs the settings of one command without its work.
+// settled applies the settings of one command without running it.
 func settled(t *testing.T, environ []string, path string, args ...string) (*cobra.Command, *cli.App, error) {
 	t.Helper()
 	a := &cli.App{Environ: environ, Stdin: strings.NewReader(""), Stdout: &bytes.Buffer{}, Stderr: &bytes.Buffer{}}

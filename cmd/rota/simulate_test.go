@@ -18,7 +18,7 @@ import (
 	"github.com/rotasched/rota/internal/foresight"
 )
 
-// simulate runs rota simulate on a log of these lines.
+// simulate runs rota simulate on a log with these lines.
 func simulate(t *testing.T, log string, args ...string) (out, said string, code int) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "log.swf")
@@ -30,7 +30,7 @@ func simulate(t *testing.T, log string, args ...string) (out, said string, code 
 	return o.String(), e.String(), code
 }
 
-// swfLines is a log of jobs that are submit, run, processors, user.
+// swfLines returns a log of jobs, each with submit time, run time, processors and user.
 func swfLines(jobs ...[4]int) string {
 	var b strings.Builder
 	b.WriteString("; MaxProcs: 10\n")
@@ -219,7 +219,8 @@ func TestSimulate_interrupted(t *testing.T) {
 	}
 }
 
-// TestSimulate_inputs runs each kind of load: two jobs that need all of a machine of 2 processors, or run side by side on two workers.
+// TestSimulate_inputs runs each kind of load: two jobs that need all of a machine of 2 processors, or run in parallel
+// on two workers.
 func TestSimulate_inputs(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -265,7 +266,7 @@ func TestSimulate_inputs(t *testing.T) {
 	}
 }
 
-// TestSimulate_report writes a page, never over a file, and none where nothing could be simulated.
+// TestSimulate_report writes a page, but never over a file, and none if no job could be simulated.
 func TestSimulate_report(t *testing.T) {
 	t.Parallel()
 	log, page := swfLines([4]int{0, 100, 10, 1}, [4]int{1, 50, 10, 1}), filepath.Join(t.TempDir(), "out.html")

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestClockHookIsNotBuilt shows that the binary that people run has no door to
-// its wall clock: no file of a normal build names it, one of a test's build does.
+// TestClockHookIsNotBuilt checks that the released binary has no hook for its wall clock: no file of a normal build
+// contains its name, one file of a test build does.
 func TestClockHookIsNotBuilt(t *testing.T) {
 	t.Parallel()
 	key := "ROTA_TEST_" + "CLOCK"

@@ -52,8 +52,7 @@ func TestTLSCommands(t *testing.T) {
 	}
 }
 
-// TestTLSIssue_renews: a certificate that takes another's place is for the same cluster and hosts, unless
-// others are named.
+// TestTLSIssue_renews: a renewed certificate is for the same cluster and hosts, unless others are named.
 func TestTLSIssue_renews(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -17,7 +17,7 @@ import (
 	"github.com/rotasched/rota/internal/identity"
 )
 
-// issuer is an authority of these tests.
+// issuer is a certificate authority for these tests.
 type issuer struct {
 	t    *testing.T
 	ca   *identity.Authority
@@ -36,7 +36,7 @@ func newIssuer(t *testing.T, name string) *issuer {
 // testMember is the node of these tests.
 var testMember = &cli.MemberTLS{Domain: "rota", Node: "n1"}
 
-// issue writes a fresh certificate of that node, its key and the authority into a folder.
+// issue writes a fresh certificate of testMember, its key and the authority into a folder.
 func (i *issuer) issue(dir string, life time.Duration) cli.TLSFiles {
 	i.t.Helper()
 	return i.issueFor(dir, testMember.URI(), life)
@@ -58,7 +58,7 @@ func (i *issuer) issueFor(dir, uri string, life time.Duration) cli.TLSFiles {
 		if err := os.WriteFile(path, text, 0o600); err != nil {
 			i.t.Fatal(err)
 		}
-		// Clocks of file systems are coarse: each writing has a time of its own.
+		// Clocks of file systems are coarse: each write gets its own time.
 		at := time.Now().Add(time.Duration(i.last) * time.Second)
 		if err := os.Chtimes(path, at, at); err != nil {
 			i.t.Fatal(err)
@@ -89,7 +89,7 @@ func shakeHands(t *testing.T, server, client *tls.Config) (seen, shown *x509.Cer
 		s := tls.Server(raw, server)
 		defer s.Close()
 		_ = s.SetDeadline(time.Now().Add(10 * time.Second))
-		_, err = s.Write([]byte{1}) // shakes hands first
+		_, err = s.Write([]byte{1}) // completes the handshake first
 		got := side{err: err}
 		if certs := s.ConnectionState().PeerCertificates; len(certs) > 0 {
 			got.cert = certs[0]
@@ -148,8 +148,7 @@ func TestLiveTLS(t *testing.T) {
 	old := live.Current().Leaf
 	state := tls.ConnectionState{PeerCertificates: []*x509.Certificate{old}}
 
-	// Renewed: the same listeners and dialers show the new one, and the old one of a
-	// peer still counts.
+	// Renewed: the same listeners and dialers show the new certificate, and a peer's old one still counts.
 	ours.issue(dir, time.Hour)
 	if changed, err := live.Look(); !changed || err != nil {
 		t.Fatal(changed, err)

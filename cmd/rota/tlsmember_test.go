@@ -14,7 +14,7 @@ import (
 	"github.com/rotasched/rota/internal/identity"
 )
 
-// TestOwnCertificate: a server whose certificate others would refuse does not start.
+// TestOwnCertificate: a server does not start with a certificate that others would refuse.
 func TestOwnCertificate(t *testing.T) {
 	t.Parallel()
 	ca := newIssuer(t, "ours")
@@ -45,8 +45,8 @@ func TestOwnCertificate(t *testing.T) {
 	}
 }
 
-// TestEitherKindOfCertificate: one authority issues for nodes and clients, and neither
-// passes for the other; with authorities of their own, neither does with the other's.
+// TestEitherKindOfCertificate: one authority issues for nodes and clients, and neither certificate is accepted as the
+// other kind; with separate authorities, neither is accepted by the other kind's.
 func TestEitherKindOfCertificate(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

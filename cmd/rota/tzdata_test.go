@@ -14,7 +14,7 @@ import (
 	"github.com/rotasched/rota/internal/cron"
 )
 
-// zoneZip writes a zip with one zone, and its release where it has one.
+// zoneZip writes a zip with one zone, and its release if given.
 func zoneZip(t *testing.T, version string, modified time.Time) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "zones.zip")

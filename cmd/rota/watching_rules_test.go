@@ -14,7 +14,7 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// ruleFile is deploy/prometheus/rules.yml.
+// ruleFile is the content of deploy/prometheus/rules.yml.
 type ruleFile struct {
 	Groups []struct {
 		Rules []struct {
@@ -125,7 +125,7 @@ func TestDashboard(t *testing.T) {
 	}
 }
 
-// TestStrangers shows that an unknown metric, a page and an alert too many are found.
+// TestStrangers checks that an unknown metric, a page too many and an alert too many are found.
 func TestStrangers(t *testing.T) {
 	t.Parallel()
 	known := map[string]bool{"rota_ready": true, "rota_apply_seconds_bucket": true}
@@ -144,7 +144,7 @@ func TestStrangers(t *testing.T) {
 	}
 }
 
-// exported returns the names that can be asked for.
+// exported returns the names that queries may use.
 func exported(w watch) map[string]bool {
 	known := map[string]bool{"up": true}
 	for _, f := range w.families {
@@ -156,7 +156,7 @@ func exported(w watch) map[string]bool {
 		}
 		known[f.GetName()] = true
 	}
-	for line := range strings.Lines(w.scraped) { // the runtime's and the process's
+	for line := range strings.Lines(w.scraped) { // metrics of the runtime and the process
 		if name := promName.FindString(line); strings.HasPrefix(name, "go_") || strings.HasPrefix(name, "process_") {
 			known[name] = true
 		}
@@ -171,7 +171,7 @@ var (
 	promCall  = regexp.MustCompile(`[a-z_0-9]+\s*\(`)
 )
 
-// strangers returns the metrics of an expression that are not known.
+// strangers returns the unknown metrics of an expression.
 func strangers(expr string, known map[string]bool) (unknown []string) {
 	expr = promOther.ReplaceAllString(expr, " ")
 	expr = promCall.ReplaceAllString(expr, " ( ")

@@ -32,8 +32,8 @@ import (
 	"github.com/rotasched/rota/transport"
 )
 
-// metricLabels is every label that a metric may have, with its values and how many there are at
-// most. A label that is not here fails TestReference_metrics: each new one has to be bounded.
+// metricLabels is every label that a metric may have, with its values and their maximum number. A label that is not
+// here fails TestReference_metrics: each new one must be bounded.
 var metricLabels = map[string][2]string{
 	"fate":         {"the outcome of a schedule's date", "3"},
 	"go":           {"the version of Go", "1"},
@@ -63,7 +63,7 @@ var metricLabels = map[string][2]string{
 type watch struct {
 	// families are all of its metrics, each vector with at least one series.
 	families []*dto.MetricFamily
-	// lines describe them for the reference.
+	// lines describe them for the reference page.
 	lines []string
 	// text has all metrics as they are scraped, scraped the admin port's answer.
 	text, scraped string
@@ -133,7 +133,7 @@ func look(t *testing.T) watch {
 	return w
 }
 
-// callOnce has a unary call and a stream counted.
+// callOnce counts a unary call and a stream.
 func callOnce(m *transport.CallMetrics) {
 	_, _ = m.UnaryServerInterceptor()(context.Background(), nil, &grpc.UnaryServerInfo{FullMethod: "/rota.v1.Jobs/Submit"},
 		func(context.Context, any) (any, error) { return nil, nil })
@@ -141,7 +141,7 @@ func callOnce(m *transport.CallMetrics) {
 		func(_ any, s grpc.ServerStream) error { return errors.Join(s.RecvMsg(nil), s.SendMsg(nil)) })
 }
 
-// deafStream is a stream that takes and has everything.
+// deafStream is a stream on which every send and receive succeeds.
 type deafStream struct{ grpc.ServerStream }
 
 func (deafStream) Context() context.Context { return context.Background() }

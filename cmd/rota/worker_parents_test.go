@@ -14,8 +14,7 @@ import (
 	"github.com/rotasched/rota/internal/cli/worker"
 )
 
-// A node's command finds its parents' outputs in files, in the workflow's order, and
-// nothing is left of them.
+// A node's command finds its parents' outputs in files, in the workflow's order, and the files are removed afterwards.
 func TestExecution_of_a_node(t *testing.T) {
 	t.Parallel()
 	parents := []rota.ParentOutput{

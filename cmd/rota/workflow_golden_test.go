@@ -27,8 +27,8 @@ func ran(c rota.Clock) rota.Moment {
 	return rota.Moment{Clock: 1000, Date: 1_790_000_000_000}.At(c)
 }
 
-// sampleWorkflow is a small one in the middle of its run: one node failed, and a
-// node's id is as bad as ids may be.
+// sampleWorkflow is a small one in the middle of its run: one node failed, and a node's id has the worst allowed
+// characters.
 func sampleWorkflow() rota.Workflow {
 	state := func(s rota.JobState) rota.NodeState { return rota.NodeState(s) }
 	w := rota.Workflow{

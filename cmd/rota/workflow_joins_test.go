@@ -9,8 +9,8 @@ import (
 	"github.com/rotasched/rota/internal/cli/workflow"
 )
 
-// grownWorkflow has a node that added three, of which b only counts within, and the last added
-// two more; d is detached.
+// grownWorkflow has a node that added three others, of which b counts only inside the group, and the last added two
+// more; d is detached.
 func grownWorkflow() rota.Workflow {
 	done := rota.NodeState(rota.JobCompleted)
 	return rota.Workflow{ID: "g", State: rota.WorkflowRunning, NodeCount: 9, Progress: 50, CriticalPath: []string{"list", "b", "c", "cb", "sum", "mail"},

@@ -15,8 +15,7 @@ import (
 	"github.com/rotasched/rota/internal/cli"
 )
 
-// running runs a command that runs until the test's end, and gives the first line
-// that it prints to stdout.
+// running runs a command until the test's end, and returns the first line that it prints to stdout.
 func running(t *testing.T, args ...string) *bufio.Scanner {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -39,8 +38,8 @@ func running(t *testing.T, args ...string) *bufio.Scanner {
 	return bufio.NewScanner(in)
 }
 
-// A workflow goes its whole way from the command line: submitted, run by a worker
-// whose commands see their parents, failed, retried, cancelled, each with its exit code.
+// A workflow's whole life from the command line: submitted, run by a worker whose commands see their parents, failed,
+// retried, cancelled, each with its exit code.
 func TestWorkflow_live(t *testing.T) {
 	t.Parallel()
 	cluster := running(t, "dev", "--nodes", "1", "--data", t.TempDir())
