@@ -188,7 +188,7 @@ func described(collectors []prometheus.Collector) (lines []string) {
 			}
 			var labels []string
 			for _, l := range strings.FieldsFunc(m[3]+","+m[4], func(r rune) bool { return r == ',' }) {
-				name, _, _ := strings.Cut(strings.TrimSpace(l), "=") // a label that is the same in every series is followed by its value
+				name, _, _ := strings.Cut(strings.TrimSpace(l), "=") // a label equal in every series is followed by its value
 				labels = append(labels, "`"+name+"`")
 			}
 			lines = append(lines, fmt.Sprintf("| `%s` | %s | %s |", m[1], strings.Join(labels, ", "), m[2]))
