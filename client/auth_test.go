@@ -93,7 +93,7 @@ func TestCreateToken(t *testing.T) {
 		t.Errorf("the call showed %q", n.header)
 	}
 	if _, again, err := c.Auth().CreateToken(ctx, rota.AccessToken{}); err != nil || again == secret {
-		t.Errorf("two tokens are one: %v", err)
+		t.Errorf("two tokens are equal: %v", err)
 	}
 }
 

@@ -19,10 +19,10 @@ import (
 	"github.com/rotasched/rota/internal/limits"
 )
 
-// AfterTests stops what the examples started; nil if none ran.
+// AfterTests stops everything that the examples started; nil if none ran.
 var AfterTests func()
 
-// thenEnd runs the tests and then stops what the examples started.
+// thenEnd runs the tests and then stops everything that the examples started.
 type thenEnd struct{ *testing.M }
 
 func (m thenEnd) Run() int {
@@ -80,10 +80,10 @@ func TestSubmit_asksAnotherNodeWithTheSameIDs(t *testing.T) {
 		}
 		if !slices.Equal(first, second) || string(out[0].ID) != first[0] || first[1] != "mine" ||
 			len(first[0]) != 26 {
-			t.Fatalf("first %v, then %v, told %v", first, second, out)
+			t.Fatalf("first %v, then %v, printed %v", first, second, out)
 		}
 		if out[0].Existed || !out[1].Existed {
-			t.Fatalf("a minted id existed, or a given one did not: %+v", out)
+			t.Fatalf("a generated id existed, or a given one did not: %+v", out)
 		}
 	})
 }
@@ -155,7 +155,7 @@ func TestCall_givesUpAsUnavailable(t *testing.T) {
 			t.Fatalf("outcome %+v", out[0])
 		}
 		if tries < 5 || tries > 11 {
-			t.Fatalf("%d tries in 10 s, a second was asked for", tries)
+			t.Fatalf("%d tries in 10 s, want one per second", tries)
 		}
 		ctx, cancel = context.WithCancel(t.Context())
 		cancel()
@@ -182,7 +182,7 @@ func TestCall_returnsWhatAnotherTryDoesNotMend(t *testing.T) {
 			t.Fatalf("leave: %v", err)
 		}
 		if len(f.nodes[0].drains) != 1 || len(f.nodes[1].drains) != 0 {
-			t.Fatal("leave is asked once, of the first address")
+			t.Fatal("leave must be called once, at the first address")
 		}
 		_ = f.client.Close()
 		_, err = f.client.Job(t.Context(), "nope")
@@ -266,18 +266,18 @@ func TestEnded(t *testing.T) {
 		defer cancel()
 		ctx := lateTimer{inner, time.Now().Add(time.Second)}
 		if ended(ctx) {
-			t.Error("it is over before its time")
+			t.Error("it ended too early")
 		}
 		time.Sleep(time.Second)
 		if !ended(ctx) || ctx.Err() == nil {
-			t.Errorf("its time is over, and its error is %v", ctx.Err())
+			t.Errorf("the deadline has passed, and its error is %v", ctx.Err())
 		}
 		// A wall clock that was set forward: the deadline has passed, the timer has hours to go.
 		hours, cancel := context.WithTimeout(t.Context(), 5*time.Hour)
 		defer cancel()
 		began := time.Now()
 		if !ended(lateTimer{hours, time.Now()}) || time.Since(began) > maxTimer {
-			t.Errorf("it took %s to see that the deadline has passed", time.Since(began))
+			t.Errorf("it took %s to notice that the deadline has passed", time.Since(began))
 		}
 	})
 }
@@ -372,7 +372,7 @@ func TestSubmit_saysMintedOnTheFirstTryOnly(t *testing.T) {
 			t.Errorf("minted is %v, want %v", minted, want)
 		}
 		if out[0].Throttle || !out[1].Throttle {
-			t.Errorf("the hint is lost, or is another job's: %+v", out)
+			t.Errorf("the hint is missing, or belongs to another job: %+v", out)
 		}
 	})
 }

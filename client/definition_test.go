@@ -72,7 +72,7 @@ func TestDefinition_options(t *testing.T) {
 	one, _ := d.Job(1, Key("a", "1"), Labels{"a": "1"})
 	two, _ := d.Job(2, Key("b", "2"), Labels{"b": "2"})
 	if one.Keys[1] != "a:1" || two.Keys[1] != "b:2" || len(one.Labels) != 2 || len(two.Labels) != 2 {
-		t.Errorf("jobs share what they added: %v %v, %v %v", one.Keys, two.Keys, one.Labels, two.Labels)
+		t.Errorf("jobs share options that they added: %v %v, %v %v", one.Keys, two.Keys, one.Labels, two.Labels)
 	}
 	if plain, _ := Define[int, int]("count").Job(1); plain.Priority != rota.DefaultPriority || plain.Queue != rota.DefaultQueue {
 		t.Errorf("without options: %+v", plain)
@@ -95,7 +95,7 @@ func TestDefinition_jobThatDoesNotEncode(t *testing.T) {
 	for name, d := range map[string]Definition[any, any]{"func()": Define[any, any]("any"), "nor string": Define[any, any]("any", Encoded(Bytes))} {
 		h, err := d.Submit(t.Context(), c, func() {})
 		if h != nil || rota.KindOf(err) != rota.KindInvalid || !strings.Contains(err.Error(), name) {
-			t.Errorf("%v, %v: a refusal that names %q is wanted", h, err, name)
+			t.Errorf("got %v, %v; want a refusal that names %q", h, err, name)
 		}
 	}
 }
@@ -146,7 +146,7 @@ func TestHandle_wait(t *testing.T) {
 					t.Errorf("kind %v", rota.KindOf(err))
 				}
 				if !strings.Contains(err.Error(), test.text) {
-					t.Errorf("%q says nothing of %q", err, test.text)
+					t.Errorf("%q does not mention %q", err, test.text)
 				}
 			})
 		})
@@ -215,7 +215,7 @@ func TestUse_order(t *testing.T) {
 		t.Fatalf("%v, %v", order, err)
 	}
 	if w.Handle("none", nil); w.handler("none") != nil {
-		t.Error("middleware makes a handler of none")
+		t.Error("middleware turns nil into a handler")
 	}
 }
 
@@ -280,7 +280,7 @@ func TestWorker_contextHasTheJob(t *testing.T) {
 func TestLog_outsideOfAHandler(t *testing.T) {
 	t.Parallel()
 	if Log(t.Context()) != slog.Default() {
-		t.Error("outside of a handler Log is no default logger")
+		t.Error("outside of a handler Log is not the default logger")
 	}
 	var said bytes.Buffer
 	Log(NewContext(t.Context(), NewJob(*leaseOf("j"), nil, WithLog(io.Writer(&said))))).Info("hello")

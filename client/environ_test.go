@@ -43,7 +43,7 @@ func TestDialEnv(t *testing.T) {
 			got, err := DialEnv()
 			if c.want == "" {
 				if rota.KindOf(err) != rota.KindInvalid {
-					t.Fatalf("it is taken: %v", err)
+					t.Fatalf("it is accepted: %v", err)
 				}
 				return
 			}

@@ -106,7 +106,7 @@ func TestErrors_sayThatTheTimeIsOver(t *testing.T) {
 						t.Errorf("%s of %s nodes is of kind %v", call, name, rota.KindOf(err))
 					}
 					if name == "refusing" && !strings.Contains(err.Error(), "no leader") {
-						t.Errorf("%s of refusing nodes says %v", call, err)
+						t.Errorf("%s of refusing nodes returns %v", call, err)
 					}
 					ctx, stop := context.WithCancelCause(t.Context())
 					stop(errWhy)
@@ -121,7 +121,7 @@ func TestErrors_sayThatTheTimeIsOver(t *testing.T) {
 }
 
 // TestErrors_sayWhatIsThere checks an address where something other than a serving node answers: the call fails to
-// connect, and the error names what is there instead of the library's view of it.
+// connect, and the error names the kind of server there instead of the library's view of it.
 func TestErrors_sayWhatIsThere(t *testing.T) {
 	t.Parallel()
 	serve := func(t *testing.T, protocol func(p *http.Protocols, set bool)) net.Addr {
@@ -180,7 +180,7 @@ func TestErrors_sayWhatIsThere(t *testing.T) {
 			_, err = client.Status(t.Context())
 			if want := "node " + address + ": no connection: "; !errors.Is(err, rota.ErrUnavailable) || !strings.Contains(err.Error(), want) ||
 				!strings.Contains(err.Error(), c.want) {
-				t.Errorf("%v; %q and %q are wanted", err, want, c.want)
+				t.Errorf("got %v; want %q and %q", err, want, c.want)
 			}
 			for _, raw := range []string{"preface", "http2", "raw-read", "malformed"} {
 				if strings.Contains(err.Error(), raw) {

@@ -121,6 +121,6 @@ func TestEvents_end(t *testing.T) {
 		cancel()
 	}
 	if rota.KindOf(err) != rota.KindTimeout || !errors.Is(err, context.Canceled) {
-		t.Errorf("following, given up: %v", err)
+		t.Errorf("after giving up following: %v", err)
 	}
 }

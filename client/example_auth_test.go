@@ -76,7 +76,7 @@ func ExampleAuth_Exchange() {
 	// true
 }
 
-// Over a node's own socket the account that the node runs as may create tokens, whatever rights apply elsewhere.
+// Over a node's own socket the account that the node runs as may create tokens, whichever rights apply elsewhere.
 func ExampleDial_socket() {
 	_, ctx, done := connect()
 	defer done()

@@ -84,7 +84,7 @@ func ExampleClient_CountJobs() {
 	c, ctx, done := connect("count")
 	defer done()
 	defer work(c, "count", "resize", func(_ context.Context, job *client.Job) (client.Result, error) {
-		return client.Result{}, client.NoRetry(fmt.Errorf("picture %s is not there", job.Payload()))
+		return client.Result{}, client.NoRetry(fmt.Errorf("picture %s does not exist", job.Payload()))
 	})()
 	for _, id := range []rota.JobID{"count-1", "count-2"} {
 		job := rota.NewJobSpec("resize", []byte(id[len("count-"):]))
@@ -165,7 +165,7 @@ func ExampleCollect() {
 	// Output: true <nil>
 }
 
-// Why returns what a job waits for.
+// Why returns the reasons why a job waits.
 func ExampleClient_Why() {
 	c, ctx, done := connect("nobody-serves-it")
 	defer done()
@@ -251,7 +251,7 @@ func ExampleDial() {
 	// Output: true true
 }
 
-// A report is made once all parts of an import have ended, in whatever state.
+// A report is created once all parts of an import have ended, in whatever state.
 func ExampleBatches() {
 	c, ctx, done := connect()
 	defer done()

@@ -93,7 +93,7 @@ func ExampleClient_SetTenant() {
 	// Output: ann PRO 8 <nil>
 }
 
-// The mode sets what the cluster admits, with a reason that everyone can read.
+// The mode sets which jobs the cluster admits, with a reason that everyone can read.
 func ExampleClient_SetMode() {
 	c, ctx, done := connect()
 	defer done()

@@ -53,7 +53,7 @@ func ExampleWorker() {
 	}
 	client.Define[resize, string]("resize").Handle(w, func(ctx context.Context, job *client.Job, in resize) (string, error) {
 		if in.Width <= 0 {
-			return "", client.NoRetry(fmt.Errorf("width %d is refused: 1 or more is wanted", in.Width))
+			return "", client.NoRetry(fmt.Errorf("width must be at least 1, got %d", in.Width))
 		}
 		// Pass job.Token() to every other system that is written to, so that it can reject an older attempt that wakes
 		// up late.

@@ -44,7 +44,7 @@ func ExampleDefine() {
 	}
 	resize.Handle(w, func(_ context.Context, _ *client.Job, in photo) (string, error) {
 		if in.Width <= 0 {
-			return "", client.NoRetry(fmt.Errorf("width %d is refused: 1 or more is wanted", in.Width))
+			return "", client.NoRetry(fmt.Errorf("width must be at least 1, got %d", in.Width))
 		}
 		return fmt.Sprintf("resized to %d", in.Width), nil
 	})
@@ -67,7 +67,7 @@ func ExampleDefine() {
 	fmt.Println(errors.As(err, &failed), failed.Job.State, failed.Job.Error)
 	// Output:
 	// resized to 640 <nil>
-	// true DEAD width -1 is refused: 1 or more is wanted
+	// true DEAD width must be at least 1, got -1
 }
 
 // Jobs of several definitions are submitted together; a handle is made from an id.
@@ -155,11 +155,11 @@ func ExampleNoRetry() {
 	c, ctx, done := connect("hopeless")
 	defer done()
 	defer work(c, "hopeless", "resize", func(context.Context, *client.Job) (client.Result, error) {
-		return client.Result{}, client.NoRetry(errors.New("this is no picture"))
+		return client.Result{}, client.NoRetry(errors.New("this is not a picture"))
 	})()
 	ended := run(ctx, c, "hopeless", "")
 	fmt.Println(ended.State, len(ended.Attempts), ended.Error)
-	// Output: DEAD 1 this is no picture
+	// Output: DEAD 1 this is not a picture
 }
 
 // A handler whose job needs something else to happen first snoozes its attempt.

@@ -14,7 +14,7 @@ import (
 )
 
 // fakeFlows are a fake node's answers about workflows. The lock is for tests that change them between calls, and for
-// what the answers record.
+// the calls that the answers record.
 type fakeFlows struct {
 	sync.Mutex
 	onSubmit  func(ctx context.Context, messages []*rotav1.SubmitWorkflowRequest) (*rotav1.WorkflowSubmitted, error)

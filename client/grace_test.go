@@ -99,15 +99,15 @@ func TestGrace_countsFromSending(t *testing.T) {
 	p := viewpoint{known: true, sent: 20 * time.Second, clock: 1_000, heard: 20 * time.Second}
 	for _, late := range []time.Duration{18 * time.Second, 20 * time.Second} {
 		if at := l.end(p.newer(viewpoint{heard: late})); at != 27*time.Second {
-			t.Errorf("heard from %v, the lease is believed in until %v: 27 s is wanted", late, at)
+			t.Errorf("heard from %v, the lease is believed in until %v, want 27 s", late, at)
 		}
 	}
 	if at := l.end(p.newer(viewpoint{heard: 22 * time.Second})); at != 29*time.Second {
-		t.Errorf("it is believed in until %v: 29 s is wanted", at)
+		t.Errorf("it is believed in until %v, want 29 s", at)
 	}
 	l.assignment.Grace = 0
 	if at := l.end(p); at != 50*time.Second {
-		t.Errorf("without a grace it is believed in until %v: 50 s is wanted", at)
+		t.Errorf("without a grace it is believed in until %v, want 50 s", at)
 	}
 }
 

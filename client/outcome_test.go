@@ -124,7 +124,7 @@ func TestWorker_tellsOfARefusal(t *testing.T) {
 		synctest.Wait()
 		alive(t, renewed) // to its deadline
 		if want := []string{"refused wf/acked: no id", "refused renewed: no ordinal"}; !slices.Equal(told, want) {
-			t.Errorf("told %q, want %q", told, want)
+			t.Errorf("got %q, want %q", told, want)
 		}
 		// Its handler returned without error, but it is not a completion.
 		if want := []string{"DECLINE wf/acked: <nil>"}; !slices.Equal(reported, want) {

@@ -165,7 +165,7 @@ func TestLoops_leaveNothing(t *testing.T) {
 			synctest.Wait()
 			before := goroutines()
 			if !loop() {
-				t.Errorf("%s: nothing came", name)
+				t.Errorf("%s: nothing arrived", name)
 			}
 			synctest.Wait()
 			if after := goroutines(); after != before {

@@ -42,7 +42,7 @@ func TestSubmit_tellsOfRefusals(t *testing.T) {
 			t.Fatalf("%+v, %v", out, err)
 		}
 		if text := err.Error(); !strings.Contains(text, "2 of 3 jobs are refused, first nowhere: queue n is not known") {
-			t.Errorf("it says %q", text)
+			t.Errorf("got %q", text)
 		}
 		if out[0].Err != nil || out[0].State != rota.JobQueued || rota.KindOf(out[2].Err) != rota.KindExhausted {
 			t.Errorf("outcomes %+v", out)

@@ -122,7 +122,7 @@ func TestRestraint_isBounded(t *testing.T) {
 		time.Sleep(maxRetryAfter + maxRetryAfter/queueJitter + 1) // no node delays us for an hour
 		spec.Queue = "q1"
 		if r.refuses(&spec) != nil || len(r.holds) != heldKinds-1 {
-			t.Fatal("what has passed is held back")
+			t.Fatal("an expired refusal is held back")
 		}
 		if r.note(&spec, e); len(r.holds) != heldKinds {
 			t.Fatal("there is no room for another")

@@ -62,7 +62,7 @@ func TestStatus_saysWhoIsSilent(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		if _, err = f.client.Status(ctx); rota.KindOf(err) != rota.KindTimeout {
-			t.Fatalf("given up: %v", err)
+			t.Fatalf("after the timeout: %v", err)
 		}
 	})
 }

@@ -26,9 +26,9 @@ func TestTakeover_confirmsForAsLongAsADrainDoes(t *testing.T) {
 		b.at(12*time.Second - time.Millisecond) // the lease was over at 3 s
 		select {
 		case e := <-givenUp:
-			t.Fatalf("the word on %s was given up at once", e.Job)
+			t.Fatalf("the report on %s was abandoned at once", e.Job)
 		case err := <-b.result:
-			t.Fatalf("Run returned %v before its word was taken", err)
+			t.Fatalf("Run returned %v before its result was accepted", err)
 		default:
 		}
 		b.s.answer(batch, peer.LeaseAnswer{})

@@ -50,7 +50,7 @@ func TestWorker_types(t *testing.T) {
 					got = append(got, rota.JobType(typ))
 				}
 				if !slices.Equal(got, one.want) {
-					t.Errorf("%d types are told: %q…; %d are wanted: %q…", len(got), got[:min(3, len(got))], len(one.want), one.want[:min(3, len(one.want))])
+					t.Errorf("got %d types: %q…; want %d: %q…", len(got), got[:min(3, len(got))], len(one.want), one.want[:min(3, len(one.want))])
 				}
 				s.welcome(1)
 				r.stopped(t, s)

@@ -165,7 +165,7 @@ func TestIdleBeats(t *testing.T) {
 			"54s, the next in 2s", "56s, the next in 2s", "58s, the next in 10s", "1m4s, the next in 5s",
 			"1m6s, the next in 2s", "1m8s, the next in 2s", "1m10s, the next in 2s", "1m12s, the next in 10s", "1m22s, the next in 10s", "1m24s, the next in 10s"}
 		if !slices.Equal(got, want) {
-			t.Errorf("it beat at\n%s\nwanted are\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+			t.Errorf("it beat at\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 		}
 		b.s.answerBeats(ticking())
 		b.stopped(t, b.s)

@@ -253,7 +253,7 @@ func TestWorker_keepsItsLeasesAcrossNodes(t *testing.T) {
 		b.s.assign(&given)
 		again := b.s.expect(rota.VerbComplete)
 		if again.Commands[0].String() != batch.Commands[0].String() {
-			t.Fatal("the completion was sent again with another content")
+			t.Fatal("the completion was sent again with other content")
 		}
 		b.s.answer(again, peer.LeaseAnswer{})
 		b.s.assign(&given) // a replica that lags
@@ -388,7 +388,7 @@ func TestWorker_tellsThatItIsTurnedAway(t *testing.T) {
 		}
 		synctest.Wait()
 		if n := len(told); n != 1 {
-			t.Fatalf("it is told %d times at first", n)
+			t.Fatalf("it is reported %d times at first", n)
 		}
 		for began := time.Now(); time.Since(began) < 2*turnedAwayEvery+5*maxBackoff; {
 			refuse()
@@ -397,10 +397,10 @@ func TestWorker_tellsThatItIsTurnedAway(t *testing.T) {
 		s.welcome(1)
 		s.answerBeat(100_000)
 		if n := len(told); n != 3 {
-			t.Fatalf("it is told %d times in a minute", n)
+			t.Fatalf("it is reported %d times in a minute", n)
 		}
 		if e := <-told; !errors.Is(e.Err, rota.ErrExhausted) || !strings.Contains(e.Err.Error(), "3 are allowed") || e.Address == "" {
-			t.Errorf("told %+v", e)
+			t.Errorf("reported %+v", e)
 		}
 		w.stopped(t, s)
 	})

@@ -70,7 +70,7 @@ func TestSubmitWorkflow_asksAnotherNodeWithTheSameID(t *testing.T) {
 		seen := slices.Clone(ids)
 		mu.Unlock()
 		if len(seen) != 2 || seen[0] != seen[1] || seen[0] != out.ID || len(out.ID) != 26 {
-			t.Errorf("ids %v, told %s", seen, out.ID)
+			t.Errorf("ids %v, printed %s", seen, out.ID)
 		}
 		if took := time.Since(start); took > 2*maxAnswer {
 			t.Errorf("the silent node was waited for %v", took)
@@ -123,7 +123,7 @@ func TestSubmitWorkflow_sendsAllInPieces(t *testing.T) {
 			len(got.Nodes) != 41 || !slices.EqualFunc(got.Nodes, want.Nodes, func(a, b rota.NodeSpec) bool {
 			return a.ID == b.ID && slices.Equal(a.Parents, b.Parents) && string(a.Payload) == string(b.Payload) && a.Priority == b.Priority
 		}) {
-			t.Errorf("%d nodes came, edges %v", len(got.Nodes), got.Edges)
+			t.Errorf("got %d nodes, edges %v", len(got.Nodes), got.Edges)
 		}
 		if pieces < 6 || pieces > 8 {
 			t.Errorf("%d messages", pieces)
@@ -187,7 +187,7 @@ func TestWorkflow(t *testing.T) {
 		f, stop := setup(t, 2)
 		defer stop()
 		f.nodes[0].flows.onShow = func(r *rotav1.GetWorkflowRequest, s grpc.ServerStreamingServer[rotav1.ShowWorkflowResponse]) error {
-			// It dies in the middle: what it sent so far must not be visible.
+			// It dies in the middle: the part that it sent so far must not be visible.
 			return errors.Join(s.Send(&rotav1.ShowWorkflowResponse{Workflow: &rotav1.Workflow{Id: "x", NodeCount: 9}}),
 				s.Send(&rotav1.ShowWorkflowResponse{Nodes: []*rotav1.WorkflowNode{{Id: "gone"}}}))
 		}
@@ -257,7 +257,7 @@ func TestRetryWorkflow_saysWhichRunItFollows(t *testing.T) {
 			t.Errorf("%+v, %v", flow, err)
 		}
 		if !slices.Equal(told, []int32{3, 3}) || reads != 1 {
-			t.Errorf("the nodes were told %v, after %d reads", told, reads)
+			t.Errorf("the nodes received %v, after %d reads", told, reads)
 		}
 	})
 }
@@ -275,7 +275,7 @@ func TestWorkflow_refusesAFault(t *testing.T) {
 				return errors.Join(s.Send(&rotav1.ShowWorkflowResponse{Workflow: &rotav1.Workflow{NodeCount: 1}}), s.Send(second))
 			}
 			if _, err := f.client.WorkflowGraph(t.Context(), "f1"); err == nil {
-				t.Errorf("%s: it was believed", name)
+				t.Errorf("%s: it was accepted", name)
 			}
 		}
 	})
@@ -336,7 +336,7 @@ func TestWaitWorkflow(t *testing.T) {
 			f.nodes[0].flows.onWait = unknown
 			f.nodes[0].flows.onGet = func(r *rotav1.GetWorkflowRequest) (*rotav1.GetWorkflowResponse, error) {
 				if asked++; r.GetRead().GetStale() {
-					t.Error("a stale reading was believed")
+					t.Error("a stale reading was accepted")
 				}
 				if r.GetId() == "nobody" {
 					return nil, words.ToStatus(rota.Refusef(rota.KindNotFound, r.GetId(), "not known"))
@@ -412,7 +412,7 @@ func TestParentOutputs(t *testing.T) {
 			}
 		})
 		if _, err := f.client.parentOutputs(t.Context(), "f1/sum"); rota.KindOf(err) != rota.KindExhausted {
-			t.Errorf("more than can be held: %v", err)
+			t.Errorf("more than the limit: %v", err)
 		}
 	})
 }

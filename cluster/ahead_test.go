@@ -26,7 +26,7 @@ func TestAhead_whatIsAnsweredIsOnTheLeadersDisk(t *testing.T) {
 		b.addrs[id] = c
 	}
 	b.startPlanned()
-	n := b.loyal() // another leader would rightly apply what this disk does not hold
+	n := b.loyal() // another leader would rightly apply entries that this disk does not have
 	slow.Store(n.cfg.Node)
 	const most = 20
 	var looks atomic.Int64

@@ -67,7 +67,7 @@ func TestArchive_aRevivedJobTellsItsEarlierLifeOnEveryNode(t *testing.T) {
 	lose(t, f, 1)
 	got, _, err := f.Job(within(t, ample), id, peer.ReadOptions{})
 	if err != nil || len(got.Attempts) != 1 {
-		t.Fatalf("one node tells %d attempts, the other 1: %v", len(got.Attempts), err)
+		t.Fatalf("one node reports %d attempts, the other 1: %v", len(got.Attempts), err)
 	}
 }
 
@@ -87,11 +87,11 @@ func TestArchive_aListIsNeverShort(t *testing.T) {
 	lose(t, n, 3)
 	page, _, err := n.Jobs(within(t, ample), rota.JobFilter{}, peer.ReadOptions{})
 	if rota.KindOf(err) != rota.KindUnavailable || !strings.Contains(err.Error(), "has gaps") {
-		t.Errorf("%d jobs are told, 5 ended: %v", len(page.Jobs), err)
+		t.Errorf("got %d jobs, 5 ended: %v", len(page.Jobs), err)
 	}
 	page, _, err = n.Jobs(within(t, ample), rota.JobFilter{}, peer.ReadOptions{Stale: true})
 	if err != nil || len(page.Jobs) != 5 { // the tombstone still covers the fifth
-		t.Errorf("%d jobs are told of what is here: %v", len(page.Jobs), err)
+		t.Errorf("got %d of the jobs that are here: %v", len(page.Jobs), err)
 	}
 	b.heal(n.cfg.Node)
 	b.complete(n.cfg.Node)
@@ -118,7 +118,7 @@ func TestVerify_ofALargeState(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
 	if _, err := n.CheckAt(ctx, 1); err == nil {
-		t.Error("the state was checked where it is")
+		t.Error("the check included the state here")
 	}
 	<-n.explainer.past.turn
 	if err := n.historyFile.DB.Update(func(tx *bbolt.Tx) error {
@@ -176,7 +176,7 @@ func TestArchive_theLatestEndIsToldOnEveryNode(t *testing.T) {
 	}
 	job, _, err := f.Job(within(t, ample), id, peer.ReadOptions{})
 	if err != nil || len(job.Attempts) != 1 {
-		t.Fatalf("the node tells of an earlier end: %d attempts, %v", len(job.Attempts), err)
+		t.Fatalf("the node reports an earlier end: %d attempts, %v", len(job.Attempts), err)
 	}
 }
 
@@ -194,7 +194,7 @@ func TestArchive_aDiskThatCannotBeReadIsNoLackOfAJob(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, _, err := n.Job(within(t, 5*time.Second), jobs[0].ID, peer.ReadOptions{}); rota.KindOf(err) != rota.KindUnavailable {
-		t.Errorf("the job is said to be unknown: %v", err)
+		t.Errorf("the job is reported as unknown: %v", err)
 	}
 	if _, err := n.Submit(within(t, 5*time.Second), jobs); rota.KindOf(err) != rota.KindUnavailable {
 		t.Errorf("the job is admitted a second time: %v", err)

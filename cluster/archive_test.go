@@ -52,7 +52,7 @@ func historyOf(t *testing.T, n *Node, f rota.JobFilter) (ids []rota.JobID) {
 		}
 		for _, j := range page.Jobs {
 			if j.RecordDropped || string(j.Payload) != "payload" {
-				t.Fatalf("node %s tells of job %s: %+v", n.cfg.Node, j.ID, j)
+				t.Fatalf("node %s returns job %s as %+v", n.cfg.Node, j.ID, j)
 			}
 			ids = append(ids, j.ID)
 		}
@@ -62,7 +62,8 @@ func historyOf(t *testing.T, n *Node, f rota.JobFilter) (ids []rota.JobID) {
 	}
 }
 
-// wantHistory compares each node's answer with the ended jobs, immediately and whatever the node has fetched so far.
+// wantHistory compares each node's answer with the ended jobs, immediately and whichever records the node has fetched
+// so far.
 func (b *bench) wantHistory(f rota.JobFilter, want []rota.JobSpec) {
 	b.t.Helper()
 	var ids []rota.JobID
@@ -75,7 +76,7 @@ func (b *bench) wantHistory(f rota.JobFilter, want []rota.JobSpec) {
 		got := historyOf(b.t, n, f)
 		slices.Sort(got)
 		if !slices.Equal(got, ids) {
-			b.t.Fatalf("node %s tells of %d jobs, %d are wanted: %v", id, len(got), len(ids), got)
+			b.t.Fatalf("node %s returns %d jobs, want %d: %v", id, len(got), len(ids), got)
 		}
 		for _, j := range []rota.JobSpec{want[0], want[len(want)-1]} {
 			job, _, err := n.Job(within(b.t, ample), j.ID, peer.ReadOptions{})
@@ -326,7 +327,7 @@ func TestArchive_idsBeyondTombstonesAreKnown(t *testing.T) {
 		refused, err := n.Submit(within(t, ample), other)
 		if e := rota.ErrorOf(refused[0].Err); err != nil || e == nil || e.Kind != rota.KindConflict || e.Subject != "id" ||
 			!strings.Contains(e.Text, `its type was "work", not "else"`) {
-			t.Fatalf("another job of an archived id: %+v, %v", refused, err)
+			t.Fatalf("another job with an archived id: %+v, %v", refused, err)
 		}
 		job, _, err := n.Job(within(t, ample), jobs[0].ID, peer.ReadOptions{})
 		if err != nil || !job.Archived {

@@ -80,7 +80,7 @@ func (b *bench) wantNumber(id rota.JobID, seq uint64) {
 			}
 		}
 		if latest.Seq != seq || len(latest.Data) != 0 {
-			b.t.Fatalf("node %s is told %+v", node, latest)
+			b.t.Fatalf("node %s receives %+v", node, latest)
 		}
 	}
 }
@@ -215,7 +215,7 @@ func TestDelete_backupAndRetention(t *testing.T) {
 	l := to.leader()
 	l.chores.dropDeleted(l.terms.leading())
 	if first() != 5 {
-		t.Fatal("a number is forgotten that archives hold")
+		t.Fatal("a number is forgotten although archives hold it")
 	}
 	to.leap(sevenDays + rota.Date(DefaultArchiveRetention.Milliseconds()))
 	prune := func(n *Node) {
@@ -224,7 +224,7 @@ func TestDelete_backupAndRetention(t *testing.T) {
 	}
 	prune(l)
 	if first() != 5 {
-		t.Fatal("a number is forgotten that the other node's archive holds")
+		t.Fatal("a number is forgotten although the other node's archive holds it")
 	}
 	for _, id := range to.ids() {
 		to.eventually("the date has come", func() bool { return to.node(id).replica.applied.Load() >= l.replica.applied.Load() })

@@ -47,7 +47,7 @@ func (b *bench) term(n *Node) uint64 {
 	b.t.Helper()
 	l := n.terms.leading()
 	if l == nil {
-		b.t.Fatalf("node %s leads no more", n.cfg.Node)
+		b.t.Fatalf("node %s no longer leads", n.cfg.Node)
 	}
 	return l.term
 }
@@ -99,7 +99,7 @@ func TestH05_whatAStaleLeaderDecidedChangesNothing(t *testing.T) {
 	}})
 	for i, o := range a.Outcomes {
 		if entry.OutcomeError(o) == nil {
-			t.Errorf("operation %d of a stale leader was taken", i)
+			t.Errorf("operation %d of a stale leader was accepted", i)
 		}
 	}
 	if a.Clock-before > 5_000+rota.Clock((sinceBoot()-began)/time.Millisecond) {
@@ -151,7 +151,7 @@ func TestH19_H25_aStopOfAllNodesEndsNoLeaseAndTurnsNoClockBack(t *testing.T) {
 		t.Errorf("a beat was answered with %d after one with %d", after, told)
 	}
 	if after-before > 30_000 {
-		t.Errorf("%d ms of clock passed while the cluster stood", after-before)
+		t.Errorf("%d ms of clock passed while the cluster was stopped", after-before)
 	}
 	for _, a := range h.do(rota.VerbComplete, leases...) {
 		if a.Err != nil {
@@ -274,7 +274,7 @@ func TestBeats(t *testing.T) {
 		b.eventually("it is found silent", func() bool { return statusOf(b.leader(), "w1") == rota.WorkerUnreachable })
 		h.beat()
 		if s := statusOf(b.leader(), "w1"); s != rota.WorkerActive {
-			t.Fatalf("its beat was answered while it is %s", s)
+			t.Fatalf("its beat was answered while its state is %s", s)
 		}
 	})
 	t.Run("wait for the word of silence that is on its way", func(t *testing.T) {
@@ -328,7 +328,7 @@ func TestSilence_ofTheIdle(t *testing.T) {
 		want    time.Duration
 	}{{0, 2 * time.Second}, {400, 2 * time.Second}, {401, 2005 * time.Millisecond}, {1000, 5 * time.Second}, {2000, 10 * time.Second}, {1_000_000, 10 * time.Second}} {
 		if got := idleBeat(c.workers); got != c.want {
-			t.Errorf("%d workers beat every %v, %v is wanted", c.workers, got, c.want)
+			t.Errorf("%d workers beat every %v, want %v", c.workers, got, c.want)
 		}
 	}
 	unheard := (&Node{}).wire().terms.newLeadership(3, 10_000)
@@ -340,7 +340,7 @@ func TestSilence_ofTheIdle(t *testing.T) {
 		want  rota.Clock
 	}{{"unheard", 0, 28_000}, {"unheard", 12_000, 30_000}, {"another's", 0, 28_000}} {
 		if got := unheard.lastBeat(c.id, 7, c.since).silentFrom(); got != c.want {
-			t.Errorf("%s, in its status since %d, is silent from %d, %d is wanted", c.id, c.since, got, c.want)
+			t.Errorf("%s, in its status since %d, is silent from %d, want %d", c.id, c.since, got, c.want)
 		}
 	}
 	b := startBench(t, 3)
@@ -359,7 +359,7 @@ func TestSilence_ofTheIdle(t *testing.T) {
 		return a.Beaten
 	}
 	if got := beat("w2", 0); got.Every != 2*time.Second {
-		t.Errorf("three workers are asked to beat every %v", got.Every)
+		t.Errorf("three workers have to beat every %v", got.Every)
 	}
 	beat("w10", 10*time.Second)
 	sign := beat("w1000", 1000*time.Second).Clock
@@ -380,7 +380,7 @@ func TestSilence_ofTheIdle(t *testing.T) {
 		want  []string
 	}{{9_000, nil}, {11_000, []string{"w2"}}, {17_000, []string{"w2"}}, {19_000, []string{"w2", "w10", "w1000"}}} {
 		if got := silentAt(sign + c.after); !slices.Equal(got, c.want) {
-			t.Errorf("%d ms after their beats %q are silent, %q is wanted", c.after, got, c.want)
+			t.Errorf("%d ms after their beats %q are silent, want %q", c.after, got, c.want)
 		}
 	}
 	b.pass(11_500)

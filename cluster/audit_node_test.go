@@ -36,7 +36,7 @@ func TestAuditOfNodes(t *testing.T) {
 	h.do(rota.VerbComplete, first[:30]...)
 	over, _, err := b.follower().Why(within(t, ample), first[0].Lease.Job, rota.WhyQuery{Others: true}, peer.ReadOptions{})
 	if err != nil || over.State != rota.JobCompleted || over.Clock == 0 || over.Date == 0 {
-		t.Errorf("of an ended job it is said %+v, %v: it wants the moment at which it was looked at", over, err)
+		t.Errorf("an ended job returns %+v, %v: it lacks the moment of the reading", over, err)
 	}
 	submitAll(t, b.leader(), specs("b", 50))
 	more := h.take(50)
@@ -149,7 +149,7 @@ func TestAuditFindsAPlantedDifference(t *testing.T) {
 			if d.Index != index || d.Epoch != logged.GetEpoch() || d.Height != rota.Index(logged.GetHeight()) ||
 				d.Queue != rota.DefaultQueue || report.Proved != report.Rounds-1 || d.Logged == d.Proved ||
 				!strings.Contains(d.Proved, `"`+last+`"`) {
-				t.Errorf("planted at index %d at job %s, told %+v of %+v", index, last, d, report)
+				t.Errorf("planted at index %d at job %s, reported %+v of %+v", index, last, d, report)
 			}
 		})
 	}

@@ -169,7 +169,7 @@ func TestRights_membersAway(t *testing.T) {
 		return time.Since(start)
 	}
 	if took := timed(within(t, ample), changes[0]); took < bound || took > ample/2 {
-		t.Errorf("with a member that hangs it took %s: %s is wanted", took, bound)
+		t.Errorf("with a member that hangs it took %s, want %s", took, bound)
 	}
 	leader.cfg.countsWithin = ample
 	const patience = 3 * time.Second

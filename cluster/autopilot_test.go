@@ -42,7 +42,7 @@ func (l *leaderLife) set(state string, ids ...rota.NodeID) {
 	}
 }
 
-// pass looks until a voter is to be removed, no longer than most.
+// pass looks until a voter must be removed, no longer than most.
 func (l *leaderLife) pass(most time.Duration) (v voterVerdict) {
 	for end := l.now + most; l.now < end && v.remove == ""; {
 		l.now += time.Second
@@ -216,7 +216,7 @@ func TestAutopilot(t *testing.T) {
 	leader := b.loyal()
 	dead := b.follower().cfg.Node
 	b.stop(dead)
-	b.eventually("the leader says why it keeps it", func() bool {
+	b.eventually("the leader logs why it keeps it", func() bool {
 		s, err := leader.Status(within(t, ample))
 		return err == nil && strings.Contains(s.Autopilot.Text, "fewer than 3 others") && s.Autopilot.On && s.Autopilot.HealthyVoters == 2
 	})
@@ -233,11 +233,11 @@ func TestAutopilot(t *testing.T) {
 	if i := slices.IndexFunc(events, func(e rota.ServedEvent) bool {
 		return e.Text == string(dead) && e.Actor == rota.NodePrincipal(leader.cfg.Node) && strings.Contains(e.Payload, "calls failed for")
 	}); i < 0 {
-		t.Errorf("no event says who removed it, and why: %+v", events)
+		t.Errorf("no event has the actor and cause of the removal: %+v", events)
 	}
 	of := leader.replica.member(dead)
 	if err := leader.Recorded(dead, of.identity); rota.KindOf(err) != rota.KindDenied {
-		t.Errorf("the dead node's calls are taken: %v", err)
+		t.Errorf("the dead node's calls are accepted: %v", err)
 	}
 	if err := leader.Introduce(peer.Introduction{Node: dead, Identity: of.identity, Starts: of.starts + 1, RulesVersion: leader.cfg.knows}); rota.KindOf(err) != rota.KindConflict {
 		t.Errorf("the dead node may start again: %v", err)
@@ -268,7 +268,7 @@ func TestAutopilot_leavesNonVotersAlone(t *testing.T) {
 	}
 	b.eventually("the other one votes", func() bool { return votes("n3") })
 	if votes("n2") {
-		t.Error("it votes")
+		t.Error("it still votes")
 	}
 	s, err := leader.Status(within(t, ample))
 	if err != nil || !slices.ContainsFunc(s.Nodes, func(n rota.NodeStatus) bool { return n.ID == "n2" && n.NonVoter && !n.Voter }) {
@@ -293,7 +293,7 @@ func TestNonVoter_keepsItsVote(t *testing.T) {
 	b.start(id)
 	b.awaitReady(id)
 	if !strings.Contains(said.String(), "keeps the vote that it has") {
-		t.Errorf("its log says nothing of the vote: %s", said.String())
+		t.Errorf("its log does not mention the vote: %s", said.String())
 	}
 	s, err := b.node(id).Status(within(t, ample))
 	if err != nil {
@@ -311,10 +311,10 @@ func TestNonVoter_keepsItsVote(t *testing.T) {
 func TestPatience_within(t *testing.T) {
 	t.Parallel()
 	if p := usualPatience.within(0); p != usualPatience {
-		t.Errorf("the usual patience became %+v", p)
+		t.Errorf("the default patience became %+v", p)
 	}
 	want := patience{dead: 10 * time.Second, steady: time.Second, between: 10 * time.Second, gap: usualPatience.gap}
 	if p := usualPatience.within(10 * time.Second); p != want {
-		t.Errorf("%+v: %+v is wanted", p, want)
+		t.Errorf("got %+v, want %+v", p, want)
 	}
 }

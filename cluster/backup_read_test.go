@@ -62,11 +62,11 @@ func TestSnapshotRead(t *testing.T) {
 				t.Fatalf("%s: %v", what, err)
 			}
 			if len(told) != 2*i+j+1 {
-				t.Fatalf("%s: before the first byte %d reads are told of: %+v", what, len(told), told)
+				t.Fatalf("%s: before the first byte %d reads are recorded: %+v", what, len(told), told)
 			}
 			e, want := told[2*i+j], fmt.Sprintf(`{"node":%q,"index":%d}`, n.cfg.Node, info.Index)
 			if e.Actor != rota.Anonymous || e.Via != "test" || e.Request != "r" || e.Payload != want {
-				t.Errorf("%s: told is %+v, the payload is to be %s", what, e, want)
+				t.Errorf("%s: the event is %+v, want the payload %s", what, e, want)
 			}
 		}
 	}
@@ -82,7 +82,7 @@ func TestSnapshotRead(t *testing.T) {
 		t.Error(err)
 	}
 	if told := snapshotReads(t, leader); len(told) != 4 {
-		t.Errorf("%d reads are told of: %+v", len(told), told)
+		t.Errorf("%d reads are recorded: %+v", len(told), told)
 	}
 	if _, err := leader.StoreBackup(caller); err != nil {
 		t.Fatal(err)
@@ -90,7 +90,7 @@ func TestSnapshotRead(t *testing.T) {
 	told := tail(t, leader, rota.EventFilter{Kinds: []rota.EventKind{rota.EventSnapshotRead, rota.EventBackupStored}})
 	if n := len(told); n < 2 || told[n-1].Kind != rota.EventBackupStored || told[n-1].Actor != "" || told[n-2].Kind != rota.EventSnapshotRead ||
 		told[n-2].Actor != rota.Anonymous {
-		t.Errorf("a backup that is asked for is told of by %+v", told)
+		t.Errorf("a requested backup is recorded as %+v", told)
 	}
 }
 
@@ -138,6 +138,6 @@ func TestSnapshotRead_withoutALeader(t *testing.T) {
 		t.Errorf("as the cluster's: %d bytes, %v", none, err)
 	}
 	if told := snapshotReads(t, leader); len(told) > 0 {
-		t.Errorf("the cluster tells of %+v", told)
+		t.Errorf("the cluster recorded %+v", told)
 	}
 }

@@ -46,7 +46,7 @@ func TestBackups(t *testing.T) {
 		}
 	}
 	b.eventually("the oldest goes", func() bool { o := own(); return len(o) == 3 && o[0].Index > first })
-	n.backups.one <- struct{}{} // none is made or removed meanwhile
+	n.backups.one <- struct{}{} // no backup is made or removed meanwhile
 	newest := own()[2]
 	info, err := recovery.CheckBackup(snapshot.At(newest.File))
 	if err != nil || info.ClusterID != n.ClusterID() || info.Index != newest.Index {
@@ -56,7 +56,7 @@ func TestBackups(t *testing.T) {
 		t.Errorf("another cluster's backup: %v", err)
 	}
 	if last, _ := n.backups.stored(); last.Index != newest.Index || last.Name != newest.Name.String() || last.Bytes != newest.Bytes {
-		t.Errorf("the state tells of %+v, there is %+v", last, newest)
+		t.Errorf("the state has %+v, the directory %+v", last, newest)
 	}
 	<-n.backups.one
 	missed := func(p string) bool { return strings.Contains(p, "backups were missed") }
@@ -72,8 +72,8 @@ func TestBackups(t *testing.T) {
 	b.eventually("it is over with the next", func() bool { return !slices.ContainsFunc(n.problems(), missed) })
 }
 
-// The state determines what is due: neither a new leader nor a name in the directory causes a backup that is not due,
-// an idle cluster is never due, and a caller that requests one gets it.
+// TestBackups_due: the state determines when a backup is due. Neither a new leader nor a name in the directory causes
+// one that is not due, an idle cluster is never due, and a caller that requests one gets it.
 func TestBackups_due(t *testing.T) {
 	t.Parallel()
 	b, to := newBench(t), t.TempDir()

@@ -95,7 +95,7 @@ func TestBatches_pages(t *testing.T) {
 		}
 		ended <- err
 	}()
-	b.eventually("the wait stands", func() bool {
+	b.eventually("the wait has begun", func() bool {
 		n.replica.hub.mu.Lock()
 		defer n.replica.hub.mu.Unlock()
 		return len(n.replica.hub.ends["b3@done"]) == 1

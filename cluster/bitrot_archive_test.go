@@ -86,8 +86,8 @@ func shelved(t *testing.T) *rotShelf {
 	return s
 }
 
-// told compares an archive's answers with what was written: a missing record must be listed as lacking or reported as
-// damaged; with repaired the latter is no longer allowed.
+// told compares an archive's answers with the written records: a missing record must be listed as lacking or reported
+// as damaged; with repaired the latter is no longer allowed.
 func (s *rotShelf) told(a *archive.Jobs, repaired bool) (faults []string) {
 	lacks := a.Lacks(s.last, 1<<20)
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
@@ -97,7 +97,7 @@ func (s *rotShelf) told(a *archive.Jobs, repaired bool) (faults []string) {
 		case err != nil && !damage:
 			fault("%s: %v", what, err)
 		case ok && !same:
-			fault("%s is told as another", what)
+			fault("%s is returned with other content", what)
 		case !ok && !lacks.Has(seq) && (err == nil || repaired):
 			fault("%s is gone, %v", what, err)
 		}
@@ -126,7 +126,7 @@ func (s *rotShelf) told(a *archive.Jobs, repaired bool) (faults []string) {
 		judge(fmt.Sprintf("state of %s", want.Job.ID), want.Seq, ok, mark.State == want.Job.State, err)
 	}
 	if len(given) > 0 {
-		fault("records %v are told of, which are none", given)
+		fault("records %v are returned, which do not exist", given)
 	}
 	for _, id := range []rota.JobID{"a", "j-00003x", "z"} {
 		if _, ok, err := a.Get(id); ok || repaired && err != nil {
@@ -136,7 +136,7 @@ func (s *rotShelf) told(a *archive.Jobs, repaired bool) (faults []string) {
 	return append(faults, s.listed(a, lacks, repaired)...)
 }
 
-// listed compares the list of all jobs with what was written.
+// listed compares the list of all jobs with the written records.
 func (s *rotShelf) listed(a *archive.Jobs, lacks archive.Spans, repaired bool) (faults []string) {
 	r, err := a.Read()
 	if err != nil {
@@ -160,7 +160,7 @@ func (s *rotShelf) listed(a *archive.Jobs, lacks archive.Spans, repaired bool) (
 	return faults
 }
 
-// judge opens a file as a node does and returns the outcome and what is wrong with it.
+// judge opens a file as a node does and returns the outcome and the faults found.
 func (s *rotShelf) judge(dir string, file []byte) (outcome string, faults []string) {
 	defer func() {
 		if what := recover(); what != nil {

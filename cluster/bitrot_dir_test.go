@@ -160,7 +160,7 @@ func (s *soundDir) openAsNode(dir string) (o opening, err error) {
 	return o, errors.Join(err, fatal)
 }
 
-// restoreNewest does what hashicorp/raft does when it starts.
+// restoreNewest does the same as hashicorp/raft at its start.
 func (s *soundDir) restoreNewest(n *Node, o *opening) error {
 	kept, err := n.snapshots.List()
 	if err != nil {
@@ -180,7 +180,8 @@ func (s *soundDir) restoreNewest(n *Node, o *opening) error {
 	return nil
 }
 
-// scrubbed reads everything as the scrubber does and returns its findings, and what the node knows to be missing.
+// scrubbed reads everything as the scrubber does and returns its findings, and the records that the node knows to be
+// missing.
 func scrubbed(n *Node) (found []string) {
 	for what, do := range map[string]func(int, func(string, string), func(int) bool) error{"archive": n.historyFile.ScrubJobs,
 		"events": n.historyFile.ScrubEvents} {

@@ -21,8 +21,8 @@ import (
 const (
 	// rotFlips is the number of flips in CI; ROTA_ROT overrides it.
 	rotFlips = 200
-	// maxRot is how long a start over damage may take, rotBytes how much it may allocate beyond twice what a sound one
-	// does.
+	// maxRot is the maximum time of a start over damage, rotBytes how much it may allocate beyond twice as much as a
+	// start of an undamaged node.
 	maxRot   = 20 * time.Second
 	rotBytes = 64 << 20
 )
@@ -105,7 +105,7 @@ func (d rotSpot) apply(data []byte) []byte {
 	return data
 }
 
-// judge returns the outcome of damage, and what is wrong with it.
+// judge returns the outcome of damage, and the faults found.
 func (got opened) judge(want opened, d rotSpot) (outcome, fault string) {
 	switch {
 	case got.hung:
@@ -171,7 +171,7 @@ type opened struct {
 	allocated uint64
 }
 
-// opening is what a node holds once it is open.
+// opening holds the contents of a node once it is open.
 type opening struct {
 	digest   rota.Digest
 	index    rota.Index
@@ -261,7 +261,7 @@ func toldAsWritten(t *testing.T, n *Node, want map[string]string) {
 		}
 		job, _, err := n.Job(within(t, ample), rota.JobID(id), peer.ReadOptions{})
 		if err != nil && rota.KindOf(err) != rota.KindUnavailable || err == nil && job.State.String() != state {
-			t.Errorf("job %s is told as %s, %v: it was %s", id, job.State, err, state)
+			t.Errorf("job %s is returned as %s, %v; it was %s", id, job.State, err, state)
 		}
 	}
 	n.replica.mu.RLock()

@@ -27,7 +27,7 @@ func TestCaller(t *testing.T) {
 		}
 	}
 	if !told {
-		t.Error("nothing is told of the job")
+		t.Error("the job has no event")
 	}
 	stranger := context.WithValue(within(t, ample), access.CallerKey{}, access.Caller{Actor: rota.CertPrincipal(access.RoleReader, "eve")})
 	for _, n := range []*Node{f, l} {

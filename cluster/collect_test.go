@@ -32,7 +32,7 @@ func TestGather(t *testing.T) {
 		t.Helper()
 		select {
 		case g := <-done:
-			t.Fatalf("went out beside another entry: %+v", g)
+			t.Fatalf("it was sent next to another entry: %+v", g)
 		case <-time.After(20 * time.Millisecond):
 		}
 	}

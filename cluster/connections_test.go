@@ -93,7 +93,7 @@ func TestCommitNews(t *testing.T) {
 		return families[0].GetMetric()[0].GetCounter().GetValue()
 	}
 	before, round := said(), 0
-	b.eventually("a message that only tells of a commit", func() bool {
+	b.eventually("a message that only reports a commit", func() bool {
 		round++
 		submitAll(t, leader, specs(fmt.Sprintf("more%d", round), 1))
 		return said() > before
@@ -146,7 +146,7 @@ func TestRPCGuard_aCapturedMemberEndsNothing(t *testing.T) {
 		}
 		for what, err := range say {
 			if err == nil {
-				t.Errorf("%s: %s was taken", n.ID(), what)
+				t.Errorf("%s: %s was accepted", n.ID(), what)
 			}
 		}
 		if n.stream.Counts().Guarded < 300 {

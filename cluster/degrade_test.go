@@ -37,7 +37,7 @@ func (r *rehearsal) pass(d time.Duration) {
 func (r *rehearsal) wants(t *testing.T, mode rota.ClusterMode, holds bool) {
 	t.Helper()
 	if r.now.mode.Mode != mode || r.now.mode.Holds != holds {
-		t.Fatalf("after %v the mode is %+v, %s with holds %v is wanted", r.at, r.now.mode, mode, holds)
+		t.Fatalf("after %v the mode is %+v, want %s with holds %v", r.at, r.now.mode, mode, holds)
 	}
 }
 
@@ -56,7 +56,7 @@ func TestDegrader(t *testing.T) {
 		}
 		r.pass(time.Minute)
 		if len(r.said) != 1 {
-			t.Fatalf("said %q", r.said)
+			t.Fatalf("got lines %q", r.said)
 		}
 	})
 	t.Run("recovers_after_thirty_seconds_below_four_fifths", func(t *testing.T) {
@@ -83,7 +83,7 @@ func TestDegrader(t *testing.T) {
 			r.pass(2 * time.Second)
 		}
 		if len(r.said) != 0 {
-			t.Fatalf("said %q", r.said)
+			t.Fatalf("got lines %q", r.said)
 		}
 	})
 	t.Run("a_full_queue_refuses_without_holding_and_slow_commits_go_before", func(t *testing.T) {
@@ -115,7 +115,7 @@ func TestDegrader(t *testing.T) {
 			r.now.commit = 0
 			r.pass(time.Minute)
 			if len(r.said) != 0 {
-				t.Fatalf("%s: said %q", mode, r.said)
+				t.Fatalf("%s: got lines %q", mode, r.said)
 			}
 		}
 	})
@@ -138,7 +138,7 @@ func TestDegrader(t *testing.T) {
 		r.now.commit, r.now.permille = time.Minute, 1000
 		r.pass(10 * time.Minute)
 		if len(r.said) != 0 {
-			t.Fatalf("said %q", r.said)
+			t.Fatalf("got lines %q", r.said)
 		}
 	})
 }
@@ -156,6 +156,6 @@ func TestLatencies(t *testing.T) {
 		t.Fatalf("median %v", m)
 	}
 	if m := l.median(time.Hour + degradeAfter); m != 0 {
-		t.Fatalf("what is past counts: %v", m)
+		t.Fatalf("past samples count: %v", m)
 	}
 }

@@ -30,14 +30,14 @@ func TestETA(t *testing.T) {
 			t.Errorf("the last of four: %+v, %v", x, err)
 		}
 		if len(x.HangsOn) == 0 || len(x.Basis) == 0 || len(x.Reasons) > 0 {
-			t.Errorf("it hangs on %+v, by %q, with %+v in its way", x.HangsOn, x.Basis, x.Reasons)
+			t.Errorf("it depends on %+v, by %q, blocked by %+v", x.HangsOn, x.Basis, x.Reasons)
 		}
 		running, _, err := at.ETA(within(t, ample), first[0].Lease.Job, opt)
 		if err != nil || running.Started == 0 || running.Expected != 0 {
 			t.Errorf("one that runs: %+v, %v", running, err)
 		}
 		if _, _, err := at.ETA(within(t, ample), "nobody", opt); rota.KindOf(err) != rota.KindNotFound {
-			t.Errorf("of a job that is not known: %v", err)
+			t.Errorf("an unknown job: %v", err)
 		}
 	}
 	if _, err := n.SetQueue(within(t, ample), rota.DefaultQueue, "", []rota.Setting{{Key: "paused", Value: "on"}}); err != nil {
@@ -121,7 +121,7 @@ func TestETA_bounded(t *testing.T) {
 	cancel()
 	for range etaEach {
 		if err := <-done; err == nil || rota.KindOf(err) == rota.KindExhausted {
-			t.Errorf("who gave up waiting: %v", err)
+			t.Errorf("a caller that gave up waiting: %v", err)
 		}
 	}
 	<-fc.turn
@@ -170,6 +170,6 @@ func TestETA_learns(t *testing.T) {
 	fc.turn <- struct{}{}
 	defer func() { <-fc.turn }()
 	if fc.errors.Learned == 0 {
-		t.Error("a job that was forecast has started, and nothing was learned")
+		t.Error("a forecast job has started, but its start did not count")
 	}
 }

@@ -65,10 +65,10 @@ func TestEvents_damagedOnDisk(t *testing.T) {
 	got := tail(t, n, rota.EventFilter{Kinds: []rota.EventKind{rota.EventJobEnqueued}})
 	inLine(t, got)
 	if len(got) == 0 || !strings.HasPrefix(string(got[len(got)-1].Job), "b-") {
-		t.Fatalf("%d events are told", len(got))
+		t.Fatalf("got %d events", len(got))
 	}
 	if v, err := n.Verify(within(t, ample)); err != nil || !v.Equal {
-		t.Errorf("what was spoilt and given up is still a fault: %+v, %v", v, err)
+		t.Errorf("damaged and abandoned data still counts as a fault: %+v, %v", v, err)
 	}
 }
 
@@ -82,10 +82,10 @@ func TestEvents_aDamagedChunkIsFetchedAgain(t *testing.T) {
 	want := tail(t, n, rota.EventFilter{})
 	flip(t, n, onDisk(t, n))
 	if got := tail(t, n, rota.EventFilter{After: want[4].ID}); ids(got[:len(want)-5]) != ids(want[5:]) {
-		t.Errorf("%d events are told after one on the damaged chunk, %d are wanted", len(got), len(want)-5)
+		t.Errorf("got %d events after one on the damaged chunk, want %d", len(got), len(want)-5)
 	}
 	if got := tail(t, n, rota.EventFilter{}); ids(got[:len(want)]) != ids(want) {
-		t.Errorf("%d events are told, %d are wanted", len(got), len(want))
+		t.Errorf("got %d events, want %d", len(got), len(want))
 	}
 	b.eventually("the disk has them again", func() bool {
 		entries, err := n.historyFile.Events.Read(0)
@@ -121,12 +121,12 @@ func TestEvents_aHoleThatNoNodeFills(t *testing.T) {
 		}) == nil
 	})
 	if len(got) != 30 || !strings.HasPrefix(string(got[0].Job), "c-") {
-		t.Fatalf("%d events are told, from %v on", len(got), got)
+		t.Fatalf("got %d events, from %v on", len(got), got)
 	}
 	err := n.Events(within(t, ample), rota.EventFilter{After: first[3].ID, Follow: true},
 		func(peer.EventBatch) error { return nil })
 	if rota.KindOf(err) != rota.KindOutOfRange || !strings.Contains(err.Error(), "the oldest is ") {
-		t.Errorf("who stands before the hole: %v", err)
+		t.Errorf("a reader from before the gap: %v", err)
 	}
 }
 
@@ -198,7 +198,7 @@ func TestEvents_aFilterThatSelectsLittle(t *testing.T) {
 	<-done
 	filter.Follow = false
 	if got := tail(t, n, filter); len(got) != 0 {
-		t.Errorf("%d events are told", len(got))
+		t.Errorf("got %d events", len(got))
 	}
 }
 

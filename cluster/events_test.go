@@ -72,7 +72,7 @@ func TestEvents_areTheSameOnEveryNode(t *testing.T) {
 		if first == nil {
 			first = got
 		} else if ids(got[:len(first)]) != ids(first) {
-			t.Fatalf("node %s tells other events", id)
+			t.Fatalf("node %s returns other events", id)
 		}
 	}
 	parent := rota.EventID{}
@@ -100,7 +100,7 @@ func TestEvents_refuses(t *testing.T) {
 	b := startBench(t, 1)
 	n := b.leader()
 	submitAll(t, n, specs("j", 3))
-	b.eventually("the node is known: the cluster tells nothing more of itself", func() bool {
+	b.eventually("the node is known: the cluster produces no further events by itself", func() bool {
 		return len(tail(t, n, rota.EventFilter{Kinds: []rota.EventKind{rota.EventNodeChanged}})) > 0
 	})
 	events := tail(t, n, rota.EventFilter{})
@@ -119,14 +119,14 @@ func TestEvents_refuses(t *testing.T) {
 	} {
 		for _, follow := range []bool{false, true} {
 			err := n.Events(within(t, ample), rota.EventFilter{After: c.after, Follow: follow},
-				func(peer.EventBatch) error { return errors.New("it tells something") })
+				func(peer.EventBatch) error { return errors.New("it returns an event") })
 			if rota.KindOf(err) != c.kind || !strings.Contains(err.Error(), c.text) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
 	}
 	if after := n.replica.head().Events; after != before {
-		t.Error("a refusal told events")
+		t.Error("a refusal produced events")
 	}
 	if got := tail(t, n, rota.EventFilter{After: last}); len(got) != 0 {
 		t.Errorf("%d events follow the last: %+v", len(got), got[0].Event)
@@ -150,7 +150,7 @@ func TestEvents_beyondRetention(t *testing.T) {
 	got := tail(t, n, rota.EventFilter{})
 	inLine(t, got)
 	if len(got) != 100 {
-		t.Errorf("%d events are told, 100 are retained", len(got))
+		t.Errorf("got %d events, 100 are retained", len(got))
 	}
 	err := n.Events(within(t, ample), rota.EventFilter{After: all[0].ID}, func(peer.EventBatch) error { return nil })
 	if rota.KindOf(err) != rota.KindOutOfRange || !strings.Contains(err.Error(), got[0].ID.String()) {
@@ -203,14 +203,14 @@ func TestEvents_resume(t *testing.T) {
 	b.eventually("the log that the other node needs is gone", func() bool {
 		submitAll(t, leader, specs(fmt.Sprintf("more-%d", leader.replica.applied.Load()), 20))
 		first, err := leader.stores.Log.FirstIndex()
-		return err == nil && first > away.raft.LastIndex()+8 // it may not have applied yet what it was sent
+		return err == nil && first > away.raft.LastIndex()+8 // it may not have applied yet the entries that it received
 	})
 	b.mu.Lock()
 	delete(b.isolated, away.cfg.Node) // raft continues, its calls do not: it fetches nothing yet
 	b.mu.Unlock()
 	b.eventually("it was sent a snapshot", func() bool { return away.replica.applied.Load() >= leader.replica.applied.Load() })
 	if chunk, err := away.EventRange(within(t, ample), peer.EventRange{From: 60}); len(chunk.Data) != 0 || err != nil {
-		t.Fatalf("the node that was away has what happened meanwhile: %d bytes, %v", len(chunk.Data), err)
+		t.Fatalf("the node that was away lacks events from meanwhile: %d bytes, %v", len(chunk.Data), err)
 	}
 	b.heal(away.cfg.Node)
 	b.eventually("the consumer saw something", func() bool { return !f.last().IsZero() })
@@ -235,7 +235,7 @@ func TestEvents_resume(t *testing.T) {
 	}
 	inLine(t, f.got)
 	if ids(f.got[:len(all)]) != ids(all) {
-		t.Errorf("resumed after %s: %d events seen, others than the %d that there are", resumed, len(f.got), len(all))
+		t.Errorf("resumed after %s: %d events seen, different from the existing %d", resumed, len(f.got), len(all))
 	}
 	b.eventually("the node fetches what it lacks", func() bool { return hasEvents(away, 0) })
 	if v, err := away.Verify(within(t, ample)); err == nil && slices.ContainsFunc(v.Nodes,

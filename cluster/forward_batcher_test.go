@@ -84,11 +84,11 @@ func TestForward_joinsWorkersCommands(t *testing.T) {
 		t.Fatalf("who gave up got %v", err)
 	}
 	if !lies(maxForwards, count-maxForwards-1)() {
-		t.Fatal("the command of who gave up still waits")
+		t.Fatal("the command of a caller that gave up still waits")
 	}
 	release()
 	all.Wait()
-	b.eventually("no call under way", lies(0, 0))
+	b.eventually("no call in progress", lies(0, 0))
 	together := 0
 	for _, k := range calls {
 		together += k
@@ -100,7 +100,7 @@ func TestForward_joinsWorkersCommands(t *testing.T) {
 	for i, a := range leases {
 		job, _, err := follower.Job(within(t, ample), a.Lease.Job, peer.ReadOptions{})
 		if done := i != maxForwards; err != nil || (job.State == rota.JobCompleted) != done {
-			t.Errorf("job %s is %s, completed was asked: %v: %v", a.Lease.Job, job.State, done, err)
+			t.Errorf("job %s is %s, asked for a completed one: %v: %v", a.Lease.Job, job.State, done, err)
 		}
 	}
 }

@@ -41,7 +41,7 @@ func TestLevelOf(t *testing.T) {
 		}
 	}
 	if mustBeFree(100<<30, 10, maxDiskLow) != maxDiskLow || mustBeFree(1000, 10, maxDiskLow) != 100 {
-		t.Error("a large disk must not be asked for more than is of use")
+		t.Error("a large disk must not need more free space than is useful")
 	}
 }
 
@@ -118,7 +118,7 @@ func TestDisk(t *testing.T) {
 		t.Fatalf("%+v", err)
 	}
 	if err := submit("a"); err != nil { // known: the same answer as before
-		t.Fatalf("a job that is known: %v", err)
+		t.Fatalf("a known job: %v", err)
 	}
 	free[n.cfg.Node].Store(49)
 	b.eventually("the leader is critical", at(n, diskCritical))
@@ -136,7 +136,7 @@ func TestDisk(t *testing.T) {
 		t.Errorf("a cancellation was refused: %v, %v", got, err)
 	}
 	if got, err := n.Retry(within(t, ample), retriesOf("one-00000")); err == nil && got[0].Err == nil {
-		t.Error("a retry was taken")
+		t.Error("a retry was accepted")
 	}
 	free[n.cfg.Node].Store(500)
 	b.eventually("all is well", at(n, diskRoomy))
@@ -227,7 +227,7 @@ func TestDisk_aCommitRepeated(t *testing.T) {
 				t.Errorf("submitted %+v, %v", s, err)
 			}
 			if _, err := f.SubmitWorkflow(within(t, ample), diamond("flow2")); rota.KindOf(err) != rota.KindExhausted {
-				t.Errorf("a new one: %v", err)
+				t.Errorf("a new job: %v", err)
 			}
 		})
 	}
@@ -311,7 +311,7 @@ func TestDisk_burstOnFollowers(t *testing.T) {
 		t.Fatal(err)
 	}
 	if e := rota.ErrorOf(outcomes[0].Err); e == nil || e.Subject != "disk" || e.Kind != rota.KindExhausted {
-		t.Errorf("a job was taken for no room: %v", e)
+		t.Errorf("a job was accepted without room: %v", e)
 	}
 }
 
@@ -341,7 +341,7 @@ func TestDisk_holdsSchedulesBack(t *testing.T) {
 	held := seen()
 	b.eventually("dates are held back", late(4*time.Second))
 	if s := seen(); s.Through != held.Through || s.Runs != held.Runs {
-		t.Errorf("%d dates became runs beside a disk that fills up", s.Runs-held.Runs)
+		t.Errorf("%d dates became runs while a disk fills up", s.Runs-held.Runs)
 	}
 	callback := specs("c", 1)[0]
 	callback.ID = ""
@@ -365,7 +365,7 @@ func TestDiskProblems(t *testing.T) {
 		n.disk.level = level
 		said := strings.Join(n.disk.Problems(), "\n")
 		if (want == "") != (said == "") || !strings.Contains(said, want) || want != "" && !strings.Contains(said, "If it leads, or a majority of the disks is no better: ") {
-			t.Errorf("level %v: %q, %q is wanted", level, said, want)
+			t.Errorf("level %v: got %q, want %q", level, said, want)
 		}
 	}
 }

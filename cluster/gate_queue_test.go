@@ -61,7 +61,7 @@ func TestCrowd(t *testing.T) {
 		return err == nil && outcomes[0].Err == nil
 	})
 	if l := n.terms.leading(); l != nil && l.queues.seen.Load() {
-		t.Error("the leader goes on looking")
+		t.Error("the leader continues looking")
 	}
 	b.sound()
 }

@@ -42,8 +42,8 @@ func (h *hand) connect(n *Node) {
 	h.s = s
 }
 
-// take waits for at least n leases. It beats now and then: on a busy machine the worker may have been silent for so
-// long that it gets none.
+// take waits for at least n leases. It beats now and then: on a busy machine the worker may have been silent long
+// enough to get none.
 func (h *hand) take(n int) []rota.Assignment {
 	h.t.Helper()
 	var got []rota.Assignment

@@ -83,7 +83,7 @@ func newBench(t *testing.T) *bench {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		if len(b.fatals) > 0 && !b.fatal {
-			t.Errorf("nodes gave themselves up: %v", b.fatals)
+			t.Errorf("nodes gave up: %v", b.fatals)
 		}
 	})
 	return b
@@ -131,7 +131,7 @@ func (b *bench) startAll(ids []rota.NodeID) {
 // leader leads without a majority. With less, a busy machine deposes leaders that a test relies on.
 const leaderPatience = 2 * time.Second
 
-// stand makes a node that knows no leader stand for election now rather than when its patience ends: raft checks again
+// stand makes a node without a known leader start an election now rather than when its timeout ends: raft checks again
 // when that is shortened.
 func stand(n *Node) {
 	usual := n.raft.ReloadableConfig()
@@ -327,7 +327,7 @@ func (b *bench) node(id rota.NodeID) *Node {
 	return b.nodes[id]
 }
 
-// ample is far longer than any step here takes on a busy machine: what has not happened by then never will.
+// ample is far longer than any step here takes on a busy machine: a step that has not ended by then never will.
 const ample = 90 * time.Second
 
 // eventually waits for a condition that the cluster reaches by itself.
@@ -356,7 +356,7 @@ func (b *bench) pass(d rota.Clock) {
 	until, deadline := at+d, time.Now().Add(ample)
 	for at < until {
 		if time.Now().After(deadline) {
-			b.t.Fatal("cluster time does not pass")
+			b.t.Fatal("cluster time does not advance")
 		}
 		n := b.leader()
 		l := n.terms.leading()

@@ -39,7 +39,7 @@ func TestHub_entersInOrder(t *testing.T) {
 				h.enter(s)
 			}
 			if last := all[len(all)-1]; name == "without numbers" && h.sessions["w"] != last {
-				t.Error("of streams without numbers the last one is not served")
+				t.Error("among streams without numbers the last one is not served")
 			}
 			i := 0
 			for s := range h.streams() {
@@ -60,7 +60,7 @@ func TestHub_entersInOrder(t *testing.T) {
 				h.leave(s)
 			}
 			if len(h.sessions) != 0 {
-				t.Error("a stream that left stays")
+				t.Error("a stream that left is still there")
 			}
 		})
 	}
@@ -85,6 +85,6 @@ func TestHub_anOlderStreamMendsNothing(t *testing.T) {
 	}
 	h.enter(&WorkerSession{worker: "w", session: 1, connection: 9, notify: make(chan struct{}, 1)})
 	if len(h.broken) != 0 {
-		t.Error("a newer stream mends nothing")
+		t.Error("a newer stream repairs nothing")
 	}
 }

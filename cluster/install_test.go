@@ -84,7 +84,7 @@ func TestInstall_workersOfTheNodeMissNothing(t *testing.T) {
 	for !ends || !stops || len(open) < 2 {
 		notices, err := noticesOf(within(t, ample), h.s)
 		if err != nil {
-			t.Fatalf("told of the end: %v, of the revocation: %v, of %d open leases: %v", ends, stops, len(open), err)
+			t.Fatalf("the end was sent: %v, the revocation: %v, %d open leases: %v", ends, stops, len(open), err)
 		}
 		for _, x := range notices {
 			ends = ends || x.Ended != nil && x.Ended.Lease == stopped.ID
@@ -95,7 +95,7 @@ func TestInstall_workersOfTheNodeMissNothing(t *testing.T) {
 		}
 	}
 	if open[stopped.Job] || open[cancelled.Job] {
-		t.Error("a lease that ended, or is revoked, is told as open")
+		t.Error("a lease that ended, or is revoked, is listed as open")
 	}
 	for _, a := range h.do(rota.VerbDecline, held[1]) {
 		if a.Err != nil {
@@ -145,7 +145,7 @@ func TestAwaitJobs_ofAJobThatEndsTwice(t *testing.T) {
 	n.replica.hub.mu.Lock()
 	defer n.replica.hub.mu.Unlock()
 	if len(n.replica.hub.jobs) > 0 {
-		t.Errorf("%d jobs are still waited for by nobody", len(n.replica.hub.jobs))
+		t.Errorf("%d jobs still have waiting calls, want none", len(n.replica.hub.jobs))
 	}
 }
 

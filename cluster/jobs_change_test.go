@@ -29,7 +29,7 @@ func TestJobs_changeAndRetry(t *testing.T) {
 		t.Fatalf("%+v, %v", o, err)
 	}
 	if _, err := b.leader().ChangeJob(within(t, ample), change); err != nil {
-		t.Fatalf("what is so already: %v", err)
+		t.Fatalf("a change to the current values: %v", err)
 	}
 	for i, node := range b.ids() {
 		n := b.node(node)
@@ -40,7 +40,7 @@ func TestJobs_changeAndRetry(t *testing.T) {
 			b.complete(other)
 		}
 		if _, err := n.ChangeJob(within(t, ample), change); rota.KindOf(err) != rota.KindConflict {
-			t.Fatalf("one that ended: %v", err)
+			t.Fatalf("a job that has ended: %v", err)
 		}
 		for range 2 { // twice counts once
 			if out, err := n.Retry(within(t, ample), retriesOf(id)); err != nil || out[0].Err != nil {
@@ -95,7 +95,7 @@ func TestJobs_aRepetitionNamesItsLife(t *testing.T) {
 	}
 	first := []rota.JobRetry{{ID: id, Life: 0}}
 	if out, err := n.Retry(within(t, ample), first); err != nil || rota.KindOf(out[0].Err) != rota.KindStale {
-		t.Fatalf("a retry repeated in the next life but one: %+v, %v", out, err)
+		t.Fatalf("a retry repeated two lives later: %+v, %v", out, err)
 	}
 	if out, err := n.Cancel(within(t, ample), []rota.JobID{id}); err != nil || out[0].Err != nil {
 		t.Fatal(out, err)
@@ -108,7 +108,7 @@ func TestJobs_aRepetitionNamesItsLife(t *testing.T) {
 	}
 }
 
-// retriesOf returns retries of whatever life the jobs are found in.
+// retriesOf returns retries of the jobs in whichever life they are found.
 func retriesOf(ids ...rota.JobID) []rota.JobRetry {
 	retries := make([]rota.JobRetry, len(ids))
 	for i, id := range ids {

@@ -58,7 +58,7 @@ func TestStamp(t *testing.T) {
 		}
 		l.settle(l.stampedSeq, &fsm.Applied{Stamped: true, Term: 3, Clock: 10_500})
 		if now := stampNow(l); now > 10_500+since(began) {
-			t.Fatalf("and stamped %d once it applied: the pause was only put off", now)
+			t.Fatalf("and stamped %d once it applied: the pause was only delayed", now)
 		}
 	})
 	t.Run("is never below the applied clock", func(t *testing.T) {
@@ -203,7 +203,7 @@ func TestChunk(t *testing.T) {
 				t.Errorf("%s: of a part of %d operations %d fit", c.name, len(part.ops), got)
 			}
 			if half := part.part(len(part.ops)/2, len(part.ops)); !bytes.HasSuffix(part.encoded, half.encoded) {
-				t.Errorf("%s: the end of a part is another one", c.name)
+				t.Errorf("%s: the end of a part differs", c.name)
 			}
 			at += len(part.ops)
 			ops, encoded = append(ops, part.ops...), append(encoded, part.encoded...)

@@ -168,11 +168,11 @@ func TestNode_takesOperatorsWordsAnywhere(t *testing.T) {
 	} {
 		w, err := step.do("w1")
 		if err != nil || w.Status != step.want || step.open >= 0 && w.Open != step.open {
-			t.Errorf("%s is wanted, got %+v, %v", step.want, w, err)
+			t.Errorf("want %s, got %+v, %v", step.want, w, err)
 		}
 	}
 	if _, err := f.SuspendWorker(ctx, "nobody"); rota.KindOf(err) != rota.KindNotFound {
-		t.Errorf("a worker that is not there: %v", err)
+		t.Errorf("an unknown worker: %v", err)
 	}
 }
 

@@ -92,7 +92,7 @@ func TestLogs_everyNode(t *testing.T) {
 	h.do(rota.VerbComplete, quiet)
 	if _, _, err := n.JobLog(within(t, ample), rota.LogOf{Job: quiet.Lease.Job}, peer.ReadOptions{}); rota.KindOf(err) != rota.KindNotFound ||
 		rota.ErrorOf(err).Subject != "lease" {
-		t.Errorf("of what logged nothing: %v", err)
+		t.Errorf("of an attempt without a log: %v", err)
 	}
 }
 
@@ -150,7 +150,7 @@ func TestPackLog(t *testing.T) {
 	}
 	back, err := unpackLog(packed)
 	if err != nil || !bytes.Equal(back.Append(nil), log) {
-		t.Errorf("%d bytes come back, %v", len(back.Append(nil)), err)
+		t.Errorf("unpacking gives %d bytes, %v", len(back.Append(nil)), err)
 	}
 	if _, err := unpackLog(packed[:len(packed)/2]); err == nil {
 		t.Error("half of it is read")

@@ -43,7 +43,7 @@ func TestFounding_oneThatFoundedFirstTakesTheOthersIn(t *testing.T) {
 	}
 }
 
-// foundAlone writes what a founder writes before its raft starts.
+// foundAlone writes the files that a founder writes before its raft starts.
 func foundAlone(t *testing.T, c Config, founders map[rota.NodeID]string, servers []raft.Server) {
 	t.Helper()
 	d, err := raftstore.OpenDataDir(c.Data, c.Node, c.Cluster, false)
@@ -121,11 +121,11 @@ func TestRemoved_nodeThatGossipsOnWritesNothing(t *testing.T) {
 	removed := b.takenOut("n4")
 	n := b.loyal()
 	l := n.terms.leading()
-	b.eventually("the removed node is no member", func() bool { return len(n.membership.servers()) == 3 })
+	b.eventually("the removed node is not a member", func() bool { return len(n.membership.servers()) == 3 })
 	b.eventually("the cluster rests", func() bool { return !n.chores.sweepNeeded(l) })
 	m, alive := n.membership.member("n4")
 	if !alive {
-		t.Fatal("it is gone from gossip")
+		t.Fatal("it is no longer in gossip")
 	}
 	before := n.raft.LastIndex()
 	for range 3 {
@@ -138,12 +138,12 @@ func TestRemoved_nodeThatGossipsOnWritesNothing(t *testing.T) {
 		t.Error("a foreign data directory was recorded")
 	}
 	if after := n.raft.LastIndex(); after != before {
-		t.Errorf("%d entries were written about it", after-before)
+		t.Errorf("%d entries about it were written", after-before)
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
 			_, leader := removed.raft.LeaderWithID()
-			t.Logf("the removed node says %v, has leader %q, raft is %s, and hears of %+v", removed.Ready(), leader,
+			t.Logf("the removed node: ready is %v, leader %q, raft %s, member list %+v", removed.Ready(), leader,
 				removed.raft.State(), removed.membership.aliveMembers())
 		}
 	})
@@ -152,7 +152,7 @@ func TestRemoved_nodeThatGossipsOnWritesNothing(t *testing.T) {
 		return kind == rota.KindDenied || kind == rota.KindConflict
 	})
 	if err := n.Recorded("n4", removed.data.Identity()); rota.KindOf(err) != rota.KindDenied {
-		t.Errorf("its calls are taken: %v", err)
+		t.Errorf("its calls are accepted: %v", err)
 	}
 }
 
@@ -218,17 +218,17 @@ func TestLeave_beforeItHasJoined(t *testing.T) {
 			b.start("n4")
 			n := b.node("n4")
 			if len(n.membership.servers()) != 0 {
-				t.Fatalf("it knows of %v", n.membership.servers())
+				t.Fatalf("it knows %v", n.membership.servers())
 			}
 			if recorded {
 				b.eventually("the log knows of it", func() bool { _, known := known(); return known })
 			} else {
-				b.eventually("gossip tells the leader of it, and it of others", func() bool {
+				b.eventually("gossip reports it to the leader, and others to it", func() bool {
 					_, alive := leader.membership.member("n4")
 					return alive && len(n.membership.others()) > 0
 				})
 				if _, known := known(); known {
-					t.Fatal("it was recorded and had not answered for itself")
+					t.Fatal("it was recorded before it confirmed its identity")
 				}
 			}
 			b.mu.Lock()
@@ -259,7 +259,7 @@ func TestLeave_refusals(t *testing.T) {
 	var refusal *rota.Error
 	if err := leader.RemoveHere(within(t, ample), "n9"); !errors.As(err, &refusal) || refusal.Kind != rota.KindNotFound ||
 		refusal.Subject == subjectRemoved {
-		t.Errorf("a node that nobody knows was removed: %v", err)
+		t.Errorf("an unknown node was removed: %v", err)
 	}
 	gone := b.follower().cfg.Node
 	if err := b.leader().RemovePeer(within(t, ample), gone); err != nil {
@@ -298,7 +298,7 @@ func TestMatch_sameDecisionIsNotProposedAgainAtOnce(t *testing.T) {
 		return []*fsmpb.Round{{}, {Pairs: []*fsmpb.Pair{{Job: job, Worker: "w"}}}}
 	}
 	if !samePairs(round("a"), round("a")) || samePairs(round("a"), round("b")) || samePairs(nil, round("a")) {
-		t.Error("decisions are told apart wrongly")
+		t.Error("decisions are compared wrongly")
 	}
 }
 
@@ -324,10 +324,10 @@ func TestJoin_saysWhatItWaitsFor(t *testing.T) {
 		}
 	}
 	if _, err := Start(ctx, cfg, &directPeers{b: b, self: "n2"}); err == nil {
-		t.Fatal("it was taken in")
+		t.Fatal("it was admitted")
 	}
 	const waits = "waiting for other nodes: 1 of --bootstrap-expect 3 are here"
 	if want := waits + "; " + b.addrs["n1"].Gossip + " refused this node's gossip: is --cluster the same, and the gossip key?"; first != waits || last != want {
-		t.Errorf("first %q, last %q; %q is wanted", first, last, want)
+		t.Errorf("first %q, last %q; want %q", first, last, want)
 	}
 }

@@ -47,7 +47,7 @@ func TestMemoryLimit(t *testing.T) {
 			}
 		}
 		if got := memoryLimit(root); got != c.want {
-			t.Errorf("%s: %d, %d is wanted", name, got, c.want)
+			t.Errorf("%s: got %d, want %d", name, got, c.want)
 		}
 	}
 }
@@ -76,7 +76,7 @@ func TestLittleMemory(t *testing.T) {
 			}
 			says("at the start", want)
 			if logged := strings.Contains(said.String(), "of memory"); logged != want {
-				t.Errorf("the log says:\n%s", said.String())
+				t.Errorf("the log is:\n%s", said.String())
 			}
 			if _, err := n.SetCluster(within(t, ample), []rota.Setting{{Key: "state_bytes_max", Value: "512MiB"}}); err != nil {
 				t.Fatal(err)

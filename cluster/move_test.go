@@ -77,7 +77,7 @@ func TestMove_deliversNoOthersJobs(t *testing.T) {
 	}
 	st, err := moved.Standing(within(t, ample), peer.ReadOptions{})
 	if err != nil || len(st.Leases) != 1 || st.Leases[0].Spec.ID != "" || st.Leases[0].Spec.Payload != nil {
-		t.Errorf("a poll of the new credential stands at %+v, %v", st, err)
+		t.Errorf("a poll of the new credential returns %+v, %v", st, err)
 	}
 
 	submit("bob")
@@ -85,7 +85,7 @@ func TestMove_deliversNoOthersJobs(t *testing.T) {
 		t.Errorf("the new credential is sent %+v", got)
 	}
 	if st, err := polled.Standing(within(t, ample), peer.ReadOptions{}); rota.KindOf(err) != rota.KindUnavailable || len(st.Leases) != 0 {
-		t.Errorf("a poll of the credential before stands at %+v, %v", st, err)
+		t.Errorf("a poll of the credential before returns %+v, %v", st, err)
 	}
 	for {
 		ctx, cancel := context.WithTimeout(t.Context(), ample)

@@ -233,10 +233,10 @@ func TestNode_damagedEntryStopsTheNode(t *testing.T) {
 		t.Fatal("a damaged entry was applied")
 	}
 	if err := *n.fatalErr.Load(); err == nil {
-		t.Fatal("the node goes on")
+		t.Fatal("the node continues")
 	}
 	if _, ok := a.Apply(&raft.Log{Index: 1<<40 + 1, Term: 1, Data: []byte("more")}).(error); !ok {
-		t.Fatal("an entry was applied after one that could not be")
+		t.Fatal("an entry was applied after one that could not be applied")
 	}
 }
 

@@ -35,7 +35,7 @@ func TestPast_isReplayedOnce(t *testing.T) {
 	replays := func(at, from rota.Index) {
 		t.Helper()
 		if got, err := n.Past(within(t, ample), rota.WhyQuery{At: at}); err != nil || got != (rota.Past{Index: at, From: from, Entries: int64(at - from)}) {
-			t.Errorf("a look at %d replays %+v, %v, from %d is wanted", at, got, err, from)
+			t.Errorf("a look at %d replays %+v, %v, want from %d", at, got, err, from)
 		}
 	}
 	replays(indexes[1], 0)
@@ -50,7 +50,7 @@ func TestPast_isReplayedOnce(t *testing.T) {
 	replays(indexes[10], indexes[10])
 	replays(indexes[3], 0) // back
 	if _, err := n.Past(within(t, ample), rota.WhyQuery{At: n.replica.head().Index + 1000}); rota.KindOf(err) != rota.KindOutOfRange {
-		t.Errorf("what is to come: %v", err)
+		t.Errorf("an index in the future: %v", err)
 	}
 	if past.replays != 1 {
 		t.Errorf("ten steps forward cost %d replays", past.replays)
@@ -59,7 +59,7 @@ func TestPast_isReplayedOnce(t *testing.T) {
 		t.Errorf("a job before its submission: %v", err)
 	}
 	if past.replays != 2 {
-		t.Errorf("a step back made it %d replays, 2 are wanted", past.replays)
+		t.Errorf("a step back made it %d replays, want 2", past.replays)
 	}
 	h := newHand(t, n, "w1", 60)
 	h.take(60)
@@ -107,7 +107,7 @@ func TestPast_oneLooksAndOneWaits(t *testing.T) {
 	}
 	cancel()
 	if err := <-waits; err == nil || rota.KindOf(err) == rota.KindExhausted {
-		t.Errorf("who gave up waiting: %v", err)
+		t.Errorf("a caller that gave up waiting: %v", err)
 	}
 	<-n.explainer.past.turn
 	n.explainer.past.asking.Add(-1)

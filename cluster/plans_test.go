@@ -45,9 +45,9 @@ func planThrough(t *testing.T, b *bench, spec rota.PlanSpec, kills int) rota.Pla
 	}
 	for range kills {
 		before := p.Done
-		b.eventually("the plan goes on", func() bool { return seen() && (p.Done > before || p.State != rota.PlanRunning) })
+		b.eventually("the plan continues", func() bool { return seen() && (p.Done > before || p.State != rota.PlanRunning) })
 		if p.State != rota.PlanRunning {
-			t.Logf("%s was through before its leader could be stopped", spec.ID)
+			t.Logf("%s was complete before its leader could be stopped", spec.ID)
 			break
 		}
 		leader := b.leader().cfg.Node
@@ -83,7 +83,7 @@ func TestPlans_leadersChange(t *testing.T) {
 	auditedBackup(t, b.leader(), 0)
 }
 
-// TestPlans_preview: a preview counts what the plan then does, and changes nothing.
+// TestPlans_preview: a preview counts the same jobs as the plan then changes, and changes nothing.
 func TestPlans_preview(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 1)

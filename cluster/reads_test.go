@@ -100,7 +100,7 @@ func TestReads_twoTenants(t *testing.T) {
 	unknown := func(err error) {
 		t.Helper()
 		if rota.KindOf(err) != rota.KindNotFound {
-			t.Errorf("%v, NOT_FOUND is wanted", err)
+			t.Errorf("got %v, want NOT_FOUND", err)
 			return
 		}
 		answers = append(answers, strings.ReplaceAll(err.Error(), `"umbrella`, "")) // the requested name
@@ -124,7 +124,7 @@ func TestReads_twoTenants(t *testing.T) {
 	}
 	everything, _, err := n.Jobs(within(t, ample), rota.JobFilter{Limit: 100}, opt)
 	if err != nil || len(everything.Jobs) != 17 {
-		t.Errorf("%d jobs are there, %v", len(everything.Jobs), err)
+		t.Errorf("%d jobs exist, %v", len(everything.Jobs), err)
 	}
 	for i := range everything.Jobs {
 		id := everything.Jobs[i].ID
@@ -144,7 +144,7 @@ func TestReads_twoTenants(t *testing.T) {
 		own := specs("x", 1)
 		own[0].ID, own[0].Tenant = id, "acme"
 		if out, err := n.Submit(acme, own); err != nil || out[0].Existed || rota.KindOf(out[0].Err) != rota.KindConflict && !strings.Contains(string(id), "/") {
-			t.Errorf("job %s, which is another's, is submitted: %+v, %v", id, out, err)
+			t.Errorf("job %s of another tenant is submitted: %+v, %v", id, out, err)
 		}
 	}
 	flows, at, err := n.Workflows(acme, rota.WorkflowFilter{Limit: 1}, opt)
@@ -172,7 +172,7 @@ func TestReads_twoTenants(t *testing.T) {
 		err, none := same.ask(same.theirs), same.ask(same.nobodys)
 		unknown(err)
 		if err == nil || none == nil || strings.ReplaceAll(err.Error(), same.theirs, "ID") != strings.ReplaceAll(none.Error(), same.nobodys, "ID") {
-			t.Errorf("of what is another's it says %v, of nothing %v", err, none)
+			t.Errorf("of another tenant's object it returns %v, of a missing one %v", err, none)
 		}
 	}
 	queues, at, err := n.Queues(acme, opt)
@@ -195,7 +195,7 @@ func TestReads_twoTenants(t *testing.T) {
 	worker, err := n.ResumeWorker(called(within(t, ample), rota.CertPrincipal("keeper", "ann")), "umbrella-worker")
 	keep(len(worker.Leases)+int(worker.Open), rota.ReadAt{}, err)
 	if worker.Status != rota.WorkerActive || worker.Open != 0 || worker.Slots != 0 || worker.Leases != nil {
-		t.Errorf("who may stop a worker, and see none, is told %+v", worker)
+		t.Errorf("a caller that may stop a worker, and see none, gets %+v", worker)
 	}
 	events := 0
 	err = n.Events(acme, rota.EventFilter{}, func(b peer.EventBatch) error {
@@ -217,7 +217,7 @@ func TestReads_twoTenants(t *testing.T) {
 			text = []byte(strings.ReplaceAll(string(text), "umbrella-worker", ""))
 		}
 		if err != nil || strings.Contains(string(text), "umbrella") {
-			t.Errorf("an answer to acme's reader says %s, %v", text, err)
+			t.Errorf("an answer to acme's reader is %s, %v", text, err)
 		}
 	}
 }
@@ -228,7 +228,7 @@ func TestWaits_areJudgedAnew(t *testing.T) {
 	n, acme := twoTenants(t)
 	waits := make(chan error, 2)
 	go func() {
-		waits <- n.AwaitJobs(acme, []rota.JobID{"acme-waits-00000"}, func(j rota.Job) error { return errors.New("job " + string(j.ID) + " was told of") })
+		waits <- n.AwaitJobs(acme, []rota.JobID{"acme-waits-00000"}, func(j rota.Job) error { return errors.New("job " + string(j.ID) + " was reported") })
 	}()
 	go func() {
 		_, err := n.AwaitWorkflow(acme, "acme-flow")
@@ -252,7 +252,7 @@ func TestWaits_areJudgedAnew(t *testing.T) {
 	}
 	for range 2 {
 		if err := <-waits; rota.KindOf(err) != rota.KindNotFound {
-			t.Errorf("%v, NOT_FOUND is wanted", err)
+			t.Errorf("got %v, want NOT_FOUND", err)
 		}
 	}
 }
@@ -288,12 +288,12 @@ func TestReads_honorMinIndex(t *testing.T) {
 			cancel()
 			err, _ := results[len(results)-1].Interface().(error)
 			if k := rota.KindOf(err); k != rota.KindTimeout && k != rota.KindUnavailable {
-				t.Errorf("%s answers from a state older than was asked for: %v", name, err)
+				t.Errorf("%s answers from a state older than requested: %v", name, err)
 			}
 			walked++
 		}
 	}
 	if walked < 40 {
-		t.Errorf("%d reads were walked: there are more", walked)
+		t.Errorf("%d reads were walked: the list is not complete", walked)
 	}
 }

@@ -119,7 +119,7 @@ func TestRebuild_readsInProgress(t *testing.T) {
 	close(stop)
 	all.Wait()
 	if k := lies.Load(); k > 0 {
-		t.Errorf("%d reads were answered from no state", k)
+		t.Errorf("%d reads were answered without a state", k)
 	}
 }
 
@@ -302,7 +302,7 @@ func TestRebuild_givesWayToASnapshot(t *testing.T) {
 		f.replica.mu.RLock()
 		defer f.replica.mu.RUnlock()
 		if head := f.replica.machine.Head().Index; !f.replica.dropped.Load() || f.replica.passed != to || head != 0 {
-			t.Errorf("raft was told %d, passed is %d; the state is that of %d", to, f.replica.passed, head)
+			t.Errorf("raft received %d, passed is %d; the state is that of %d", to, f.replica.passed, head)
 		}
 	}
 	// It is dropped while the snapshot is read.
@@ -319,7 +319,7 @@ func TestRebuild_givesWayToASnapshot(t *testing.T) {
 	}
 	install(func() {
 		if f.replica.install(m, func(rota.Index) error { return nil }) {
-			t.Error("an older state was put in the place of the snapshot")
+			t.Error("an older state replaced the snapshot")
 		}
 	})
 	if err := f.data.SetRebuild(raftstore.RebuildRecord{Open: true}); err != nil {
@@ -346,6 +346,6 @@ func TestRebuild_appliesWhatFollowsOnly(t *testing.T) {
 		t.Errorf("applied: %v", err)
 	}
 	if f.fatalErr.Load() == nil {
-		t.Error("the node goes on")
+		t.Error("the node continues")
 	}
 }

@@ -39,7 +39,7 @@ func (b *bench) corruptHeld(n *Node, job rota.JobID) {
 		b.t.Fatal(err)
 	}
 	if n.replica.machine.Head().Events == before {
-		b.t.Fatalf("job %s was refused: the state of %s is as it should be", job, n.cfg.Node)
+		b.t.Fatalf("job %s was refused: the state of %s is correct", job, n.cfg.Node)
 	}
 }
 
@@ -133,7 +133,7 @@ func (b *bench) toldOnce(id rota.NodeID) {
 	for _, reader := range b.ids() {
 		told := tail(b.t, b.node(reader), rota.EventFilter{Kinds: []rota.EventKind{rota.EventStateDiffers}})
 		if len(told) != 1 || told[0].Text != string(id) || !strings.Contains(told[0].Payload, `"index":`) {
-			b.t.Errorf("node %s tells of node %s: %+v", reader, id, told)
+			b.t.Errorf("node %s reports about node %s: %+v", reader, id, told)
 		}
 	}
 }
@@ -156,7 +156,7 @@ func TestRebuild_aFollower(t *testing.T) {
 	b.corrupt(f, "ghost")
 	b.eventually("the follower notices", func() bool { return f.data.Rebuild().Open })
 	if err := f.Ready(); rota.KindOf(err) != rota.KindUnavailable {
-		t.Errorf("it says it serves: %v", err)
+		t.Errorf("it reports that it serves: %v", err)
 	}
 	if _, _, err := f.Job(within(t, ample), "ghost", peer.ReadOptions{Stale: true}); rota.KindOf(err) != rota.KindUnavailable {
 		t.Errorf("a stale read was answered with %v", err)
@@ -166,13 +166,13 @@ func TestRebuild_aFollower(t *testing.T) {
 		_, told = noticesOf(within(t, ample), hand.s)
 	}
 	if rota.KindOf(told) != rota.KindUnavailable || !strings.Contains(told.Error(), "rebuilt") {
-		t.Errorf("the worker was told %v", told)
+		t.Errorf("the worker received %v", told)
 	}
 	if s := f.clusterVerbs.ownStatus(); s.State != stateRebuilding || s.Healthy || !strings.Contains(strings.Join(s.Problems, " "), "differed") {
-		t.Errorf("it tells of itself %+v", s)
+		t.Errorf("its own status is %+v", s)
 	}
 	before := f.raft.LastIndex()
-	b.eventually("its log goes on meanwhile", func() bool { return f.raft.LastIndex() > before+5 })
+	b.eventually("its log continues meanwhile", func() bool { return f.raft.LastIndex() > before+5 })
 	if rebuilt(f) != 0 {
 		t.Fatal("it rebuilt from nothing")
 	}
@@ -180,7 +180,7 @@ func TestRebuild_aFollower(t *testing.T) {
 	b.eventually("the follower has rebuilt", func() bool { return rebuilt(f) == 1 && f.Ready() == nil })
 	check()
 	if _, _, err := f.Job(within(t, ample), "ghost", peer.ReadOptions{}); rota.KindOf(err) != rota.KindNotFound {
-		t.Errorf("what was never submitted: %v", err)
+		t.Errorf("a job that was never submitted: %v", err)
 	}
 	b.verifyEqual(f)
 	if now, _ := f.stores.Log.FirstIndex(); now != first || f.data.Identity() != identity || f.data.Rebuild().Open {
@@ -224,7 +224,7 @@ func TestRebuild_staysQuietWhereNobodyTakesOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.rebuild.Resume()
-	b.eventually("it leads no more", func() bool { return l.raft.State() != raft.Leader })
+	b.eventually("it no longer leads", func() bool { return l.raft.State() != raft.Leader })
 	b.eventually("another one leads", func() bool {
 		for _, id := range b.ids() {
 			if n := b.node(id); n != l && n.terms.leading() != nil {
@@ -263,7 +263,7 @@ func TestRebuild_aCrashInTheMiddle(t *testing.T) {
 	b.stop(id)
 	f = b.start(id)
 	if !f.replica.dropped.Load() {
-		t.Error("it does not know any more that its state was wrong")
+		t.Error("it forgot that its state was wrong")
 	}
 	b.keep(b.starved, f, false)
 	b.eventually("the follower has rebuilt", func() bool { return rebuilt(f) == 1 && f.Ready() == nil })

@@ -33,7 +33,7 @@ func TestRecorded(t *testing.T) {
 			}
 		}
 		if err := n.membership.admit(stream.Hello{Node: "n9", Identity: elsewhere}); !unrecorded(err) {
-			t.Errorf("raft of an unrecorded node at %s, which hears a leader: %v", n.cfg.Node, err)
+			t.Errorf("raft of an unrecorded node at %s, which has a leader: %v", n.cfg.Node, err)
 		}
 		if err := n.membership.mayCall("n9"); rota.KindOf(err) != rota.KindUnavailable {
 			t.Errorf("%s calls an unrecorded node: %v", n.cfg.Node, err)
@@ -49,7 +49,7 @@ func TestRecorded(t *testing.T) {
 	}
 	b.eventually("the follower hears of no leader", func() bool { return f.membership.heard() == "" })
 	if err := f.membership.admit(stream.Hello{Node: "n9", Identity: elsewhere}); err != nil {
-		t.Errorf("a node that hears of no leader refuses one that may be it: %v", err)
+		t.Errorf("a node without a leader refuses one that may be it: %v", err)
 	}
 }
 
@@ -165,7 +165,7 @@ func (u *untilSaid) Write(p []byte) (int, error) {
 	return u.text.Write(p)
 }
 
-// String returns what was logged; memberlist continues briefly after a node has ended.
+// String returns the logged lines; memberlist continues briefly after a node has ended.
 func (u *untilSaid) String() string {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -37,5 +37,5 @@ func TestRemoval_isAuthorised(t *testing.T) {
 			return
 		}
 	}
-	t.Error("no event says who removed the node")
+	t.Error("no event has the actor of the node's removal")
 }

@@ -36,8 +36,8 @@ func machineOf(t *testing.T, prefix string, jobs int) *fsm.Machine {
 	return m
 }
 
-// TestRestore_aDamagedSnapshotLeavesTheNodeAsItWas: whatever is wrong with a snapshot from the leader, and wherever,
-// the node keeps its own state whole and continues with it.
+// TestRestore_aDamagedSnapshotLeavesTheNodeAsItWas: whichever part of a snapshot from the leader is damaged, the node
+// keeps its own state whole and continues with it.
 func TestRestore_aDamagedSnapshotLeavesTheNodeAsItWas(t *testing.T) {
 	t.Parallel()
 	var whole bytes.Buffer
@@ -64,7 +64,7 @@ func TestRestore_aDamagedSnapshotLeavesTheNodeAsItWas(t *testing.T) {
 	for _, d := range all {
 		name := d.name
 		if err := (adapter{n}).Restore(io.NopCloser(bytes.NewReader(d.sent))); err == nil {
-			t.Errorf("%s: the snapshot was taken", name)
+			t.Errorf("%s: the snapshot was accepted", name)
 		}
 		if after := n.replica.machine.Head(); after != before {
 			t.Fatalf("%s: the refused snapshot has changed the node's state: it was\n%+v, and is\n%+v", name, before, after)
@@ -77,6 +77,6 @@ func TestRestore_aDamagedSnapshotLeavesTheNodeAsItWas(t *testing.T) {
 		t.Error("a refused snapshot has changed jobs")
 	}
 	if _, err := n.replica.machine.Apply(before.Index+1, 1, mustSeal(t, &fsmpb.Entry{Term: 1, Ops: []*fsmpb.Op{barrierOp()}})); err != nil {
-		t.Errorf("the node does not go on: %v", err)
+		t.Errorf("the node does not continue: %v", err)
 	}
 }

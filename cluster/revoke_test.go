@@ -69,11 +69,11 @@ func TestRevocation_races(t *testing.T) {
 	}
 	all.Wait()
 	if refused.Load() == 0 || len(taken) == 0 {
-		t.Fatalf("%d submissions were taken, %d refused: the revocation raced with nothing", len(taken), refused.Load())
+		t.Fatalf("%d submissions were accepted, %d refused: the revocation did not race with them", len(taken), refused.Load())
 	}
 	for _, s := range taken {
 		if s.Index > revoked {
-			t.Errorf("job %s was taken at %d, the token was revoked at %d", s.ID, s.Index, revoked)
+			t.Errorf("job %s was accepted at %d, the token was revoked at %d", s.ID, s.Index, revoked)
 		}
 	}
 	enqueued := 0
@@ -84,7 +84,7 @@ func TestRevocation_races(t *testing.T) {
 		}
 	}
 	if enqueued != len(taken) {
-		t.Errorf("%d jobs are told of, %d were acknowledged", enqueued, len(taken))
+		t.Errorf("events report %d jobs, %d were acknowledged", enqueued, len(taken))
 	}
 	if v, err := b.follower().Verify(within(t, ample)); err != nil || !v.Equal {
 		t.Errorf("%+v, %v", v, err)

@@ -111,7 +111,7 @@ func (b *bench) wantSameRecords(want int) {
 			first = got
 		}
 		if len(got) != want || !slices.EqualFunc(got, first, func(x, y peer.ArchiveRecord) bool { return x.Seq == y.Seq && bytes.Equal(x.Data, y.Data) }) {
-			b.t.Errorf("node %s: %d records, %d are wanted, the same on every node", id, len(got), want)
+			b.t.Errorf("node %s: got %d records, want %d, the same on every node", id, len(got), want)
 		}
 	}
 }
@@ -120,7 +120,7 @@ func (b *bench) wantSameRecords(want int) {
 func (b *bench) wantAlarm(id rota.NodeID) {
 	b.t.Helper()
 	for _, reader := range b.ids() {
-		b.eventually(string(reader)+" says that entries were replaced", func() bool {
+		b.eventually(string(reader)+" reports that entries were replaced", func() bool {
 			s := b.node(reader).clusterVerbs.ownStatus()
 			return strings.Contains(strings.Join(s.Problems, "\n"), "node "+string(id)+" had applied entries ")
 		})
@@ -414,7 +414,7 @@ func TestMarks_alarm(t *testing.T) {
 	b.mu.Lock()
 	delete(b.cut, f) // only calls: raft would bring it up to date before it is asked
 	b.mu.Unlock()
-	b.eventually("the leader says so", func() bool {
+	b.eventually("the leader reports so", func() bool {
 		return strings.Contains(strings.Join(b.leader().clusterVerbs.ownStatus().Problems, "\n"), "the disk of node "+string(f)+" went back in time")
 	})
 	b.heal(f)
@@ -438,7 +438,7 @@ func TestCompare_replacesADifferingRecord(t *testing.T) {
 		if r.Seq == e.Seq {
 			wrong := bytes.Replace(r.Data, []byte("payload"), []byte("PAYLOAD"), 1)
 			if bytes.Equal(wrong, r.Data) {
-				t.Fatal("the record has no payload in clear")
+				t.Fatal("the record does not contain the payload in clear")
 			}
 			if err := f.historyFile.Jobs.Drop([]uint64{r.Seq}); err != nil {
 				t.Fatal(err)
@@ -450,7 +450,7 @@ func TestCompare_replacesADifferingRecord(t *testing.T) {
 	}
 	f.scrub.Pass()
 	if got := damages(f, "archive"); got != 1 {
-		t.Errorf("%d records were found to differ, 1 is wanted", got)
+		t.Errorf("%d records were found to differ, want 1", got)
 	}
 	if p := f.scrub.Problems(); len(p) != 0 {
 		t.Error(p)
@@ -459,7 +459,7 @@ func TestCompare_replacesADifferingRecord(t *testing.T) {
 	for _, id := range b.ids() {
 		n := b.node(id)
 		if n.scrub.Pass(); damages(n, "archive") > 1 {
-			t.Errorf("node %s replaced what was right", id)
+			t.Errorf("node %s replaced a correct record", id)
 		}
 	}
 	// Bounds on another node's requests.

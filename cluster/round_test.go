@@ -16,7 +16,7 @@ func TestRound_differs(t *testing.T) {
 		return &fsmpb.Round{Epoch: 7, Height: 9, Queue: "q", Pairs: []*fsmpb.Pair{{Job: "a", Worker: "w1", Score: 5}, {Job: "b", Worker: "w2"}}}
 	}
 	if r := compared(round(), round()); !r.Proved || r.LoggedText != "" || r.ComputedText != "" || len(r.Logged) != 2 {
-		t.Errorf("of two equal rounds it is said %+v", r)
+		t.Errorf("two equal rounds are reported as %+v", r)
 	}
 	for name, plant := range map[string]func(*fsmpb.Round){
 		"another worker": func(r *fsmpb.Round) { r.Pairs[1].Worker = "w1" },

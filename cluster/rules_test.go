@@ -135,7 +135,7 @@ func (b *bench) stays(version uint32) {
 		l.chores.switchRules(l.terms.leading())
 	}
 	if got := b.rulesOf(l); got != version {
-		b.t.Fatalf("rules version %d is in force, wanted %d", got, version)
+		b.t.Fatalf("rules version %d is in force, want %d", got, version)
 	}
 }
 
@@ -148,7 +148,7 @@ func TestRules_switchOnOnceEveryVoterKnowsThem(t *testing.T) {
 	for _, id := range b.ids() {
 		_, err := b.node(id).SetTenant(within(t, ample), "acme", heavier())
 		if rota.KindOf(err) != rota.KindConflict || !strings.Contains(err.Error(), "switches on when every node runs a newer binary") {
-			t.Errorf("node %s answered what needs newer rules with %v", id, err)
+			t.Errorf("node %s answered a request that needs newer rules with %v", id, err)
 		}
 	}
 	s, err := b.node("n1").Status(within(t, ample))
@@ -157,7 +157,7 @@ func TestRules_switchOnOnceEveryVoterKnowsThem(t *testing.T) {
 	}
 	for _, n := range s.Nodes {
 		if want := map[rota.NodeID]uint32{"n1": 1, "n2": 1, "n3": later}[n.ID]; n.RulesVersion != want {
-			t.Errorf("node %s says it knows version %d", n.ID, n.RulesVersion)
+			t.Errorf("node %s reports that it knows version %d", n.ID, n.RulesVersion)
 		}
 	}
 	b.verifyEqual(b.leader())
@@ -175,7 +175,7 @@ func TestRules_switchOnOnceEveryVoterKnowsThem(t *testing.T) {
 	b.verifyEqual(b.leader())
 	submitAll(t, b.node("n1"), specs("switched", 50))
 	if _, err := b.node("n2").SetTenant(within(t, ample), "acme", heavier()); err != nil {
-		t.Errorf("what the newer rules brought: %v", err)
+		t.Errorf("the effect of the newer rules: %v", err)
 	}
 	for _, id := range b.ids() {
 		changed := 0
@@ -185,7 +185,7 @@ func TestRules_switchOnOnceEveryVoterKnowsThem(t *testing.T) {
 			}
 		}
 		if changed != 1 {
-			t.Errorf("node %s tells of %d switches", id, changed)
+			t.Errorf("node %s reports %d switches", id, changed)
 		}
 	}
 	b.formats(raftstore.NodeFormat)
@@ -328,7 +328,7 @@ func TestRules_anOlderBinaryRefusesASnapshot(t *testing.T) {
 		t.Errorf("a backup of newer rules: %v", err)
 	}
 	if info, err := snapshot.Inspect(bytes.NewReader(backup.Bytes())); err != nil || info.RulesVersion != later {
-		t.Errorf("the backup says %+v, %v", info, err)
+		t.Errorf("the backup contains %+v, %v", info, err)
 	}
 
 	b.stop(id)
@@ -353,7 +353,7 @@ func TestRules_forwardedOperationsOfNewerRules(t *testing.T) {
 	b := startBench(t, 1)
 	l := b.leader()
 	if f := new(fsmpb.Op).ProtoReflect().Descriptor().Fields().ByNumber(500); f != nil {
-		t.Fatalf("field 500 of Op is %s by now: take another one", f.Name())
+		t.Fatalf("field 500 of Op is now %s: choose another one", f.Name())
 	}
 	// An operation 500; a Cancel with a field 500.
 	for _, commands := range [][]byte{{0x0a, 0x03, 0xa2, 0x1f, 0x00}, {0x0a, 0x05, 0x42, 0x03, 0xa2, 0x1f, 0x00}} {

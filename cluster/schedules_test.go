@@ -34,7 +34,7 @@ func decidedOnce(t *testing.T, s *rota.Schedule) {
 	}
 	for _, d := range s.Decisions {
 		if d.What == rota.FateKnown {
-			t.Errorf("%s was decided before", d.Date)
+			t.Errorf("%s was already decided", d.Date)
 		}
 	}
 }
@@ -169,13 +169,13 @@ func TestSchedules_aZoneThatIsNotThere(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 	if got := strings.Join(n.problems(), "\n"); !strings.Contains(got, "Mars/Olympus") {
-		t.Errorf("its health says %q", got)
+		t.Errorf("its health problems are %q", got)
 	}
 	if _, err := n.PauseSchedule(within(t, ample), "mars", ""); err != nil {
 		t.Fatal(err)
 	}
 	if got := problems(); got != "" {
-		t.Errorf("nothing is due of it: %q", got)
+		t.Errorf("a date of it is due: %q", got)
 	}
 }
 

@@ -43,7 +43,7 @@ func TestScrub_mendsTheLog(t *testing.T) {
 	b.eventually("the follower has those, too", func() bool { return f.replica.applied.Load() >= newest })
 	f.scrub.Pass()
 	if damages(f, "log") != 0 {
-		t.Fatal("a sound log is called damaged")
+		t.Fatal("a sound log is reported as damaged")
 	}
 	release := pauses[f.cfg.Node].await() // the sweeps of the waiting jobs continue writing
 	bad := damageEntry(t, f, "b1-00000")
@@ -62,7 +62,7 @@ func TestScrub_mendsTheLog(t *testing.T) {
 	b.verifyEqual(f)
 	f.scrub.Pass()
 	if damages(f, "log") != 0 {
-		t.Error("the damage is there still")
+		t.Error("the damage is still there")
 	}
 }
 
@@ -169,7 +169,7 @@ func TestScrub_replacesADamagedSnapshot(t *testing.T) {
 	}
 	n.scrub.Pass()
 	if damages(n, "snapshot") != 1 {
-		t.Error("the new one is called damaged")
+		t.Error("the new log is reported as damaged")
 	}
 }
 
@@ -204,6 +204,6 @@ func TestScrub_fetchesADamagedRecord(t *testing.T) {
 	b.eventually("the record is fetched again", func() bool { return f.ArchiveStatus().Records == 20 && f.ArchiveStatus().Lacking == 0 })
 	f.scrub.Pass()
 	if damages(f, "archive") != 1 {
-		t.Error("the record is damaged still")
+		t.Error("the record is still damaged")
 	}
 }

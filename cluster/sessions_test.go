@@ -40,7 +40,7 @@ func TestDo_goesWithTheNextLease(t *testing.T) {
 			}
 			notices := w.s.Take()
 			if len(notices) != 1 || notices[0].Assigned == nil {
-				t.Fatalf("%s, job %d: notices %+v go with the answer, a lease is wanted", what, i, notices)
+				t.Fatalf("%s, job %d: notices %+v are in the answer, want a lease", what, i, notices)
 			}
 			lease = *notices[0].Assigned
 		}
@@ -79,10 +79,10 @@ func TestDo_waitsWhereItHelps(t *testing.T) {
 	} {
 		n.replica.hub.deciding.Store(c.deciding)
 		if got := c.s.startWait(); got != c.want {
-			t.Errorf("%s: an answer waits: %v, %v is wanted", what, got, c.want)
+			t.Errorf("%s: an answer waits: got %v, want %v", what, got, c.want)
 		}
 		if c.want && len(c.s.leaseReady) > 0 {
-			t.Errorf("%s: the end of a wait before ends this one", what)
+			t.Errorf("%s: the end of an earlier wait ends this one", what)
 		}
 	}
 }
@@ -134,7 +134,7 @@ func TestDo_answersWhatBringsNoLease(t *testing.T) {
 		}
 	}
 	if got := n.replica.hub.deciding.Load(); got != busyBatches {
-		t.Errorf("%d batches are decided, beside those that the test adds: an answer that waits counts", got-busyBatches)
+		t.Errorf("%d batches are decided in addition to those of the test: a pending answer counts", got-busyBatches)
 	}
 	w.do(rota.VerbComplete, leases[1]) // one is already waiting
 	leave()
@@ -160,7 +160,7 @@ func TestDo_holdsNothingBackForLong(t *testing.T) {
 		select {
 		case <-w.s.notify:
 		case <-within(t, ample).Done():
-			t.Fatalf("%s is held back for good", what)
+			t.Fatalf("%s is held back forever", what)
 		}
 		if got := w.s.Take(); len(got) != 1 {
 			t.Fatalf("notices %+v", got)
@@ -173,8 +173,8 @@ func TestDo_holdsNothingBackForLong(t *testing.T) {
 	told("a revocation", peer.Notice{Revoked: &peer.LeaseEnd{}})
 }
 
-// TestGraced: once a lease with a grace was assigned, by a notice or among all open ones, the worker must be told that
-// each beat was received.
+// TestGraced: once a lease with a grace was assigned, by a notice or among all open ones, the worker must receive an
+// acknowledgement of each beat.
 func TestGraced(t *testing.T) {
 	t.Parallel()
 	n := startBench(t, 1).node("n1")
@@ -189,12 +189,12 @@ func TestGraced(t *testing.T) {
 		submitAll(t, n, specs(fmt.Sprintf("j%d", grace), 1))
 		lease := w.take(1)[0]
 		if got := w.s.Graced(); got != (grace > 0) {
-			t.Errorf("with a grace of %d ms it wants to know: %v", grace, got)
+			t.Errorf("with a grace of %d ms it asks for confirmation: %v", grace, got)
 		}
 		w.connect(n)
 		w.take(1)
 		if got := w.s.Graced(); got != (grace > 0) {
-			t.Errorf("with a grace of %d ms it wants to know on another connection: %v", grace, got)
+			t.Errorf("with a grace of %d ms it asks for confirmation on another connection: %v", grace, got)
 		}
 		w.do(rota.VerbComplete, lease)
 		if err := w.s.Bye(within(t, ample)); err != nil {

@@ -88,15 +88,15 @@ func TestRead_ofADeposedLeaderThatNoticedNothing(t *testing.T) {
 	switch rota.KindOf(err) {
 	case rota.KindNone, rota.KindUnavailable:
 	default:
-		t.Errorf("a linearizable read at index %d misses what was acknowledged before it: %v", at.Index, err)
+		t.Errorf("a linearizable read at index %d misses a write that was acknowledged before it: %v", at.Index, err)
 	}
 	if !believes {
-		t.Error("the old leader noticed: nothing was shown")
+		t.Error("the old leader noticed: the test proves nothing")
 	}
 }
 
-// TestRead_onAFollowerThatLags: a follower whose machine is paused is asked for what the leader has acknowledged. The
-// read waits until the follower has applied it.
+// TestRead_onAFollowerThatLags: a follower whose machine is paused is asked for writes that the leader has
+// acknowledged. The read waits until the follower has applied them.
 func TestRead_onAFollowerThatLags(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)
@@ -122,16 +122,16 @@ func TestRead_onAFollowerThatLags(t *testing.T) {
 		}
 		select {
 		case at := <-told:
-			t.Errorf("a read returned at index %d, and the job that was answered before it is not applied there", at)
+			t.Errorf("a read returned at index %d, but a job answered before it is not applied there", at)
 			told <- at
 		default:
 		}
 		if now := follower.replica.applied.Load(); now > before+1 {
-			t.Errorf("the follower was to stand still at %d, it is at %d", before, now)
+			t.Errorf("the follower must stop at %d, it is at %d", before, now)
 		}
 		follower.replica.mu.RUnlock()
 		if at := <-told; err != nil || uint64(at) <= before {
-			t.Fatalf("the read is of index %d, the follower stood at %d (%v)", at, before, err)
+			t.Fatalf("the read is of index %d, the follower was at %d (%v)", at, before, err)
 		}
 		if _, _, err := follower.Job(within(t, ample), rota.JobID(id+"-00000"), peer.ReadOptions{}); err != nil {
 			t.Error(err)

@@ -7,8 +7,8 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// TestStats: each second has the counts of what happened in it and the gauges at its end, a minute the sums, and the
-// rings never grow.
+// TestStats: each second has the counts of its events and the gauges at its end, a minute the sums, and the rings never
+// grow.
 func TestStats(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 1)
@@ -67,6 +67,6 @@ func TestStats_replayIsNoWork(t *testing.T) {
 		sum.Add(&s.Samples[i])
 	}
 	if sum.Submitted != 3 || sum.Cancelled != 0 {
-		t.Errorf("a node that was restarted on 50 cancelled jobs, and took 3, says %+v", sum)
+		t.Errorf("a node that was restarted on 50 cancelled jobs, and accepted 3, reports %+v", sum)
 	}
 }

@@ -74,7 +74,7 @@ func TestPropose_callersAreToldUnavailable(t *testing.T) {
 	end()
 	for range 50 {
 		if _, err := n.Submit(gone, specs("x", 1)); rota.KindOf(err) != rota.KindUnavailable {
-			t.Fatalf("a submission given up while leadership ends: %v", err)
+			t.Fatalf("a submission abandoned while leadership ends: %v", err)
 		}
 	}
 	_, err := n.Submit(ctx, specs("x", 1))

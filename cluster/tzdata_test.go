@@ -100,7 +100,7 @@ func TestTZData_install(t *testing.T) {
 	older := tokyoEverywhere(t, "2098z", "America/Vancouver")
 	older.Older = true
 	if got, err := n.InstallTZData(within(t, ample), older); err != nil || got.Release != "2098z" {
-		t.Errorf("an older release by wish: %+v, %v", got, err)
+		t.Errorf("an older release on request: %+v, %v", got, err)
 	}
 	if filled, _, err := n.BackfillSchedule(within(t, ample), "s", 1_700_000_000_000, 1_700_000_000_000+24*3600*1000, rota.OverlapSkip); err != nil || filled != 1 {
 		t.Errorf("a backfill by installed zones: %d, %v", filled, err)

@@ -48,7 +48,7 @@ func revoke(t *testing.T, n *Node, id string) {
 func refusedBecause(t *testing.T, what string, err error, why string) {
 	t.Helper()
 	if rota.KindOf(err) != rota.KindUnavailable || !strings.Contains(err.Error(), why) || !strings.Contains(err.Error(), "sk another node") {
-		t.Errorf("%s: %v, a refusal that says %q is wanted", what, err, why)
+		t.Errorf("%s: got %v, want a refusal with the text %q", what, err, why)
 	}
 }
 
@@ -153,7 +153,7 @@ func TestVouched_restart(t *testing.T) {
 		t.Errorf("its status: %v", err)
 	}
 	if n.CaughtUp() || n.Ready() == nil {
-		t.Error("cut off since its start, it says that it has caught up")
+		t.Error("cut off since its start, it reports that it has caught up")
 	}
 	b.heal(down)
 	b.eventually("the node catches up", func() bool {
@@ -164,6 +164,6 @@ func TestVouched_restart(t *testing.T) {
 		return rota.KindOf(err) == rota.KindUnauthenticated
 	})
 	if !n.CaughtUp() {
-		t.Error("it has caught up, and does not say so")
+		t.Error("it has caught up, but does not report so")
 	}
 }

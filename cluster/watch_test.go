@@ -59,8 +59,8 @@ func (b *bench) entries(count int) {
 	}
 }
 
-// TestWatch_clocks: this node's wall clock is judged by what readings of others' prove. A reading is as old as its
-// answer, and as inexact as the time that the answer took.
+// TestWatch_clocks: this node's wall clock is judged by the bounds that readings of others' prove. A reading is as old
+// as its answer, and as inexact as the time that the answer took.
 func TestWatch_clocks(t *testing.T) {
 	t.Parallel()
 	const now, wall = time.Hour, 1_700_000_000_000

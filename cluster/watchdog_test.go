@@ -64,13 +64,13 @@ func TestWatchdog(t *testing.T) {
 		return false
 	})
 	if p := n.watchdog.Problems(); len(p) != 1 {
-		t.Errorf("its health says %v", p)
+		t.Errorf("its health problems are %v", p)
 	}
-	b.eventually("its log says so", func() bool {
+	b.eventually("its log reports it", func() bool {
 		return stalls() > before && strings.Contains(logs[n.cfg.Node].String(), "goroutine profile")
 	})
 	if told := stalls() - before; told != 1 {
-		t.Errorf("one stall was told %d times: %s", told, logs[n.cfg.Node])
+		t.Errorf("one stall was logged %d times: %s", told, logs[n.cfg.Node])
 	}
 	n.replica.mu.RUnlock()
 	b.eventually("the stall is over", func() bool {
@@ -118,7 +118,7 @@ func TestWatchdog_healthIsTold(t *testing.T) {
 		ctx := within(t, ample)
 		status, err := f.Status(ctx)
 		if s := f.clusterVerbs.ownStatus(); err != nil || len(status.Nodes) != 3 || s.Healthy || s.State != stateStalled || s.AppliedIndex == 0 {
-			t.Errorf("it tells %+v, of the cluster %+v, %v", s, status, err)
+			t.Errorf("it reports %+v, of the cluster %+v, %v", s, status, err)
 		}
 		if err := f.Ready(); rota.KindOf(err) != rota.KindUnavailable {
 			t.Errorf("it is ready: %v", err)
@@ -127,11 +127,11 @@ func TestWatchdog_healthIsTold(t *testing.T) {
 			t.Error(err)
 		}
 		if _, err := b.leader().membership.successor(f.cfg.Node); rota.KindOf(err) != rota.KindConflict {
-			t.Errorf("it may be the successor: %v", err)
+			t.Errorf("it can become the successor: %v", err)
 		}
 		vote := f.transport.RequestPreVote("n9", "127.0.0.1:1", &raft.RequestPreVoteRequest{}, &raft.RequestPreVoteResponse{})
 		if !errors.Is(vote, stream.ErrMute) {
-			t.Errorf("it stands for election: %v", vote)
+			t.Errorf("it starts an election: %v", vote)
 		}
 	}()
 	select {
@@ -165,7 +165,7 @@ func TestWatchdog_ceasesToLead(t *testing.T) {
 	b.keep(b.deaf, n, false)
 	b.awaitReady(n.cfg.Node)
 	if n.terms.muted() && n.raft.State() == raft.Leader {
-		t.Error("it stays mute")
+		t.Error("it stays silent")
 	}
 	b.verifyEqual(n)
 }

@@ -33,7 +33,7 @@ func TestSignalWorkflow_countsOnceWhicheverNodeIsAsked(t *testing.T) {
 	other := s
 	other.ID = "other"
 	if _, err := b.follower().SignalWorkflow(within(t, ample), other); rota.KindOf(err) != rota.KindConflict || taken != 1 {
-		t.Fatalf("the signal was taken %d times, another one: %v", taken, err)
+		t.Fatalf("the signal was accepted %d times, another one: %v", taken, err)
 	}
 	j, _, err := b.follower().Job(within(t, ample), "f/gate", peer.ReadOptions{})
 	if err != nil || j.State != rota.JobCompleted || string(j.Output) != "yes" {

@@ -88,11 +88,11 @@ func TestSubmitWorkflow_goesOnWithTheNextLeader(t *testing.T) {
 	if err != nil || s.State != rota.WorkflowRunning || s.Existed || s.Nodes != 20_000 || s.Edges != 57_000 {
 		t.Fatalf("%+v, %v", s, err)
 	}
-	// By the log, since the submitter's node may be the leader now, and forwards no more.
+	// Read from the log, since the submitter's node may be the leader now, and no longer forwards.
 	b.eventually("it is in the submitter's log", func() bool { return n.replica.applied.Load() >= uint64(s.Index) })
 	firsts := addedBy(t, n)
 	if at := slices.Index(firsts, lost); lost == 0 || at < 1 || slices.Contains(firsts[at:], 0) {
-		t.Fatalf("the answer to piece %d was lost, pieces began at %v: nothing went on", lost, firsts)
+		t.Fatalf("the answer to piece %d was lost, pieces began at %v: the upload did not continue", lost, firsts)
 	}
 	b.heal(old.cfg.Node)
 	b.awaitReady(old.cfg.Node)
@@ -101,7 +101,7 @@ func TestSubmitWorkflow_goesOnWithTheNextLeader(t *testing.T) {
 			t.Fatalf("node %s: %d nodes, %+v", id, len(w.Nodes), w.Counts)
 		}
 		if got := started(t, b.node(id)); got != 1 {
-			t.Fatalf("node %s tells of %d starts", id, got)
+			t.Fatalf("node %s has %d starts", id, got)
 		}
 	}
 	b.sound()
@@ -124,11 +124,11 @@ func TestSubmitWorkflow_resumes(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, _, err := n.Workflow(within(t, ample), "f", false, peer.ReadOptions{}); rota.KindOf(err) != rota.KindNotFound {
-		t.Fatalf("what is still coming in is seen: %v", err)
+		t.Fatalf("an unfinished submission is visible: %v", err)
 	}
 	other := layers("f", 3000, 100, 3)
 	if s, err := n.SubmitWorkflow(within(t, ample), other); err == nil || rota.KindOf(err) == rota.KindInternal {
-		t.Fatalf("another workflow takes the place of one that is coming in: %+v, %v", s, err)
+		t.Fatalf("another workflow takes the place of an unfinished submission: %+v, %v", s, err)
 	}
 	b.disloyal()
 	b.stop(b.leader().cfg.Node)
@@ -137,7 +137,7 @@ func TestSubmitWorkflow_resumes(t *testing.T) {
 	}
 	// By the log, which has everything, whichever node leads meanwhile.
 	if first := addedBy(t, b.leader()); len(first) < 6 || !slices.Equal(first[:4], []uint32{0, 500, 1000, 1500}) {
-		t.Fatalf("it went on so: %v", first)
+		t.Fatalf("it continued with: %v", first)
 	}
 	if got := started(t, b.leader()); got != 1 {
 		t.Fatalf("it started %d times", got)
@@ -148,7 +148,7 @@ func TestSubmitWorkflow_resumes(t *testing.T) {
 func TestSubmitWorkflow_repeats(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)
-	b.loyal() // the test sees what followers forward
+	b.loyal() // the test observes calls that followers forward
 	n := b.follower()
 	for i, is := range []func(*fsmpb.Op) bool{
 		func(op *fsmpb.Op) bool { return op.GetOpenWorkflow() != nil },
@@ -225,17 +225,17 @@ func TestSubmitWorkflow_refusalsStayOutOfTheLog(t *testing.T) {
 	none := diamond("f")
 	none.Queue = "none"
 	if _, err := n.SubmitWorkflow(within(t, ample), none); rota.KindOf(err) != rota.KindNotFound {
-		t.Fatalf("a queue that is not there: %v", err)
+		t.Fatalf("an unknown queue: %v", err)
 	}
 	for range cap(n.workflowVerbs.uploads) {
 		n.workflowVerbs.uploads <- struct{}{}
 	}
 	_, err := n.SubmitWorkflow(within(t, ample), diamond("f"))
 	if rota.KindOf(err) != rota.KindUnavailable || rota.RetryAfterOf(err) != time.Second { // a client tries another node
-		t.Fatalf("one more than come in at a time: %v", err)
+		t.Fatalf("one upload more than the limit: %v", err)
 	}
 	if s := b.submitFlow(n, diamond("known")); !s.Existed {
-		t.Fatalf("a known one needs no room: %+v", s)
+		t.Fatalf("a known workflow needs no room: %+v", s)
 	}
 	for range cap(n.workflowVerbs.uploads) {
 		<-n.workflowVerbs.uploads
@@ -250,7 +250,7 @@ func TestSubmitWorkflow_refusalsStayOutOfTheLog(t *testing.T) {
 func TestSubmitWorkflow_endsWithItsCall(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)
-	b.loyal() // the test sees what followers forward
+	b.loyal() // the test observes calls that followers forward
 	n := b.follower()
 	ctx, cancel := context.WithCancel(context.Background())
 	b.onForward(func(_ rota.NodeID, c *fsmpb.Commands) error {
@@ -296,7 +296,7 @@ func TestSubmitWorkflow_large(t *testing.T) {
 func TestSubmitWorkflow_beginsAnewWhatLapsed(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)
-	b.loyal() // the test sees what followers forward
+	b.loyal() // the test observes calls that followers forward
 	n := b.follower()
 	var firsts []uint32
 	b.onForward(func(_ rota.NodeID, c *fsmpb.Commands) error {
@@ -330,7 +330,7 @@ func TestSubmitWorkflow_beginsAnewWhatLapsed(t *testing.T) {
 func TestSubmitWorkflow_overtaken(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)
-	b.loyal() // the test sees what followers forward
+	b.loyal() // the test observes calls that followers forward
 	n := b.follower()
 	late := true
 	b.onForward(func(_ rota.NodeID, c *fsmpb.Commands) error {
@@ -360,7 +360,7 @@ func TestSubmitWorkflow_overtaken(t *testing.T) {
 func TestSubmitWorkflow_bringsFewNodesAnEntry(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)
-	b.loyal() // the test sees what followers forward
+	b.loyal() // the test observes calls that followers forward
 	most, all := 0, 0
 	b.onForward(func(_ rota.NodeID, c *fsmpb.Commands) error {
 		nodes := 0
@@ -372,7 +372,7 @@ func TestSubmitWorkflow_bringsFewNodesAnEntry(t *testing.T) {
 	})
 	b.submitFlow(b.follower(), layers("f", 9_000, 9_000, 0))
 	if most != maxChunks*limits.MaxChunkNodes || all != 9_000 {
-		t.Fatalf("%d nodes came at once, %d in all", most, all)
+		t.Fatalf("%d nodes in one piece, %d in all", most, all)
 	}
 	b.sound()
 }
@@ -382,7 +382,7 @@ func TestSubmitWorkflow_bringsFewNodesAnEntry(t *testing.T) {
 func TestSubmitWorkflow_refusedAtItsEnd(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)
-	b.loyal() // the test sees what followers forward
+	b.loyal() // the test observes calls that followers forward
 	n := b.follower()
 	limit := func(most string) {
 		set := []rota.Setting{{Key: "queue_cap", Value: most}}

@@ -102,7 +102,7 @@ func outputs(t *testing.T, n *Node, job rota.JobID) (got []string, err error) {
 	t.Helper()
 	err = n.ParentOutputs(within(t, ample), job, func(o rota.ParentOutput) error {
 		if sum := sha256.Sum256(o.Output); !bytes.Equal(sum[:], o.OutputDigest) || rota.NodeJobID("f", o.Node) != o.Job {
-			t.Errorf("node %s tells %+v", n.cfg.Node, o)
+			t.Errorf("node %s returns %+v", n.cfg.Node, o)
 		}
 		got = append(got, o.Node+"="+string(o.Output))
 		return nil
@@ -122,7 +122,7 @@ func TestWorkflow_aDiamondRunsToItsEnd(t *testing.T) {
 	}
 	for _, id := range b.ids() {
 		if again := b.submitFlow(b.node(id), diamond("f")); !again.Existed || again.Nodes != 4 || again.State != rota.WorkflowRunning {
-			t.Fatalf("node %s: the first submission stands: %+v", id, again)
+			t.Fatalf("node %s: the first submission must count: %+v", id, again)
 		}
 		_, err := b.node(id).SubmitWorkflow(within(t, ample), flowOf("f", []string{"another"}))
 		if e, ok := errors.AsType[*rota.Error](err); !ok || e.Kind != rota.KindConflict || e.Subject != "id" {
@@ -141,7 +141,7 @@ func TestWorkflow_aDiamondRunsToItsEnd(t *testing.T) {
 			t.Fatalf("node %s: %v, %v", id, got, err)
 		}
 		if _, err := outputs(t, b.node(id), "f/d"); rota.KindOf(err) != rota.KindConflict {
-			t.Fatalf("outputs of what runs still: %v", err)
+			t.Fatalf("outputs of a running job: %v", err)
 		}
 	}
 	if got := h.works(leases[:1]); len(got) != 1 {
@@ -156,7 +156,7 @@ func TestWorkflow_aDiamondRunsToItsEnd(t *testing.T) {
 		w, err := f.AwaitWorkflow(within(t, ample), "f")
 		done <- ended{w, err}
 	}()
-	b.eventually("the wait stands", func() bool {
+	b.eventually("the wait has begun", func() bool {
 		f.replica.hub.mu.Lock()
 		defer f.replica.hub.mu.Unlock()
 		return len(f.replica.hub.ends["f"]) == 1
@@ -322,7 +322,7 @@ func TestWorkflow_cancelAndRetry(t *testing.T) {
 func TestWorkflow_aRetryWhoseAnswerIsLostRunsOnce(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)
-	b.loyal() // the test drops what a follower forwards
+	b.loyal() // the test drops calls that a follower forwards
 	n := b.follower()
 	b.submitFlow(n, diamond("f"))
 	if _, err := n.CancelWorkflow(within(t, ample), "f"); err != nil {
@@ -331,7 +331,7 @@ func TestWorkflow_aRetryWhoseAnswerIsLostRunsOnce(t *testing.T) {
 	lost := b.loseAnswers(n, 2)
 	w, err := n.RetryWorkflow(within(t, ample), "f", "", 0)
 	if err != nil || w.Runs != 2 || w.State != rota.WorkflowRunning || *lost != 0 {
-		t.Fatalf("%+v, %v, %d answers were not lost", w, err, *lost)
+		t.Fatalf("got %+v, %v; %d answers were not lost", w, err, *lost)
 	}
 	// A client that got no answer at all asks any node again, naming the run that it saw.
 	for _, id := range b.ids() {
@@ -340,10 +340,10 @@ func TestWorkflow_aRetryWhoseAnswerIsLostRunsOnce(t *testing.T) {
 		}
 	}
 	if _, err := n.RetryWorkflow(within(t, ample), "f", "", 0); rota.KindOf(err) != rota.KindConflict {
-		t.Fatalf("a retry of what runs: %v", err)
+		t.Fatalf("a retry of a running workflow: %v", err)
 	}
 	if _, err := n.RetryWorkflow(within(t, ample), "f", "", 3); rota.KindOf(err) != rota.KindInvalid {
-		t.Fatalf("a retry after a run that never was: %v", err)
+		t.Fatalf("a retry after a run that never existed: %v", err)
 	}
 }
 
@@ -361,7 +361,7 @@ func TestWorkflow_waitsEndWithTheirDeadlineAndTheNode(t *testing.T) {
 		_, err := n.AwaitWorkflow(within(t, ample), "f")
 		done <- err
 	}()
-	b.eventually("the wait stands", func() bool {
+	b.eventually("the wait has begun", func() bool {
 		n.replica.hub.mu.Lock()
 		defer n.replica.hub.mu.Unlock()
 		return len(n.replica.hub.ends["f"]) == 1
@@ -413,7 +413,7 @@ func TestWorkflow_itsJobsAreJobs(t *testing.T) {
 			return nil
 		})
 	}()
-	b.eventually("the wait stands", func() bool {
+	b.eventually("the wait has begun", func() bool {
 		n.replica.hub.mu.Lock()
 		defer n.replica.hub.mu.Unlock()
 		return len(n.replica.hub.jobs) == 3
@@ -454,7 +454,7 @@ func TestWorkflow_aWaitSurvivesASnapshot(t *testing.T) {
 		}
 		done <- err
 	}()
-	b.eventually("the wait stands", func() bool {
+	b.eventually("the wait has begun", func() bool {
 		f.replica.hub.mu.Lock()
 		defer f.replica.hub.mu.Unlock()
 		return len(f.replica.hub.ends["f"]) == 1
@@ -506,7 +506,7 @@ func TestWorkflow_anIdIsFreeOnceForgotten(t *testing.T) {
 		t.Fatalf("%+v", s)
 	}
 	if _, err := outputs(t, n, "f/b"); rota.KindOf(err) != rota.KindConflict {
-		t.Fatalf("the output of a forgotten run is told: %v", err)
+		t.Fatalf("the output of a forgotten run is returned: %v", err)
 	}
 	for name, want := range map[string]float64{"rota_workflow_nodes_blocked": 1, "rota_workflow_steps_pending": 0,
 		"rota_workflow_nodes_released_total": 2} {

@@ -72,7 +72,7 @@ func initOp(wish *fsmpb.CreateToken, change ...func(*fsmpb.InitAuth)) *fsmpb.Op 
 	return &fsmpb.Op{Op: &fsmpb.Op_InitAuth{InitAuth: op}}
 }
 
-// judged returns the refusal that applying an operation would give for its actor's rights; nil is no objection.
+// judged returns the refusal that applying an operation would give for its actor's rights, or nil if it is allowed.
 func (b *bench) judged(op *fsmpb.Op) *fsmpb.Outcome {
 	if denied := b.View.Denied([]*fsmpb.Op{op}); denied != nil {
 		return denied[0]
@@ -102,7 +102,7 @@ func TestTokens(t *testing.T) {
 	wish.Tenants = []string{"acme*"}
 	b.ok(by(rota.Local, tokenOp(wish)))
 	if o := b.ok(by(rota.Local, tokenOp(wish))); !o.GetExisted() {
-		t.Error("the same token is another one")
+		t.Error("the same token has another row")
 	}
 	b.refuses(rota.KindConflict, "token", tokenOp(tokenWish("a", access.RoleRoot)))
 	for name, f := range map[string]func(*fsmpb.CreateToken){
@@ -141,7 +141,7 @@ func TestTokens(t *testing.T) {
 	b.ok(by(actorNamed("c"), submitOp(jobSpec("j4"))))
 	b.date(rota.Date(wish.ExpiresMs))
 	if tokens := b.access.tokens.Len(); tokens != 0 {
-		t.Errorf("%d tokens outlive their date", tokens)
+		t.Errorf("%d tokens are left after their date", tokens)
 	}
 	b.refuses(rota.KindUnauthenticated, "credential", by(actorNamed("c"), submitOp(jobSpec("j5"))))
 	b.refuses(rota.KindInvalid, "expires", tokenOp(wish))
@@ -158,7 +158,7 @@ func TestTokens_expireBeforeTheirSweep(t *testing.T) {
 	b.walls = []int64{wish.ExpiresMs}
 	b.refuses(rota.KindUnauthenticated, "credential", by(actorNamed("a"), submitOp(jobSpec("j2"))))
 	if b.access.tokens.Len() != 1 {
-		t.Error("no sweep forgot it, and it is gone")
+		t.Error("it is gone before a sweep removed it")
 	}
 }
 
@@ -244,7 +244,7 @@ func TestInitAuth(t *testing.T) {
 		t.Fatalf("the second first token: %v", err)
 	}
 	if o := b.ok(by(rota.Local, initOp(tokenWish("a", access.RoleRoot)))); !o.GetExisted() {
-		t.Error("asked again, the first token is another one")
+		t.Error("on repetition the first token is another one")
 	}
 	b.refuses(rota.KindDenied, "submit", by(rota.Anonymous, submitOp(jobSpec("j2"))))
 	b.ok(by(actorNamed("a"), submitOp(jobSpec("j2"))))
@@ -277,7 +277,7 @@ func TestForgedActors(t *testing.T) {
 	for actor, kind := range map[rota.Principal]rota.Kind{"node:n1": rota.KindInvalid, "root": rota.KindInvalid, "token:": rota.KindInvalid,
 		"cert:root": rota.KindInvalid, actorNamed("z"): rota.KindUnauthenticated, rota.Anonymous: rota.KindDenied, rota.Local: rota.KindDenied} {
 		if err := entry.OutcomeError(b.entry(by(actor, submitOp(jobSpec("j")))).Outcomes[0]); err == nil || err.Kind != kind {
-			t.Errorf("%s: %v, a refusal %s is wanted", actor, err, kind)
+			t.Errorf("%s: got %v, want a refusal %s", actor, err, kind)
 		}
 	}
 	long := by(rota.Local, submitOp(jobSpec("j")))
@@ -415,17 +415,17 @@ func TestRights_eachOperation(t *testing.T) {
 			want = access.RightNames()
 		case slices.Contains(leadersOwn, what), what == "init_auth", what == "claim_session", what == "end_session":
 			if o := b.judged(by(rota.CertPrincipal(access.RoleRoot, "n"), name(operationOf(f)))); o == nil {
-				t.Errorf("%s: root passes, and only the leader or the node's account should", what)
+				t.Errorf("%s: root passes, want only the leader or the node's account", what)
 			}
 		default:
-			t.Errorf("operation %s is new: say what right it needs (judge.go, docs/security.md)", what)
+			t.Errorf("operation %s is new: specify which right it needs (judge.go, docs/security.md)", what)
 		}
 		if !slices.Equal(allowed, want) {
-			t.Errorf("%s passes with %v, %v is wanted", what, allowed, want)
+			t.Errorf("%s passes with %v, want %v", what, allowed, want)
 		}
 	}
 	if o := b.judged(by(rota.Local, initOp(tokenWish("y", access.RoleRoot)))); o != nil {
-		t.Errorf("the node's account makes no first token: %v", o)
+		t.Errorf("the node's account cannot create the first token: %v", o)
 	}
 }
 
@@ -449,7 +449,7 @@ func TestRights_ofTheObject(t *testing.T) {
 		is, isNot := b.refuses(rota.KindNotFound, "job", by(acme, foreign)), b.refuses(rota.KindNotFound, "job", by(acme, none))
 		if is, isNot := is.GetText(), isNot.GetText(); strings.NewReplacer("theirs", "ID", "ended", "ID").Replace(is) !=
 			strings.NewReplacer("none ", "ID", "none", "ID").Replace(isNot) {
-			t.Errorf("of a foreign job it says %q, of none %q", is, isNot)
+			t.Errorf("the refusal for a foreign job is %q, for a missing one %q", is, isNot)
 		}
 	}
 	b.ok(roleOp("reads", rota.Grant{Right: rota.RightRead, Tenant: "*", Queue: "*"}, rota.Grant{Right: rota.RightControl, Tenant: "acme", Queue: "default"}))
@@ -572,7 +572,7 @@ func TestAccess_naive(t *testing.T) {
 				s.Queue = rota.QueueName(rapid.SampledFrom([]string{"q1", "q2"}).Draw(rt, "in"))
 				o := b.entry(by(actor, submitOp(s))).Outcomes[0]
 				if want := may(actor, string(s.Tenant), string(s.Queue)); rota.Kind(o.GetKind()) != want {
-					rt.Fatalf("%s submits for %s to %s: %v, %s is wanted", actor, s.Tenant, s.Queue, o, want)
+					rt.Fatalf("%s submits for %s to %s: got %v, want %s", actor, s.Tenant, s.Queue, o, want)
 				}
 			}
 		}

@@ -99,7 +99,7 @@ func TestTakeover_needsTheSecretOrTheRight(t *testing.T) {
 }
 
 // TestRevocation_endsSessions checks that after a token is revoked or expires, or a certificate is blocked, its workers
-// get and end no more jobs; their leases end by silence, uncounted. The worker's secret can use the id again.
+// get and end no further jobs; their leases end by silence, uncounted. The worker's secret can use the id again.
 func TestRevocation_endsSessions(t *testing.T) {
 	t.Parallel()
 	wish := tokenWish("a", access.RoleWorker)

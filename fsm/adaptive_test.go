@@ -38,10 +38,10 @@ func (b *bench) serves(job rota.JobID, score float64) rota.Lease {
 	leases := b.match()
 	l, placed := leases[job]
 	if !placed || len(leases) != 1 {
-		b.t.Fatalf("placed %v, only %s is wanted", leases, job)
+		b.t.Fatalf("placed %v, want only %s", leases, job)
 	}
 	if got := math.Float64frombits(uint64(l.Decision.Score)); got != score {
-		b.t.Fatalf("job %s has score %v, %v is computed", job, got, score)
+		b.t.Fatalf("job %s has score %v, want %v", job, got, score)
 	}
 	b.ok(verb(rota.VerbAck, l))
 	return l
@@ -68,7 +68,7 @@ func scoreOf(base, waitS, weight, mib float64) float64 {
 func (b *bench) knows(typ rota.JobType, want sched.Stats) {
 	b.t.Helper()
 	if got := b.typeStats.stats(b.QueueTable.Get("default"), typ); got != want {
-		b.t.Fatalf("type %s: %+v is known, %+v is wanted", typ, got, want)
+		b.t.Fatalf("type %s: %+v is known, want %+v", typ, got, want)
 	}
 }
 
@@ -104,7 +104,7 @@ func TestEarlySampleBias(t *testing.T) {
 	b.submit("known-bad", ofType("fresh"))
 	wait := rota.Clock(30_000)
 	if b.pass(wait); scoreOf(2, 30, w, 0) <= scoreOf(2, 0, 1, 0) {
-		t.Fatal("30 s of waiting should outweigh two samples")
+		t.Fatal("30 s of waiting must outweigh two samples")
 	}
 	b.submit("unknown", ofType("other"))
 	l = b.serves("known-bad", scoreOf(2, 30, w, 0))
@@ -125,7 +125,7 @@ func TestFastFailureTrap(t *testing.T) {
 	}
 	b.knows("crash", sched.Stats{Fail: 60, EMAus: 10_000, Sampled: true})
 	if yield := 2.0 / 64; yield >= 0.1 || weightOf(0, 60, 0, 0) != 0.1 {
-		t.Fatalf("weight %v: the floor is to be seen", weightOf(0, 60, 0, 0))
+		t.Fatalf("weight %v: the floor must be visible", weightOf(0, 60, 0, 0))
 	}
 	// Any other type goes first, but a type that crashes is never locked out.
 	b.submit("sound", ofType("sound"))

@@ -101,11 +101,11 @@ func TestExchange(t *testing.T) {
 	}
 	b.refuses(rota.KindUnauthenticated, "jwt", again)
 	if n := b.access.spent.Len(); n != 1 {
-		t.Errorf("%d identity tokens are kept in mind", n)
+		t.Errorf("%d identity tokens are remembered", n)
 	}
 	b.tomorrow(24 * 3_600_000)
 	if n := b.access.spent.Len(); n != 0 {
-		t.Errorf("%d identity tokens are kept in mind after their end", n)
+		t.Errorf("%d identity tokens are remembered after their end", n)
 	}
 	b.sound()
 }

@@ -48,7 +48,7 @@ func TestBackfill(t *testing.T) {
 	}
 	rounds := b.View.Decide(100)
 	if kept := rounds[0].GetReserved(); len(kept) != 1 || kept[0].GetJob() != "wide" || kept[0].GetWorker() != "w" || kept[0].GetUntilMs() != int64(until) {
-		t.Errorf("the round says %v", kept)
+		t.Errorf("the round reserves %v", kept)
 	}
 	leases := b.match()
 	if len(leases) != 1 || leases["short"].Decision.Reasoning != (rota.Reasoning{Rule: rota.ReasoningBackfilled, N: int64(until), Of: 30_000}) {
@@ -64,7 +64,7 @@ func TestBackfill(t *testing.T) {
 	}
 	b.ok(queueOp("default", "backfill", "free"))
 	if leases := b.match(); len(leases) != 1 {
-		t.Errorf("%v start where anything may", leases)
+		t.Errorf("%v start where any job may", leases)
 	}
 	b.sound()
 }
@@ -96,7 +96,7 @@ func TestBackfill_conservative(t *testing.T) {
 	}
 	rounds := b.View.Decide(100)
 	if kept := rounds[0].GetReserved(); len(kept) != 1 || kept[0].GetJob() != "wide" {
-		t.Errorf("the round says %v", kept)
+		t.Errorf("the round reserves %v", kept)
 	}
 	date := until(60)
 	leases := b.match()
@@ -111,7 +111,7 @@ func TestBackfill_conservative(t *testing.T) {
 	b.sound()
 }
 
-// TestBackfill_estimates changes what estimates depend on while jobs run and wait: indexes follow.
+// TestBackfill_estimates changes the inputs of estimates while jobs run and wait: indexes follow.
 func TestBackfill_estimates(t *testing.T) {
 	t.Parallel()
 	b := batchBench(t, "ranking", "shortest", "shortest_aging", "0")
@@ -156,7 +156,7 @@ func TestBackfill_timeout(t *testing.T) {
 	b.submit("wide", expecting(4000, time.Second))
 	_, draft := b.View.decide(100, "", nil)
 	if kept := draft.Reservations(); len(kept) != 1 || kept[0].Until != b.Header.Clock+3000 {
-		t.Errorf("reserved is %+v, until %d is wanted", kept, b.Header.Clock+3000)
+		t.Errorf("reserved is %+v, want until %d", kept, b.Header.Clock+3000)
 	}
 	b.sound()
 }
@@ -178,7 +178,7 @@ func TestBackfill_holds(t *testing.T) {
 	b.pass(1000)
 	b.match()
 	if n := len(b.placement.held()); n != 3 {
-		t.Fatalf("%d workers are held, 3 are wanted", n)
+		t.Fatalf("%d workers are held, want 3", n)
 	}
 	b.ok(queueOp("default", "backfill", "easy"))
 	if n := len(b.placement.held()); n != 0 {
@@ -222,7 +222,7 @@ func busyFor(b *bench, most rota.Clock, narrow, late func(*rota.JobSpec)) rota.C
 			running = append(running, l)
 		}
 		if b.pass(1000); len(running) == 0 {
-			b.t.Fatal("nothing runs, and nothing starts")
+			b.t.Fatal("no job runs, and none starts")
 		}
 	}
 	return 0
@@ -319,6 +319,6 @@ func TestBackfill_keeps(t *testing.T) {
 		b.sound()
 	}
 	if kept < 100 {
-		t.Errorf("room was kept for %d jobs: that shows too little", kept)
+		t.Errorf("room was kept for %d jobs: too few for this test", kept)
 	}
 }

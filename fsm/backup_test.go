@@ -74,11 +74,11 @@ func TestBackupStored(t *testing.T) {
 			t.Errorf("%s: %+v, whole %v, %v", what, got, whole, ok)
 		}
 		if a.Outcomes[0].GetExisted() != (len(a.Events) == 0) {
-			t.Errorf("%s: %v and %v do not go together", what, a.Outcomes[0], a.Events)
+			t.Errorf("%s: %v and %v do not match", what, a.Outcomes[0], a.Events)
 		}
 		for _, e := range a.Events {
 			if e.Kind != rota.EventBackupStored || !strings.Contains(e.Payload, hex.EncodeToString(sum[:])) || !strings.Contains(e.Payload, want) {
-				t.Errorf("%s: told %+v", what, e)
+				t.Errorf("%s: got event %+v", what, e)
 			}
 		}
 		b.sound()

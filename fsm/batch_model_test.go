@@ -17,7 +17,7 @@ type naiveBatch struct {
 	sealed, called bool
 }
 
-// naiveBatches follow the events of jobs, and record what was opened, accepted and sealed.
+// naiveBatches follow the events of jobs, and record the batches opened and sealed, and the jobs accepted.
 type naiveBatches map[string]*naiveBatch
 
 func (n naiveBatches) take(batch, job string) {
@@ -47,7 +47,7 @@ func (n naiveBatches) settle() (called int) {
 	return called
 }
 
-// follow records what happened to jobs in an entry.
+// follow records the changes of jobs in an entry.
 func (n naiveBatches) follow(b *bench, events []rota.Event) {
 	for _, e := range events {
 		for _, x := range n {
@@ -69,7 +69,7 @@ func (n naiveBatches) compare(b *bench) {
 		}
 		got := b.batch(id)
 		if got.BatchCounts != want || (got.State == rota.BatchFinished) != x.called || (got.State != rota.BatchOpen) != x.sealed {
-			b.t.Fatalf("batch %s is %s and counts %+v; the model says %+v, sealed %v, called %v", id, got.State, got.BatchCounts, want, x.sealed, x.called)
+			b.t.Fatalf("batch %s is %s and counts %+v; want %+v, sealed %v, called %v as in the model", id, got.State, got.BatchCounts, want, x.sealed, x.called)
 		}
 		if known := b.View.JobState(rota.CallbackID(rota.BatchID(id))) != rota.JobNone; known != x.called {
 			b.t.Fatalf("that the callback of %s is known is %v", id, known)

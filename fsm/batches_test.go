@@ -40,7 +40,7 @@ func (b *bench) counts(id, want string) {
 	b.t.Helper()
 	x := b.batch(id)
 	if got := fmt.Sprint(x.State, x.Total, x.Live, x.Completed, x.Dead, x.Expired, x.Cancelled); got != want {
-		b.t.Fatalf("batch %s is %s, %s is wanted", id, got, want)
+		b.t.Fatalf("batch %s is %s, want %s", id, got, want)
 	}
 }
 
@@ -65,7 +65,7 @@ func TestBatch(t *testing.T) {
 	}
 	b.counts("b", "OPEN 4 4 0 0 0 0")
 	if o := b.ok(submitOp(member("j0", "b"))); !o.GetExisted() {
-		t.Error("the same submission counts anew")
+		t.Error("the same submission counts again")
 	}
 	b.ok(cancelOp("j0"))
 	b.worker("w", 2)
@@ -156,7 +156,7 @@ func TestBatch_seals(t *testing.T) {
 	b.counts("b", "OPEN 1 1 0 0 0 0")
 	b.counts("full", "FINISHED 0 0 0 0 0 0")
 	if date, ok := b.View.NextDate(); !ok || date != b.batch("b").SealsAt {
-		t.Errorf("the next date is %s, %s is wanted", date, b.batch("b").SealsAt)
+		t.Errorf("the next date is %s, want %s", date, b.batch("b").SealsAt)
 	}
 	b.tick(rota.Clock(limits.BatchSeals))
 	b.counts("b", "SEALED 1 1 0 0 0 0")
@@ -256,7 +256,7 @@ func TestBatch_uncapped(t *testing.T) {
 		}
 	}
 	if len(told) > 0 {
-		t.Errorf("the same is told again: %v", told)
+		t.Errorf("the same is reported again: %v", told)
 	}
 	b.refuses(rota.KindExhausted, "queue", submitOp(jobSpec("more")))
 	b.ok(modeOp(rota.ModeReadOnly, "test"))

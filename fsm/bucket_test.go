@@ -39,7 +39,7 @@ func TestBucket(t *testing.T) {
 				for range 3000 {
 					wait := b.Wait(tat, now)
 					if took := n.take(now); took != (wait == 0) || took != (b.Tokens(tat, now) > 0) {
-						t.Fatalf("rate %d at %d: the naive bucket says %v, wait is %d, tokens %d", rate, now, took, wait, b.Tokens(tat, now))
+						t.Fatalf("rate %d at %d: the naive bucket returns %v, wait is %d, tokens %d", rate, now, took, wait, b.Tokens(tat, now))
 					}
 					if wait > 0 {
 						if b.Wait(tat, now+rota.Clock(wait)) != 0 || b.Wait(tat, now+rota.Clock(wait)-1) == 0 {
@@ -52,7 +52,7 @@ func TestBucket(t *testing.T) {
 						tat = b.Take(tat, now)
 					}
 					if later := now + 777; state.Moment(tat, now) != state.Moment(tat, later) {
-						t.Fatalf("the moment of a tat depends on when it is asked")
+						t.Fatalf("the moment of a tat depends on when it is computed")
 					}
 					now += rota.Clock(chance.Int64N(3 + 2000/rate))
 				}
@@ -94,7 +94,7 @@ func TestWindow(t *testing.T) {
 					}
 				}
 				if n, _ := w.Total(); n < least || n > most {
-					t.Fatalf("span %d: %d are counted, %d to %d are wanted", span, n, least, most)
+					t.Fatalf("span %d: %d are counted, want %d to %d", span, n, least, most)
 				}
 				if due := w.Leaves(span); due <= now {
 					t.Fatalf("span %d: a sub-window was due at %d, it is %d", span, due, now)

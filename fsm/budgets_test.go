@@ -33,7 +33,7 @@ func (b *bench) fills(change ...func(*rota.JobSpec)) (taken int, refusal *fsmpb.
 			return taken, o
 		}
 	}
-	b.t.Fatal("100 jobs of 64 KiB were taken")
+	b.t.Fatal("100 jobs of 64 KiB were accepted")
 	return 0, nil
 }
 
@@ -66,14 +66,14 @@ func TestBudgets(t *testing.T) {
 			ann := tenant("ann")
 			// 64 jobs of 64 KiB are 4 MiB without the rest of their specs; nine tenths are 58.
 			if n, o := b.fills(ann); n != 57 && n != 58 || o.GetKind() != uint32(rota.KindExhausted) || o.GetSubject() != c.subject {
-				t.Fatalf("%d were taken, then %v", n, o)
+				t.Fatalf("accepted %d, then got %v", n, o)
 			}
 			n, o := b.fills(ann, urgently)
 			if n != 5 && n != 6 || o.GetSubject() != c.subject || o.GetRetryAfterMs() != limits.StuckRetryAfter.Milliseconds() {
-				t.Fatalf("%d more of priority 0 were taken, then %v", n, o)
+				t.Fatalf("accepted %d more of priority 0, then got %v", n, o)
 			}
 			if !strings.Contains(o.GetText(), "rota worker run") {
-				t.Errorf("the refusal does not say what makes room: %s", o.GetText())
+				t.Errorf("the refusal does not explain how to make room: %s", o.GetText())
 			}
 			spec := jobSpec("beyond", ann, urgently, payloadOf(64<<10))
 			if b.View.QueueFull(submitOp(spec).GetSubmit()) == nil {

@@ -31,7 +31,7 @@ func TestChangeKeeps(t *testing.T) {
 		was := j.ExpireAbs
 		b.ok(b.changeOf(urgent))
 		if j = b.JobTable.Get("j"); j.ExpireAbs != was {
-			t.Errorf("it expires at %d: %d is wanted", j.ExpireAbs, was)
+			t.Errorf("it expires at %d, want %d", j.ExpireAbs, was)
 		}
 		b.sound()
 	})

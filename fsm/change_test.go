@@ -56,7 +56,7 @@ func TestChange(t *testing.T) {
 			job.Labels["c"] != "3" || job.Enqueued != before.Enqueued || job.Submitted != before.Submitted || job.Changes != 1 {
 			t.Fatalf("%+v", job)
 		}
-		// The submission is identified by what was submitted.
+		// The submission is identified by the submitted content.
 		first := jobSpec("j", func(s *rota.JobSpec) { s.Labels, s.TTL = map[string]string{"a": "1", "b": "2"}, time.Minute })
 		if o := b.ok(submitOp(first)); !o.GetExisted() {
 			t.Fatalf("%v", o)
@@ -147,7 +147,7 @@ func TestChange(t *testing.T) {
 			t.Fatalf("%v", o)
 		}
 		b.ok(b.changeOf(rota.JobChange{ID: "j", Priority: to[int32](9)}))
-		b.refuses(rota.KindStale, "changes", op) // a late repetition does not undo what followed
+		b.refuses(rota.KindStale, "changes", op) // a late repetition does not undo later changes
 		b.ok(cancelOp("j"))
 		b.ok(retryOp("j"))
 		op2 := b.changeOf(urgent("j"))
@@ -207,7 +207,7 @@ func TestChange(t *testing.T) {
 			b.match()
 		}
 		if b.placement.holds.Len() != 1 {
-			t.Fatalf("%d holds: one for the job that waits is wanted", b.placement.holds.Len())
+			t.Fatalf("got %d holds, want one for the pending job", b.placement.holds.Len())
 		}
 		b.ok(b.changeOf(urgent("waits")))
 		if b.placement.holds.Len() != 1 {

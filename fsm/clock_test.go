@@ -69,7 +69,7 @@ func TestClock(t *testing.T) {
 				continue
 			}
 			if a = apply(&fsmpb.Entry{Term: 1, NowMs: int64(startClock + want + 1)}); a.Clock != startClock {
-				t.Errorf("leap %d: an entry %d ms ahead was taken", leap, want+1)
+				t.Errorf("leap %d: an entry %d ms ahead was accepted", leap, want+1)
 			}
 			if a = apply(&fsmpb.Entry{Term: 1, NowMs: int64(startClock + want)}); a.Clock != startClock+want {
 				t.Errorf("leap %d: an entry %d ms ahead was refused", leap, want)
@@ -133,7 +133,7 @@ func TestDate(t *testing.T) {
 	at := func(want int64) {
 		t.Helper()
 		if got := int64(b.View.Head().Date); got != startClock+want {
-			t.Fatalf("date %d, wanted %d", got-startClock, want)
+			t.Fatalf("got date %d, want %d", got-startClock, want)
 		}
 	}
 	wall := func(walls ...int64) {

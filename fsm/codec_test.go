@@ -25,6 +25,6 @@ func TestEncoderNumbers(t *testing.T) {
 	}
 	number(math.MaxUint64)
 	if string(e.B) != string(want) {
-		t.Fatalf("%x was written, %x is wanted", e.B, want)
+		t.Fatalf("wrote %x, want %x", e.B, want)
 	}
 }

@@ -115,7 +115,7 @@ func TestConformance_QueueMatcher(t *testing.T) {
 				t.Errorf("%s: a round places it: %v", c.why, decided)
 			}
 			if got := b.pairing("j", "w"); got != c.why {
-				t.Errorf("dropped for %q, %q is wanted", got, c.why)
+				t.Errorf("dropped for %q, want %q", got, c.why)
 			}
 		}
 	})
@@ -165,7 +165,7 @@ func TestConformance_QueueMatcher(t *testing.T) {
 		ties := order[:2]
 		slices.Sort(ties)
 		if want := []rota.JobID{"a-rich", "z-rich", "late-rich", "large", "poor"}; !slices.Equal(order, want) {
-			t.Fatalf("placed in the order %v, %v is wanted", order, want)
+			t.Fatalf("placed in the order %v, want %v", order, want)
 		}
 	})
 }
@@ -206,7 +206,7 @@ func TestConformance_AssignmentAndLease(t *testing.T) {
 			b.skip(deadline - 240_000)
 			o := b.ok(verb(rota.VerbRenew, l, func(c *peer.LeaseCommand) { c.Ordinal = n + 1 }))
 			if deadline += 300_000; rota.Clock(o.GetDeadlineMs()) != deadline {
-				t.Fatalf("renewal %d to %d, %d is wanted", n+1, o.GetDeadlineMs(), deadline)
+				t.Fatalf("renewal %d to %d, want %d", n+1, o.GetDeadlineMs(), deadline)
 			}
 		}
 		b.refuses(rota.KindConflict, "lease", verb(rota.VerbRenew, l, func(c *peer.LeaseCommand) { c.Ordinal = 5 }))
@@ -247,7 +247,7 @@ func TestConformance_AssignmentAndLease(t *testing.T) {
 		b.ok(queueOp("ai", "leases_max_per_worker", "1"))
 		for l, want := range map[rota.LeaseID]rota.Reason{first.ID: rota.ReasonNone, second.ID: rota.ReasonQuotaCut} {
 			if a, _ := b.View.Assignment(l); a.Lease.Revoked != want {
-				t.Errorf("lease %s is revoked for %s, %s is wanted", l, a.Lease.Revoked, want)
+				t.Errorf("lease %s is revoked for %s, want %s", l, a.Lease.Revoked, want)
 			}
 		}
 	})
@@ -277,7 +277,7 @@ func TestConformance_RetryTTL(t *testing.T) {
 			b.worker(fmt.Sprint("w", n), 1, serves())
 			l := b.match()["j"]
 			if l.Attempt != n {
-				t.Fatalf("attempt %d, %d is wanted", l.Attempt, n)
+				t.Fatalf("got attempt %d, want %d", l.Attempt, n)
 			}
 			b.ok(verb(rota.VerbFail, l))
 			if n == 5 {
@@ -285,7 +285,7 @@ func TestConformance_RetryTTL(t *testing.T) {
 			}
 			want := rota.Clock(sched.BackoffMs("j", n, p))
 			if j := b.state("j", rota.JobDelayed); j.Due.Clock != b.now+want || want%1000 != 0 || want < 4_500<<n || want > 5_500<<n {
-				t.Fatalf("attempt %d waits for %d ms, %d is wanted", n, j.Due.Clock-b.now, want)
+				t.Fatalf("attempt %d waits for %d ms, want %d", n, j.Due.Clock-b.now, want)
 			}
 			b.skip(b.now + want - 1)
 			b.state("j", rota.JobDelayed)
@@ -296,7 +296,7 @@ func TestConformance_RetryTTL(t *testing.T) {
 			t.Fatalf("job %+v", j)
 		}
 		if o := b.ok(submitOp(jobSpec("j", ai()))); !o.GetExisted() {
-			t.Fatal("a tombstone lets the job in again")
+			t.Fatal("a tombstone admits the job again")
 		}
 	})
 	t.Run("absolute_and_relative_time_to_live", func(t *testing.T) {

@@ -7,8 +7,8 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// TestFailuresHoldNobodyUp checks the behaviour without a stricter policy: what a tenant's jobs do to a worker costs no
-// other tenant, queue or type anything.
+// TestFailuresHoldNobodyUp checks the behaviour without a stricter policy: the effects of a tenant's jobs on a worker
+// delay no other tenant, queue or type.
 func TestFailuresHoldNobodyUp(t *testing.T) {
 	t.Parallel()
 	for _, preset := range []string{"standard", "fluxforge", "dag", "dfps"} {

@@ -41,7 +41,7 @@ func withEntry(b *bench, ops []*fsmpb.Op, exact bool) (Applied, int) {
 		b.t.Fatalf("entry %d: decided with it are\n%s\nby the twin\n%s", b.Header.Index+1, mine, its)
 	}
 	if again := b.DecideWith(a, 1000); fmt.Sprint(again) != fmt.Sprint(rounds) || b.View.Digest() != before {
-		b.t.Fatalf("the decision changed the state: decided again are\n%v\nfirst\n%v", again, rounds)
+		b.t.Fatalf("the decision changed the state: a second decision gives\n%v\nfirst\n%v", again, rounds)
 	}
 	if faults := b.Check(); len(faults) > 0 {
 		b.t.Fatalf("after a decision with %v: %q", ops, faults)
@@ -60,14 +60,14 @@ func withEntry(b *bench, ops []*fsmpb.Op, exact bool) (Applied, int) {
 	}
 	for _, e := range got.Events {
 		if e.Kind == rota.EventAssignmentDropped && alone {
-			b.t.Fatalf("decided with the entry's submissions, and dropped: %+v", e)
+			b.t.Fatalf("decided with the entry's submissions, but dropped: %+v", e)
 		}
 	}
 	return got, len(placed)
 }
 
-// naiveWith applies only the operations to another machine, and compares what was decided with them with what that
-// machine decides after them: each job is QUEUED there, and some find a worker.
+// naiveWith applies only the operations to another machine, and compares the decisions made with them with that
+// machine's decisions after them: each job is QUEUED there, and some find a worker.
 func naiveWith(b *bench, ops []*fsmpb.Op, placed []string, exact bool) {
 	b.t.Helper()
 	other := &bench{Machine: b.restored(), twin: b.restored(), t: b.t, term: b.term, now: b.now, walls: b.walls, every: 1 << 20, chance: rand.New(rand.NewPCG(3, 4))}
@@ -78,7 +78,7 @@ func naiveWith(b *bench, ops []*fsmpb.Op, placed []string, exact bool) {
 		}
 	}
 	if later := jobsOf(other.View.Decide(1000)); len(later) == 0 || exact && len(later) != len(placed) {
-		b.t.Fatalf("decided with the entry are %q, behind it %q", placed, later)
+		b.t.Fatalf("decided with the entry: %q, after it: %q", placed, later)
 	}
 }
 
@@ -160,7 +160,7 @@ func TestDecideWith(t *testing.T) {
 				c.before(b)
 			}
 			if _, placed := withEntry(b, c.ops(b), true); placed != c.want {
-				t.Fatalf("%d jobs are placed, %d are wanted", placed, c.want)
+				t.Fatalf("%d jobs are placed, want %d", placed, c.want)
 			}
 			b.sound()
 		})
@@ -175,7 +175,7 @@ func TestDecideWith(t *testing.T) {
 			b.worker("w2", 1)
 			a := arrivalsOf(b, []*fsmpb.Op{submitOp(jobSpec("b", func(s *rota.JobSpec) { s.Tenant = "holder" })), submitOp(jobSpec("a"))})
 			if placed := jobsOf(b.DecideWith(a, 1000)); !slices.Equal(placed, []string{c.want}) {
-				t.Errorf("fair share %s: %q has the one place, %q is wanted", c.share, placed, c.want)
+				t.Errorf("fair share %s: %q has the one place, want %q", c.share, placed, c.want)
 			}
 		}
 	})
@@ -214,7 +214,7 @@ func TestDecideWith(t *testing.T) {
 			ops := c.change(b, opsOf(b.View.Decide(1000)))
 			rounds := b.DecideWith(arrivalsOf(b, ops), 1000)
 			if placed := jobsOf(rounds); len(placed) != c.want {
-				t.Errorf("%s: %q are placed, %d are wanted", c.name, placed, c.want)
+				t.Errorf("%s: %q are placed, want %d", c.name, placed, c.want)
 			}
 			if c.want == 0 {
 				continue
@@ -222,7 +222,7 @@ func TestDecideWith(t *testing.T) {
 			withEntry(b, ops, true)
 			b.sound()
 			if leases := openLeases(b); len(leases) != 2+c.want {
-				t.Errorf("%s: %d leases, %d are wanted: %v", c.name, len(leases), 2+c.want, leases)
+				t.Errorf("%s: got %d leases, want %d: %v", c.name, len(leases), 2+c.want, leases)
 			}
 		}
 	})
@@ -234,7 +234,7 @@ func TestDecideWith(t *testing.T) {
 		b.submit("waits", func(s *rota.JobSpec) { s.Tenant = "holder" })
 		ops := append(opsOf(b.View.Decide(1000)), submitOp(jobSpec("b", func(s *rota.JobSpec) { s.Tenant = "holder" })), submitOp(jobSpec("a")))
 		if placed := jobsOf(b.DecideWith(arrivalsOf(b, ops), 1000)); !slices.Equal(placed, []string{"a"}) {
-			t.Errorf("beside a round for the holder %q has the one place that is left", placed)
+			t.Errorf("in addition to a round for the holder %q has the one remaining place", placed)
 		}
 	})
 	t.Run("the round says with what", func(t *testing.T) {
@@ -247,7 +247,7 @@ func TestDecideWith(t *testing.T) {
 			t.Fatalf("%v at height %d, epoch %d", r, height, b.Header.Epoch)
 		}
 		if r := b.View.Decide(1000); r != nil {
-			t.Fatalf("nothing waits, and %v is decided", r)
+			t.Fatalf("no job is pending, but %v is decided", r)
 		}
 	})
 }
@@ -319,7 +319,7 @@ func TestDecideWith_model(t *testing.T) {
 		b.sound()
 	}
 	if placed < entries/10 {
-		t.Errorf("%d jobs were placed by %d entries: what is looked at here hardly happens", placed, entries)
+		t.Errorf("%d jobs were placed by %d entries: the tested case hardly occurs", placed, entries)
 	}
 	t.Logf("%d jobs were placed by their own entries, of %d, of which %d had rounds for others", placed, entries, beside)
 }

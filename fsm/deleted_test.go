@@ -136,7 +136,7 @@ func TestDelete_ranges(t *testing.T) {
 		if b.ended.deleted.Len() != ranges {
 			t.Fatalf("%d ranges are kept of %d", b.ended.deleted.Len(), ranges)
 		}
-		if k == n/2 { // what retention has removed everywhere
+		if k == n/2 { // the part that retention has removed everywhere
 			through := b.View.FirstDeleted()
 			b.ok(&fsmpb.Op{Op: &fsmpb.Op_DropDeleted{DropDeleted: &fsmpb.DropDeleted{Through: through}}})
 			for seq := range through + 1 {

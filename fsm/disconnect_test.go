@@ -17,7 +17,7 @@ func gracedLease(b *bench) rota.Lease {
 	l := b.match()["j"]
 	b.ok(verb(rota.VerbAck, l))
 	if a, _ := b.View.Assignment(l.ID); a.Grace != 10*time.Second {
-		b.t.Fatalf("assignment %+v: a grace of 10 s is wanted", a)
+		b.t.Fatalf("assignment %+v: want a grace of 10 s", a)
 	}
 	return l
 }

@@ -58,7 +58,7 @@ func TestDomain(t *testing.T) {
 		t.Parallel()
 		b := zoned(t)
 		if e := b.outcomes("zone-1", 3, 7); len(kinds(e, rota.EventDomainIsolated)) != 0 {
-			t.Fatal("isolated at the threshold, not above it")
+			t.Fatal("isolated at the threshold, want only above it")
 		}
 		if e := b.outcomes("zone-2", 9, 0); len(kinds(e, rota.EventDomainIsolated)) != 0 {
 			t.Fatal("isolated with nine samples")
@@ -100,7 +100,7 @@ func TestDomain(t *testing.T) {
 		b.entry(verb(rota.VerbComplete, l["proof"]))
 		b.pass(61_000 - 50_000)
 		if d := b.admission.domains.Get(state.DomainKey("default", "z")); d == nil {
-			t.Fatal("nothing is counted")
+			t.Fatal("no failure is counted")
 		} else if _, fail := d.Window.Total(); fail != 2 {
 			t.Fatalf("%d failures are counted", fail)
 		}
@@ -265,7 +265,7 @@ func pending(b *bench, ids ...string) string {
 			return id
 		}
 	}
-	b.t.Fatal("none is QUEUED")
+	b.t.Fatal("no job is QUEUED")
 	return ""
 }
 

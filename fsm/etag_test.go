@@ -69,7 +69,7 @@ func TestIfMatch(t *testing.T) {
 			of := b.versions()[name]
 			if of.remove != nil && name != "tenant" { // which has its defaults before it is set
 				if text := b.refuses(rota.KindConflict, "version", inVersion(access.AnyVersion, of.set("2"))).GetText(); !strings.Contains(text, "does not exist") {
-					t.Errorf("of an object that does not exist: %s", text)
+					t.Errorf("the version of a missing object: %s", text)
 				}
 			}
 			b.ok(of.set("2"))
@@ -79,14 +79,14 @@ func TestIfMatch(t *testing.T) {
 			}
 			if o := b.entry(inVersion(first, of.set("3")), inVersion(first, of.set("4"))).Outcomes; o[0].GetKind() != 0 ||
 				o[1].GetKind() != uint32(rota.KindConflict) || o[1].GetSubject() != "version" || !strings.Contains(o[1].GetText(), of.etag()) {
-				t.Fatalf("two who read %s get %v, and there is %s", first, o, of.etag())
+				t.Fatalf("two readers of %s get %v, its version is %s", first, o, of.etag())
 			}
 			if faults := b.restored().Check(); len(faults) > 0 {
 				t.Fatalf("restored: %q", faults)
 			}
 			second := of.etag()
 			if second == first {
-				t.Fatalf("it is changed and of version %s still", first)
+				t.Fatalf("it is changed and still of version %s", first)
 			}
 			b.ok(inVersion(first, of.set("3"))) // the winner that did not get its answer asks again
 			b.ok(inVersion(access.AnyVersion, of.set("5")))
@@ -109,7 +109,7 @@ func TestIfMatch(t *testing.T) {
 				b.tick(1)
 				b.ok(of.set("2"))
 				if of.etag() == first {
-					t.Errorf("a %s that was deleted and set again has the version that it had", name)
+					t.Errorf("a deleted %s that was set again has its old version", name)
 				}
 			}
 		})
@@ -134,12 +134,11 @@ func TestIfMatch_elsewhere(t *testing.T) {
 	b := newClockwork(t)
 	b.refuses(rota.KindInvalid, "if_match", inVersion("1", submitOp(jobSpec("j"))))
 	if b.JobTable.Len() != 0 {
-		t.Error("it was done all the same")
+		t.Error("it was done despite the refusal")
 	}
 }
 
-// TestPreview checks that a dry run returns what the same call would lead to, or its refusal, and does not change the
-// state.
+// TestPreview checks that a dry run returns the result of the same call, or its refusal, and does not change the state.
 func TestPreview(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -173,14 +172,14 @@ func TestPreview(t *testing.T) {
 			got = rota.KindOf(err).String() + " " + rota.ErrorOf(err).Subject
 		}
 		if got != c.want {
-			t.Errorf("%s: %s, %q is wanted", name, got, c.want)
+			t.Errorf("%s: got %s, want %q", name, got, c.want)
 		}
 		if b.rowsDigest() != before {
 			t.Fatalf("%s: a dry run changed the state", name)
 		}
 		o := b.entry(c.op).Outcomes[0]
 		if refused := o.GetKind() != 0; refused != (err != nil) || refused && (o.GetText() != rota.ErrorOf(err).Text) {
-			t.Errorf("%s: the dry run says %v, the call %v", name, err, o)
+			t.Errorf("%s: the dry run returns %v, the call %v", name, err, o)
 		}
 		if again, now, err := previewed(b, inVersion("", c.op)); o.GetKind() == 0 && (err != nil || len(again) > 0 || now != etag) {
 			t.Errorf("%s: it is done, and would change %v of %s to be %s, %v", name, again, etag, now, err)

@@ -15,8 +15,8 @@ import (
 // root is the caller in deeds.
 var root = actorNamed("r")
 
-// deeds are, for each operation open to callers, ways to build one that changes something, after creating what it
-// needs.
+// deeds are, for each operation open to callers, ways to build one that changes something, after creating the objects
+// that it needs.
 var deeds = map[string][]func(*bench) *fsmpb.Op{
 	"submit":     {func(*bench) *fsmpb.Op { return submitOp(jobSpec("j")) }},
 	"register":   {func(*bench) *fsmpb.Op { return registerOp("w", 1, "s", false) }},
@@ -160,7 +160,7 @@ func TestEventsHaveTheirCaller(t *testing.T) {
 		}
 		_, asked := ruleOf(op)
 		if asked != (len(deeds[what]) > 0 || silent[what] != "") {
-			t.Errorf("operation %s may be asked for: %v, and %d of it are tried: say in deeds how it changes something", what, asked, len(deeds[what]))
+			t.Errorf("operation %s may be requested: %v, and %d of it are tried: add to deeds how it changes something", what, asked, len(deeds[what]))
 		}
 		for n, deed := range deeds[what] {
 			t.Run(fmt.Sprint(what, "_", n), func(t *testing.T) {

@@ -42,7 +42,7 @@ func TestEventBytes(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := hex.EncodeToString(b); got != strings.TrimSpace(string(want)) {
-		t.Errorf("events are written as\n%s\nwanted\n%s", got, want)
+		t.Errorf("got events\n%s\nwant\n%s", got, want)
 	}
 	back, err := state.DecodeEvents(4711, b)
 	if err != nil || !reflect.DeepEqual(back, someEvents()) {
@@ -50,13 +50,13 @@ func TestEventBytes(t *testing.T) {
 	}
 	for n := range b {
 		if events, err := state.DecodeEvents(4711, b[:n]); err == nil && n > 1 && len(events) == 3 {
-			t.Errorf("%d of %d bytes: taken", n, len(b))
+			t.Errorf("%d of %d bytes: accepted", n, len(b))
 		}
 	}
 }
 
-// FuzzDecodeEvents checks that any bytes are rejected or read, and that what is read can be written and read again as
-// the same events.
+// FuzzDecodeEvents checks that any bytes are rejected or read, and that events once read can be written and read again
+// as the same events.
 func FuzzDecodeEvents(f *testing.F) {
 	f.Add(state.AppendEvents(nil, 3, someEvents()))
 	f.Add(state.AppendEvents(nil, 1, nil))
@@ -91,7 +91,7 @@ func TestChain(t *testing.T) {
 		events, err := state.DecodeEvents(a.Index, a.EventBytes)
 		if len(a.Events) == 0 {
 			if a.EventBytes != nil || b.View.Head().Chain != chain {
-				t.Fatalf("entry %d reported nothing and moved the chain", a.Index)
+				t.Fatalf("entry %d reported no event but moved the chain", a.Index)
 			}
 			return a
 		}
@@ -194,7 +194,7 @@ func BenchmarkEvents(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		if got := m.Journal.SettleChain(); len(got) == 0 {
-			b.Fatal("nothing reported")
+			b.Fatal("no event was reported")
 		}
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/100, "ns/job")

@@ -96,7 +96,7 @@ func TestFIFO(t *testing.T) {
 		order := inOrder(b.match())
 		for i, l := range order {
 			if string(l.Job) != backwards[i] {
-				t.Fatalf("lease %d is of %s, %s is wanted", i, l.Job, backwards[i])
+				t.Fatalf("lease %d is of %s, want %s", i, l.Job, backwards[i])
 			}
 		}
 		if len(order) != len(backwards) {

@@ -12,8 +12,8 @@ import (
 	"github.com/rotasched/rota/internal/limits"
 )
 
-// fleetBench is a machine with many workers over many queues, and a naive model of what each of them may take. It has
-// no twin: what a twin shows does not depend on the number of workers.
+// fleetBench is a machine with many workers over many queues, and a naive model of the jobs that each of them may run.
+// It has no twin: a twin's checks do not depend on the number of workers.
 type fleetBench struct {
 	*Machine
 	t       testing.TB
@@ -62,7 +62,8 @@ func (f *fleetBench) register(i int) *fsmpb.Op {
 	})
 }
 
-// spec returns job i: of each seven two require what no worker has, of each five one requires more cpu than any has.
+// spec returns job i: two of every seven require a class that no worker has, one of every five requires more cpu than
+// any has.
 func (f *fleetBench) spec(i int) *rota.JobSpec {
 	return jobSpec(fmt.Sprintf("job-%06d", i), func(s *rota.JobSpec) {
 		s.Queue, s.Requires = rota.QueueName(fmt.Sprint("q", i%fleetQueues)), []string{fmt.Sprint("c", i%7)}
@@ -144,7 +145,7 @@ func TestFleet(t *testing.T) {
 			}
 		}
 		if pairs == 0 {
-			t.Fatal("a leader would decide rounds of nothing for ever")
+			t.Fatal("a leader would decide empty rounds forever")
 		}
 		assigned := 0
 		for _, e := range f.entry(opsOf(rounds)...).Events {
@@ -152,7 +153,7 @@ func TestFleet(t *testing.T) {
 			case rota.EventJobAssigned:
 				assigned++
 			case rota.EventAssignmentDropped:
-				t.Errorf("applying drops what was decided on the same state: %+v", e)
+				t.Errorf("applying drops a decision made on the same state: %+v", e)
 			}
 		}
 		if assigned != pairs {
@@ -196,7 +197,7 @@ func (f *fleetBench) nobodyFor(jobs int, placed map[string]string) {
 			continue
 		}
 		if slices.ContainsFunc(byQueue[string(s.Queue)], func(w *fleetWorker) bool { return w.fits(s) }) {
-			f.t.Errorf("job %s waits, and somebody has room for it", s.ID)
+			f.t.Errorf("job %s waits although a worker has room for it", s.ID)
 		}
 	}
 }
@@ -241,7 +242,7 @@ func BenchmarkFleet(b *testing.B) {
 	}
 }
 
-// end completes what was just assigned and cancels pending jobs, so that every round starts the same.
+// end completes the jobs assigned last and cancels pending jobs, so that every round starts the same.
 func (f *fleetBench) end(assigned []rota.Event) {
 	var ops []*fsmpb.Op
 	for _, e := range assigned {

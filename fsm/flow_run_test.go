@@ -53,7 +53,7 @@ func (b *bench) nodeStates(d *dag, want ...string) {
 	b.t.Helper()
 	for n, v := range b.flows.flowIndex.byID[d.ID].rows {
 		if got := v.State.String(); got != want[n] {
-			b.t.Fatalf("node %d is %s (%s), %s is wanted", n, got, v.Reason, want[n])
+			b.t.Fatalf("node %d is %s (%s), want %s", n, got, v.Reason, want[n])
 		}
 	}
 }
@@ -61,7 +61,7 @@ func (b *bench) nodeStates(d *dag, want ...string) {
 func (b *bench) flowState(d *dag, want rota.WorkflowState) {
 	b.t.Helper()
 	if got := b.words(d.ID); got.State != want {
-		b.t.Fatalf("workflow %s is %s, %s is wanted", d.ID, got.State, want)
+		b.t.Fatalf("workflow %s is %s, want %s", d.ID, got.State, want)
 	}
 }
 

@@ -109,10 +109,10 @@ func TestGhosts(t *testing.T) {
 	b.entry(silent...)
 	b.beatFleet(limits.GhostForgotten - 1000)
 	if n := len(b.View.Workers()); n != ghosts+1 {
-		t.Fatalf("%d workers are known before their time, %d are wanted", n, ghosts+1)
+		t.Fatalf("%d workers are known before their time, want %d", n, ghosts+1)
 	}
 	b.beatFleet(10_000)
 	if n := len(b.View.Workers()); n != 1 {
-		t.Fatalf("%d workers are known: 1 is wanted, which worked once", n)
+		t.Fatalf("%d workers are known, want 1, which worked once", n)
 	}
 }

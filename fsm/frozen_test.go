@@ -118,7 +118,7 @@ func TestFrozen(t *testing.T) {
 		for victim := range total {
 			for _, damage := range []string{"lost", "twice", "flipped", "short", "long"} {
 				if err := loadDamaged(f, victim, damage); err == nil {
-					t.Fatalf("record %d %s: taken", victim, damage)
+					t.Fatalf("record %d %s: accepted", victim, damage)
 				}
 			}
 		}
@@ -129,7 +129,7 @@ func TestFrozen(t *testing.T) {
 		info := f.Info()
 		info.RulesVersion = entry.RulesVersion + 1
 		if _, err := NewLoader(info); err == nil {
-			t.Fatal("newer rules are taken")
+			t.Fatal("newer rules are accepted")
 		}
 		for _, change := range []func(*rota.SnapshotInfo){
 			func(i *rota.SnapshotInfo) { i.ClusterID = "other" },
@@ -143,7 +143,7 @@ func TestFrozen(t *testing.T) {
 				t.Fatal(err)
 			}
 			if _, err := l.Finish(); err == nil {
-				t.Fatalf("a state is taken for %+v", info)
+				t.Fatalf("a state is accepted for %+v", info)
 			}
 		}
 	})
@@ -197,7 +197,7 @@ func TestReincarnate(t *testing.T) {
 	for _, m := range []*Machine{b.Machine, b.twin} {
 		for _, bad := range []rota.ClusterID{"", "a b", "test"} {
 			if err := m.Reincarnate(Rebirth{Cluster: bad}); err == nil {
-				t.Fatalf("cluster id %q is taken", bad)
+				t.Fatalf("cluster id %q is accepted", bad)
 			}
 		}
 		if err := m.Reincarnate(Rebirth{Cluster: "second"}); err != nil {
@@ -288,7 +288,7 @@ func TestReincarnate_survivor(t *testing.T) {
 	for _, id := range []string{"n2", "n9"} {
 		o := entry.OutcomeError(b.entry(&fsmpb.Op{Op: &fsmpb.Op_SetNode{SetNode: &fsmpb.SetNode{Id: id, Identity: "new"}}}).Outcomes[0])
 		if o == nil || o.Kind != rota.KindConflict {
-			t.Errorf("the lost id %s is taken: %v", id, o)
+			t.Errorf("the lost id %s is accepted: %v", id, o)
 		}
 	}
 	if o := entry.OutcomeError(b.entry(&fsmpb.Op{Op: &fsmpb.Op_SetNode{SetNode: &fsmpb.SetNode{Id: "n1", Identity: "new"}}}).Outcomes[0]); o != nil {
@@ -314,7 +314,7 @@ func TestReincarnate_tokens(t *testing.T) {
 				t.Errorf("void %v: %v", void, err)
 			}
 			if _, err := m.access.rightsOf(actorNamed("a")); (err != nil) != void {
-				t.Errorf("void %v, as the machine sees it: %v", void, err)
+				t.Errorf("void %v, according to the machine %v", void, err)
 			}
 		}
 		b.sound()

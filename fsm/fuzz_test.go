@@ -528,7 +528,7 @@ func FuzzRecord(f *testing.F) {
 		if l.Add(kind, rec) != nil {
 			return
 		}
-		// Whatever was accepted is derived and checked as if its digest were right.
+		// Every accepted input is derived and checked as if its digest were right.
 		m := l.m
 		m.Header.Hash = state.HashRow(&m.Ledger.Enc, state.TagHeader, &m.Header)
 		m.Ledger.Add(m.Header.Hash)

@@ -63,7 +63,7 @@ func TestGolden(t *testing.T) {
 			}
 			b.sound()
 			if got.String() != string(digests) {
-				t.Errorf("the log means something else than %s.txt says:\n%s\nwanted\n%s", name, got.String(), digests)
+				t.Errorf("the log's meaning differs from %s.txt:\n%s\nwant\n%s", name, got.String(), digests)
 			}
 			if rules := b.View.Head().Rules; rules != version {
 				t.Errorf("rules version %d is in force at its end", rules)
@@ -414,7 +414,7 @@ func writeGolden(t *testing.T) {
 	}
 	c.pass(60_000)
 	note()
-	// Later verbs come at the end, so that what was written before does not change.
+	// Later verbs come at the end, so that entries written before do not change.
 	c.entry(&fsmpb.Op{Op: &fsmpb.Op_SetNode{SetNode: &fsmpb.SetNode{Id: "n2", Identity: "i2", Starts: 1}}})
 	for i := range 3 {
 		worker := fmt.Sprint("w", i)

@@ -8,8 +8,7 @@ import (
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
-// TestGone checks that a guard's report ends what its worker held at once, and counts: silence would have done so
-// later.
+// TestGone checks that a guard's report ends its worker's leases at once, and counts: silence would have done so later.
 func TestGone(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -43,11 +42,11 @@ func TestGone(t *testing.T) {
 	b.refuses(rota.KindStale, "lease", verb(rota.VerbComplete, l))
 
 	if again := b.entry(goneOp("w", l.Session, "w")); entry.OutcomeError(again.Outcomes[0]) != nil || len(again.Events) > 0 {
-		t.Fatalf("said again: %v with events %+v", again.Outcomes[0], again.Events)
+		t.Fatalf("repeated: got %v with events %+v", again.Outcomes[0], again.Events)
 	}
 	b.ok(registerOp("w", 1, "w", false)) // the id is free: another process, another session
 	if s, _ := b.View.Session("w"); s == l.Session {
-		t.Fatal("a worker that is gone has its session back")
+		t.Fatal("a worker that is gone has its session again")
 	}
 	b.refuses(rota.KindStale, "session", goneOp("w", l.Session, "w"))
 	b.status("w", rota.WorkerActive)

@@ -32,7 +32,7 @@ func twoTenants(t *testing.T) (b *bench, ann, bob rota.Principal) {
 
 // TestGrants_ofWorkers checks that a worker only gets the jobs of the tenants that its registrar may work for, whatever
 // a leader proposes; that why reports it; and that another entitled principal with the worker's secret moves it, and
-// what it gets.
+// changes the jobs that it gets.
 func TestGrants_ofWorkers(t *testing.T) {
 	t.Parallel()
 	b, ann, bob := twoTenants(t)
@@ -60,7 +60,7 @@ func TestGrants_ofWorkers(t *testing.T) {
 	b.pass(31_000)
 	b.match()
 	if b.placement.holds.Len() != 0 {
-		t.Error("a worker is kept for a job that it may not have")
+		t.Error("a worker is kept for a job that it cannot have")
 	}
 	b.sound()
 }
@@ -76,7 +76,7 @@ func TestGrants_toRegister(t *testing.T) {
 	b.ok(ownedWorker(actorNamed("o"), "w", "s", "other"))
 	b.refuses(rota.KindConflict, "worker", ownedWorker(bob, "w", "another"))
 	b.ok(by(actorNamed("o"), statusOp("w", rota.WorkerRetired, b.fleet.workers.Get("w").Session)))
-	b.refuses(rota.KindConflict, "worker", ownedWorker(bob, "w", "another", "other")) // not told that it retired
+	b.refuses(rota.KindConflict, "worker", ownedWorker(bob, "w", "another", "other")) // does not reveal that it retired
 	b.ok(ownedWorker(ann, "w", "another", "other"))
 	b.sound()
 }
@@ -135,7 +135,7 @@ func TestGrants_ofNobody(t *testing.T) {
 	b.sound()
 }
 
-// TestGrants_ofAnonymous checks that once callers without a credential may not work, their workers get no more jobs.
+// TestGrants_ofAnonymous checks that once callers without a credential may not work, their workers get no further jobs.
 func TestGrants_ofAnonymous(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -212,7 +212,7 @@ func TestGrants_deliverable(t *testing.T) {
 				}
 				if holder != pool {
 					if left, ours := Deliverable(&b.View, "w", session, pool); ours || left != nil {
-						t.Errorf("the principal before is delivered %+v", left)
+						t.Errorf("the earlier principal receives %+v", left)
 					}
 				}
 				b.refuses(rota.KindDenied, "work", by(holder, verb(rota.VerbComplete, leases["of-ann"])))

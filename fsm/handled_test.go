@@ -61,7 +61,7 @@ func TestTypesHandled(t *testing.T) {
 		b.ok(verb(rota.VerbComplete, l))
 		b.worker("w", 4)
 		if len(b.match()) != 1 {
-			t.Fatal("without types it handles every type again")
+			t.Fatal("without types it does not handle every type again")
 		}
 	})
 	t.Run("are_refused_where_they_are_none_or_too_many", func(t *testing.T) {

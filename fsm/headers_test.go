@@ -80,7 +80,7 @@ func TestHeaders_areOfTheDigest(t *testing.T) {
 		return b.rowsDigest()
 	}
 	if rows("00-1") == rows("00-2") {
-		t.Error("another value of a header leaves the digest as it is")
+		t.Error("another value of a header does not change the digest")
 	}
 }
 
@@ -105,6 +105,6 @@ func TestHeaders_weigh(t *testing.T) {
 	none := weighs("bare")
 	// Three lengths, a count, a name and a value in the spec, and a hash in the row.
 	if got := weighs("head", func(s *rota.JobSpec) { s.Headers = map[string]string{"k": "v"} }) - none; got != 6+16 {
-		t.Errorf("headers of 2 bytes count for %d, 22 are wanted", got)
+		t.Errorf("headers of 2 bytes count for %d, want 22", got)
 	}
 }

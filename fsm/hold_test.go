@@ -252,7 +252,7 @@ func heldBench(t *testing.T, workers func(b *bench), others ...string) *bench {
 		t.Fatalf("events %+v", a.Events)
 	}
 	if b.placement.holds.Len() == 0 {
-		t.Fatal("nothing is held")
+		t.Fatal("no worker is held")
 	}
 	return b
 }

@@ -37,7 +37,7 @@ func (b *bench) horizon(of, horizon string) {
 
 const minute, hour = rota.Date(60_000), rota.Date(3_600_000)
 
-// TestHorizon checks that every queue's ended jobs are remembered for its gc_horizon, whatever ended before them.
+// TestHorizon checks that every queue's ended jobs are remembered for its gc_horizon, whichever jobs ended before them.
 func TestHorizon(t *testing.T) {
 	t.Parallel()
 	t.Run("of_two_queues", func(t *testing.T) {
@@ -79,7 +79,7 @@ func TestHorizon(t *testing.T) {
 			kept int
 		}{{minute - 1, 3}, {minute, 2}, {2*hour - 1, 2}, {2 * hour, 1}, {3*hour - 1, 1}, {3 * hour, 0}} {
 			if b.dated(at.date); b.ended.tombs.Len() != at.kept {
-				t.Fatalf("after %d ms %d are remembered, %d should be", at.date, b.ended.tombs.Len(), at.kept)
+				t.Fatalf("after %d ms %d are remembered, want %d", at.date, b.ended.tombs.Len(), at.kept)
 			}
 		}
 	})
@@ -168,7 +168,7 @@ func TestHorizon_staged(t *testing.T) {
 		t.Helper()
 		for _, m := range []*Machine{b.Machine, b.restored()} {
 			if s, ok := m.View.StagedJob(id); ok != (want > 0) || s.Seq != want || ok && s.Ended().Job.ID != id {
-				t.Fatalf("job %s is staged as number %d, %d is wanted", id, s.Seq, want)
+				t.Fatalf("job %s is staged as number %d, want %d", id, s.Seq, want)
 			}
 		}
 	}

@@ -209,8 +209,8 @@ func TestRunNow_ofNodeThatWaits(t *testing.T) {
 	b.sound()
 }
 
-// TestInterrupt_thenCancel ends a job while its worker is to confirm an interruption or a takeover: the lease outlives
-// it, and ends like that of a cancelled job, whatever happens to the worker.
+// TestInterrupt_thenCancel ends a job while its worker has yet to confirm an interruption or a takeover: the lease
+// outlives it, and ends like that of a cancelled job, whatever happens to the worker.
 func TestInterrupt_thenCancel(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -289,7 +289,7 @@ func TestCulprit_afterPartialRetry(t *testing.T) {
 			from, other := fmt.Sprint("n", d.g.Order[0]), fmt.Sprint("n", d.g.Order[1])
 			b.ok(d.retry(from, 1))
 			b.entry(sweepOp())
-			if c.second != "" { // a node that is over, of a running workflow: the hint names what works
+			if c.second != "" { // a node that is over, of a running workflow: the hint names a command that works
 				o := b.refuses(rota.KindConflict, "job", retryOp("wf/"+other))
 				if !strings.Contains(o.GetText(), "once the workflow has ended (rota workflow wait wf)") {
 					t.Errorf("%s", o.GetText())

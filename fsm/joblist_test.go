@@ -34,7 +34,7 @@ func searched(t *testing.T) (*bench, history) {
 	b.pass(70_000)
 	b.ok(sweepOp())
 	if b.View.m.ended.tombs.Len() != 0 {
-		t.Fatal("the first end is remembered still")
+		t.Fatal("the first end is still remembered")
 	}
 	fail("dead", "order 2 not found", func(s *rota.JobSpec) { s.Labels = map[string]string{"team": "film"} })
 	fail("refused", "refused")
@@ -44,7 +44,7 @@ func searched(t *testing.T) (*bench, history) {
 	return b, h
 }
 
-// TestPage_filters checks that a filter selects in every part of a list, counts what it selects, and that the pages
+// TestPage_filters checks that a filter selects in every part of a list, counts the selected jobs, and that the pages
 // together equal one large page.
 func TestPage_filters(t *testing.T) {
 	t.Parallel()
@@ -70,7 +70,7 @@ func TestPage_filters(t *testing.T) {
 				f.Cursor = page.NextCursor
 			}
 			if fmt.Sprint(got) != want {
-				t.Errorf("%q in pages of %d: %v, %s is wanted", where, limit, got, want)
+				t.Errorf("%q in pages of %d: got %v, want %s", where, limit, got, want)
 			}
 			page, err := b.View.Jobs().Page(rota.JobFilter{Where: where, Count: true, Limit: limit}, h)
 			if c := page.Counted; err != nil || c == nil || c.Count != int64(len(got)) || !c.Complete || len(page.Jobs) != 0 {
@@ -85,7 +85,7 @@ func TestPage_filters(t *testing.T) {
 	}
 }
 
-// TestPage_groups checks that dead jobs with a similar failure are one group, in whatever part they are.
+// TestPage_groups checks that dead jobs with a similar failure are one group, in whichever part they are.
 func TestPage_groups(t *testing.T) {
 	t.Parallel()
 	b, h := searched(t)
@@ -139,8 +139,9 @@ func TestPage_filtersWhatMayBeRead(t *testing.T) {
 	}
 }
 
-// TestPage_whileJobsEnd checks that a list shows each job that existed throughout exactly once, whatever ends, is
-// released, submitted, forgotten by memory or retried between two pages; a job retried meanwhile is shown at most once.
+// TestPage_whileJobsEnd checks that a list shows each job that existed throughout exactly once, whichever jobs end, or
+// are released, submitted, forgotten by memory or retried between two pages; a job retried meanwhile is shown at most
+// once.
 func TestPage_whileJobsEnd(t *testing.T) {
 	t.Parallel()
 	long(t)
@@ -253,7 +254,7 @@ func TestPage_refusesCursors(t *testing.T) {
 	its := filter.Cursor{Part: partLive, Clock: head.Clock, Jobs: head.JobSeq, Ends: head.TombSeq, At: head.JobSeq}
 	home := filter.Origin{Cluster: head.Cluster, Incarnation: head.Incarnation}
 	if got := its.Text(home, &f); got != page.NextCursor {
-		t.Fatalf("%q, %q is wanted", page.NextCursor, got)
+		t.Fatalf("got %q, want %q", page.NextCursor, got)
 	}
 	made := func(change func(*filter.Cursor)) string {
 		c := its

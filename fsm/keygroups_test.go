@@ -111,7 +111,7 @@ func TestKeyGroupModel(t *testing.T) {
 			default:
 				for id, l := range b.match() {
 					if want := m.next(); id != want {
-						t.Fatalf("seed %d: job %s runs, the model says %s, turns %v of %+v", seed, id, want, m.turn, m.jobs)
+						t.Fatalf("seed %d: job %s runs, want %s as in the model, turns %v of %+v", seed, id, want, m.turn, m.jobs)
 					}
 					b.ok(verb(rota.VerbComplete, l))
 				}

@@ -79,7 +79,7 @@ func TestKeys_most(t *testing.T) {
 	b.refuse(kr.setKeyRule(SetKeyRuleOp(&rota.KeyRule{Name: "l", Concurrency: 1}).GetSetKeyRule()), rota.KindExhausted, "keys")
 	known := jobSpec("j", keys("k:first"))
 	if err := kr.admit(known); err != nil {
-		t.Errorf("a job with a key that is counted: %v", err)
+		t.Errorf("a job with a counted key: %v", err)
 	}
 }
 
@@ -115,7 +115,7 @@ func crowd(b *bench, put func(m *Machine, i int), n int) {
 func (b *bench) refuse(o *fsmpb.Outcome, kind rota.Kind, subject string) *fsmpb.Outcome {
 	b.t.Helper()
 	if rota.Kind(o.GetKind()) != kind || o.GetSubject() != subject {
-		b.t.Fatalf("%v: %s of %q is wanted", o, kind, subject)
+		b.t.Fatalf("got %v, want %s of %q", o, kind, subject)
 	}
 	return o
 }

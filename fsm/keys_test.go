@@ -48,7 +48,7 @@ func TestKeyRules_refused(t *testing.T) {
 		b.refuses(rota.KindInvalid, "keys", submitOp(jobSpec("j", keys(list...))))
 	}
 	if b.keyring.rules.Len() != before || b.keyring.counts.Len() != 0 || b.JobTable.Len() != 0 {
-		t.Fatal("what was refused left something behind")
+		t.Fatal("the refused submission left something behind")
 	}
 	b.sound()
 }
@@ -200,7 +200,7 @@ func TestKeys_moved(t *testing.T) {
 	}
 	b.worker("w", 10)
 	if leases := b.match(); len(leases) != 1 || leases["a0"].Job == "" {
-		t.Fatalf("%v run, a0 is the oldest", leases)
+		t.Fatalf("%v run, want a0, the oldest", leases)
 	}
 	b.sound()
 	b.ok(DeleteKeyRuleOp("q", "k", ""))

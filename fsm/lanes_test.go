@@ -74,6 +74,6 @@ func TestLanes(t *testing.T) {
 		t.Errorf("a tenant's reader sees %+v", own)
 	}
 	if _, ok := LanesOf(&b.View, peer.LanesQuery{Queue: "none", Most: 1}, nil); ok {
-		t.Error("a queue that is none has lanes")
+		t.Error("an unknown queue has lanes")
 	}
 }

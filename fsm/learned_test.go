@@ -75,7 +75,7 @@ func TestLearned(t *testing.T) {
 	}
 	b.ok(queueOp("default", "estimate", "user"))
 	if b.estimateOf("more") != 0 || b.estimateOf("wide") != 0 {
-		t.Error("what was learned counts on")
+		t.Error("learned estimates still count")
 	}
 	b.sound()
 }
@@ -109,7 +109,7 @@ func TestLearned_bounds(t *testing.T) {
 	b.ok(tenantOp("many"))
 	b.ok(deleteTenantOp("many"))
 	if n := ts.estimates.Len(); n != 2 {
-		t.Errorf("%d are remembered beside those of the tenant", n)
+		t.Errorf("%d are remembered in addition to those of the tenant", n)
 	}
 	b.sound()
 }
@@ -120,7 +120,7 @@ func TestLearned_rules(t *testing.T) {
 	b := newBench(t)
 	for _, set := range [][2]string{{"estimate", "last2"}, {"estimate", " EMA"}, {"Estimate", "quantile"}, {"ranking", "smallest"}} {
 		if o := b.entry(queueOp("q", set[0], set[1])).Outcomes[0]; rota.KindOf(entry.OutcomeError(o)) != rota.KindConflict {
-			t.Errorf("%v is taken: %v", set, o)
+			t.Errorf("%v is accepted: %v", set, o)
 		}
 	}
 	b.ok(switchOp(entry.RulesVersion))
@@ -133,7 +133,7 @@ func TestLearned_rules(t *testing.T) {
 	b.sound()
 }
 
-// TestSmallest ranks jobs by their estimate and the part of all workers that they use.
+// TestSmallest ranks jobs by their estimate and their share of all workers.
 func TestSmallest(t *testing.T) {
 	t.Parallel()
 	b := learningBench(t, "ranking", "smallest", "estimate", "user", "shortest_aging", "1", "backfill", "none")

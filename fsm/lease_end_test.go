@@ -22,7 +22,7 @@ func TestLeaseEnds(t *testing.T) {
 			want = 1
 		}
 		if j.Lease != nil || j.Reason != why || j.Attempt != want {
-			b.t.Fatalf("job %+v: ended by %s, %s is wanted", j, j.Reason, why)
+			b.t.Fatalf("job %+v: ended by %s, want %s", j, j.Reason, why)
 		}
 	}
 	run("by_ack_timeout", func(b *bench) {

@@ -138,7 +138,7 @@ func TestLease(t *testing.T) {
 		if j := b.state("j", rota.JobDead); j.Attempt != 1 || len(j.Attempts) != 2 {
 			b.t.Fatalf("job %+v", j)
 		}
-		b.ok(verb(rota.VerbFail, l)) // told again
+		b.ok(verb(rota.VerbFail, l)) // reported again
 	})
 	run("dies_at_once_without_retry", func(b *bench) {
 		l := b.leased("j", "w")
@@ -158,7 +158,7 @@ func TestLease(t *testing.T) {
 		for attempt, wait := range []rota.Clock{10_000, 30_000, 60_000} {
 			b.ok(verb(rota.VerbFail, l))
 			if j := b.state("j", rota.JobDelayed); j.Due.Clock != b.now+wait || j.Attempt != int32(attempt)+1 {
-				b.t.Fatalf("attempt %d: job %+v at %d, %d is wanted", attempt, j, b.now, wait)
+				b.t.Fatalf("attempt %d: job %+v at %d, want %d", attempt, j, b.now, wait)
 			}
 			b.pass(wait)
 			l = b.match()["j"]
@@ -195,7 +195,7 @@ func TestLease(t *testing.T) {
 		for n := range limits.MaxSnoozes {
 			b.ok(verb(rota.VerbFail, l, failing(peer.FailSnooze, 3*time.Second)))
 			if o := b.ok(verb(rota.VerbFail, l, failing(peer.FailSnooze, 3*time.Second))); !o.GetExisted() {
-				b.t.Fatalf("a snooze that is repeated is taken again: %v", o)
+				b.t.Fatalf("a repeated snooze is accepted again: %v", o)
 			}
 			if j := b.state("j", rota.JobDelayed); j.Due.Clock != b.now+3_000 || j.Attempt != 0 || j.Reason != rota.ReasonSnoozed {
 				b.t.Fatalf("job %+v at %d, after %d", j, b.now, n)
@@ -286,7 +286,7 @@ func TestRenew(t *testing.T) {
 		b.ok(verb(rota.VerbAck, l))
 		for n, want := range []rota.Clock{90_000, 120_000} {
 			if o := b.ok(verb(rota.VerbRenew, l, ordinal(int32(n+1)))); rota.Clock(o.GetDeadlineMs()) != start+want {
-				b.t.Fatalf("renewal %d: deadline start + %d, %d is wanted", n+1, rota.Clock(o.GetDeadlineMs())-start, want)
+				b.t.Fatalf("renewal %d: deadline start + %d, want %d", n+1, rota.Clock(o.GetDeadlineMs())-start, want)
 			}
 		}
 		b.refuses(rota.KindConflict, "lease", verb(rota.VerbRenew, l, ordinal(3)))
@@ -336,7 +336,7 @@ func TestRenew(t *testing.T) {
 			b.now += 1000
 			b.entry()
 		}
-		// Over its deadline, but no sweep has said so (SPEC §3.7).
+		// Over its deadline, but no sweep has reported it (SPEC §3.7).
 		b.ok(verb(rota.VerbRenew, l))
 		b.pass(250)
 		b.state("j", rota.JobRunning)

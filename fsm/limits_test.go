@@ -10,8 +10,8 @@ import (
 )
 
 // TestLimits runs random lives under limits that are always close: modes, rates, max_concurrent, windows, failure
-// domains and changing policies. What Decide places must be valid when applied, so that the caps of a draft and the
-// re-check of an assignment are one rule; Check and a twin through snapshots cover the rest.
+// domains and changing policies. The pairs that Decide places must be valid when applied, so that the caps of a draft
+// and the re-check of an assignment are one rule; Check and a twin through snapshots cover the rest.
 func TestLimits(t *testing.T) {
 	t.Parallel()
 	long(t)

@@ -61,7 +61,7 @@ func TestLives(t *testing.T) {
 		s, _ := b.View.StagedJob("j")
 		if e, err := DecodeEnded(s.Append(nil)); err != nil || !slices.Equal(lives(e.Job.Attempts), want) || e.Job.Life != 3 ||
 			e.Job.Retried != job.Retried || e.Job.Retried.IsZero() {
-			t.Fatalf("the record tells %+v, %v", e, err)
+			t.Fatalf("the record has %+v, %v", e, err)
 		}
 	})
 	t.Run("the_newest_twelve_are_kept", func(t *testing.T) {

@@ -80,7 +80,7 @@ func (b *bench) lands(job rota.JobID, worker rota.WorkerID, why rota.Reasoning) 
 	b.t.Helper()
 	l, placed := b.match()[job]
 	if !placed || l.Worker != worker || l.Decision.Reasoning != why {
-		b.t.Fatalf("job %s goes to worker %s by %+v; to %s by %+v is wanted", job, l.Worker, l.Decision.Reasoning, worker, why)
+		b.t.Fatalf("job %s goes to worker %s by %+v; want %s by %+v", job, l.Worker, l.Decision.Reasoning, worker, why)
 	}
 }
 

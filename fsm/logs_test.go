@@ -29,7 +29,7 @@ func keptLog(m *Machine, lease rota.LeaseID) (string, bool) {
 func (b *bench) keeps(l rota.Lease, want string) {
 	b.t.Helper()
 	if got, ok := keptLog(b.Machine, l.ID); got != want || ok != (want != "") {
-		b.t.Fatalf("the log of %s is %q, %v: %q is wanted", l.ID, got, ok, want)
+		b.t.Fatalf("the log of %s is %q, %v; want %q", l.ID, got, ok, want)
 	}
 }
 
@@ -106,10 +106,10 @@ func TestLogs(t *testing.T) {
 		}
 		frozen := b.View.m.JobTable.Freeze()
 		if o := b.ok(KeepLogOp("j", l.ID, "w", []byte("late"))); o.GetExisted() {
-			b.t.Fatal("it was there already")
+			b.t.Fatal("it already existed")
 		}
 		if o := b.ok(KeepLogOp("j", l.ID, "w", []byte("later"))); !o.GetExisted() {
-			b.t.Fatal("it was not there")
+			b.t.Fatal("it did not exist")
 		}
 		b.keeps(l, "late")
 		if old, _ := frozen.Get("j"); old.Attempts[0].Log || !b.state("j", rota.JobQueued).Attempts[0].Log {
@@ -126,7 +126,7 @@ func TestLogs(t *testing.T) {
 		b.ok(KeepLogOp("j", l.ID, "w", []byte("late")))
 		b.keeps(l, "late")
 		if o := b.ok(KeepLogOp("j", l.ID, "w", []byte("later"))); !o.GetExisted() {
-			b.t.Fatal("it was not there")
+			b.t.Fatal("it did not exist")
 		}
 		b.keeps(l, "late")
 	})
@@ -153,7 +153,7 @@ func TestLogs_ofEarlierAttempts(t *testing.T) {
 	b.refuses(rota.KindNotFound, "lease", KeepLogOp("j", second.ID, "w", []byte("late")))
 	b.refuses(rota.KindInvalid, "log", KeepLogOp("j", first.ID, "w", nil))
 	if o := b.ok(KeepLogOp("j", first.ID, "w", []byte("first"))); o.GetExisted() {
-		t.Fatal("it was there already")
+		t.Fatal("it already existed")
 	}
 	b.existed(KeepLogOp("j", first.ID, "w", []byte("another")))
 	b.existed(KeepLogOp("j", third.ID, "w", []byte("another")))
@@ -190,7 +190,7 @@ func TestLogs_ofNodesThatRunAgain(t *testing.T) {
 		b.ends(rota.VerbFail, d, "n0")
 		late := KeepLogOp(id, first.ID, "w", []byte("late"))
 		if o := b.ok(late); o.GetExisted() {
-			t.Fatal("it was there already")
+			t.Fatal("it already existed")
 		}
 		if forgotten {
 			b.ended.evictTombs(0)
@@ -241,7 +241,7 @@ func TestLogs_readBack(t *testing.T) {
 	}
 	for n := range data {
 		if _, err := DecodeEnded(data[:n]); err == nil {
-			t.Fatalf("%d bytes of %d are taken", n, len(data))
+			t.Fatalf("%d bytes of %d are accepted", n, len(data))
 		}
 	}
 	if mark, _ := staged.Mark(); mark.ID != peer.LogID(l.ID) || peer.IsLog("zz:z/z@+") || rota.ValidID(string(peer.LogID(l.ID))) {

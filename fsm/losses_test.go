@@ -77,7 +77,7 @@ func TestLosses_isolatesTheCulprit(t *testing.T) {
 	b.ok(verb(rota.VerbAck, first[0]))
 	b.submit("new")
 	if more := b.match(); len(more) > 0 {
-		t.Fatalf("leases beside the isolated job: %v", more)
+		t.Fatalf("leases next to the isolated job: %v", more)
 	}
 	for id, detail := range map[rota.JobID]string{"j2": "2 workers were lost while they ran it: it runs alone on a worker", "new": "another job runs there alone"} {
 		if x, _ := b.View.Why(id, 100); !slices.ContainsFunc(x.Reasons, func(w rota.Why) bool { return w.Reason == "RUNS_ALONE" && strings.Contains(w.Detail, detail) }) ||
@@ -276,7 +276,7 @@ func TestLosses_holdsBusyWorker(t *testing.T) {
 }
 
 // TestLosses_cancelledStaysAlone cancels a job that runs alone: its worker accepts no other until it confirms, also
-// after a restore, and its death then is no loss for the job. The job's retry runs next to others.
+// after a restore, and its death then does not count as a loss of the job. The job's retry runs next to others.
 func TestLosses_cancelledStaysAlone(t *testing.T) {
 	t.Parallel()
 	b := lossBench(t)
@@ -295,7 +295,7 @@ func TestLosses_cancelledStaysAlone(t *testing.T) {
 	b.ok(cancelOp("j"))
 	b.ok(retryOp("j"))
 	if got := b.match(); len(got) > 0 {
-		t.Fatalf("leases beside a job that ran alone: %v", got)
+		t.Fatalf("leases next to a job that ran alone: %v", got)
 	}
 	b.sound()
 	if faults := b.restored().Check(); len(faults) > 0 {

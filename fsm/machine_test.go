@@ -111,7 +111,7 @@ func (b *bench) apply(data []byte, logTerm uint64) Applied {
 	if err != nil {
 		b.t.Fatalf("apply: %v", err)
 	}
-	// The twin copies every row that it changes, as what was just frozen must not change.
+	// The twin copies every row that it changes, as frozen rows must not change.
 	b.twin.JobTable.Freeze()
 	b.twin.leasing.leases.Freeze()
 	b.twin.fleet.workers.Freeze()
@@ -166,7 +166,7 @@ func (b *bench) compare(got, want Applied) {
 	}
 }
 
-// sound checks the invariants, and compares what both machines would match.
+// sound checks the invariants, and compares the pairs that both machines would match.
 func (b *bench) sound() {
 	b.t.Helper()
 	if faults := b.Check(); len(faults) > 0 {
@@ -232,7 +232,7 @@ func (b *bench) refuses(kind rota.Kind, subject string, op *fsmpb.Op) *fsmpb.Out
 	o := b.entry(op).Outcomes[0]
 	err := entry.OutcomeError(o)
 	if err == nil || err.Kind != kind || err.Subject != subject {
-		b.t.Fatalf("outcome %v: a refusal %s of %q is wanted", o, kind, subject)
+		b.t.Fatalf("outcome %v, want a refusal %s of %q", o, kind, subject)
 	}
 	if before != b.rowsDigest() {
 		b.t.Fatalf("the refusal %v changed the state", err)
@@ -245,7 +245,7 @@ func (b *bench) existed(op *fsmpb.Op) {
 	b.t.Helper()
 	before := b.rowsDigest()
 	if o := b.ok(op); !o.GetExisted() {
-		b.t.Fatalf("outcome %v: it was there before", o)
+		b.t.Fatalf("outcome %v: the job existed before", o)
 	}
 	if before != b.rowsDigest() {
 		b.t.Fatal("the repetition changed the state")
@@ -330,7 +330,7 @@ func (b *bench) state(id string, want rota.JobState) rota.Job {
 	b.t.Helper()
 	j, _ := b.View.Job(rota.JobID(id))
 	if j.State != want {
-		b.t.Fatalf("job %s is %s (%s), %s is wanted", id, j.State, j.Reason, want)
+		b.t.Fatalf("job %s is %s (%s), want %s", id, j.State, j.Reason, want)
 	}
 	return j
 }

@@ -111,7 +111,7 @@ func decideAndApply(b *bench) Applied {
 	a := b.entry(opsOf(rounds)...)
 	for _, e := range a.Events {
 		if e.Kind == rota.EventAssignmentDropped {
-			b.t.Fatalf("decided on this very state, and dropped: %+v", e)
+			b.t.Fatalf("decided on this very state, but dropped: %+v", e)
 		}
 	}
 	if faults := b.Check(); len(faults) > 0 {
@@ -134,7 +134,7 @@ func idle(b *bench) {
 		q := b.QueueTable.Get(j.Spec.Queue)
 		b.fleet.workers.Scan(func(w rota.WorkerID, _ *state.WorkerRow) bool {
 			if why := b.placement.unassignable(j, q, w, false); why == "" {
-				b.t.Fatalf("nothing is decided, and worker %s could take job %s", w, id)
+				b.t.Fatalf("no round is decided, and worker %s could run job %s", w, id)
 			}
 			return true
 		})

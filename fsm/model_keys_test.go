@@ -168,8 +168,8 @@ func (m *keyModel) add(id rota.JobID, tenant rota.TenantID, keys []string) {
 	}
 }
 
-// TestKeysModel compares random lives of jobs with keys with the model, on a worker with room for all: what the model
-// blocks is never assigned, and nothing else waits.
+// TestKeysModel compares random lives of jobs with keys with the model, on a worker with room for all: jobs blocked by
+// the model are never assigned, and all others start.
 func TestKeysModel(t *testing.T) {
 	t.Parallel()
 	long(t)
@@ -290,7 +290,7 @@ func (r *keyRace) skip() {
 			return true
 		}
 		if b := r.m.blocked[count]; b == nil || b.id != c.Blocker {
-			r.t.Fatalf("key %s is blocked by %s, the model says %v", count, c.Blocker, b)
+			r.t.Fatalf("key %s is blocked by %s, want %v as in the model", count, c.Blocker, b)
 		}
 		r.b.ok(&fsmpb.Op{Op: &fsmpb.Op_SkipKey{SkipKey: &fsmpb.SkipKey{Queue: string(c.Queue), Tenant: string(c.Tenant), Key: c.Text, Job: string(c.Blocker)}}})
 		if j := r.m.job(r.m.blocked[count].id); j != nil {
@@ -321,7 +321,7 @@ func (r *keyRace) match() {
 			r.t.Fatalf("job %s is gone", j.id)
 		}
 		if why := r.m.held(j); row.State == rota.JobQueued && why == "" {
-			r.t.Fatalf("job %s waits for nothing: %s", j.id, r.b.admission.blocked(row, r.b.QueueTable.Get("default"), false))
+			r.t.Fatalf("job %s has no reason to wait: %s", j.id, r.b.admission.blocked(row, r.b.QueueTable.Get("default"), false))
 		}
 	}
 }

@@ -22,7 +22,7 @@ type modelReputation struct {
 	slashed         int64
 }
 
-// modelStake is what every worker of the model stakes.
+// modelStake is the stake of every worker of the model.
 const modelStake = 1_000_000
 
 func newModelReputation(now rota.Clock) modelReputation {
@@ -195,7 +195,7 @@ func (r *race) reputations() {
 		got, _ := r.b.View.Worker(id)
 		session := want.session
 		if got.Session != session || got.Status != want.status() {
-			r.Fatalf("worker %s is %s in session %d, the model says %s in %d", id, got.Status, got.Session, want.status(), session)
+			r.Fatalf("worker %s is %s in session %d, want %s in %d as in the model", id, got.Status, got.Session, want.status(), session)
 		}
 		bars := func(list []rota.TypeUntil, want map[rota.JobType]rota.Clock) bool {
 			lasting := 0
@@ -208,7 +208,7 @@ func (r *race) reputations() {
 		}
 		if int64(got.Health) != want.present(now)/1000 || got.JailedUntil.Clock != want.jail ||
 			!bars(got.Cooling, want.cooling) || !bars(got.Denied, want.denied) || got.Slashed != want.slashed || int(got.InvalidProofs) != want.proofs {
-			r.Fatalf("worker %s stands at %+v, the model says %+v", id, got, want)
+			r.Fatalf("worker %s has %+v, want %+v as in the model", id, got, want)
 		}
 	}
 }

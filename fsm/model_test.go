@@ -349,7 +349,7 @@ func (m *model) assigned(l rota.Lease) error {
 	case w.polls && w.free == 0:
 		return fmt.Errorf("worker %s got a lease but offers no slot", l.Worker)
 	case m.alone(l.Worker), len(j.losses) >= 2 && m.open(l.Worker) > 0:
-		return fmt.Errorf("worker %s got a lease beside a job that runs alone", l.Worker)
+		return fmt.Errorf("worker %s got a lease next to a job that runs alone", l.Worker)
 	case m.open(l.Worker) >= w.slots:
 		return fmt.Errorf("worker %s has no slot for another lease", l.Worker)
 	case m.tokens.Compare(l.Token) >= 0 || l.Attempt != j.attempt || m.leases[l.ID] != nil:
@@ -560,7 +560,7 @@ func (m *model) expireLease(l *modelLease) {
 	m.use(l)
 }
 
-// sweep ends what is due: leases, times to live, then delays.
+// sweep ends everything that is due: leases, times to live, then delays.
 func (m *model) sweep() {
 	for _, id := range m.dueOrder() {
 		l := m.leases[id]

@@ -28,7 +28,7 @@ func newModelKeys() modelKeys {
 	return modelKeys{held: map[string]modelHeld{}, merged: map[rota.JobID]rota.JobSpec{}, freed: map[string]bool{}}
 }
 
-// keyOf writes out what a job is unique by, "" for nothing.
+// keyOf writes out the key by which a job is unique, "" for none.
 func keyOf(s *rota.JobSpec, now rota.Clock) string {
 	u := s.Unique
 	if u == nil {
@@ -135,13 +135,13 @@ func (k *modelKeys) settle(m *model, swept bool, holds func(rota.JobID) bool) er
 	}
 	for key := range waiting {
 		if _, ok := k.held[key]; !ok && !k.freed[key] {
-			return fmt.Errorf("nobody holds %q, which was free", key)
+			return fmt.Errorf("key %q is free, want held", key)
 		}
 	}
 	for id := range m.jobs {
 		h, ok := k.held[m.jobs[id].key]
 		if is := ok && h.job == id; is != holds(id) {
-			return fmt.Errorf("that job %s holds %q is %v, the model says %v", id, m.jobs[id].key, holds(id), is)
+			return fmt.Errorf("that job %s holds %q is %v, want %v as in the model", id, m.jobs[id].key, holds(id), is)
 		}
 	}
 	k.before, k.freed = map[rota.JobID]bool{}, map[string]bool{}
@@ -162,10 +162,10 @@ func (r *race) keys(swept bool) {
 		r.Fatalf("%v", err)
 	}
 	if got := r.b.uniques.rows.Len(); got != len(r.model.keys.held) {
-		r.Fatalf("%d keys are held, the model says %d", got, len(r.model.keys.held))
+		r.Fatalf("%d keys are held, want %d as in the model", got, len(r.model.keys.held))
 	}
 	if got := r.b.uniques.merged.Len(); got != len(r.model.keys.merged) {
-		r.Fatalf("%d submissions are merged, the model says %d", got, len(r.model.keys.merged))
+		r.Fatalf("%d submissions are merged, want %d as in the model", got, len(r.model.keys.merged))
 	}
 }
 

@@ -54,7 +54,7 @@ func TestMode(t *testing.T) {
 		}
 		b.now += 500
 		if b.ok(modeOp(rota.ModeReadOnly, "longer upgrade")).GetExisted() {
-			t.Fatal("another reason is another word")
+			t.Fatal("another reason has no effect")
 		}
 		if m := b.View.Mode(); m.Mode != rota.ModeReadOnly || m.Reason != "longer upgrade" || m.Since.Clock != startClock || m.Auto {
 			t.Fatalf("mode %+v", m)
@@ -98,7 +98,7 @@ func TestMode(t *testing.T) {
 		b.state("low", rota.JobQueued) // an operator's mode holds as long as it lasts
 		b.ok(modeOp(rota.ModeNormal, "disk replaced"))
 		if l := b.match(); l["low"].Job == "" {
-			t.Fatal("what was held does not start in NORMAL")
+			t.Fatal("held jobs do not start in NORMAL")
 		}
 	})
 	t.Run("holds_in_queues_made_and_ranked_anew_too", func(t *testing.T) {
@@ -166,17 +166,17 @@ func TestMode(t *testing.T) {
 			t.Fatal("drained while a job runs")
 		}
 		if e := finish(last); len(kinds(e, rota.EventDrained)) != 1 || !b.View.Mode().Drained {
-			t.Fatal("not drained when all is done but what waits for a date")
+			t.Fatal("not drained when only jobs with a later date are left")
 		}
 		if e := b.pass(5000); len(kinds(e, rota.EventDrained)) != 0 {
-			t.Fatal("drained twice")
+			t.Fatal("reported drained twice")
 		}
 		b.ok(modeOp(rota.ModeNormal, "back"))
 		if b.View.Mode().Drained {
-			t.Fatal("NORMAL and drained")
+			t.Fatal("the mode is NORMAL and still drained")
 		}
 		if e := b.entry(modeOp(rota.ModeDraining, "again")).Events; len(kinds(e, rota.EventDrained)) != 1 {
-			t.Fatal("an idle cluster is drained at once")
+			t.Fatal("an idle cluster must not be drained at once")
 		}
 	})
 }
@@ -241,7 +241,7 @@ func TestModeByItself(t *testing.T) {
 		b.ok(autoMode(rota.ModeDegraded, "full", false))
 		b.refuses(rota.KindMode, "mode", submitOp(jobSpec("other", priority(8))))
 		if len(b.match()) != 1 {
-			t.Fatal("a job is held")
+			t.Fatal("a job is still held")
 		}
 	})
 	t.Run("holds_for_ten_minutes_at_most_then_by_turns_alone", func(t *testing.T) {
@@ -280,7 +280,7 @@ func TestModeByItself(t *testing.T) {
 		b.ok(autoMode(rota.ModeDegraded, "slow", true))
 		b.submit("z", priority(0))
 		if b.Header.HoldsUntil != b.Header.Clock+limits.MaxHoldsDegraded {
-			t.Fatal("another stretch does not hold anew")
+			t.Fatal("another stretch does not hold again")
 		}
 	})
 }

@@ -24,15 +24,15 @@ func (b *bench) stopped() {
 	b.walls = nil
 }
 
-// TestDatesWhileTheClockIsBehind takes a job through two attempts on a cluster whose clock is behind and falls back
-// further: past times have the date of that time, future times are as far from now as the clock says (SPEC §16.8).
+// TestDatesWhileTheClockIsBehind runs a job through two attempts on a cluster whose clock is behind and falls back
+// further: past times have the date of that time, future times are as far from now as by the clock (SPEC §16.8).
 func TestDatesWhileTheClockIsBehind(t *testing.T) {
 	t.Parallel()
 	b := behind(t)
 	is := func(what string, got, want rota.Moment) {
 		t.Helper()
 		if got != want || want.IsZero() {
-			t.Errorf("%s is %d by the clock, %s; wanted %d, %s", what, got.Clock, got.Date, want.Clock, want.Date)
+			t.Errorf("%s is %d by the clock, %s; want %d, %s", what, got.Clock, got.Date, want.Clock, want.Date)
 		}
 	}
 	var text struct {
@@ -44,7 +44,7 @@ func TestDatesWhileTheClockIsBehind(t *testing.T) {
 	j := b.state("j", rota.JobDelayed)
 	if shown, err := json.Marshal(j); err != nil || json.Unmarshal(shown, &text) != nil ||
 		text.Submitted != startClock+80_500 || text.At != "2023-11-14T22:14:40.500Z" {
-		t.Fatalf("a job of 22:14:40.5 says %+v, %v", text, err)
+		t.Fatalf("a job of 22:14:40.5 has %+v, %v", text, err)
 	}
 	is("due", j.Due, b.Header.Now().At(submitted.Clock+2_000))
 	b.stopped()
@@ -117,7 +117,7 @@ func TestDatesOfEvents(t *testing.T) {
 		}
 		if err := json.Unmarshal([]byte(e.Payload), &payload); err != nil || e.Deadline != want || payload.Ms != want.Date ||
 			payload.At != want.Date.String() || payload.Clock != want.Clock || want.Date-rota.Date(want.Clock) != 80_500 {
-			t.Errorf("event %+v, payload %+v, %v; wanted %v", e, payload, err, want)
+			t.Errorf("event %+v, payload %+v, %v; want %v", e, payload, err, want)
 		}
 	}
 	if seen != 1 {

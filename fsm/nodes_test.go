@@ -30,7 +30,7 @@ func removalOp(id, reason string, left uint32) *fsmpb.Op {
 func (b *bench) wants(n int64) {
 	b.t.Helper()
 	if got := b.View.ClusterSettings().VotersWanted; got != n {
-		b.t.Fatalf("%d voters are wanted, not %d", got, n)
+		b.t.Fatalf("want %d voters, got %d", got, n)
 	}
 }
 

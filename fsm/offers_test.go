@@ -71,7 +71,7 @@ func TestOffer(t *testing.T) {
 	run("is_over_by_itself", func(b *bench, s rota.Session) {
 		b.ok(offerOp("w", s, 7, 1, b.now+5_000))
 		if b.View.AtRest() {
-			b.t.Fatal("nothing sweeps what it offers")
+			b.t.Fatal("no sweep ends its offer")
 		}
 		b.pass(4_999)
 		if w, _ := b.View.Worker("w"); w.Offered != 1 {
@@ -94,7 +94,7 @@ func TestOffer(t *testing.T) {
 		b.ok(offerOp("w", s, 7, 1, b.now+5_000))
 		b.ok(polling(registerOp("w", 4, "another", true)))
 		if w, _ := b.View.Worker("w"); w.Offered != 0 {
-			b.t.Fatalf("what the old process offered stands: %+v", w)
+			b.t.Fatalf("the offer of the old process is still there: %+v", w)
 		}
 		b.refuses(rota.KindStale, "session", offerOp("w", s, 9, 1, b.now+5_000))
 		b.refuses(rota.KindStale, "session", offerOp("nobody", s, 9, 1, b.now+5_000))

@@ -15,7 +15,7 @@ import (
 func (b *bench) otherwise(op *fsmpb.Op, how string) {
 	b.t.Helper()
 	if o := b.refuses(rota.KindConflict, "id", op); !strings.Contains(o.GetText(), how) {
-		b.t.Fatalf("%q does not say that %s", o.GetText(), how)
+		b.t.Fatalf("%q does not mention that %s", o.GetText(), how)
 	}
 }
 
@@ -99,7 +99,7 @@ func TestWorkflowDifference(t *testing.T) {
 	} {
 		other := diamond("wf", gate, func(d *dag) { d.Queue, d.Tenant = rota.DefaultQueue, rota.DefaultTenant }, change)
 		if how := v.Difference(&other.WorkflowSpec, other.g); how != want {
-			t.Errorf("it says %q, %q is wanted", how, want)
+			t.Errorf("got %q, want %q", how, want)
 		}
 	}
 }

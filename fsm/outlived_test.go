@@ -37,11 +37,11 @@ func TestCancel_confirmed(t *testing.T) {
 			a := b.entry(cancelOp("j"))
 			i := slices.IndexFunc(a.Events, func(e rota.Event) bool { return e.Kind == rota.EventLeaseRevoked })
 			if i < 0 || a.Events[i].Reason != rota.ReasonCancelledByUser || a.Events[i].Session != l.Session || a.Events[i].Lease != l.ID {
-				t.Fatalf("its worker is not told: %+v", a.Events)
+				t.Fatalf("its worker is not notified: %+v", a.Events)
 			}
 			b.state("j", rota.JobCancelled)
 			if w, _ := b.View.Worker("w"); w.Open != 1 || len(w.Leases) != 1 || w.Leases[0].Revoked != rota.ReasonCancelledByUser {
-				t.Fatalf("the worker's room is free while its handler runs: %+v", w)
+				t.Fatalf("the worker has room while its handler runs: %+v", w)
 			}
 			b.refuses(rota.KindStale, "lease", verb(rota.VerbRenew, l, func(c *peer.LeaseCommand) { c.Ordinal = 1 }))
 			o := b.refuses(rota.KindConflict, "job", b.deleteOf("j"))
@@ -90,7 +90,7 @@ func TestCancel_unconfirmed(t *testing.T) {
 		"taken over": func(b *bench, l rota.Lease) {
 			b.ok(registerOp("w", 100, "another", true))
 			b.refuses(rota.KindStale, "session", verb(rota.VerbComplete, l))
-			b.ok(verb(rota.VerbDecline, l)) // the old process is heard
+			b.ok(verb(rota.VerbDecline, l)) // the node hears the old process
 		},
 		"gone":      func(b *bench, l rota.Lease) { b.ok(goneOp("w", l.Session, "w")) },
 		"retired":   func(b *bench, _ rota.Lease) { b.ok(statusOp("w", rota.WorkerRetired, 0)) },
@@ -134,8 +134,8 @@ func TestCancel_again(t *testing.T) {
 	b.ok(b.deleteOf("j"))
 }
 
-// TestCancel_sleepsOn checks that a retry that was to wake when its old lease ends by silence sleeps on if the worker
-// is heard from again.
+// TestCancel_sleepsOn checks that a retry that would wake when its old lease ends by silence sleeps on if the worker
+// reports again.
 func TestCancel_sleepsOn(t *testing.T) {
 	t.Parallel()
 	b := newConfirming(t)
@@ -221,7 +221,7 @@ func TestCancel_keepsItsUniqueKey(t *testing.T) {
 			b.ok(cancelOp("a"))
 			o := b.ok(submitOp(jobSpec("b", unique)))
 			if o.GetExisted() {
-				t.Fatalf("it is merged into a job that has ended: %v", o)
+				t.Fatalf("it was merged into a job that has ended: %v", o)
 			}
 			b.state("b", rota.JobDelayed)
 			b.whyNames("b", "WORKER_NOT_STOPPED", "work on job a")
@@ -347,8 +347,8 @@ func TestCancel_keepsItsQueue(t *testing.T) {
 	}
 }
 
-// TestProgress_final checks that the last report of an attempt is kept, however soon it comes, and at most one per
-// second of those.
+// TestProgress_final checks that the last report of an attempt is kept, however soon it comes, and at most one of the
+// other reports per second.
 func TestProgress_final(t *testing.T) {
 	t.Parallel()
 	for version, kept := range map[uint32]int32{entry.FirstRules: 20, entry.RulesVersion: 80} {
@@ -362,14 +362,14 @@ func TestProgress_final(t *testing.T) {
 		report(60, 0)
 		report(80, peer.FinalReport)
 		if events := report(80, peer.FinalReport); len(events) != 0 {
-			t.Errorf("what was kept is reported again: %+v", events)
+			t.Errorf("a kept report is reported again: %+v", events)
 		}
 		report(90, peer.FinalReport) // within the second: no attempt has two
 		if a := b.entry(verb(rota.VerbComplete, l)); entry.OutcomeError(a.Outcomes[0]) != nil {
 			t.Fatal(a.Outcomes[0])
 		}
 		if j := b.state("j", rota.JobCompleted); j.Progress != kept {
-			t.Errorf("rules version %d keep %d%%, %d%% is wanted", version, j.Progress, kept)
+			t.Errorf("rules version %d keep %d%%, want %d%%", version, j.Progress, kept)
 		}
 	}
 }

@@ -93,7 +93,7 @@ func TestOwned(t *testing.T) {
 			taken, refusal := b.many(almost, c.most+20, c.make)
 			if taken != c.most || refusal == nil || refusal.Subject != what.Field() || refusal.Kind != rota.KindExhausted ||
 				!strings.Contains(refusal.Text, fmt.Sprint(c.most)) || !strings.Contains(refusal.Text, ownedKinds[what].remedy) {
-				t.Fatalf("%d were taken, then %+v", taken, refusal)
+				t.Fatalf("accepted %d, then got %+v", taken, refusal)
 			}
 			if taken, refusal := b.many(other, 1, func(int) *fsmpb.Op { return c.make(c.most + 30) }); taken != 1 {
 				t.Errorf("another principal is refused: %v", refusal)
@@ -105,7 +105,7 @@ func TestOwned(t *testing.T) {
 			c.free(b)
 			b.sound()
 			if _, refusal := b.many(almost, 1, func(int) *fsmpb.Op { return c.make(c.most + 40) }); refusal != nil {
-				t.Errorf("what went makes no room: %v", refusal)
+				t.Errorf("a deleted object makes no room: %v", refusal)
 			}
 			if b.access.held[holding{almost, what}] == 0 {
 				t.Error("nothing is counted")
@@ -142,7 +142,7 @@ func TestOwned_signIns(t *testing.T) {
 	taken, refusal := b.many("", limits.MaxOwnedTokens+20, signIn("ann"))
 	if taken != limits.MaxOwnedTokens || refusal == nil || refusal.Kind != rota.KindExhausted || refusal.Subject != "max_tokens" ||
 		!strings.Contains(refusal.Text, string(ann)) {
-		t.Fatalf("%d were taken, then %+v", taken, refusal)
+		t.Fatalf("accepted %d, then got %+v", taken, refusal)
 	}
 	b.sound()
 	if taken, refusal := b.many("", 1, func(int) *fsmpb.Op { return signIn("bob")(limits.MaxOwnedTokens + 30) }); taken != 1 {
@@ -153,7 +153,7 @@ func TestOwned_signIns(t *testing.T) {
 	}
 	b.tomorrow(600_001) // the identity tokens end, and the access tokens with them
 	if taken, refusal := b.many("", 1, func(int) *fsmpb.Op { return signIn("ann")(limits.MaxOwnedTokens + 40) }); taken != 1 {
-		t.Errorf("what went makes no room: %v", refusal)
+		t.Errorf("a deleted object makes no room: %v", refusal)
 	}
 	b.sound()
 }
@@ -182,14 +182,14 @@ func TestOwned_byRole(t *testing.T) {
 		b.ok(tokenOp(tokenWish(c.letter, c.roles...)))
 		taken, refusal := b.many(actorNamed(c.letter), c.most+1, register)
 		if taken != c.most || refusal == nil || refusal.Subject != "max_workers" || !strings.Contains(refusal.Text, fmt.Sprintf("%d are allowed", c.most)) {
-			t.Errorf("%v: %d were taken, then %+v", c.roles, taken, refusal)
+			t.Errorf("%v: accepted %d, then got %+v", c.roles, taken, refusal)
 		}
 	}
 	b.sound()
 	// A role's limit applies from its change on; existing rows stay.
 	b.ok(limitedOp("fleet", func(r *fsmpb.SetRole) { r.MaxWorkers = 2_001 }, fleet...))
 	if taken, refusal := b.many(actorNamed("d"), 2, register); taken != 1 || refusal == nil {
-		t.Errorf("%d were taken, then %+v", taken, refusal)
+		t.Errorf("accepted %d, then got %+v", taken, refusal)
 	}
 	b.ok(limitedOp("fleet", func(r *fsmpb.SetRole) { r.MaxWorkers = 1 }, fleet...))
 	b.refuses(rota.KindExhausted, "max_workers", by(actorNamed("d"), register(0)))

@@ -56,7 +56,7 @@ type naivePlan struct {
 	done, refused, passed int
 }
 
-// naiveJob is what the model knows of a job.
+// naiveJob is the model's state of a job.
 type naiveJob struct {
 	state    rota.JobState
 	queue    rota.QueueName
@@ -250,14 +250,14 @@ func (n *naivePlans) compare(t *testing.T, b *bench, seed uint64) {
 	for name, p := range n.plans {
 		got, want := b.plan(name), fmt.Sprint(p.state, p.done, p.refused, p.passed)
 		if counts(got) != want {
-			t.Fatalf("seed %d: plan %s to %s is %s, the model says %s", seed, name, p.verb, counts(got), want)
+			t.Fatalf("seed %d: plan %s to %s is %s, want %s as in the model", seed, name, p.verb, counts(got), want)
 		}
 	}
 	live := 0
 	for id, j := range n.jobs {
 		got, ok := b.View.Job(id)
 		if !ok || got.State != j.state || j.state == rota.JobQueued && (got.Queue != j.queue || got.Priority != j.priority) {
-			t.Fatalf("seed %d: job %s is %s in %s with %d, the model says %+v", seed, id, got.State, got.Queue, got.Priority, j)
+			t.Fatalf("seed %d: job %s is %s in %s with %d, want %+v as in the model", seed, id, got.State, got.Queue, got.Priority, j)
 		}
 		live++
 	}

@@ -181,7 +181,7 @@ func TestPlan_verbs(t *testing.T) {
 	b.restored()
 }
 
-// TestPlan_ofWorker checks that a plan covers what a worker has, or had, from rules version 2 on.
+// TestPlan_ofWorker checks that a plan covers the jobs that a worker has, or had, from rules version 2 on.
 func TestPlan_ofWorker(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -316,7 +316,7 @@ func TestPlan_badInput(t *testing.T) {
 	b.refuses(rota.KindNotFound, "plan", endPlanOp("p"))
 	b.refuses(rota.KindNotFound, "plan", &fsmpb.Op{Op: &fsmpb.Op_PlanStep{PlanStep: &fsmpb.PlanStep{Plan: "p", To: "x"}}})
 	if b.plans.rows.Len() != 0 {
-		t.Error("a plan is kept that was refused")
+		t.Error("a refused plan is kept")
 	}
 
 	b.ok(planOp("p", rota.PlanCancel, "id=*", most(2)))
@@ -403,10 +403,10 @@ func TestPlan_shares(t *testing.T) {
 		t.Error(text)
 	}
 	if _, kept := PlanOf(&b.View, "more"); kept {
-		t.Error("a plan is kept that was refused")
+		t.Error("a refused plan is kept")
 	}
 	if o := b.ok(start("o", "o0")); !o.GetExisted() {
-		t.Error("a repetition is refused, or starts anew")
+		t.Error("a repetition is refused, or starts again")
 	}
 	b.ok(start("p", "theirs"))
 	b.ok(by(actorNamed("o"), endPlanOp("o0")))
@@ -454,7 +454,7 @@ func TestPlan_moveIntoFull(t *testing.T) {
 	b.restored()
 }
 
-// TestPlan_rights checks that a plan touches what its starter may read and control now, not at its start.
+// TestPlan_rights checks that a plan changes the jobs that its starter may read and control now, not at its start.
 func TestPlan_rights(t *testing.T) {
 	t.Parallel()
 	acme := func(r rota.Right) rota.Grant { return rota.Grant{Right: r, Tenant: "acme", Queue: "*"} }
@@ -562,7 +562,8 @@ func TestStepOf_bytes(t *testing.T) {
 	}
 }
 
-// TestPlanRow_copiesShareNoRefusals: a row in a snapshot that is being written keeps its refusals while the plan goes on.
+// TestPlanRow_copiesShareNoRefusals: a row in a snapshot that is being written keeps its refusals while the plan
+// continues.
 func TestPlanRow_copiesShareNoRefusals(t *testing.T) {
 	t.Parallel()
 	frozen := &planRow{refusals: append(make([]rota.PlanRefusal, 0, 2), rota.PlanRefusal{Job: "a"})}
@@ -570,6 +571,6 @@ func TestPlanRow_copiesShareNoRefusals(t *testing.T) {
 	state.Row(&live).Detach()
 	live.refusals = append(live.refusals, rota.PlanRefusal{Job: "b"})
 	if shared := frozen.refusals[:2][1]; shared.Job != "" {
-		t.Errorf("a copy appended %q to the list of the row that it was made from", shared.Job)
+		t.Errorf("a copy appended %q to the original row's list", shared.Job)
 	}
 }

@@ -164,7 +164,7 @@ func TestFewest(t *testing.T) {
 			}
 		}
 		if ok != (want >= 0) || ok && len(got) != want {
-			t.Fatalf("%d of %d leases for %+v (found: %v), %d suffice", len(got), len(leases), lack, ok, want)
+			t.Fatalf("%d of %d leases for %+v (found: %v), %d are enough", len(got), len(leases), lack, ok, want)
 		}
 	}
 	many := make([]going, 40)
@@ -176,7 +176,7 @@ func TestFewest(t *testing.T) {
 		t.Fatalf("%d leases of 40 (found: %v)", len(got), ok)
 	}
 	if _, ok := fewest(many, need{Load: sched.Load{CPU: 1000}}); ok {
-		t.Fatal("found room that is not there")
+		t.Fatal("found room that does not exist")
 	}
 }
 
@@ -205,6 +205,6 @@ func TestFewestOfAHopelessWorkerIsCheap(t *testing.T) {
 	c.measure()
 	chosen, ok := c.choose(0, maxPlanned, need{0, sched.Load{Memory: maxPlanned << 56}})
 	if !ok || len(chosen) != maxPlanned {
-		t.Fatalf("all %d leases make that room: %d do (found: %v)", maxPlanned, len(chosen), ok)
+		t.Fatalf("all %d leases make that room, %d are enough (found: %v)", maxPlanned, len(chosen), ok)
 	}
 }

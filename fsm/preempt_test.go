@@ -57,7 +57,7 @@ func (b *bench) revoked() []rota.JobID {
 func (b *bench) wantsRevoked(jobs ...rota.JobID) {
 	b.t.Helper()
 	if got := b.revoked(); !slices.Equal(got, jobs) {
-		b.t.Fatalf("leases of %v were revoked, %v is wanted", got, jobs)
+		b.t.Fatalf("leases of %v were revoked, want %v", got, jobs)
 	}
 }
 
@@ -230,7 +230,7 @@ func TestPreemptionIsCheckedAnew(t *testing.T) {
 		t.Helper()
 		events := b.entry(o).Events
 		if len(events) != 1 || events[0].Kind != rota.EventAssignmentDropped || events[0].Text != why {
-			t.Fatalf("events %+v, %s is wanted", events, why)
+			t.Fatalf("events %+v, want %s", events, why)
 		}
 		if b.placement.holds.Len() != 0 {
 			t.Fatalf("%s: a worker is held", why)
@@ -257,7 +257,7 @@ func TestPreemptionIsCheckedAnew(t *testing.T) {
 		got = append(got, fmt.Sprint(e.Kind, " ", e.Job))
 	}
 	if want := "leaseRevoked two,workerHeld crit"; strings.Join(got, ",") != want {
-		t.Fatalf("events %v, %s is wanted", got, want)
+		t.Fatalf("events %v, want %s", got, want)
 	}
 	for why, o := range map[string]*fsmpb.Op{"HOLDS_A_WORKER": op("crit", "v")} {
 		if e := b.entry(o).Events; len(e) != 1 || e[0].Text != why {
@@ -308,7 +308,7 @@ func TestPreemptionHoldEnds(t *testing.T) {
 			t.Fatalf("lease %+v", l)
 		}
 		if b.placement.holds.Len() != 0 {
-			t.Fatal("the worker is held still")
+			t.Fatal("the worker is still held")
 		}
 	})
 	t.Run("when_the_worker_drains", func(t *testing.T) {
@@ -316,7 +316,7 @@ func TestPreemptionHoldEnds(t *testing.T) {
 		b := held(t)
 		b.ok(statusOp("w", rota.WorkerDraining, 0))
 		if b.placement.holds.Len() != 0 {
-			t.Fatal("the worker is held still")
+			t.Fatal("the worker is still held")
 		}
 	})
 }

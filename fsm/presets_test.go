@@ -60,7 +60,7 @@ func TestRound_large(t *testing.T) {
 	b.sound()
 }
 
-// TestHealth_failedAttempts lets only failures take a worker below min_health: it gets no more jobs until it has
+// TestHealth_failedAttempts lets only failures move a worker below min_health: it gets no further jobs until it has
 // recovered.
 func TestHealth_failedAttempts(t *testing.T) {
 	t.Parallel()

@@ -74,7 +74,7 @@ func (r *race) pick(_ string, n int) int { return r.chance.IntN(n) }
 // expect applies an operation; taken is whether the model accepts it.
 func (r *race) expect(taken bool, op *fsmpb.Op) {
 	if got := entry.OutcomeError(r.b.entry(op).Outcomes[0]); (got == nil) != taken {
-		r.Fatalf("%v: taken %v, the model says %v (%v)", op, got == nil, taken, got)
+		r.Fatalf("%v: accepted is %v, want %v as in the model (%v)", op, got == nil, taken, got)
 	}
 	r.keys(false)
 }
@@ -253,9 +253,9 @@ func (r *race) keepLog() {
 	kept, known := r.model.logs[l.ID]
 	switch taken := o.GetKind() == 0; {
 	case taken && (r.model.leases[l.ID] != nil || l.Worker == "thief"):
-		r.Fatalf("the log of an open lease, or by another worker, is taken")
+		r.Fatalf("the log of an open lease, or by another worker, is accepted")
 	case taken && o.GetExisted() != known:
-		r.Fatalf("a log is there: %v; the model has %q, %v", o.GetExisted(), kept, known)
+		r.Fatalf("a log exists: %v; the model has %q, %v", o.GetExisted(), kept, known)
 	case taken && !known:
 		r.model.logs[l.ID] = "late"
 	}
@@ -268,27 +268,27 @@ func (r *race) compare() {
 		}
 	}
 	if known := r.b.JobTable.Len() + r.b.ended.tombs.Len(); known != len(r.model.jobs) {
-		r.Fatalf("%d jobs are known, the model says %d", known, len(r.model.jobs))
+		r.Fatalf("%d jobs are known, want %d as in the model", known, len(r.model.jobs))
 	}
 	for id, want := range r.model.jobs {
 		got, ok := r.b.View.Job(id)
 		if !ok || got.State != want.state || !want.state.Terminal() && got.Attempt != want.attempt ||
 			!want.state.Terminal() && (int(got.WorkerLosses) != len(want.losses) || got.Isolated != (len(want.losses) >= 2)) || (got.Lease != nil) != (want.lease != rota.LeaseID{}) || got.Lease != nil && got.Lease.ID != want.lease {
-			r.Fatalf("job %s is %s in attempt %d, the model says %s in %d", id, got.State, got.Attempt, want.state, want.attempt)
+			r.Fatalf("job %s is %s in attempt %d, want %s in %d as in the model", id, got.State, got.Attempt, want.state, want.attempt)
 		}
 		if !want.state.Terminal() && string(got.Payload) != want.payload {
-			r.Fatalf("job %s has payload %q, the model says %q", id, got.Payload, want.payload)
+			r.Fatalf("job %s has payload %q, want %q as in the model", id, got.Payload, want.payload)
 		}
 		if l := r.model.leases[want.lease]; l != nil && (got.Lease.Deadline.Clock != l.deadline || got.Lease.Renewals != l.renewals) {
-			r.Fatalf("lease of %s runs to %d, the model says %d", id, got.Lease.Deadline, l.deadline)
+			r.Fatalf("lease of %s runs to %d, want %d as in the model", id, got.Lease.Deadline, l.deadline)
 		}
 	}
 	if got := r.b.leasing.leases.Len(); got != len(r.model.leases) {
-		r.Fatalf("%d leases are open, the model says %d", got, len(r.model.leases))
+		r.Fatalf("%d leases are open, want %d as in the model", got, len(r.model.leases))
 	}
 	for id, w := range r.model.workers {
 		if got, _ := r.b.View.Worker(id); got.Polls != w.polls || got.Offered != w.free {
-			r.Fatalf("worker %s polls: %v, offers %d; the model says %v, %d", id, got.Polls, got.Offered, w.polls, w.free)
+			r.Fatalf("worker %s polls: %v, offers %d; want %v, %d as in the model", id, got.Polls, got.Offered, w.polls, w.free)
 		}
 	}
 	r.reputations()

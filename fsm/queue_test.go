@@ -24,7 +24,7 @@ func TestQueue(t *testing.T) {
 			b.worker(fmt.Sprint("w", n), 1)
 			l := b.match()
 			if _, ok := l[want]; !ok {
-				t.Fatalf("placed %v, %s is wanted", l, want)
+				t.Fatalf("placed %v, want %s", l, want)
 			}
 			for _, lease := range l {
 				b.ok(verb(rota.VerbDecline, lease))
@@ -140,7 +140,7 @@ func TestRound(t *testing.T) {
 			" assignmentDropped NO_SUCH_WORKER assignmentDropped NOT_ACTIVE assignmentDropped CAPABILITY_MISSING jobAssigned " +
 			" assignmentDropped JOB_ASSIGNED assignmentDropped NO_FREE_SLOT]"
 		if fmt.Sprint(got) != want {
-			t.Fatalf("events %s\nwanted %s", got, want)
+			t.Fatalf("got events %s\nwant %s", got, want)
 		}
 	})
 	t.Run("is_told_of_queues_that_nothing_is_left_for", func(t *testing.T) {
@@ -165,7 +165,7 @@ func TestRound(t *testing.T) {
 			text += fmt.Sprint(r.Epoch, " ", r.Queue, " ", len(r.Pairs), "; ")
 		}
 		if want := "1 q0 2; 2 q1 0; 3 q2 0; 4 q3 0; 5 q4 0; "; text != want {
-			t.Fatalf("rounds %s\nwanted %s", text, want)
+			t.Fatalf("got rounds %s\nwant %s", text, want)
 		}
 		b.entry(opsOf(rounds)...)
 		if len(b.placement.rounds) != queues || b.placement.rounds[0].placed != 2 {
@@ -207,7 +207,7 @@ func TestRound(t *testing.T) {
 			}
 		}
 		if heavy < 29 || heavy > 31 {
-			t.Fatalf("%d of 40 went to the queue of weight 3 beside one of 1", heavy)
+			t.Fatalf("%d of 40 went to the queue of weight 3 next to one of 1", heavy)
 		}
 	})
 	t.Run("saves_no_turns_up_for_a_queue_that_was_idle", func(t *testing.T) {

@@ -93,7 +93,7 @@ func TestDeleteQueue(t *testing.T) {
 		b.ok(queueOp("q")) // its worker serves it again
 		b.submit("k", queue("q"))
 		if len(b.match()) != 1 {
-			t.Error("the worker gets nothing of the queue that was made again")
+			t.Error("the worker gets no job of the queue that was created again")
 		}
 	})
 	t.Run("a_schedule_is_named_to_who_may_read_it", func(t *testing.T) {
@@ -106,7 +106,7 @@ func TestDeleteQueue(t *testing.T) {
 		for role, told := range map[string]bool{"blind": false, "reads": true} {
 			o := b.refuses(rota.KindConflict, "queue", by(rota.CertPrincipal(role, "n"), deleteQueueOp("q")))
 			if strings.Contains(o.GetText(), "secret") != told {
-				t.Errorf("%s is told %s", role, o.GetText())
+				t.Errorf("%s gets the text %s", role, o.GetText())
 			}
 		}
 	})
@@ -128,7 +128,7 @@ func TestDeleteQueue(t *testing.T) {
 		for role, told := range map[string]bool{"blind": false, "reads": true} {
 			o := b.refuses(rota.KindConflict, "queue", by(rota.CertPrincipal(role, "n"), deleteQueueOp("q")))
 			if strings.Contains(o.GetText(), "account:7") != told {
-				t.Errorf("%s is told %s", role, o.GetText())
+				t.Errorf("%s gets the text %s", role, o.GetText())
 			}
 		}
 		b.ok(deleteQueueOp("q2"))
@@ -160,7 +160,7 @@ func TestDeleteQueue(t *testing.T) {
 		b.ok(roleOp("blind", everyRight(rota.RightQueue)...))
 		for who, told := range map[rota.Principal]bool{rota.CertPrincipal("blind", "n"): false, rota.CertPrincipal(access.RoleRoot, "n"): true} {
 			if o := b.refuses(rota.KindConflict, "queue", by(who, deleteQueueOp("q"))); strings.Contains(o.GetText(), "1 live") != told {
-				t.Errorf("%s is told %s", who, o.GetText())
+				t.Errorf("%s gets the text %s", who, o.GetText())
 			}
 		}
 	})
@@ -213,7 +213,7 @@ func TestDeleteWorker(t *testing.T) {
 	b.ok(statusOp("w", rota.WorkerRetired, 0))
 	b.ok(deleteWorkerOp("w"))
 	if len(b.View.Workers()) != 0 {
-		t.Error("it is known still")
+		t.Error("it is still known")
 	}
 	if o := b.ok(deleteWorkerOp("w")); !o.GetExisted() {
 		t.Errorf("again: %v", o)

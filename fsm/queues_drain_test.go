@@ -56,7 +56,7 @@ func TestDrainQueue(t *testing.T) {
 		b.refuses(rota.KindConflict, "queue", submitOp(jobSpec("new", queue("q"))))
 		b.refuses(rota.KindConflict, "queue", deleteQueueOp("q"))
 		if o := b.entry(submitOp(jobSpec("wait", queue("q")))).Outcomes[0]; o.GetKind() != 0 || !o.GetExisted() {
-			t.Errorf("a job that moved is submitted once more, as it was: %v", o)
+			t.Errorf("a job that moved is submitted again, unchanged: %v", o)
 		}
 		b.refuses(rota.KindConflict, "id", submitOp(jobSpec("wait", queue("r"))))
 		b.ok(verb(rota.VerbFail, l))
@@ -90,7 +90,7 @@ func TestDrainQueue(t *testing.T) {
 		for left := n; left > 0; {
 			o := b.ok(drainOp("q", "r"))
 			if left -= limits.DrainMoves; int(o.GetLeft()) != max(left, 0) {
-				t.Fatalf("%d are left, %d are told", left, o.GetLeft())
+				t.Fatalf("%d are left, the answer has %d", left, o.GetLeft())
 			}
 			b.sound() // which restores it too
 		}
@@ -119,7 +119,7 @@ func TestDrainQueue(t *testing.T) {
 			b.ok(op)
 		}
 		o := b.ok(drainOp("r", "s"))
-		if o.GetLeft() != 1 { // its node stays where its workflow says
+		if o.GetLeft() != 1 { // its node stays in the queue of its workflow
 			t.Fatal(o)
 		}
 		b.refuses(rota.KindConflict, "queue", drainOp("q", "r"))

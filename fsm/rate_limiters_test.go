@@ -39,7 +39,7 @@ func TestTenantRate(t *testing.T) {
 		b.ok(queueOp("default", "rate_limit_rps", "50"))
 		taken, last := b.burst(60)
 		if taken != 50 || last.GetRetryAfterMs() != 20 || last.GetSubject() != "rate_limit_rps" {
-			t.Fatalf("%d were taken, then %v", taken, last)
+			t.Fatalf("accepted %d, then got %v", taken, last)
 		}
 		want := "tenant default submits to queue default faster than its rate_limit_rps, 50 a second: the next job is taken in 20 ms"
 		if last.GetText() != want {
@@ -51,11 +51,11 @@ func TestTenantRate(t *testing.T) {
 		}
 		b.now++
 		if taken, _ = b.burst(2); taken != 1 {
-			t.Fatalf("after the delay %d were taken", taken)
+			t.Fatalf("after the delay: accepted %d", taken)
 		}
 		b.now += 1000
 		if taken, _ = b.burst(60); taken != 50 {
-			t.Fatalf("after a second %d were taken", taken)
+			t.Fatalf("after a second: accepted %d", taken)
 		}
 	})
 	t.Run("refusals_and_repeats_cost_nothing", func(t *testing.T) {
@@ -65,7 +65,7 @@ func TestTenantRate(t *testing.T) {
 		b.submit("a")
 		for range 5 {
 			if !b.ok(submitOp(jobSpec("a"))).GetExisted() {
-				t.Fatal("not known")
+				t.Fatal("the id is unknown")
 			}
 			b.refuses(rota.KindInvalid, "priority", submitOp(jobSpec("bad", priority(11))))
 		}
@@ -86,18 +86,18 @@ func TestTenantRate(t *testing.T) {
 			taken         int
 		}{{"ann", "default", 3}, {"ann", "other", 2}, {"ann", "free", 9}, {"bob", "default", 3}} {
 			if taken, _ := b.burst(9, tenant(c.tenant), queue(c.queue)); taken != c.taken {
-				t.Fatalf("%s: %d were taken of %s", c.queue, taken, c.tenant)
+				t.Fatalf("%s: accepted %d of %s", c.queue, taken, c.tenant)
 			}
 		}
 		b.ok(tenantOp("cyd", "rate_limit_rps", "4"))
 		taken, _ := b.burst(3, tenant("cyd"), queue("free"))
 		more, last := b.burst(9, tenant("cyd"))
 		if taken+more != 4 || !strings.Contains(last.GetText(), "to all queues") {
-			t.Fatalf("%d and %d were taken, then %q", taken, more, last.GetText())
+			t.Fatalf("accepted %d and %d, then got %q", taken, more, last.GetText())
 		}
 		b.ok(tenantOp("dan", "rate_limit_rps", "0"))
 		if taken, _ = b.burst(9, tenant("dan")); taken != 9 {
-			t.Fatalf("%d were taken of a tenant without limit", taken)
+			t.Fatalf("accepted %d of a tenant without limit", taken)
 		}
 	})
 	t.Run("leaves_no_row_at_rest", func(t *testing.T) {
@@ -106,7 +106,7 @@ func TestTenantRate(t *testing.T) {
 		b.ok(queueOp("default", "rate_limit_rps", "3"))
 		b.burst(9)
 		if b.admission.limiters.Len() != 1 || b.View.AtRest() {
-			t.Fatalf("%d limiters, at rest %v", b.admission.limiters.Len(), b.View.AtRest())
+			t.Fatalf("got %d limiters, at rest %v", b.admission.limiters.Len(), b.View.AtRest())
 		}
 		b.twin = b.restored()
 		b.pass(1000)
@@ -150,11 +150,11 @@ func TestTenantRate(t *testing.T) {
 		b.burst(1)
 		b.ok(queueOp("default", "rate_limit_rps", "10", "tenant_window_max", "7"))
 		if taken, last := b.burst(1); taken != 0 || last.GetRetryAfterMs() != 100 {
-			t.Fatalf("%d were taken, then %v", taken, last)
+			t.Fatalf("accepted %d, then got %v", taken, last)
 		}
 		b.ok(queueOp("default", "rate_limit_rps", "0"))
 		if taken, _ := b.burst(5); taken != 5 {
-			t.Fatalf("%d were taken without a limit", taken)
+			t.Fatalf("accepted %d without a limit", taken)
 		}
 		b.pass(1500)
 	})
@@ -190,7 +190,7 @@ func TestPressure(t *testing.T) {
 		b.submit("critical", priority(0))
 		o = b.refuses(rota.KindExhausted, "queue", submitOp(jobSpec("critical2", priority(0))))
 		if o.GetRetryAfterMs() == 0 || !strings.Contains(o.GetText(), "queue_cap is 10") {
-			t.Fatalf("the cap is hard, and tells a delay: %v", o)
+			t.Fatalf("the cap is hard, yet the refusal has a delay: %v", o)
 		}
 		if q, _ := b.View.Queue("default"); q.UsagePermille != 1000 {
 			t.Fatalf("usage %d", q.UsagePermille)
@@ -221,7 +221,7 @@ func TestPressure(t *testing.T) {
 			t.Helper()
 			if o := b.refuses(rota.KindExhausted, "queue", submitOp(jobSpec("b"))); o.GetRetryAfterMs() != delay ||
 				!strings.Contains(o.GetText(), want) {
-				t.Fatalf("refusal %v, %q after %d ms is wanted", o, want, delay)
+				t.Fatalf("got refusal %v, want %q after %d ms", o, want, delay)
 			}
 		}
 		says(5000, "rota worker run --queues default")
@@ -454,11 +454,11 @@ func TestQueueFull(t *testing.T) {
 		b.submit(fmt.Sprint("j", i))
 	}
 	if !full(jobSpec("new")) || full(jobSpec("critical", priority(0))) || full(jobSpec("j3")) {
-		t.Fatal("at reject_threshold all but priority 0 and what is known are refused")
+		t.Fatal("at reject_threshold all jobs except those of priority 0 and known ones must be refused")
 	}
 	b.submit("critical", priority(0))
 	if !full(jobSpec("new", priority(0))) || full(jobSpec("critical", priority(0))) {
-		t.Fatal("at queue_cap all but what is known is refused")
+		t.Fatal("at queue_cap all jobs except known ones must be refused")
 	}
 	if b.View.QueueFull(&fsmpb.Submit{Spec: &fsmpb.JobSpec{Id: "new", Queue: "nowhere"}}) != nil {
 		t.Fatal("a queue that does not exist is not full")

@@ -13,7 +13,7 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// refilled applies operations, with what is decided with them. It checks that the twin decides the same, that deciding
+// refilled applies operations together with their decisions. It checks that the twin decides the same, that deciding
 // does not change the state, that no pair is dropped, and that exactly the jobs are placed that the rounds after the
 // entry would place; if a seed decides which, at least as many.
 func refilled(b *bench, ops []*fsmpb.Op, exact bool) []string {
@@ -119,7 +119,7 @@ func TestRefill(t *testing.T) {
 				want = nil
 			}
 			if got := refilled(b, c.ops(b, l), true); !slices.Equal(got, want) {
-				t.Errorf("%q are placed, %q are wanted", got, want)
+				t.Errorf("%q are placed, want %q", got, want)
 			}
 		})
 	}
@@ -192,7 +192,7 @@ func TestRefill_model(t *testing.T) {
 		}
 	}
 	if placed < entries/10 {
-		t.Errorf("%d jobs were placed by %d entries: what is looked at here hardly happens", placed, entries)
+		t.Errorf("%d jobs were placed by %d entries: the tested case hardly occurs", placed, entries)
 	}
 	t.Logf("%d jobs were placed by %d entries that completed others", placed, entries)
 }

@@ -17,7 +17,7 @@ func (b *bench) health(worker string, want int32) rota.Worker {
 	b.t.Helper()
 	w, ok := b.View.Worker(rota.WorkerID(worker))
 	if !ok || w.Health != want {
-		b.t.Fatalf("worker %s has health %d, %d is wanted", worker, w.Health, want)
+		b.t.Fatalf("worker %s: got health %d, want %d", worker, w.Health, want)
 	}
 	return w
 }
@@ -41,7 +41,7 @@ func typed(typ rota.JobType) func(*rota.JobSpec) { return func(s *rota.JobSpec) 
 func (b *bench) mismatch(job, worker, why string) {
 	b.t.Helper()
 	if got := b.dropped(job, worker); got != why {
-		b.t.Fatalf("%s to %s was dropped for %s, %s is wanted", job, worker, got, why)
+		b.t.Fatalf("%s to %s was dropped for %s, want %s", job, worker, got, why)
 	}
 }
 
@@ -86,7 +86,7 @@ func TestHealth(t *testing.T) {
 		b.ok(verb(rota.VerbComplete, b.acked("j")))
 		b.health("w", 1000)
 		if b.Timers.Reputation.Len() != 0 {
-			b.t.Fatal("a sound worker is timed")
+			b.t.Fatal("a sound worker has a timer")
 		}
 	})
 	run("changes_by_what_the_queue_sets", func(b *bench) {
@@ -97,7 +97,7 @@ func TestHealth(t *testing.T) {
 		for what, by := range map[outcome]int32{outcomeAckTimeout: -7, outcomeLateRenewal: -30, outcomeSuccess: 9,
 			outcomeExpired: -60, outcomeProofInvalid: -200} {
 			if got := what.health(p); got != by {
-				b.t.Fatalf("outcome %d changes health by %d, %d is wanted", what, got, by)
+				b.t.Fatalf("outcome %d changes health by %d, want %d", what, got, by)
 			}
 		}
 		b.leased("j", "w")
@@ -123,7 +123,7 @@ func TestHealth(t *testing.T) {
 		b.pass(1)
 		b.health("w", 1000)
 		if b.Timers.Reputation.Len() != 0 {
-			b.t.Fatal("full health is timed still")
+			b.t.Fatal("full health still has a timer")
 		}
 	})
 	run("keeps_the_part_of_a_second", func(b *bench) {
@@ -146,7 +146,7 @@ func TestHealth(t *testing.T) {
 		b.pass(60_000)
 		w := b.health("w", 850)
 		if want := []rota.TypeUntil{{Type: "work", Until: b.Header.Now().At(b.now + 30_000), Cause: rota.ReasonLeaseExpired}}; !slices.Equal(w.Denied, want) {
-			b.t.Fatalf("denied %v, %v is wanted", w.Denied, want)
+			b.t.Fatalf("denied: got %v, want %v", w.Denied, want)
 		}
 		b.submit("same")
 		b.submit("other", typed("else"))
@@ -199,7 +199,7 @@ func TestHealth(t *testing.T) {
 		b.mismatch("j", "w", "HEALTH_TOO_LOW") // until the sweep fires the old reputation applies
 		b.entry(sweepOp())
 		if len(b.match()) != 1 {
-			b.t.Fatal("health that is enough again gets nothing")
+			b.t.Fatal("a worker with enough health again gets no job")
 		}
 	})
 	run("is_judged_anew_when_min_health_changes", func(b *bench) {
@@ -212,7 +212,7 @@ func TestHealth(t *testing.T) {
 		}
 		b.pass(10_000)
 		if len(b.match()) != 1 {
-			b.t.Fatal("960 is enough")
+			b.t.Fatal("960 must be enough")
 		}
 		b.ok(cancelOp("j"))
 		b.submit("k")
@@ -276,7 +276,7 @@ func TestCooldown(t *testing.T) {
 		w, _ := b.View.Worker("w")
 		want := []rota.TypeUntil{{Type: "bad", Until: b.Header.Now().At(b.now + 30_000), Cause: rota.ReasonProviderFail}}
 		if !slices.Equal(w.Cooling, want) {
-			b.t.Fatalf("cooling %v, %v is wanted", w.Cooling, want)
+			b.t.Fatalf("cooling: got %v, want %v", w.Cooling, want)
 		}
 		b.mismatch("a", "w", "COOLING_DOWN")
 		b.ok(verb(rota.VerbComplete, b.acked("fine", typed("good")))) // other types continue
@@ -319,7 +319,7 @@ func TestCooldown(t *testing.T) {
 		b.ok(verb(rota.VerbFail, b.acked("first")))
 		b.submit("j")
 		if len(b.match()) != 1 {
-			b.t.Fatal("the failures of a queue that counts none are counted")
+			b.t.Fatal("failures count in a queue that counts none")
 		}
 	})
 	run("not_by_a_decline_where_declines_do_not_cool", func(b *bench) {
@@ -378,7 +378,7 @@ func TestCooldown(t *testing.T) {
 			b.t.Fatalf("cooling %v", w.Cooling)
 		}
 		if len(b.match()) != 1 {
-			b.t.Fatal("the job was not placed anew")
+			b.t.Fatal("the job was not placed again")
 		}
 	})
 	run("of_the_newest_types_where_there_are_too_many", func(b *bench) {
@@ -412,7 +412,7 @@ func TestCooldown(t *testing.T) {
 		}
 		b.ok(verb(rota.VerbDecline, l))
 		if b.placement.registry.heldFor["w"] != "" {
-			b.t.Fatal("a worker that cools down for the type is held still")
+			b.t.Fatal("a worker that cools down for the type is still held")
 		}
 	})
 }
@@ -426,7 +426,7 @@ func (b *bench) whyNames(job, reason, detail string) {
 			return
 		}
 	}
-	b.t.Fatalf("job %s waits for %+v, %s with %q is wanted", job, x.Reasons, reason, detail)
+	b.t.Fatalf("job %s waits for %+v, want %s with %q", job, x.Reasons, reason, detail)
 }
 
 // jobType is a job's type.
@@ -457,7 +457,7 @@ func TestUnits(t *testing.T) {
 		}
 		w, _ := b.View.Worker("w")
 		if want := []rota.UnitsUsed{{Queue: "default", Since: b.Header.Now().At(since), Until: b.Header.Now().At(since + unitsPeriod), Used: 10}}; !slices.Equal(w.Units, want) {
-			t.Fatalf("units %v, %v is wanted", w.Units, want)
+			t.Fatalf("units: got %v, want %v", w.Units, want)
 		}
 		b.mismatch("c", "w", "UNITS_EXHAUSTED")
 		b.now = since + unitsPeriod - 500
@@ -471,7 +471,7 @@ func TestUnits(t *testing.T) {
 		b.mismatch("c", "w", "UNITS_EXHAUSTED") // until the sweep
 		b.entry(sweepOp())
 		if len(b.match()) == 0 {
-			t.Fatal("a new period gives nothing")
+			t.Fatal("no job in the new period")
 		}
 		if w, _ := b.View.Worker("w"); w.Units[0].Since.Clock != since+unitsPeriod {
 			t.Fatalf("units %v", w.Units)
@@ -493,7 +493,7 @@ func TestUnits(t *testing.T) {
 		}
 		b.pass(1)
 		if len(b.match()) != 1 {
-			t.Fatal("the next period gives nothing")
+			t.Fatal("no job in the next period")
 		}
 		if w, _ := b.View.Worker("w"); w.Units[0].Until.Clock-w.Units[0].Since.Clock != unitsPeriod {
 			t.Fatalf("units %v", w.Units)
@@ -524,7 +524,7 @@ func TestUnits(t *testing.T) {
 			}
 		}
 		if n := len(b.match()); n != 4 {
-			t.Fatalf("%d were placed, 1 + 1 + 2 are wanted", n)
+			t.Fatalf("placed %d, want 1 + 1 + 2", n)
 		}
 		if w, _ := b.View.Worker("w"); len(w.Units) != 2 {
 			t.Fatalf("units %v", w.Units)
@@ -563,7 +563,7 @@ func TestRules(t *testing.T) {
 		b.mismatch("j", "w", "STAKE_TOO_LOW")
 		b.staked("w", 1, 100)
 		if len(b.match()) != 1 {
-			t.Fatal("the stake is enough")
+			t.Fatal("the stake must not be enough")
 		}
 	})
 	t.Run("cut_by_prefetch_max_revokes_the_newest", func(t *testing.T) {

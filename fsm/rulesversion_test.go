@@ -36,11 +36,11 @@ func TestSwitchRules(t *testing.T) {
 	b.refuses(rota.KindConflict, SubjectRules, switchOp(0))
 	b.refuses(rota.KindInvalid, SubjectRules, switchOp(1<<16))
 	if !b.ok(switchOp(1)).GetExisted() || b.View.Digest() == before {
-		t.Error("the version in force is not known as such, or the header does not count")
+		t.Error("the version in force is not reported as known, or the header does not count")
 	}
 	a := b.entry(switchOp(3)) // versions may be skipped
 	if len(a.Events) != 1 || a.Events[0].Kind != rota.EventRulesChanged || a.Events[0].Payload != `{"from":1,"to":3}` || a.Rules != 3 {
-		t.Errorf("the switch told %+v, rules %d", a.Events, a.Rules)
+		t.Errorf("the switch produced %+v, rules %d", a.Events, a.Rules)
 	}
 	b.refuses(rota.KindConflict, SubjectRules, switchOp(2))
 	if a := b.entry(switchOp(3)); !a.Outcomes[0].GetExisted() || len(a.Events) != 0 {
@@ -86,7 +86,7 @@ func TestSwitchRules_stopsOlderBinaries(t *testing.T) {
 	halts("an entry", sealed(b.term, 2, sweepOp()))
 	// A refused switch stops no node.
 	if a := b.apply(sealed(b.term-1, 1, switchOp(2)), b.term); entry.OutcomeError(a.Outcomes[0]) == nil {
-		t.Error("a switch of another term was taken")
+		t.Error("a switch of another term was accepted")
 	}
 
 	newer := knowingBench(t, 2)
@@ -111,7 +111,7 @@ func TestSwitchRules_stopsOlderBinaries(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := l.Finish(); err == nil {
-		t.Error("a state of newer rules was taken for one of older")
+		t.Error("a state of newer rules was accepted as one of older")
 	}
 }
 
@@ -129,11 +129,11 @@ func TestNodeDiffers(t *testing.T) {
 			t.Fatal(e)
 		}
 		if a.Outcomes[0].GetExisted() != (len(a.Events) == 0) {
-			t.Errorf("%v and %v do not go together", a.Outcomes[0], a.Events)
+			t.Errorf("%v and %v do not match", a.Outcomes[0], a.Events)
 		}
 		for _, e := range a.Events {
 			if e.Kind != rota.EventStateDiffers || e.Text != "n2" || !strings.HasPrefix(e.Payload, `{"node":"n2","index":`) {
-				t.Errorf("told: %+v", e)
+				t.Errorf("got event %+v", e)
 			}
 		}
 		return len(a.Events)
@@ -150,7 +150,7 @@ func TestNodeDiffers(t *testing.T) {
 		{12, 9, 0}, // an old one, reported by a later leader
 	} {
 		if got := told(differsOp("n2", c.at, c.right)); got != c.want {
-			t.Errorf("differs at %d, right until %d: %d events, wanted %d", c.at, c.right, got, c.want)
+			t.Errorf("differs at %d, right until %d: got %d events, want %d", c.at, c.right, got, c.want)
 		}
 	}
 	b.refuses(rota.KindNotFound, "node", differsOp("n9", 3, 2))

@@ -35,14 +35,14 @@ func TestSameID(t *testing.T) {
 		traced.Headers = map[string]string{"traceparent": "00-2"} // nor are headers part of the content
 		for _, op := range []*fsmpb.Op{submitOp(spec()), again, submitOp(traced)} {
 			if o := b.ok(op); !o.GetExisted() || rota.JobState(o.GetJobState()) != state {
-				t.Fatalf("the same content: outcome %v, %s is wanted", o, state)
+				t.Fatalf("the same content: outcome %v, want %s", o, state)
 			}
 		}
 		for i, change := range others {
 			s := spec()
 			change(s)
 			if o := b.refuses(rota.KindConflict, "id", submitOp(s)); rota.JobState(o.GetJobState()) != state {
-				t.Fatalf("change %d: outcome %v tells another state than %s", i, o, state)
+				t.Fatalf("change %d: outcome %v has another state than %s", i, o, state)
 			}
 		}
 	}
@@ -75,7 +75,7 @@ func TestSameID(t *testing.T) {
 			t.Fatalf("another job: %v", err)
 		}
 		if o := a.Outcomes[2]; !o.GetExisted() || entry.OutcomeError(o) != nil {
-			t.Fatalf("the first once more: %v", o)
+			t.Fatalf("the first again: %v", o)
 		}
 	})
 	t.Run("archived", func(t *testing.T) {

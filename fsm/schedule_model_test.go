@@ -152,7 +152,7 @@ func TestScheduleModel(t *testing.T) {
 			}
 			s := b.schedule("s")
 			if !slices.Equal(s.Live, n.live) || !slices.Equal(s.Waiting, n.waiting) || int(s.Skipped) != n.skipped || int(s.Runs) != len(n.begun) {
-				t.Fatalf("seed %d, %s: %v live, %v wait, %d skipped, %d runs; the model says %v, %v, %d, %d", seed, n.overlap, s.Live, s.Waiting, s.Skipped,
+				t.Fatalf("seed %d, %s: %v live, %v wait, %d skipped, %d runs; want %v, %v, %d, %d as in the model", seed, n.overlap, s.Live, s.Waiting, s.Skipped,
 					s.Runs, n.live, n.waiting, n.skipped, len(n.begun))
 			}
 		}

@@ -239,7 +239,7 @@ func TestSchedule_refusedRuns(t *testing.T) {
 	first := b.schedule("s").Live[0]
 	b.tick(60_000)
 	b.ok(b.fireOp("s", b.Header.Date()))
-	b.entry(cancelOp(string(first)), submitOp(jobSpec("full2"))) // the place is taken again
+	b.entry(cancelOp(string(first)), submitOp(jobSpec("full2"))) // the place is in use again
 	if s = b.schedule("s"); len(s.Live) != 0 || len(s.Waiting) != 1 || b.View.AtRest() {
 		t.Fatalf("%+v, at rest %v", s, b.View.AtRest())
 	}
@@ -374,7 +374,7 @@ func TestSchedule_byHand(t *testing.T) {
 	}
 }
 
-// TestWhy_runThatWaits checks what a queued date waits for.
+// TestWhy_runThatWaits checks the reasons why a queued date waits.
 func TestWhy_runThatWaits(t *testing.T) {
 	t.Parallel()
 	b := newClockwork(t)
@@ -393,7 +393,7 @@ func TestWhy_runThatWaits(t *testing.T) {
 			got = append(got, w.Reason)
 		}
 		if !ok || x.State != rota.JobBlocked || !slices.Equal(got, reasons) || len(x.WouldRun) == 0 && reasons[0] != "RUN_REFUSED" {
-			t.Errorf("%s: %v, %+v; %v is wanted", id, ok, x, reasons)
+			t.Errorf("%s: got %v, %+v; want %v", id, ok, x, reasons)
 		}
 	}
 	why(runs[1], "WAITING_FOR_RUN")
@@ -437,7 +437,7 @@ func TestSchedule_setAgain(t *testing.T) {
 	b.ok(unscheduleOp("s"))
 	b.ok(scheduleOp("s"))
 	if s := b.schedule("s"); !slices.Equal(s.Live, live) {
-		t.Fatalf("%v live of the schedule that is set again, not %v", s.Live, live)
+		t.Fatalf("%v live of the schedule that is set again, want %v", s.Live, live)
 	}
 	fire()
 	if s := b.schedule("s"); s.Skipped != 1 || len(s.Live) != 1 {

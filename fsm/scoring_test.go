@@ -23,7 +23,7 @@ func TestScoringKeys(t *testing.T) {
 	depths := func(b *bench, want ...int64) {
 		b.t.Helper()
 		if q, _ := b.View.Queue("default"); !slices.Equal(q.Tiers, want) {
-			b.t.Fatalf("tiers %v, %v are wanted", q.Tiers, want)
+			b.t.Fatalf("tiers: got %v, want %v", q.Tiers, want)
 		}
 		b.sound()
 	}
@@ -76,7 +76,7 @@ func TestScoringKeys(t *testing.T) {
 		b.ok(queueOp("default", "quota_1", "0", "quota_4", "100", "batch_size", "2"))
 		for id := range b.match() {
 			if id != "back0" && id != "back1" {
-				b.t.Fatalf("%s is placed of a sample of background jobs", id)
+				b.t.Fatalf("%s is placed from a sample of background jobs", id)
 			}
 		}
 	})
@@ -85,7 +85,7 @@ func TestScoringKeys(t *testing.T) {
 			b.t.Helper()
 			q := b.QueueTable.Get("default")
 			if got := b.typeStats.stats(q, "work"); got != (sched.Stats{ExpectedMs: want}) {
-				b.t.Fatalf("%+v is known, %d ms are wanted", got, want)
+				b.t.Fatalf("%+v is known, want %d ms", got, want)
 			}
 			full, _ := b.View.QueueInFull("default")
 			shown := slices.ContainsFunc(full.Types, func(s rota.TypeStats) bool { return s.Type == "work" && s.Expected == millis.Duration(want) })

@@ -46,7 +46,7 @@ func TestSessions(t *testing.T) {
 	a := actorNamed("a")
 	b.ok(by(a, sessionOp("s")))
 	if o := b.ok(by(a, sessionOp("s"))); !o.GetExisted() {
-		t.Error("the same session is another one")
+		t.Error("the same session has another row")
 	}
 	s := sessionOf("s", "a")
 	a1 := b.entry(by(s, queueOp("mine")))

@@ -125,10 +125,10 @@ func TestShorten_releasesPendingJobs(t *testing.T) {
 				b.ok(switchOp(rules))
 				c.wait(b)
 				if got := b.match(); len(got) != 0 {
-					t.Fatalf("placed %v, and nothing may be", got)
+					t.Fatalf("placed %v, want none", got)
 				}
 				if _, why := b.whyOf("j"); why != c.reason+":1" && why != c.reason+":0" {
-					t.Fatalf("job j waits for %s, not %s", why, c.reason)
+					t.Fatalf("job j waits for %s, want %s", why, c.reason)
 				}
 				b.ok(c.shorter)
 				b.pass(c.within)
@@ -170,7 +170,7 @@ func TestShorten_keepsTheRest(t *testing.T) {
 	}
 	b.ok(queueOp("default", "cool_ms", "900000"))
 	if left := bars(); left != 60_000 {
-		t.Errorf("a longer cool_ms has the bar end in %d ms", left)
+		t.Errorf("with a longer cool_ms the bar ends in %d ms", left)
 	}
 	b.sound()
 }

@@ -34,7 +34,7 @@ func TestSpecs_keepEveryField(t *testing.T) {
 				t.Errorf("%s is lost after %+v: %+v", name, last, got)
 			}
 			if got, want := k.Hash(&state.Encoder{}, kept), state.HashSpec(&state.Encoder{}, kept); got != want {
-				t.Errorf("with %s, after %+v, the hash is %s: %s is that of all fields", name, last, got, want)
+				t.Errorf("with %s, after %+v, the hash is %s, want that of all fields, %s", name, last, got, want)
 			}
 		}
 		var none *state.Specs
@@ -75,7 +75,7 @@ func setSomething(t *testing.T, f reflect.Value) {
 		setSomething(t, v)
 		f.SetMapIndex(reflect.ValueOf("k"), v)
 	default:
-		t.Fatalf("a field of kind %s is new: say what it can be set to", f.Kind())
+		t.Fatalf("a field of kind %s is new: specify a value for it", f.Kind())
 	}
 }
 
@@ -90,12 +90,12 @@ func TestSpecs_share(t *testing.T) {
 	f, g := k.Keep(&rota.JobSpec{ID: "f", Tenant: "x"}), k.Keep(&rota.JobSpec{ID: "g", Tenant: "y"})
 	if a.SharedSpec != b.SharedSpec || b.SharedSpec == c.SharedSpec || d.SharedSpec != f.SharedSpec || e.SharedSpec != g.SharedSpec ||
 		d.SharedSpec == e.SharedSpec {
-		t.Error("equal specs do not share, or others do")
+		t.Error("equal specs do not share, or different ones do")
 	}
 	h := k.Keep(&rota.JobSpec{ID: "h", Tenant: "y", Payload: []byte("p"), Headers: map[string]string{"traceparent": "1"}})
 	i := k.Keep(&rota.JobSpec{ID: "i", Tenant: "y", Headers: map[string]string{"traceparent": "2"}})
 	if h.SharedSpec == g.SharedSpec || h.SharedSpec != i.SharedSpec {
-		t.Error("jobs with headers do not share what else they say, or do with those without")
+		t.Error("jobs with headers do not share their other fields, or share them with jobs without headers")
 	}
 	if w := h.Words(); w.Headers["traceparent"] != "1" || string(w.Payload) != "p" || h.SharedSpec.JobSpec.Headers != nil {
 		t.Errorf("h came back as %+v", w)
@@ -105,7 +105,7 @@ func TestSpecs_share(t *testing.T) {
 	}
 }
 
-// TestSpecs_check checks that a spec is refused for its own faults, whatever was found sound before.
+// TestSpecs_check checks that a spec is refused for its own faults, whichever specs were found sound before.
 func TestSpecs_check(t *testing.T) {
 	t.Parallel()
 	var k state.Specs
@@ -115,7 +115,7 @@ func TestSpecs_check(t *testing.T) {
 		k.Keep(s)
 		got, want := k.Check(s, 10), s.CheckShape(10)
 		if (got == nil) != (want == nil) || got != nil && got.Error() != want.Error() {
-			t.Errorf("%+v is refused with %v: %v is wanted", s, got, want)
+			t.Errorf("%+v is refused with %v, want %v", s, got, want)
 		}
 	}
 	changes := []func(*rota.JobSpec){

@@ -92,11 +92,11 @@ func TestStaged(t *testing.T) {
 			}
 			for n := range len(data) {
 				if _, err := DecodeEnded(data[:n]); err == nil {
-					t.Fatalf("%d bytes of %d are taken", n, len(data))
+					t.Fatalf("%d bytes of %d are accepted", n, len(data))
 				}
 			}
 			if _, err := DecodeEnded(append(bytes.Clone(data), 0)); err == nil {
-				t.Fatal("bytes behind a record are taken")
+				t.Fatal("bytes behind a record are accepted")
 			}
 		}
 	})
@@ -104,7 +104,7 @@ func TestStaged(t *testing.T) {
 		all := b.View.Staged(1<<30, 1<<50)
 		for i, s := range all {
 			if s.Seq != uint64(i+1) {
-				t.Fatalf("number %d stands at %d", s.Seq, i)
+				t.Fatalf("number %d is at position %d", s.Seq, i)
 			}
 		}
 		if got := b.View.Staged(3, 1<<50); len(got) != 3 {
@@ -259,7 +259,7 @@ func TestPage_mergesTheArchive(t *testing.T) {
 				}
 			}
 			if fmt.Sprint(got) != want {
-				t.Fatalf("pages of %d: %v, %s is wanted", limit, got, want)
+				t.Fatalf("pages of %d: got %v, want %s", limit, got, want)
 			}
 		}
 	}
@@ -303,7 +303,7 @@ func TestStaged_byQueue(t *testing.T) {
 		t.Helper()
 		for name, n := range map[rota.QueueName]int64{"default": first, "other": other} {
 			if q, _ := m.View.Queue(name); q.Staged != n || q.CancelledTotal != 2 {
-				t.Fatalf("queue %s tells of %d staged jobs, %d are", name, q.Staged, n)
+				t.Fatalf("queue %s reports %d staged jobs, want %d", name, q.Staged, n)
 			}
 		}
 	}

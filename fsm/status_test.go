@@ -15,7 +15,7 @@ import (
 func (b *bench) status(worker string, want rota.WorkerStatus) {
 	b.t.Helper()
 	if _, got := b.View.Session(rota.WorkerID(worker)); got != want {
-		b.t.Fatalf("worker %s is %s, %s is wanted", worker, got, want)
+		b.t.Fatalf("worker %s is %s, want %s", worker, got, want)
 	}
 }
 
@@ -69,7 +69,7 @@ func TestInvalidProofs(t *testing.T) {
 leaseCancelled PROOF_INVALID
 jobRetryScheduled PROOF_INVALID`
 		if got != want {
-			b.t.Fatalf("events\n%s\nwanted\n%s", got, want)
+			b.t.Fatalf("got events\n%s\nwant\n%s", got, want)
 		}
 		if w := b.health("w", 500); w.Slashed != 100 || w.InvalidProofs != 1 {
 			b.t.Fatalf("worker %+v", w)
@@ -91,7 +91,7 @@ jobEnqueued
 leaseCancelled PROOF_INVALID
 jobRetryScheduled PROOF_INVALID`
 		if got != want {
-			b.t.Fatalf("events\n%s\nwanted\n%s", got, want)
+			b.t.Fatalf("got events\n%s\nwant\n%s", got, want)
 		}
 		if w, _ := b.View.Worker("w"); w.JailedUntil.Clock != b.now+600_000 || w.Open != 0 {
 			b.t.Fatalf("worker %+v", w)
@@ -112,7 +112,7 @@ jobRetryScheduled PROOF_INVALID`
 			b.t.Fatalf("events %s", got)
 		}
 		if len(b.match()) != 1 {
-			b.t.Fatal("a worker that was released gets nothing")
+			b.t.Fatal("a worker that was released gets no job")
 		}
 		b.spoil("w", 2)
 		b.status("w", rota.WorkerActive)
@@ -177,7 +177,7 @@ func TestStatuses(t *testing.T) {
 		got := tells(b.entry(statusOp("w", rota.WorkerSuspended, 0)).Events)
 		want := "providerStatusChanged SUSPENDED\nleaseCancelled WORKER_SUSPENDED\njobEnqueued"
 		if got != want {
-			b.t.Fatalf("events\n%s\nwanted\n%s", got, want)
+			b.t.Fatalf("got events\n%s\nwant\n%s", got, want)
 		}
 		if j := b.state("j", rota.JobQueued); j.Attempt != 0 || j.Reason != rota.ReasonWorkerSuspended {
 			b.t.Fatalf("job %+v", j)
@@ -188,7 +188,7 @@ func TestStatuses(t *testing.T) {
 		b.ok(statusOp("w", rota.WorkerActive, 0))
 		b.ok(statusOp("w", rota.WorkerActive, 0))
 		if len(b.match()) != 1 {
-			b.t.Fatal("a worker that was resumed gets nothing")
+			b.t.Fatal("a worker that was resumed gets no job")
 		}
 	})
 	run("a_drain_is_taken_back", func(b *bench) {
@@ -197,7 +197,7 @@ func TestStatuses(t *testing.T) {
 		b.ok(statusOp("w", rota.WorkerActive, 0))
 		b.submit("j")
 		if len(b.match()) != 1 {
-			b.t.Fatal("a worker that was resumed gets nothing")
+			b.t.Fatal("a worker that was resumed gets no job")
 		}
 	})
 	run("a_worker_may_only_drain_and_retire_itself", func(b *bench) {
@@ -238,7 +238,7 @@ func TestStatuses(t *testing.T) {
 		b.refuses(rota.KindStale, "session", registerOp("w", 1, "w", true))
 		b.refuses(rota.KindStale, "session", polling(registerOp("w", 1, "w", false)))
 		if again := rota.Session(b.ok(registerOp("w", 1, "other", false)).GetSession()); again == s { // another process has the id
-			b.t.Fatalf("session %d goes on", s)
+			b.t.Fatalf("session %d continues", s)
 		} else {
 			b.ok(statusOp("w", rota.WorkerRetired, again)) // its own goodbye
 		}
@@ -335,7 +335,7 @@ func TestAttestation(t *testing.T) {
 	ends := b.View.Head().Date + 10_000
 	b.ok(attested(registerOp("w", 1, "w", false), ends))
 	if at, ok := b.View.NextDate(); !ok || at != ends || !b.View.AtRest() {
-		t.Fatalf("the next date is %d (%v), at rest %v: the cluster rests until %d", at, ok, b.View.AtRest(), ends)
+		t.Fatalf("the next date is %d (%v), at rest %v: the cluster must rest until %d", at, ok, b.View.AtRest(), ends)
 	}
 	b.worker("w", 1)
 	b.submit("j")
@@ -358,13 +358,13 @@ func TestAttestation(t *testing.T) {
 	b.entry(sweepOp())
 	b.mismatch("other", "w", "ATTESTATION_EXPIRED")
 	if _, ok := b.View.NextDate(); ok {
-		t.Fatal("what is over wakes the cluster")
+		t.Fatal("a past date wakes the cluster")
 	}
 	b.ok(attested(registerOp("w", 1, "w", false), ends)) // expired before it arrived
 	b.mismatch("other", "w", "ATTESTATION_EXPIRED")
 	b.ok(attested(registerOp("w", 1, "w", false), ends+1_000_000))
 	if len(b.match()) != 1 {
-		t.Fatal("a new attestation gives nothing")
+		t.Fatal("a new attestation has no effect")
 	}
 	b.worker("w", 1) // without one
 	if w, _ := b.View.Worker("w"); w.AttestedUntil != 0 {
@@ -398,13 +398,13 @@ func TestAttestedStake(t *testing.T) {
 		b.ok(attested(registerOp("w", 1, "w", false, func(w *rota.WorkerSpec) { w.Stake = 1 << 60 }), maxAttested))
 		b.mismatch("j", "w", "STAKE_TOO_LOW")
 		if len(b.match()) != 0 {
-			b.t.Fatal("a worker won by what it says of itself")
+			b.t.Fatal("a worker gained an advantage from its own declarations")
 		}
 		stands(b, 1<<60, 0, 0)
 		b.staked("w", 1, 1000)
 		stands(b, 0, 1000, 1000)
 		if len(b.match()) != 1 {
-			b.t.Fatal("the attested stake is enough")
+			b.t.Fatal("the attested stake must be enough")
 		}
 	})
 	run("ends_with_the_attestation", func(b *bench) {

@@ -50,7 +50,7 @@ func TestStoredTexts_stay(t *testing.T) {
 	before := strings.FieldsFunc(string(recorded), func(r rune) bool { return r == '\n' })
 	for _, text := range before {
 		if _, found := slices.BinarySearch(now, text); !found {
-			t.Errorf("%s: this text is in no refusal now, but rows of older binaries hold it: keep it, or make the new one a rule of a new version", text)
+			t.Errorf("%s: no refusal has this text now, but rows of older binaries hold it: keep it, or make the new one a rule of a new version", text)
 		}
 	}
 	if *update {

@@ -104,7 +104,7 @@ func TestSubmit(t *testing.T) {
 		b.submit("urgent", func(s *rota.JobSpec) { s.Priority = 0 })
 		o := b.refuses(rota.KindExhausted, "queue", submitOp(jobSpec("urgent2", func(s *rota.JobSpec) { s.Priority = 0 })))
 		if o.GetRetryAfterMs() <= 0 {
-			t.Fatalf("no delay is told: %v", o)
+			t.Fatalf("the refusal has no delay: %v", o)
 		}
 		b.ok(cancelOp("j0"))
 		b.submit("urgent2", func(s *rota.JobSpec) { s.Priority = 0 })

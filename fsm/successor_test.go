@@ -25,7 +25,7 @@ func (b *bench) became(into string, merge rota.Merge, op *fsmpb.Op) rota.Event {
 	a := b.entry(op)
 	o := a.Outcomes[0]
 	if entry.OutcomeError(o) != nil || o.GetHolder() != into || rota.Merge(o.GetMerge()) != merge {
-		b.t.Fatalf("%v: %v, %s into %s is wanted", op, o, merge, into)
+		b.t.Fatalf("%v: got %v, want %s into %s", op, o, merge, into)
 	}
 	if again := b.ok(op); rota.Merge(again.GetMerge()) != merge || again.GetHolder() != into {
 		b.t.Fatalf("its repetition was answered %v, first %v", again, o)
@@ -34,7 +34,7 @@ func (b *bench) became(into string, merge rota.Merge, op *fsmpb.Op) rota.Event {
 }
 
 // TestUnique_mergeIsTold checks that the answer, the event and the answer of a repetition report whether the payload
-// was taken, and why not.
+// was accepted, and why not.
 func TestUnique_mergeIsTold(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{rota.UniqueReplace, rota.UniqueExtend} {
@@ -149,7 +149,7 @@ func TestUnique_collect(t *testing.T) {
 	b.refuses(rota.KindInvalid, "unique", onlyOne("x", rota.Unique{OnConflict: rota.UniqueAfter, Scope: []string{"RUNNING"}}))
 	first := onlyOne("a", collect, paying(`{"n":1}`), delayed)
 	b.ok(first)
-	b.existed(first) // identified by the submission, not by the list that was made of it
+	b.existed(first) // identified by the submission, not by the list made from it
 	due := b.JobTable.Get("a").Due
 	b.now += 1_000
 	b.became("a", rota.MergeTaken, onlyOne("b", collect, paying(`"two"`), delayed))
@@ -180,7 +180,7 @@ func TestUnique_collect(t *testing.T) {
 	if job := b.state("full", rota.JobDelayed); string(job.Payload) != "[5]" {
 		t.Fatalf("payload %s", job.Payload)
 	}
-	// A payload that is not JSON, or too long within brackets, is not put into a list, whatever its submission
+	// A payload that is not JSON, or too long within brackets, is not put into a list, whichever merge its submission
 	// requests.
 	for payload, merge := range map[string]rota.Merge{"no json": rota.MergeNotJSON, `"` + strings.Repeat("x", 37) + `"`: rota.MergeListFull} {
 		for _, how := range []string{rota.UniqueReplace, rota.UniqueExtend} {
@@ -195,7 +195,7 @@ func TestUnique_collect(t *testing.T) {
 	b.sound()
 }
 
-// TestUnique_newWays checks that version 1 refuses what came with rules version 2.
+// TestUnique_newWays checks that version 1 refuses the merges that came with rules version 2.
 func TestUnique_newWays(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -35,7 +35,7 @@ func TestSweep(t *testing.T) {
 		want := "[leaseCancelled leased jobRetryScheduled leased jobExpired expires jobEnqueued z-wakes-first" +
 			" jobEnqueued a-wakes jobEnqueued b-wakes]"
 		if got := fmt.Sprint(order); got != want {
-			t.Fatalf("fired %s\nwanted %s", got, want)
+			t.Fatalf("got fired %s\nwant %s", got, want)
 		}
 	})
 	t.Run("fires_a_thousand_at_most", func(t *testing.T) {
@@ -48,7 +48,7 @@ func TestSweep(t *testing.T) {
 		b.now += 1000
 		for _, want := range []state.Sweep{{Fired: 1000, More: true}, {Fired: 1000, More: true}, {Fired: 500, More: false}, {More: false}} {
 			if a := b.entry(sweepOp(), sweepOp()); a.Sweep != want { // two share the bound
-				t.Fatalf("sweep %+v, wanted %+v", a.Sweep, want)
+				t.Fatalf("sweep: got %+v, want %+v", a.Sweep, want)
 			}
 		}
 		b.sound()
@@ -127,7 +127,7 @@ func TestSweep(t *testing.T) {
 		t.Parallel()
 		b := newBench(t)
 		if !b.View.AtRest() {
-			t.Fatal("an empty state does not rest")
+			t.Fatal("an empty state is not at rest")
 		}
 		b.submit("dated", func(s *rota.JobSpec) { s.NotBefore = rota.Date(startClock + 1e6).Time() })
 		if !b.View.AtRest() {

@@ -9,9 +9,9 @@ import (
 	"github.com/rotasched/rota/fsm/internal/state"
 )
 
-// TestReadsBesideApplying reads what a node returns from its state while the next entries are applied: what was
-// obtained under the lock may be read without it, and never changes. The race detector sees what the digest of a frozen
-// state does not.
+// TestReadsBesideApplying reads data that a node returns from its state while the next entries are applied: data
+// obtained under the lock may be read without it, and never changes. The race detector sees races that the digest of a
+// frozen state does not.
 func TestReadsBesideApplying(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(3, 5))

@@ -54,7 +54,7 @@ func TestEditInPlace(t *testing.T) {
 	before := b.leasing.leases.Get(string(l.ID[:]))
 	b.ok(verb(rota.VerbRenew, l, func(c *peer.LeaseCommand) { c.Ordinal = 1 }))
 	if b.leasing.leases.Get(string(l.ID[:])) != before {
-		t.Error("the row was copied though nobody else holds it")
+		t.Error("the row was copied though it has no other holder")
 	}
 	b.Freeze()
 	b.ok(verb(rota.VerbRenew, l, func(c *peer.LeaseCommand) { c.Ordinal = 2 }))

@@ -71,7 +71,7 @@ func TestSetTenant(t *testing.T) {
 			for _, id := range []string{"ann", "new"} {
 				o := b.refuses(rota.KindInvalid, c.subject, tenantOp(id, "max_concurrent", "3", c.key, c.value))
 				if !strings.Contains(o.GetText(), c.key) && !strings.Contains(o.GetText(), c.subject) {
-					t.Fatalf("%s=%s: the refusal %q names nothing", c.key, c.value, o.GetText())
+					t.Fatalf("%s=%s: the refusal %q names no setting", c.key, c.value, o.GetText())
 				}
 			}
 		}
@@ -107,7 +107,7 @@ func TestSetTenant(t *testing.T) {
 		b.ok(tenantOp("bob", "tier", "PREMIUM"))
 		b.worker("w", 1)
 		if l := b.match(); l["second"].Job == "" {
-			t.Fatalf("%v goes first", l)
+			t.Fatalf("%v comes first", l)
 		}
 	})
 	t.Run("weight_shares_anew_in_every_queue", func(t *testing.T) {
@@ -134,7 +134,7 @@ func TestSetTenant(t *testing.T) {
 			b.match()
 			q := b.placement.registry.queues["default"]
 			if q.open.Get("ann") != 12 || q.open.Get("bob") != 4 {
-				t.Fatalf("%s: ann has %d leases open, bob %d: 12 and 4 are wanted", when, q.open.Get("ann"), q.open.Get("bob"))
+				t.Fatalf("%s: ann has %d leases open, bob %d: want 12 and 4", when, q.open.Get("ann"), q.open.Get("bob"))
 			}
 		}
 	})
@@ -152,7 +152,7 @@ func TestSetTenant(t *testing.T) {
 		b.ok(tenantOp("ann", "weight", "1"))
 		b.submit("b", tenant("ann"), queue("other"))
 		if n := len(b.placement.registry.queues["other"].laneStates); n != 0 {
-			t.Fatalf("the lanes know %d tenants that are as any other", n)
+			t.Fatalf("the lanes have %d tenants with default settings", n)
 		}
 	})
 }
@@ -284,11 +284,11 @@ func TestMaxConcurrent(t *testing.T) {
 		}
 		b.ok(tenantOp("ann", "max_concurrent", "5"))
 		if len(b.match()) != 1 {
-			t.Fatal("a raised limit does not free at once")
+			t.Fatal("a raised limit has no immediate effect")
 		}
 		b.ok(tenantOp("ann", "max_concurrent", "0"))
 		if len(b.match()) != 1 || b.View.Tenant("ann").Throttled {
-			t.Fatal("no limit does not free at once")
+			t.Fatal("removing the limit has no immediate effect")
 		}
 	})
 	t.Run("survives_lanes_that_are_built_anew", func(t *testing.T) {
@@ -306,7 +306,7 @@ func TestMaxConcurrent(t *testing.T) {
 		b.ok(queueOp("default", "ranking", "adaptive"))
 		b.twin = b.restored()
 		if len(b.match()) != 0 {
-			t.Fatal("a throttled lane was drawn from")
+			t.Fatal("a throttled lane was used")
 		}
 	})
 	t.Run("who_nobody_set_has_a_row_only_while_leases_are_open", func(t *testing.T) {
@@ -318,7 +318,7 @@ func TestMaxConcurrent(t *testing.T) {
 		}
 		b.ok(verb(rota.VerbComplete, l))
 		if b.admission.tenants.Len() != 0 {
-			t.Fatal("the row stays")
+			t.Fatal("the row is still there")
 		}
 	})
 }

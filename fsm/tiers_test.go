@@ -35,7 +35,7 @@ func (b *bench) stand(tier int32, jobs ...rota.JobID) {
 		got = append(got, j.Spec.ID)
 	}
 	if !slices.Equal(got, jobs) {
-		b.t.Fatalf("tier %d holds %v, %v is wanted", tier, got, jobs)
+		b.t.Fatalf("tier %d holds %v, want %v", tier, got, jobs)
 	}
 }
 
@@ -93,7 +93,7 @@ func TestTiers(t *testing.T) {
 		b.stand(1, "n", "a", "b")
 		b.stand(0)
 		if b.Timers.Promote.Len() != 0 {
-			b.t.Fatal("a queue without anybody to promote keeps a timer")
+			b.t.Fatal("a queue without jobs to promote keeps a timer")
 		}
 	})
 	run("serve_those_who_rise_together_first_in_first_out", func(b *bench) {
@@ -218,7 +218,7 @@ func TestManyRiseAtOnce(t *testing.T) {
 	for i, want := range []state.Sweep{{Fired: 1000, More: true}, {Fired: 1000, More: true}, {Fired: 502, More: false}, {More: false}} {
 		a := b.entry(sweepOp())
 		if a.Sweep != want {
-			t.Fatalf("sweep %d: %+v, wanted %+v", i, a.Sweep, want)
+			t.Fatalf("sweep %d: got %+v, want %+v", i, a.Sweep, want)
 		}
 		if i == 0 && a.Events[0].Kind != rota.EventJobExpired {
 			t.Fatalf("the first is %+v", a.Events[0])

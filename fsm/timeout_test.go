@@ -11,8 +11,8 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// TestTimeOut checks SPEC §20.2: an attempt that exceeds its max_runtime counts and ends TIMED_OUT, whatever detects
-// it, and costs its worker nothing.
+// TestTimeOut checks SPEC §20.2: an attempt that exceeds its max_runtime counts and ends TIMED_OUT, whichever check
+// detects it, and costs its worker nothing.
 func TestTimeOut(t *testing.T) {
 	t.Parallel()
 	// leased returns an acknowledged lease of a job with 9 s of runtime and one attempt.
@@ -29,7 +29,7 @@ func TestTimeOut(t *testing.T) {
 			b.t.Fatalf("job %+v", j)
 		}
 		if said := "timed out: max_runtime is 9000 ms" + text; j.Error != said || j.Attempts[0].Error != said {
-			b.t.Fatalf("error %q, %q is wanted", j.Error, said)
+			b.t.Fatalf("got error %q, want %q", j.Error, said)
 		}
 		w, _ := b.View.Worker("w")
 		if w.Health != state.HealthFull || len(w.Cooling)+len(w.Denied) != 0 || w.Failed != 1 {
@@ -134,7 +134,7 @@ func TestTimeOut(t *testing.T) {
 			l := b.leased("j", "w", func(s *rota.JobSpec) { s.Domain = "zone" })
 			b.ok(verb(rota.VerbFail, l, timedOut))
 			if ok, fail := b.admission.domainOf("default", "zone").Window.Total(); ok != 0 || fail != 1 {
-				b.t.Fatalf("%d well, %d badly", ok, fail)
+				b.t.Fatalf("%d succeeded, %d failed", ok, fail)
 			}
 		},
 		"counts_for_its_type_without_a_sample": func(b *bench) {

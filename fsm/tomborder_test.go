@@ -35,12 +35,12 @@ func TestTombOrder(t *testing.T) {
 			}
 			want := slices.MinFunc(naive, func(a, b entry) int { return cmp.Compare(a.Due, b.Due) }) // the first of equals
 			if dueSeq != want.seq || e != want.TombEntry {
-				t.Fatalf("seed %d: %d is due first, %+v is wanted", seed, dueSeq, want)
+				t.Fatalf("seed %d: %d is due first, want %+v", seed, dueSeq, want)
 			}
 			i := chance.IntN(len(naive))
 			most := chance.IntN(len(naive) + 2)
 			if n := o.Before(naive[i].seq, most); n != min(i, most) {
-				t.Fatalf("seed %d: %d are before %d, %d are wanted, %d at most", seed, n, naive[i].seq, i, most)
+				t.Fatalf("seed %d: %d are before %d, want %d, at most %d", seed, n, naive[i].seq, i, most)
 			}
 			if e, ok := o.At(naive[i].seq); !ok || e != naive[i].TombEntry {
 				t.Fatalf("seed %d: number %d is %+v", seed, naive[i].seq, e)

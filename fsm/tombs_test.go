@@ -29,11 +29,11 @@ func TestTomb(t *testing.T) {
 		var e state.Encoder
 		kept := want.Keep(&e, &entry.Texts{})
 		if got := kept.Row(); !reflect.DeepEqual(got, want) || kept.TreeKey() != want.ID {
-			t.Errorf("%s: %+v was read, %+v is wanted", name, got, want)
+			t.Errorf("%s: read %+v, want %+v", name, got, want)
 		}
 		d := &state.Decoder{B: []byte(kept)}
 		if got := state.DecodeTomb(d); !reflect.DeepEqual(*got, want) || d.Done() != nil {
-			t.Errorf("%s: a snapshot's reader takes it as %+v, %v", name, *got, d.Err)
+			t.Errorf("%s: a snapshot's reader accepts it as %+v, %v", name, *got, d.Err)
 		}
 	}
 }
@@ -61,6 +61,6 @@ func TestTombs(t *testing.T) {
 	}
 	r := &state.TombRow{ID: "a", Seq: 1, Reason: rota.ReasonDone}
 	if !all.Load(r) || all.Load(r) {
-		t.Fatal("one that is read is new once")
+		t.Fatal("one that was read counts as new once")
 	}
 }

@@ -23,7 +23,7 @@ func presetOp(name, preset string, pairs ...string) *fsmpb.Op {
 func (b *bench) expired(id string, why rota.Reason) {
 	b.t.Helper()
 	if j := b.state(id, rota.JobExpired); j.Reason != why || j.Lease != nil {
-		b.t.Fatalf("job %s: %+v, %s is wanted", id, j, why)
+		b.t.Fatalf("job %s: got %+v, want %s", id, j, why)
 	}
 	if t := b.ended.tombs.Get(rota.JobID(id)); t == nil || t.Reason != why || t.Finished.Clock != b.Header.Clock {
 		b.t.Fatalf("job %s: tombstone %+v", id, t)
@@ -39,7 +39,7 @@ func TestJob_tellsWhenItExpires(t *testing.T) {
 		t.Helper()
 		j, _ := b.View.Job(id)
 		if want := b.Header.Now().At(b.Header.Clock + in); in == 0 && !j.Expires.IsZero() || in != 0 && j.Expires != want {
-			t.Errorf("job %s expires at %v, %v is wanted", id, j.Expires, want)
+			t.Errorf("job %s expires at %v, want %v", id, j.Expires, want)
 		}
 	}
 	b.submit("never")

@@ -18,7 +18,7 @@ func tzdataOp(release string) *fsmpb.Op {
 	return &fsmpb.Op{Op: &fsmpb.Op_SetTzdata{SetTzdata: &fsmpb.SetTZData{Release: release, ReleasedMs: 1_790_000_000_000, Data: []byte("zones of " + release)}}}
 }
 
-// installedName returns what identifies the installed zones, "" if there are none.
+// installedName returns the id of the installed zones, "" if there are none.
 func installedName(b *bench) string {
 	t, _, ok := InstalledTZData(&b.View)
 	if !ok {

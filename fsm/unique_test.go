@@ -31,7 +31,7 @@ func (b *bench) merges(holder string, op *fsmpb.Op) []rota.Event {
 	b.t.Helper()
 	a := b.entry(op)
 	if o := a.Outcomes[0]; entry.OutcomeError(o) != nil || !o.GetExisted() || o.GetHolder() != holder {
-		b.t.Fatalf("%v: %v, merged into %s is wanted", op, o, holder)
+		b.t.Fatalf("%v: got %v, want merged into %s", op, o, holder)
 	}
 	if len(a.Events) == 0 || a.Events[0].Kind != rota.EventJobMerged || a.Events[0].Job != rota.JobID(holder) {
 		b.t.Fatalf("%+v", a.Events)
@@ -149,7 +149,7 @@ func TestUnique_debounce(t *testing.T) {
 		due := min(b.now+3_000, began+10_000)
 		job := b.state("a", rota.JobDelayed)
 		if job.Due.Clock != due || string(job.Payload) != fmt.Sprint(i) {
-			t.Fatalf("merged %d: due %d, %d is wanted; %q", i, job.Due.Clock, due, job.Payload)
+			t.Fatalf("merged %d: due %d, want %d; %q", i, job.Due.Clock, due, job.Payload)
 		}
 		if len(events) != 2 || events[1].Kind != rota.EventJobDelayed {
 			t.Fatalf("%+v", events)
@@ -286,7 +286,7 @@ func TestUnique_scopes(t *testing.T) {
 		}
 		b.date(until)
 		if _, ok := b.View.NextDate(); ok {
-			t.Fatal("nothing waits for a date any more")
+			t.Fatal("a date is still due")
 		}
 		b.ok(onlyOne("c", kept))
 		b.state("c", rota.JobQueued)

@@ -180,8 +180,8 @@ func BenchmarkRow(b *testing.B) {
 	})
 }
 
-// TestRowAllocations checks that what every node does for each row and entry allocates nothing unless something new
-// lives on.
+// TestRowAllocations checks that the steps that every node takes for each row and entry allocate nothing unless
+// something new lives on.
 func TestRowAllocations(t *testing.T) {
 	b := newBench(t)
 	b.entry(submitOp(jobSpec("a")))
@@ -193,7 +193,7 @@ func TestRowAllocations(t *testing.T) {
 		"finding a row":  func() { b.JobTable.Get("a") },
 	} {
 		if n := testing.AllocsPerRun(100, f); n != 0 {
-			t.Errorf("%s allocates %v times, and should not at all", name, n)
+			t.Errorf("%s allocates %v times, want none", name, n)
 		}
 	}
 }

@@ -30,7 +30,7 @@ func usedKeys(t *testing.T) *bench {
 	return b
 }
 
-// naive returns what Page must list, from the views of single keys.
+// naive returns the list that Page must return, from the views of single keys.
 func (b *bench) naive(rd *access.Reader, selected func(rota.KeyState) bool) (list []rota.KeyState) {
 	all := access.Everything
 	b.keyring.counts.Scan(func(_ string, c *state.KeyCountRow) bool {
@@ -102,7 +102,7 @@ func TestKeyList(t *testing.T) {
 				}
 			}
 			if !reflect.DeepEqual(got, want) {
-				t.Errorf("%s by %d:\n%+v\nwanted\n%+v", name, limit, got, want)
+				t.Errorf("%s by %d: got\n%+v\nwant\n%+v", name, limit, got, want)
 			}
 		}
 	}

@@ -30,7 +30,7 @@ func TestQueueWords_tellTiersAndUsage(t *testing.T) {
 	}
 	frozen := b.twin
 	if twin, _ := frozen.View.Queue("default"); !slices.Equal(twin.Tiers, q.Tiers) {
-		t.Fatalf("the twin counts %v, %v is wanted", twin.Tiers, q.Tiers)
+		t.Fatalf("the twin counts %v, want %v", twin.Tiers, q.Tiers)
 	}
 	if w, _ := b.View.Worker("w1"); w.Load != "Busy" || w.Health != 1000 {
 		t.Fatalf("%+v", w)
@@ -43,7 +43,7 @@ func TestLoadOf(t *testing.T) {
 	spec := &rota.WorkerSpec{Slots: 2, Prefetch: 2}
 	for open, want := range map[int32]string{0: "Idle", 1: "Busy", 2: "Busy", 3: "Overloaded"} {
 		if got := loadOf(&state.WorkerRow{Spec: spec, Open: open}); got != want {
-			t.Errorf("%d open: %s, %s is wanted", open, got, want)
+			t.Errorf("%d open: got %s, want %s", open, got, want)
 		}
 	}
 }

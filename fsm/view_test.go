@@ -31,7 +31,7 @@ func TestPage(t *testing.T) {
 			}
 			for _, j := range page.Jobs {
 				if seen[j.ID] {
-					t.Fatalf("job %s is told of twice", j.ID)
+					t.Fatalf("job %s is listed twice", j.ID)
 				}
 				seen[j.ID] = true
 			}
@@ -53,7 +53,7 @@ func TestPage(t *testing.T) {
 		} {
 			c.filter.Limit = limit
 			if got := walk(c.filter); got != c.want {
-				t.Fatalf("pages of %d with %+v hold %d jobs, %d are wanted", limit, c.filter, got, c.want)
+				t.Fatalf("pages of %d with %+v hold %d jobs, want %d", limit, c.filter, got, c.want)
 			}
 		}
 	}
@@ -79,7 +79,7 @@ func TestCounts(t *testing.T) {
 		t.Fatalf("counts %+v, by queue %+v", c, sum)
 	}
 	if _, ok := b.View.Queue("nowhere"); ok || b.View.JobState("nothing") != rota.JobNone || b.View.JobState("cancelled") != rota.JobCancelled {
-		t.Fatal("something is known of what is not there")
+		t.Fatal("a missing queue or job is known")
 	}
 	if all, n := len(b.View.Workers()), b.View.WorkerCount(); n == 0 || int64(all) != n {
 		t.Fatalf("%d workers of %d", all, n)

@@ -17,7 +17,7 @@ func (b *bench) words(id rota.WorkflowID) rota.Workflow {
 	v, ok := b.View.WorkflowView(id)
 	plain, known := b.View.Workflow(id)
 	if !ok || !known {
-		b.t.Fatalf("workflow %s is not told of", id)
+		b.t.Fatalf("workflow %s is unknown", id)
 	}
 	w := v.Words()
 	bare := w
@@ -27,7 +27,7 @@ func (b *bench) words(id rota.WorkflowID) rota.Workflow {
 	}
 	twin, _ := b.twin.View.WorkflowView(id)
 	if mine, its := fmt.Sprintf("%+v", w), fmt.Sprintf("%+v", twin.Words()); mine != its {
-		b.t.Fatalf("told\n%s\nby the twin\n%s", mine, its)
+		b.t.Fatalf("got\n%s\nfrom the twin\n%s", mine, its)
 	}
 	counts := map[rota.NodeState]int64{}
 	for _, n := range w.Nodes {
@@ -78,13 +78,13 @@ func TestWorkflowView(t *testing.T) {
 	})
 	b.upload(d)
 	if _, ok := b.View.Workflow("wf"); ok {
-		t.Fatal("an open workflow is told of")
+		t.Fatal("an open workflow is visible")
 	}
 	if _, ok := b.View.WorkflowView("wf"); ok {
 		t.Fatal("an open workflow is viewed")
 	}
 	if _, ok := b.View.Job("wf/n3"); ok || b.View.JobState("wf/n0") != rota.JobNone || b.pages(rota.JobFilter{Limit: 9}, nil) != "" {
-		t.Fatal("a node of an open workflow is told of")
+		t.Fatal("a node of an open workflow is visible")
 	}
 	b.ok(d.commit())
 	w := b.words("wf")
@@ -157,7 +157,7 @@ func TestWaitingNodes(t *testing.T) {
 		} {
 			c.f.Limit = limit
 			if got := b.pages(c.f, nil); got != c.want {
-				t.Fatalf("%s, by %d: %s\n%s is wanted", name, limit, got, c.want)
+				t.Fatalf("%s, by %d: got %s\nwant %s", name, limit, got, c.want)
 			}
 		}
 	}
@@ -275,7 +275,7 @@ func TestWhyBlocked(t *testing.T) {
 		t.Fatal(detail)
 	}
 	if _, ok := b.View.Why("wf/n14", 10); ok {
-		t.Fatal("a node that is not there is explained")
+		t.Fatal("a missing node is explained")
 	}
 	b.run(newDAG("two", [][]uint32{nil, {0}}))
 	if x, _ := b.whyOf("two/n1"); x.Reasons[0].Detail != "its parent has not completed: n0 (QUEUED)" {

@@ -233,8 +233,8 @@ func TestWebhook_refused(t *testing.T) {
 	b.refuses(rota.KindExhausted, "webhook", hookOp("more"))
 }
 
-// TestWebhook_rights checks that a hook sees what its owner may read, and is changed by callers that may read as much;
-// the hook of a revoked credential sends nothing more.
+// TestWebhook_rights checks that a hook receives the events that its owner may read, and is changed by callers that may
+// read as much; the hook of a revoked credential sends nothing more.
 func TestWebhook_rights(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -282,8 +282,8 @@ func TestWebhook_days(t *testing.T) {
 	}
 }
 
-// TestWebhookModel compares random lives of hooks with a list of what each had to deliver: each event once, whichever
-// leader's operation comes late.
+// TestWebhookModel compares random lives of hooks with a list of the events that each had to deliver: each event once,
+// whichever leader's operation comes late.
 func TestWebhookModel(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(40) {

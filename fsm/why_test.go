@@ -108,10 +108,10 @@ func TestWhy(t *testing.T) {
 			before := b.View.Digest()
 			x, got := b.whyOf("j")
 			if got != c.want {
-				t.Errorf("reasons %q, %q wanted", got, c.want)
+				t.Errorf("reasons: got %q, want %q", got, c.want)
 			}
 			if !slices.ContainsFunc(x.WouldRun, func(s string) bool { return strings.Contains(s, c.if_) }) {
-				t.Errorf("would run if %q, %q wanted", x.WouldRun, c.if_)
+				t.Errorf("would run if: got %q, want %q", x.WouldRun, c.if_)
 			}
 			if b.View.Digest() != before {
 				t.Error("an explanation changed the state")
@@ -177,8 +177,8 @@ func TestWhyNoHold(t *testing.T) {
 	}
 }
 
-// TestWhyHold follows a wide job that narrow ones would pass: the explanation says when a worker will be held for it
-// and which one is, and why the narrow ones wait.
+// TestWhyHold follows a wide job that narrow ones would pass: the explanation names the time from which a worker will
+// be held for it, the worker, and why the narrow ones wait.
 func TestWhyHold(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -191,14 +191,14 @@ func TestWhyHold(t *testing.T) {
 		t.Helper()
 		x, got := b.whyOf(job)
 		if got != reasons {
-			t.Errorf("%s waits for %q, %q wanted", job, got, reasons)
+			t.Errorf("%s waits for %q, want %q", job, got, reasons)
 		}
 		all := strings.Join(x.WouldRun, "\n")
 		for _, r := range x.Reasons {
 			all += "\n" + r.Detail
 		}
 		if !strings.Contains(all, text) || text == "" && strings.Contains(all, "kept") {
-			t.Errorf("of %s it is said\n%s\nwanted %q", job, all, text)
+			t.Errorf("%s: the explanation is\n%s\nwant %q", job, all, text)
 		}
 	}
 	b.pass(10_000)
@@ -247,13 +247,13 @@ func TestWhyRank(t *testing.T) {
 	for len(stand) > 0 {
 		for i, id := range stand {
 			if at := place(id); at != int64(i) {
-				t.Fatalf("%s is told to stand at %d of %d, it stands at %d", id, at, len(stand), i)
+				t.Fatalf("%s is reported at position %d of %d, want %d", id, at, len(stand), i)
 			}
 		}
 		next := stand[0]
 		placed := b.match()
 		if len(placed) != 1 || placed[next].Job != next {
-			t.Fatalf("%v was placed, %s stood first", placed, next)
+			t.Fatalf("%v was placed, %s was first", placed, next)
 		}
 		b.completeAll(next)
 		stand = stand[1:]
@@ -289,11 +289,11 @@ func TestReenact(t *testing.T) {
 	for _, o := range others {
 		want := map[rota.WorkerID]string{"busy": "NO_FREE_SLOT", "cold": "REGION_DENIED", "x": "had room", "y": "had room"}[o.Worker]
 		if !strings.HasPrefix(o.Reason, want) || o.Worker == lease.Worker {
-			t.Errorf("%s: %q, %q wanted; %s was chosen", o.Worker, o.Reason, want, lease.Worker)
+			t.Errorf("%s: got %q, want %q; %s was chosen", o.Worker, o.Reason, want, lease.Worker)
 		}
 	}
 	if _, ok := b.Reenact("nobody", nil, 1_024); ok {
-		t.Error("a job that nobody knows was placed")
+		t.Error("an unknown job was placed")
 	}
 }
 
@@ -316,7 +316,7 @@ func TestDispatchMs(t *testing.T) {
 	b.ok(queueOp("slow", "dispatch_interval", "5s"))
 	b.ok(queueOp("fast", "dispatch_interval", "20ms"))
 	if ms := b.View.DispatchMs(); ms != 0 {
-		t.Fatalf("%d ms while nothing waits", ms)
+		t.Fatalf("%d ms without pending jobs", ms)
 	}
 	for _, c := range []struct {
 		queue rota.QueueName
@@ -324,7 +324,7 @@ func TestDispatchMs(t *testing.T) {
 	}{{"slow", 5_000}, {"default", 250}, {"fast", 20}} {
 		b.submit("j-"+string(c.queue), func(s *rota.JobSpec) { s.Queue = c.queue })
 		if ms := b.View.DispatchMs(); ms != c.want {
-			t.Fatalf("%d ms once %s waits, %d wanted", ms, c.queue, c.want)
+			t.Fatalf("%d ms once %s waits, want %d", ms, c.queue, c.want)
 		}
 	}
 }

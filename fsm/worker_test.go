@@ -155,7 +155,7 @@ func TestStatus(t *testing.T) {
 		t.Fatalf("session %d after %d", again, s)
 	}
 	if len(b.match()) != 1 {
-		t.Fatal("a worker that came back gets nothing")
+		t.Fatal("a worker that came back gets no job")
 	}
 }
 
@@ -215,11 +215,11 @@ func TestReconnectCutsNothing(t *testing.T) {
 	b.match()
 	for _, e := range b.entry(registerOp("w", 6, "w", false, both)).Events {
 		if e.Kind == rota.EventLeaseRevoked {
-			t.Fatalf("to reconnect revoked the lease of %s: %s", e.Job, e.Reason)
+			t.Fatalf("the reconnect revoked the lease of %s: %s", e.Job, e.Reason)
 		}
 	}
 	if w, _ := b.View.Worker("w"); w.Open != 5 {
-		t.Fatalf("%d leases are open, 5 wanted", w.Open)
+		t.Fatalf("%d leases are open, want 5", w.Open)
 	}
 	// Fewer slots do revoke leases: the newest.
 	revoked := 0
@@ -229,6 +229,6 @@ func TestReconnectCutsNothing(t *testing.T) {
 		}
 	}
 	if revoked != 1 {
-		t.Fatalf("%d leases are revoked at 4 slots, 1 wanted", revoked)
+		t.Fatalf("%d leases are revoked at 4 slots, want 1", revoked)
 	}
 }

@@ -234,7 +234,7 @@ func TestUploadLapses(t *testing.T) {
 	d := diamond("wf")
 	b.upload(d)
 	if b.View.AtRest() {
-		t.Fatal("at rest, with an upload that lapses")
+		t.Fatal("at rest, with an upload that can lapse")
 	}
 	other := diamond("wf", continuing)
 	b.pass(20_000)

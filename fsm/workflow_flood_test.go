@@ -97,7 +97,7 @@ func TestWorkflowClasses(t *testing.T) {
 	}
 	b.beatFleet(limits.UploadLapses)
 	if n := b.placement.registry.supply.Classes(rota.DefaultQueue); n != 0 {
-		t.Fatalf("%d classes are left of an upload that was given up", n)
+		t.Fatalf("%d classes are left of an upload that was abandoned", n)
 	}
 	var list []*dag
 	for i := range limits.MaxClassesPerQueue / most {
@@ -206,6 +206,6 @@ func TestEndingWorkflowStagesBounded(t *testing.T) {
 		entries++
 	}
 	if entries < 4 || b.ended.staged.dropped != 0 {
-		t.Fatalf("%d entries, %d records were given up", entries, b.ended.staged.dropped)
+		t.Fatalf("%d entries, %d records were abandoned", entries, b.ended.staged.dropped)
 	}
 }

@@ -53,7 +53,7 @@ func TestGate_waitsForItsSignal(t *testing.T) {
 		t.Fatalf("%+v", x)
 	}
 	if !b.View.AtRest() {
-		t.Fatal("a gate that waits for nobody's time keeps the cluster awake")
+		t.Fatal("a gate without a deadline keeps the cluster awake")
 	}
 	a := b.entry(d.signal("n1", "s1", "approved"))
 	if e := eventOf(t, a.Events, rota.EventGateSignalled); e.Node != "n1" || e.Run != "wf" || e.Payload != `{"signal":"s1","refuse":false}` {
@@ -96,7 +96,7 @@ func TestGate_earlySignalCounts(t *testing.T) {
 		t.Fatalf("the workflow counts %d bytes, %d before", got, before)
 	}
 	if _, ok := b.View.NextDate(); ok {
-		t.Fatal("a gate that has passed waits for its timeout")
+		t.Fatal("a gate that has passed still waits for its timeout")
 	}
 	b.sound()
 }
@@ -146,7 +146,7 @@ func TestGate_timesOut(t *testing.T) {
 			b.finishes(d, "n0")
 			due := b.Header.Date() + 3_600_000
 			if at, ok := b.View.NextDate(); !ok || at != due || !b.View.AtRest() {
-				t.Fatalf("the next date is %d (%v), at rest %v; %d is wanted", at, ok, b.View.AtRest(), due)
+				t.Fatalf("the next date is %d (%v), at rest %v; want %d", at, ok, b.View.AtRest(), due)
 			}
 			if j, _ := b.View.Job("wf/n1"); j.Due.Date != due {
 				t.Fatalf("%+v", j)
@@ -237,7 +237,7 @@ func TestGate_bytesAreBounded(t *testing.T) {
 			return
 		}
 	}
-	t.Fatal("more was taken than a workflow may hold")
+	t.Fatal("a workflow accepted more than its limit")
 }
 
 // TestGate_cancelled ends gates in each of their states with their workflow.

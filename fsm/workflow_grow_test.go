@@ -69,8 +69,8 @@ func (b *bench) nodeParents(t *testing.T, id rota.JobID) string {
 	return fmt.Sprint(list)
 }
 
-// TestGrow_nestedFanOutsJoin checks that nested fan-outs join: a node's dependents wait for the leaves of what it grew,
-// and of what those grew.
+// TestGrow_nestedFanOutsJoin checks that nested fan-outs join: a node's dependents wait for the leaves of the nodes it
+// grew, and of the nodes those grew.
 func TestGrow_nestedFanOutsJoin(t *testing.T) {
 	t.Parallel()
 	b, d := growing(t)
@@ -152,8 +152,8 @@ func TestGrow_lostLeavesAreRetried(t *testing.T) {
 	}
 }
 
-// TestGrow_retryGoesOverManyEntries checks that a retry continues over many entries, and reaches what a vertex waits
-// for after the vertex: the vertex waits until that is done.
+// TestGrow_retryGoesOverManyEntries checks that a retry continues over many entries, and reaches a vertex before the
+// nodes for which the vertex waits: the vertex waits until they are done.
 func TestGrow_retryGoesOverManyEntries(t *testing.T) {
 	t.Parallel()
 	b, d := growing(t, continuing)
@@ -173,8 +173,8 @@ func TestGrow_retryGoesOverManyEntries(t *testing.T) {
 	b.sound()
 }
 
-// TestGrow_waitsForARetry checks that nothing is added while a retry takes back what it runs again: the lease stays
-// open.
+// TestGrow_waitsForARetry checks that nothing is added while a retry takes back the nodes that it runs again: the lease
+// stays open.
 func TestGrow_waitsForARetry(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -335,7 +335,7 @@ func TestGrow_workflowsBoundsHold(t *testing.T) {
 		c.fs = &b.Machine.flows
 		err := c.admitGrowth()
 		if rota.KindOf(err) != rota.KindInvalid || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v: %q is wanted", err, want)
+			t.Errorf("got %v, want %q", err, want)
 		}
 	}
 }

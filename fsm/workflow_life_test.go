@@ -34,8 +34,8 @@ func TestNodeJobs(t *testing.T) {
 	b.refuses(rota.KindInvalid, "id", submitOp(jobSpec("wf/new")))
 }
 
-// TestFlowBudget checks that what a completion releases is released by a bounded number per entry, in the order of
-// numbers, and that a sweep reports that there is more.
+// TestFlowBudget checks that a completion's dependents are released by a bounded number per entry, in the order of
+// numbers, and that a sweep reports that there are more.
 func TestFlowBudget(t *testing.T) {
 	t.Parallel()
 	const children = 5_000
@@ -77,7 +77,7 @@ func TestFlowBudget(t *testing.T) {
 		note(a)
 		entries++
 		if b.View.AtRest() {
-			t.Fatal("at rest, with jobs to do")
+			t.Fatal("at rest, but jobs are pending")
 		}
 		if !a.Sweep.More {
 			break
@@ -99,11 +99,11 @@ func TestFlowBudget(t *testing.T) {
 	}
 	b.ok(small.cancel())
 	if !b.Header.Drained {
-		t.Fatal("all is cancelled, and not drained")
+		t.Fatal("all jobs are cancelled, but the cluster is not drained")
 	}
 	b.ok(d.retry("", 1))
 	if b.Header.Drained {
-		t.Fatal("drained, with a retry under way")
+		t.Fatal("drained, with a retry in progress")
 	}
 	for a := b.entry(sweepOp()); a.Sweep.More; a = b.entry(sweepOp()) {
 	}
@@ -134,7 +134,7 @@ func TestRetryUnderWay(t *testing.T) {
 				b.ok(verb(rota.VerbFail, l, func(c *peer.LeaseCommand) { c.Fail = peer.FailNoRetry }))
 			}
 			if r := b.flows.workflows.Get("wf"); r.Dead != 1 || policy == rota.FailureContinue && !r.Redo {
-				t.Fatalf("%d dead, the retry goes on: %v", r.Dead, r.Redo)
+				t.Fatalf("%d dead, the retry continues: %v", r.Dead, r.Redo)
 			}
 			b.twin = b.restored()
 			for a := b.entry(sweepOp()); a.Sweep.More; a = b.entry(sweepOp()) {
@@ -168,7 +168,7 @@ func TestRetryFromUnderWay(t *testing.T) {
 	}
 	b.ok(d.retry("n1", 1)) // n1, its child, the last node; for that n0, n2 and the child of n2
 	if !b.flows.workflows.Get("wf").Redo {
-		t.Fatal("the retry is over at once: no restore in the midst of it")
+		t.Fatal("the retry ended too early to restore in the middle of it")
 	}
 	for b.flows.workflows.Get("wf").Redo {
 		b.twin = b.restored()
@@ -329,6 +329,6 @@ func TestAddNodesOps(t *testing.T) {
 		t.Fatalf("9 workflows have %d contents", len(seen))
 	}
 	if same := diamond("wf", func(d *dag) { d.Queue, d.Tenant, d.Nodes[1].Queue = "default", "default", "default" }); !seen[same.content] {
-		t.Fatal("defaults spelt out are another content")
+		t.Fatal("explicit defaults count as other content")
 	}
 }

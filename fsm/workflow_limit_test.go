@@ -52,7 +52,7 @@ func TestReportProofOfANode(t *testing.T) {
 	op := reportOp(lease)
 	a := b.entry(op)
 	if spec := op.GetReportProof().GetSpec(); spec == nil || !spec.GetRetryOnInvalidProof() {
-		t.Fatalf("the report does not bring what could run again: %v", spec)
+		t.Fatalf("the report does not contain the nodes that could run again: %v", spec)
 	}
 	if o := a.Outcomes[0]; entry.OutcomeError(o) != nil || rota.JobState(o.GetJobState()) != rota.JobCompleted {
 		t.Fatal(o)
@@ -120,7 +120,7 @@ func TestVertexCap(t *testing.T) {
 		}
 	}
 	if taken != room || taken == most {
-		t.Fatalf("%d workflows were taken, there was room for %d", taken, room)
+		t.Fatalf("%d workflows were accepted, there was room for %d", taken, room)
 	}
 	for a := b.entry(sweepOp()); a.Sweep.More; a = b.entry(sweepOp()) {
 	}

@@ -50,9 +50,9 @@ type modelNode struct {
 	// by is one more than the node that grew it; joins reports that nodes that wait for that one wait for this one too.
 	by    int
 	joins bool
-	// ran says that it COMPLETED in this run or before.
+	// ran is set once it COMPLETED in this run or before.
 	ran int
-	// run is when it runs; unneeded reports that it was skipped because what it waited for did not fail.
+	// run is when it runs; unneeded reports that it was skipped because the nodes for which it waited did not fail.
 	run      rota.NodeRun
 	unneeded bool
 }
@@ -156,7 +156,7 @@ func (m *flowModel) unblocked(n *modelNode) rota.NodeState {
 	return mBlocked
 }
 
-// waits reports whether a node waits for another: a parent, or one that joins what it waits for.
+// waits reports whether a node waits for another: a parent, or one that joins a node for which it waits.
 func (m *flowModel) waits(n *modelNode, on int) bool {
 	if slices.Contains(n.parents, uint32(on)) && n.by != on+1 {
 		return true
@@ -246,7 +246,7 @@ func (r *flowRace) sweepLeases() {
 	}
 }
 
-// sweep ends what else is due: times to live, then waiting gates.
+// sweep ends everything else that is due: times to live, then waiting gates.
 func (m *flowModel) sweep(now rota.Clock) {
 	for i := range m.nodes {
 		if n := &m.nodes[i]; (n.state == mQueued || n.state == mLeased) && n.ttl > 0 && m.began+n.ttl <= now {
@@ -282,7 +282,7 @@ func (m *flowModel) retry(from int, runs int32, now rota.Clock) bool {
 	} else {
 		m.descend(from, again)
 	}
-	for changed := true; changed; { // what those wait for
+	for changed := true; changed; { // and the nodes for which those wait
 		changed = false
 		for i := range m.nodes {
 			for p := range m.nodes {
@@ -318,9 +318,9 @@ func (m *flowModel) descend(from int, into map[int]bool) {
 	}
 }
 
-// TestWorkflowModel runs random graphs through random lives, compared with the model and with what must hold for the
-// events: no node starts before all its parents have completed, none completes twice, and each run begins and ends
-// once. A restored machine runs in parallel (see bench), so that derived data is derived alike.
+// TestWorkflowModel runs random graphs through random lives, compared with the model and with the invariants of events:
+// no node starts before all its parents have completed, none completes twice, and each run begins and ends once. A
+// restored machine runs in parallel (see bench), so that derived data is derived alike.
 func TestWorkflowModel(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -401,7 +401,7 @@ func (r *flowRace) apply(taken bool, ops ...*fsmpb.Op) Applied {
 	r.Helper()
 	a := r.b.entry(ops...)
 	if got := entry.OutcomeError(a.Outcomes[0]); (got == nil) != taken {
-		r.Fatalf("%v: taken %v, the model says %v (%v)", ops[0], got == nil, taken, got)
+		r.Fatalf("%v: accepted is %v, want %v as in the model (%v)", ops[0], got == nil, taken, got)
 	}
 	r.watch(a.Events)
 	for _, m := range r.models {
@@ -410,13 +410,13 @@ func (r *flowRace) apply(taken bool, ops ...*fsmpb.Op) Applied {
 	return a
 }
 
-// watch checks what must be true of events alone.
+// watch checks invariants of events alone.
 func (r *flowRace) watch(events []rota.Event) {
 	for _, e := range events {
 		switch e.Kind {
 		case rota.EventWorkflowStarted, rota.EventWorkflowFinished:
 			if begins := e.Kind == rota.EventWorkflowStarted; r.running[e.Run] == begins {
-				r.Fatalf("%s of %s, which runs already: %v", e.Kind, e.Run, r.running[e.Run])
+				r.Fatalf("%s of %s, which already runs: %v", e.Kind, e.Run, r.running[e.Run])
 			}
 			r.running[e.Run] = !r.running[e.Run]
 		case rota.EventJobEnqueued, rota.EventJobAssigned, rota.EventJobCompleted:
@@ -452,7 +452,7 @@ func (r *flowRace) step() {
 		for _, m := range r.models {
 			for i := range m.nodes {
 				if x := &m.nodes[i]; x.state == mLeased && !r.open(x) {
-					r.Fatal("a takeover revokes, it does not end")
+					r.Fatal("a takeover revokes, and must not end")
 				}
 			}
 		}
@@ -465,7 +465,7 @@ func (r *flowRace) step() {
 					a, _ := r.b.View.Assignment(e.Lease)
 					x := &r.models[w].nodes[n]
 					if x.state != mQueued {
-						r.Fatalf("job %s is assigned, the model says %s", e.Job, x.state)
+						r.Fatalf("job %s is assigned, want %s as in the model", e.Job, x.state)
 					}
 					x.state, x.lease = mLeased, a.Lease
 				}
@@ -594,7 +594,7 @@ func (r *flowRace) compare() {
 	for w, m := range r.models {
 		row := r.b.flows.workflows.Get(r.flows[w].ID)
 		if row.State != m.state || row.Runs != m.runs || row.Ending != m.ending || (row.Reason != rota.ReasonNone) != m.failed {
-			r.Fatalf("workflow %s is %s, ending %s, in run %d; the model says %s, %s, %d", row.ID, row.State, row.Ending, row.Runs, m.state,
+			r.Fatalf("workflow %s is %s, ending %s, in run %d; want %s, %s, %d as in the model", row.ID, row.State, row.Ending, row.Runs, m.state,
 				m.ending, m.runs)
 		}
 		for i := range m.nodes {
@@ -602,18 +602,18 @@ func (r *flowRace) compare() {
 			got := v.State
 			if j := r.b.JobTable.Get(v.Spec.ID); j != nil {
 				if !slices.Equal(j.History().Losses, m.nodes[i].losses) {
-					r.Fatalf("node %d of workflow %s lost the sessions %v, the model says %v", i, row.ID, j.History().Losses, m.nodes[i].losses)
+					r.Fatalf("node %d of workflow %s lost the sessions %v, want %v as in the model", i, row.ID, j.History().Losses, m.nodes[i].losses)
 				}
 				if got = mQueued; j.State.Leased() {
 					got = mLeased
 				}
 			}
 			if got != m.nodes[i].state || v.Waits() != (m.nodes[i].waits && got == mBlocked) {
-				r.Fatalf("node %d of workflow %s is %s, the model says %s (%s)", i, row.ID, got, m.nodes[i].state, r.b.progress(row.ID))
+				r.Fatalf("node %d of workflow %s is %s, want %s as in the model (%s)", i, row.ID, got, m.nodes[i].state, r.b.progress(row.ID))
 			}
 		}
 		if r.running[string(row.ID)] != (row.State == rota.WorkflowRunning) {
-			r.Fatalf("workflow %s is %s, its events say it runs: %v", row.ID, row.State, r.running[string(row.ID)])
+			r.Fatalf("workflow %s is %s, its events report that it runs: %v", row.ID, row.State, r.running[string(row.ID)])
 		}
 	}
 }

@@ -51,7 +51,7 @@ type schedulers struct {
 	failures            bool
 }
 
-// follow applies to the other scheduler what it has not applied yet.
+// follow applies to the other scheduler the entries that it has not applied yet.
 func (s *schedulers) follow() {
 	s.t.Helper()
 	for _, data := range s.log[s.heard:] {
@@ -137,12 +137,12 @@ func (s *schedulers) work() {
 	s.t.Helper()
 	for turn := 0; ; turn++ {
 		if turn > 2000 {
-			s.t.Fatalf("nothing goes on: %s", s.progress("wf"))
+			s.t.Fatalf("no progress: %s", s.progress("wf"))
 		}
 		s.now += rota.Clock(s.draw("time", 3))
 		mine, its := s.View.Decide(1000), s.other.View.Decide(1000)
 		if !slices.EqualFunc(mine, its, func(a, b *fsmpb.Round) bool { return proto.Equal(a, b) }) {
-			s.t.Fatalf("decided is\n%v\nby the other scheduler\n%v", mine, its)
+			s.t.Fatalf("got decisions\n%v\nby the other scheduler\n%v", mine, its)
 		}
 		if len(mine) > 0 {
 			s.heed(s.entry(opsOf(mine)...).Events)
@@ -230,11 +230,11 @@ func (s *schedulers) finished() {
 		s.t.Fatalf("assigned were %s, by the other scheduler %s", mine, its)
 	}
 	if mine, its := s.View.Decide(1000), s.other.View.Decide(1000); len(mine) > 0 || len(its) > 0 {
-		s.t.Fatalf("there is more to decide: %v, %v", mine, its)
+		s.t.Fatalf("more decisions are left: %v, %v", mine, its)
 	}
 	w := s.words("wf")
 	if !s.failures && (w.State != rota.WorkflowCompleted || w.Counts.Completed != w.NodeCount || w.Progress != 100) {
-		s.t.Fatalf("nothing failed: %s", s.progress("wf"))
+		s.t.Fatalf("no job failed: %s", s.progress("wf"))
 	}
 	for _, n := range w.Nodes {
 		for _, p := range n.Parents {

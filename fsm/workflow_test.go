@@ -71,12 +71,12 @@ func (b *bench) run(d *dag) Applied {
 	return a
 }
 
-// stands compares a workflow with "STATE: node states", one letter a node: Blocked,
-// Queued, delaYed, Leased, Completed, Dead, Expired, cancelled (X), Skipped, Waiting.
+// stands compares a workflow with "STATE: node states", one letter a node: Blocked, Queued, delaYed, Leased, Completed,
+// Dead, Expired, cancelled (X), Skipped, Waiting.
 func (b *bench) stands(d *dag, want string) {
 	b.t.Helper()
 	if got := b.progress(d.ID); got != want {
-		b.t.Fatalf("workflow %s stands at %q, %q is wanted", d.ID, got, want)
+		b.t.Fatalf("workflow %s has progress %q, want %q", d.ID, got, want)
 	}
 }
 
@@ -168,12 +168,12 @@ func TestWorkflowRuns(t *testing.T) {
 	b.stands(d, "RUNNING: CLCB")
 	b.ends(rota.VerbComplete, d, "n1")
 	if j := b.state("wf/n3", rota.JobQueued); b.JobTable.Get(j.ID).Data == nil || (*b.JobTable.Get(j.ID).Data)[0].N != 2 {
-		t.Fatal("the last node does not know that the worker holds both outputs")
+		t.Fatal("the last node does not have both outputs at the worker")
 	}
 	b.match()
 	v := b.flows.vertices.Get(state.VertexKey("wf", 3))
 	if v.Worker != "" || v.AssignedAt != 0 {
-		t.Fatalf("a vertex tells of an attempt that has not ended: %+v", v)
+		t.Fatalf("a vertex shows an attempt that has not ended: %+v", v)
 	}
 	assigned := b.leasing.leases.Get(string(b.JobTable.Get("wf/n3").Lease[:])).Index
 	b.now += 500
@@ -402,7 +402,7 @@ func TestWorkflowRetry(t *testing.T) {
 		b.stands(d, "RUNNING: CDCXCQ")
 		b.match()
 		b.ends(rota.VerbComplete, d, "n5")
-		b.stands(d, "FAILED: CDCXCC") // what did not run again did not change
+		b.stands(d, "FAILED: CDCXCC") // nodes that did not run again did not change
 		b.refuses(rota.KindConflict, "from", d.retry("n4", 2))
 		b.ok(d.retry("n3", 2)) // waits for n1
 		b.stands(d, "RUNNING: CQCBCC")

@@ -54,7 +54,7 @@ func TestTrace(t *testing.T) {
 	boom := errors.New("boom")
 	_, err = tracing.middleware(func(ctx context.Context, _ *client.Job) (client.Result, error) {
 		if got := baggage.FromContext(ctx).Member("customer").Value(); got != "ann" {
-			t.Errorf("the handler's baggage says %q", got)
+			t.Errorf("the handler's baggage is %q", got)
 		}
 		return client.Result{}, boom
 	})(t.Context(), client.NewJob(rota.Assignment{Spec: jobs[0]}, nil))
@@ -67,7 +67,7 @@ func TestTrace(t *testing.T) {
 	}
 	submit, attempt := byName["submit resize"], byName["attempt resize"]
 	if submit.Parent.SpanID() != request.SpanContext().SpanID() || submit.SpanContext.TraceID() != request.SpanContext().TraceID() {
-		t.Errorf("the submission is no child of the request: %+v", submit)
+		t.Errorf("the submission is not a child of the request: %+v", submit)
 	}
 	if len(attempt.Links) != 1 || attempt.Links[0].SpanContext.SpanID() != submit.SpanContext.SpanID() ||
 		attempt.Links[0].SpanContext.TraceID() != submit.SpanContext.TraceID() || attempt.Parent.IsValid() {

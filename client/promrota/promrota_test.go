@@ -25,11 +25,11 @@ func TestClient(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
 	if _, err := c.Queue(ctx, "q"); err == nil {
-		t.Fatal("a call reached a node that is not there")
+		t.Fatal("a call reached a missing node")
 	}
 	started, err := testutil.GatherAndCount(registry, "grpc_client_started_total")
 	if err != nil || started == 0 {
-		t.Errorf("%d series of calls (%v), at least one is wanted", started, err)
+		t.Errorf("got %d series of calls (%v), want at least one", started, err)
 	}
 	problems, err := testutil.GatherAndLint(registry)
 	if err != nil || len(problems) > 0 {

@@ -46,7 +46,7 @@ func TestAdvance(t *testing.T) {
 		c.Advance(time.Minute)
 		isState(t, c, "welcome-ann", rota.JobQueued)
 		if n := status(t, c).AppliedIndex - before; n > maxEntries {
-			t.Errorf("a day at rest took %d entries: at most %d are expected", n, maxEntries)
+			t.Errorf("a day at rest took %d entries, want at most %d", n, maxEntries)
 		}
 		runs := 0
 		for _, err := range c.Client().Jobs(ctx, rota.JobFilter{Type: "digest"}) {
@@ -56,7 +56,7 @@ func TestAdvance(t *testing.T) {
 			runs++
 		}
 		if runs != 4 {
-			t.Errorf("the schedule ran %d times in a day: every 6h is 4 times", runs)
+			t.Errorf("the schedule ran %d times in a day, want every 6h, 4 times", runs)
 		}
 	}, rotatest.Nodes(3))
 	t.Logf("took %s", time.Since(began))
@@ -94,10 +94,10 @@ func TestAdvance_isInterrupted(t *testing.T) {
 		c.Advance(time.Hour)
 		job := isState(t, c, "welcome-bob", rota.JobCompleted)
 		if len(job.Attempts) != 1 {
-			t.Errorf("%d attempts, one is expected", len(job.Attempts))
+			t.Errorf("got %d attempts, want one", len(job.Attempts))
 		}
 		if at := job.Submitted.Time().Sub(began); at < 20*time.Minute || at > 21*time.Minute {
-			t.Errorf("submitted after %s, 20m17s is expected", at)
+			t.Errorf("submitted after %s, want 20m17s", at)
 		}
 		stop()
 		all.Wait()
@@ -120,7 +120,7 @@ func isState(t *testing.T, c *rotatest.Cluster, id rota.JobID, want rota.JobStat
 		t.Fatal(err)
 	}
 	if job.State != want {
-		t.Errorf("job %s is %s, %s is expected", id, job.State, want)
+		t.Errorf("job %s is %s, want %s", id, job.State, want)
 	}
 	return job
 }

@@ -33,7 +33,7 @@ func TestCancel_confirms(t *testing.T) {
 			started[id] = append(started[id], time.Now())
 			first := id == "a" && len(started[id]) == 1
 			if running++; running > 1 {
-				t.Errorf("%d handlers run beside each other", running)
+				t.Errorf("%d handlers run in parallel", running)
 			}
 			mu.Unlock()
 			if first {

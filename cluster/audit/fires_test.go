@@ -118,7 +118,7 @@ func TestAudit_fires(t *testing.T) {
 			l.fire(x.forge(l)...)
 			r := replayed(l)
 			if r.Difference == nil || r.Difference.Index != rota.Index(l.last) || !strings.Contains(r.Difference.Proved, x.says) {
-				t.Fatalf("a difference at entry %d that says %q is wanted: %+v", l.last, x.says, r.Difference)
+				t.Fatalf("want a difference at entry %d with the text %q: %+v", l.last, x.says, r.Difference)
 			}
 		})
 	}

@@ -41,18 +41,18 @@ func TestAuditKeep(t *testing.T) {
 		t.Errorf("state %v for index 399", s)
 	}
 	if _, ok := again.pin(); !ok {
-		t.Fatal("nothing to pin")
+		t.Fatal("no state to pin")
 	}
 	floor := again.Floor()
 	if err := again.offer(file, state{9_000, 90_000}); err != nil || again.Floor() != floor {
-		t.Fatalf("a pinned state went: %v", err)
+		t.Fatalf("a pinned state is gone: %v", err)
 	}
 	again.unpin()
 	if err := again.offer(file, state{9_500, 92_000}); err != nil || again.Floor() != 9_001 {
 		t.Fatalf("an old state stays: floor %d, %v", again.Floor(), err)
 	}
 	if err := again.Reset(); err != nil || again.Floor() != 0 {
-		t.Fatal("a reset keeps something")
+		t.Fatal("a reset keeps a state")
 	}
 	left, err := os.ReadDir(filepath.Join(dir, Dir))
 	if err != nil || len(left) != 0 {

@@ -17,7 +17,7 @@ func (l *memoryLog) with(change func([]*fsmpb.Round), ops ...*fsmpb.Op) {
 	l.t.Helper()
 	rounds := l.m.DecideWith(&fsm.Arrivals{Ops: ops, Now: rota.Clock(l.now + 50)}, limits.MaxDecide)
 	if len(rounds) == 0 {
-		l.t.Fatalf("nothing is decided with %v", ops)
+		l.t.Fatalf("no round is decided with %v", ops)
 	}
 	change(rounds)
 	for _, r := range rounds {

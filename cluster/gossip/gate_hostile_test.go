@@ -92,7 +92,7 @@ func TestGate(t *testing.T) {
 				}
 			}
 			if !strings.Contains(lines.String(), "gossip refused") {
-				t.Errorf("the log says %s", lines.String())
+				t.Errorf("the log is %s", lines.String())
 			}
 			b := startGossip(t, "b", func(o *Options) { o.KeyFile, o.Join = file, []string{a.Addr()} })
 			for _, g := range []*Gossip{a, b} {
@@ -125,7 +125,7 @@ func TestGateStreams(t *testing.T) {
 		select {
 		case <-closed:
 		case <-time.After(longest):
-			t.Fatal("a stream that says nothing is held")
+			t.Fatal("a silent stream is held")
 		}
 	}
 	b := startGossip(t, "b", func(o *Options) { o.Join = []string{a.Addr()} })
@@ -159,7 +159,7 @@ func TestGateRefused(t *testing.T) {
 	for deadline := time.Now().Add(longest); !said("cannot join yet") && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 	}
 	if !said("cannot join yet") || said("gossip refused") {
-		t.Errorf("a node that was not reached: %s", lines.String())
+		t.Errorf("a node that could not be reached: %s", lines.String())
 	}
 	if answer := exchange(t, a.Addr(), []byte("GET / HTTP/1.1\r\n\r\n")); len(answer) > 0 || !said("gossip refused") {
 		t.Errorf("a stranger is answered with %q: %s", answer, lines.String())

@@ -88,7 +88,7 @@ func TestGossipFindsNodes(t *testing.T) {
 	t.Logf("three nodes found each other in %s", time.Since(began))
 	for _, member := range c.Members() {
 		if want := testMeta(member.ID); !reflect.DeepEqual(member.Meta, want) {
-			t.Errorf("%s tells %+v, want %+v", member.ID, member.Meta, want)
+			t.Errorf("%s has metadata %+v, want %+v", member.ID, member.Meta, want)
 		}
 	}
 
@@ -99,7 +99,7 @@ func TestGossipFindsNodes(t *testing.T) {
 		return alive["b"].Version == "2.0.0"
 	})
 	if err := b.UpdateMeta(func(m *Meta) { m.API = strings.Repeat("x", 200) }); err == nil {
-		t.Error("metadata too long for a packet is taken")
+		t.Error("metadata too long for a packet is accepted")
 	}
 
 	if err := errors.Join(b.Leave(5*time.Second), b.Close(), b.Close()); err != nil {
@@ -204,10 +204,10 @@ func TestGossipTellsOfConflicts(t *testing.T) {
 			case got := <-seen:
 				if got.existing.ID != "b" || got.other.ID != "b" || got.existing.Gossip != b.Addr() ||
 					got.other.Gossip != double.Addr() {
-					t.Errorf("told of %+v", got)
+					t.Errorf("reported %+v", got)
 				}
 			case <-time.After(longest):
-				t.Error("nobody was told")
+				t.Error("nothing was reported")
 			}
 		})
 	}
@@ -314,7 +314,7 @@ func FuzzGossipMeta(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		plain := bytes.Clone(data[:min(len(again), len(data))]) // without what a later binary may have added
+		plain := bytes.Clone(data[:min(len(again), len(data))]) // without fields that a later binary may have added
 		plain[1], plain[2], plain[3] = 0, 0, plain[3]&flagState
 		if !bytes.Equal(again, plain) {
 			t.Fatalf("%q comes back as %q", data, again)

@@ -60,7 +60,7 @@ func TestGossipKeys_rotate(t *testing.T) {
 	sealed := sealedBy(t, before)
 	for _, g := range nodes {
 		if _, err := g.keys.open(sealed[:nonceBytes], sealed[nonceBytes:], nil); err == nil {
-			t.Error("the key of before opens what it sealed")
+			t.Error("the old key opens data that it sealed")
 		}
 	}
 	sealed = sealedBy(t, after)
@@ -101,7 +101,7 @@ func awaitMember(t *testing.T, g *Gossip, id rota.NodeID, what string, want func
 		select {
 		case <-g.Changed():
 		case <-deadline:
-			t.Fatalf("%s: %s is not heard: %+v", what, id, g.Members())
+			t.Fatalf("%s: %s cannot be heard: %+v", what, id, g.Members())
 		}
 	}
 }

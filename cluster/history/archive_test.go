@@ -55,11 +55,11 @@ func TestArchive_whatIsReplayedIsNotLate(t *testing.T) {
 		t.Fatalf("%+v", s)
 	}
 	if p := n.Archive.Problems(); len(p) != 0 {
-		t.Errorf("a node that has just come up says %q", p)
+		t.Errorf("a node that has just come up reports %q", p)
 	}
 	n.up.Store(int64(archiveLate + time.Second))
 	if p := n.Archive.Problems(); len(p) != 1 || !strings.Contains(p[0], "archive is 30 s behind with 3 ended jobs") {
-		t.Errorf("a node that has been up for long says %q", p)
+		t.Errorf("a node that has been up for long reports %q", p)
 	}
 }
 

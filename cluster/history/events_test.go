@@ -191,7 +191,7 @@ func TestEvents_anIDInAGap(t *testing.T) {
 	for _, at := range []uint64{from.Before, to.Before - 1} {
 		got := r.tail(n, rota.EventFilter{After: want[at].ID})
 		if rest := want[at+1:]; len(got) < len(rest) || ids(got[:len(rest)]) != ids(rest) {
-			t.Errorf("%d events are told after %s", len(got), want[at].ID)
+			t.Errorf("got %d events after %s", len(got), want[at].ID)
 		}
 	}
 }
@@ -222,7 +222,7 @@ func TestEventLog_atAGap(t *testing.T) {
 	for at, want := range map[rota.Index]rota.Index{4: 0, 5: 5, 6: 0, 19: 0, 20: 20, 21: 0, 39: 0, 40: 40} {
 		entries, err := l.at(at)
 		if got := append(slices.Clip(entries), archive.EventEntry{})[0].Index; err != nil || got != want {
-			t.Errorf("at %d: the entry at %d is told, %d is wanted, %v", at, got, want, err)
+			t.Errorf("at %d: got the entry at %d, want %d, %v", at, got, want, err)
 		}
 	}
 	if err := store.Put([]archive.EventEntry{entry(10, 10), entry(12, 20), entry(30, 40)}); err != nil {
@@ -231,11 +231,11 @@ func TestEventLog_atAGap(t *testing.T) {
 	for at, want := range map[rota.Index]rota.Index{4: 0, 6: 5, 11: 10, 19: 12, 29: 20, 31: 30, 39: 30, 40: 40} {
 		entries, err := l.at(at)
 		if got := append(slices.Clip(entries), archive.EventEntry{})[0].Index; err != nil || got != want {
-			t.Errorf("without the gap, at %d: the entry at %d is told, %d is wanted, %v", at, got, want, err)
+			t.Errorf("without the gap, at %d: got the entry at %d, want %d, %v", at, got, want, err)
 		}
 	}
 	if _, err := l.at(41); rota.KindOf(err) != rota.KindUnavailable {
-		t.Errorf("of an entry to come: %v", err)
+		t.Errorf("a future entry: %v", err)
 	}
 }
 

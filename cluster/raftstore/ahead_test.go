@@ -76,7 +76,7 @@ func TestAhead_aLeadersCommandsAreNotWaitedFor(t *testing.T) {
 		}
 		for index, want := range map[uint64]uint64{0: 0, 1: 0, 3: 0, 9: 0} {
 			if got := b.writer.ahead.clamp(index); got != want {
-				t.Errorf("commit %d is told as %d, nothing is on the disk", index, got)
+				t.Errorf("commit %d is reported as %d, nothing is on the disk", index, got)
 			}
 		}
 		if d := took(func() {
@@ -87,7 +87,7 @@ func TestAhead_aLeadersCommandsAreNotWaitedFor(t *testing.T) {
 			t.Errorf("the disk had it after %v", d)
 		}
 		if got := b.writer.ahead.clamp(9); got != 9 {
-			t.Errorf("commit 9 is told as %d, all is on the disk", got)
+			t.Errorf("commit 9 is reported as %d, all is on the disk", got)
 		}
 		if err := b.GetLog(2, &e); err != nil || string(e.Data) != "payload-2" {
 			t.Errorf("from the disk: %+v, %v", e, err)
@@ -107,7 +107,7 @@ func TestAhead_whatComesMeanwhileSharesAWrite(t *testing.T) {
 			t.Errorf("the first took %v", d)
 		}
 		if got := b.writer.ahead.clamp(4); got != 1 {
-			t.Errorf("commit 4 is told as %d", got)
+			t.Errorf("commit 4 is reported as %d", got)
 		}
 		if d := took(func() { _ = b.writer.ahead.drain() }); d != aheadWrite {
 			t.Errorf("the others took %v", d)
@@ -153,10 +153,10 @@ func TestAhead_everyOtherWriteComesAfter(t *testing.T) {
 						t.Error(err)
 					}
 				}); d != 2*aheadWrite {
-					t.Errorf("it took %v: %v of it for what went ahead", d, aheadWrite)
+					t.Errorf("it took %v: %v of it for the write that went ahead", d, aheadWrite)
 				}
 				if got := b.writer.ahead.clamp(9); got != 9 {
-					t.Errorf("something waits still: %d", got)
+					t.Errorf("%d still wait", got)
 				}
 				if n := b.inner.count(); n != c.writes {
 					t.Errorf("%d writes", n)
@@ -188,7 +188,7 @@ func TestAhead_aFailureIsTheEnd(t *testing.T) {
 		b.inner.mu.Unlock()
 		for range 2 {
 			if err := b.writer.ahead.await(2); !errors.Is(err, broken) {
-				t.Errorf("the second is waited for: %v", err)
+				t.Errorf("the second still waits: %v", err)
 			}
 		}
 		if len(b.fatal.all()) != 1 {
@@ -198,13 +198,13 @@ func TestAhead_aFailureIsTheEnd(t *testing.T) {
 			t.Errorf("the first is on the disk: %v", err)
 		}
 		if got := b.writer.ahead.clamp(2); got != 1 {
-			t.Errorf("commit 2 is told as %d", got)
+			t.Errorf("commit 2 is reported as %d", got)
 		}
 		b.inner.mu.Lock()
 		b.inner.err = nil
 		b.inner.mu.Unlock()
 		if err := b.StoreLogs(testEntries(3, 3, 1)); !errors.Is(err, broken) {
-			t.Errorf("a third went on: %v", err)
+			t.Errorf("a third write continued: %v", err)
 		}
 		if err := b.stable.Set([]byte("other"), []byte("value")); err == nil {
 			t.Error("something was stored after the failure")
@@ -228,10 +228,10 @@ func TestAhead_aHangEnds(t *testing.T) {
 				t.Error("it is on the disk")
 			}
 		}); d < b.writer.opts.StallAfter || d > 2*b.writer.opts.StallAfter {
-			t.Errorf("it was given up after %v", d)
+			t.Errorf("it gave up after %v", d)
 		}
 		if reason := <-unfit; reason == "" {
-			t.Error("no reason")
+			t.Error("the reason is missing")
 		}
 		close(gate)
 		time.Sleep(b.writer.opts.ExitAfter)

@@ -7,8 +7,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// TestStores_cutInSlices cuts a long log in several writes: a single one would block the log for so long that the disk
-// counts as dead.
+// TestStores_cutInSlices cuts a long log in several writes: a single one would block the log until the disk counts as
+// dead.
 func TestStores_cutInSlices(t *testing.T) {
 	t.Parallel()
 	var writes atomic.Int64

@@ -291,6 +291,6 @@ func TestFreeSpace(t *testing.T) {
 		t.Errorf("free %d of %d, %v", free, total, err)
 	}
 	if _, _, err := FreeSpace("/no/such/path"); err == nil {
-		t.Error("no error for what is not there")
+		t.Error("no error for a missing path")
 	}
 }

@@ -27,7 +27,7 @@ func TestPreflight_seesMetaDataThatChanged(t *testing.T) {
 	}
 	flipByte(t, meta, int64(bytes.Index(data, []byte("ConfigurationIndex")))+1)
 	if damage := found.examine(true); !strings.Contains(damage, "checksum") {
-		t.Errorf("it is taken for whole: %q", damage)
+		t.Errorf("it is accepted as sound: %q", damage)
 	}
 }
 
@@ -47,6 +47,6 @@ func TestDataDir_seesThatItsRecordChanged(t *testing.T) {
 	data, _ := os.ReadFile(path)
 	flipByte(t, path, int64(bytes.Index(data, []byte(`"rebuild"`)))+1)
 	if _, err := OpenDataDir(dir, "n1", "test", false); rota.KindOf(err) != rota.KindConflict || !strings.Contains(err.Error(), "checksum") {
-		t.Errorf("it is taken for whole: %v", err)
+		t.Errorf("it is accepted as sound: %v", err)
 	}
 }

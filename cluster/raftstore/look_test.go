@@ -100,7 +100,7 @@ func TestLookAt(t *testing.T) {
 			}
 			for i, want := range c.want {
 				if !strings.Contains(faults[i].Error(), want) {
-					t.Errorf("fault %d is %q: %q is wanted", i, faults[i], want)
+					t.Errorf("fault %d is %q, want %q", i, faults[i], want)
 				}
 			}
 			if len(c.want) == 0 && (look.Report == nil || look.Report.LastIndex != 5 || look.ClusterID != "k1" || look.Fresh) {
@@ -111,7 +111,7 @@ func TestLookAt(t *testing.T) {
 				_, err = Preflight(dir, nil)
 			}
 			if (err == nil) != (len(c.want) == 0) {
-				t.Errorf("the look says %v, a start %v", faults, err)
+				t.Errorf("the look returns %v, a start %v", faults, err)
 			}
 		})
 	}
@@ -161,7 +161,7 @@ func TestLookAt_absent(t *testing.T) {
 		}
 	}
 	if os.Geteuid() == 0 {
-		t.Log("permissions are not looked at: root has them all")
+		t.Log("permissions are not checked: root has them all")
 		return
 	}
 	shut := filepath.Join(dir, "shut")

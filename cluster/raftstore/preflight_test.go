@@ -154,7 +154,7 @@ func TestPreflight(t *testing.T) {
 			}
 			if rota.KindOf(err) != rota.KindConflict || !strings.Contains(err.Error(), c.want) ||
 				!strings.Contains(err.Error(), "NEW node id") {
-				t.Fatalf("got %v\nwant a refusal with %q that says what to do", err, c.want)
+				t.Fatalf("got %v\nwant a refusal with %q that names a remedy", err, c.want)
 			}
 		})
 	}
@@ -176,7 +176,7 @@ func TestPreflightSnapshots(t *testing.T) {
 			t.Fatalf("report %+v, %v", report, err)
 		}
 		if _, err := os.Stat(left); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("it is still there: %v", err)
+			t.Errorf("it still exists: %v", err)
 		}
 	})
 
@@ -233,7 +233,7 @@ func TestPreflightSnapshots(t *testing.T) {
 }
 
 // TestPreflightFindsFlips flips single bytes of raft.db, with and without the log in it: each flip must be rejected or
-// leave what is read unchanged. The files of the log have tests of their own.
+// leave all data that is read unchanged. The files of the log have tests of their own.
 func TestPreflightFindsFlips(t *testing.T) {
 	t.Parallel()
 	t.Run("the log in raft.db", func(t *testing.T) { t.Parallel(); findsFlips(t, Options{Plain: true}) })
@@ -293,7 +293,7 @@ func findsFlips(t *testing.T, opts Options) {
 			t.Errorf("%s passes, but the report is %+v", what, report)
 		}
 		if index := otherEntry(t, dir, opts, entries); index > 0 {
-			t.Errorf("%s passes, but entry %d is read as another", what, index)
+			t.Errorf("%s passes, but entry %d is read differently", what, index)
 		}
 	}
 	t.Logf("%d flips refused, %d harmless", refused, harmless)

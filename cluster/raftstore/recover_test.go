@@ -60,7 +60,7 @@ func TestRecovery_interrupted(t *testing.T) {
 				t.Fatal(err)
 			}
 			if _, err := OpenDataDir(path, "n1", "test", true); rota.KindOf(err) != rota.KindConflict {
-				t.Fatalf("a node starts amid a recovery: %v", err)
+				t.Fatalf("a node starts during a recovery: %v", err)
 			}
 			if d, err = OpenRecovery(path); err != nil {
 				t.Fatal(err)
@@ -75,7 +75,7 @@ func TestRecovery_interrupted(t *testing.T) {
 				t.Errorf("the directory is of %s, identity %s before and %s now", d.ClusterID(), old, d.Identity())
 			}
 			if _, err := d.FinishRecovery(); err == nil {
-				t.Error("a recovery that is at its end was finished again")
+				t.Error("a completed recovery was finished again")
 			}
 		})
 	}
@@ -113,7 +113,7 @@ func held(t *testing.T, dir, text string, names ...string) {
 	}
 	for _, name := range names {
 		if got, err := os.ReadFile(filepath.Join(dir, name)); err != nil || string(got) != text {
-			t.Errorf("%s in %s holds %q, %v; %q is wanted", name, dir, got, err, text)
+			t.Errorf("%s in %s holds %q, %v; want %q", name, dir, got, err, text)
 		}
 	}
 }

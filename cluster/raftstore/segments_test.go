@@ -33,7 +33,7 @@ func plainState(t *testing.T) (dir string, entries []*raft.Log) {
 	return dir, entries
 }
 
-// wantState checks that a directory holds what plainState wrote, wherever the log is.
+// wantState checks that a directory has the contents that plainState wrote, wherever the log is.
 func wantState(t *testing.T, what, dir string, opts Options, entries []*raft.Log) {
 	t.Helper()
 	report, err := Preflight(dir, nil)
@@ -156,7 +156,7 @@ func TestMove_damage(t *testing.T) {
 	}
 }
 
-// TestDataDir_moving: a directory of v0.1.0 keeps its format until it is told to move, a new one has the new format.
+// TestDataDir_moving: a directory of v0.1.0 keeps its format until a move is requested, a new one has the new format.
 func TestDataDir_moving(t *testing.T) {
 	t.Parallel()
 	open := func(dir string) *DataDir {
@@ -248,7 +248,7 @@ func TestPreflight_lostLog(t *testing.T) {
 	}
 }
 
-// TestFresh: a node that waited in vain for others stays fresh, also in its second life.
+// TestFresh: a node that waited for others without success stays fresh, also in its second life.
 func TestFresh(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -124,7 +124,7 @@ func TestStores(t *testing.T) {
 		}
 		var entry raft.Log
 		if err := stores.Log.GetLog(1, &entry); err == nil {
-			t.Error("a closed store reads")
+			t.Error("a closed store can be read")
 		}
 		if err := stores.Log.StoreLogs(testEntries(601, 601, 1)); !strings.Contains(err.Error(), "closed") {
 			t.Errorf("a closed store answers %v", err)
@@ -205,7 +205,7 @@ func TestStoresRefuse(t *testing.T) {
 			t.Errorf("last index %d", last)
 		}
 		if stores.Failed() != nil {
-			t.Error("a refusal is no failure of the disk")
+			t.Error("a refusal is not a failure of the disk")
 		}
 	})
 }
@@ -500,7 +500,7 @@ func TestStores_lost(t *testing.T) {
 			c.do(t, dir)
 			err := s.Lost()
 			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
-				t.Errorf("%v, %q is wanted", err, c.want)
+				t.Errorf("got %v, want %q", err, c.want)
 			}
 		})
 	}

@@ -28,11 +28,11 @@ func cutPower(t *testing.T, dir string) {
 	}
 	defer null.Close()
 	if err := syscall.Fdatasync(int(null.Fd())); err == nil {
-		t.Skip("this system syncs its null device: it cannot stand for a disk that does not keep what it was given")
+		t.Skip("this system syncs its null device, which therefore cannot simulate a disk that loses its data")
 	}
 	fds, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
-		t.Skipf("the descriptors of %s cannot be found: %v", dir, err)
+		t.Skipf("cannot find the descriptors of %s: %v", dir, err)
 	}
 	cut := 0
 	for _, fd := range fds {
@@ -139,7 +139,7 @@ func TestPowerLoss(t *testing.T) {
 			cutPower(t, dir)
 			err = c.write(stores)
 			if err == nil {
-				t.Errorf("%s was acknowledged though the disk never said that it keeps it", name)
+				t.Errorf("%s was acknowledged although the disk never confirmed it", name)
 			} else if len(recorder.all()) != 1 || stores.Failed() == nil {
 				t.Errorf("a failed sync (%v) does not end the process: fatal %v", err, recorder.all())
 			}
@@ -149,13 +149,13 @@ func TestPowerLoss(t *testing.T) {
 			acked := err == nil
 			after := openTestStores(t, dir, nil)
 			if acked && !c.kept(after) {
-				t.Errorf("%s was acknowledged and is gone after the power failed", name)
+				t.Errorf("%s was acknowledged and is lost after the power failure", name)
 			}
 			wantVote(t, after, 4, "a:1")
 			var entry raft.Log
 			for _, index := range []uint64{1, 150, 300} {
 				if err := after.Log.GetLog(index, &entry); err != nil {
-					t.Errorf("entry %d, which was synced, is gone: %v", index, err)
+					t.Errorf("entry %d, which was synced, is lost: %v", index, err)
 				}
 			}
 		})

@@ -136,7 +136,7 @@ func TestStalledWrite(t *testing.T) {
 		<-recorder.called
 		writer.close()
 		if inner.count() != 1 {
-			t.Errorf("%d writes: raft was told that the first failed", inner.count())
+			t.Errorf("%d writes: the first was reported to raft as failed", inner.count())
 		}
 	})
 
@@ -163,7 +163,7 @@ func TestStalledWrite(t *testing.T) {
 		store := &logStore{inner: inner, writer: writer}
 		_ = store.StoreLogs(testEntries(1, 1, 1))
 		if writer.close() {
-			t.Error("close says that the write has ended")
+			t.Error("close reports that the write has ended")
 		}
 		if len(recorder.all()) != 0 {
 			t.Error("fatal after close")
@@ -181,7 +181,7 @@ func TestStalledWrite(t *testing.T) {
 		}
 		store.inner = inner
 		if err := store.SetUint64(keyCurrentTerm, 0); err != nil {
-			t.Errorf("the term that is there already: %v", err)
+			t.Errorf("the existing term: %v", err)
 		}
 		ended, returned := make(chan struct{}), false
 		go func() {
@@ -191,7 +191,7 @@ func TestStalledWrite(t *testing.T) {
 		}()
 		<-ended
 		if returned {
-			t.Error("SetUint64 came back: raft would panic")
+			t.Error("SetUint64 returned: raft would panic")
 		}
 		<-recorder.called
 		close(inner.gate)

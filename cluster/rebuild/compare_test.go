@@ -31,11 +31,11 @@ func TestDigests_marks(t *testing.T) {
 	}
 	put(1, compareEvery-1)
 	if told() != 0 || r.Marked() != 0 {
-		t.Error("told before so many entries")
+		t.Error("reported too early")
 	}
 	put(compareEvery, compareEvery)
 	if told() != 1 || r.Marked() != 0 {
-		t.Error("not told of the first mark, or it is to be compared before others have passed it")
+		t.Error("the first mark is not reported, or it is to be compared before others have passed it")
 	}
 	put(compareEvery+1, 2*compareEvery-1)
 	r.Put(2*compareEvery+1, rota.Digest{}, 0) // the entry in between was raft's own
@@ -44,7 +44,7 @@ func TestDigests_marks(t *testing.T) {
 	}
 	put(2*compareEvery+2, 4*compareEvery+1)
 	if told() != 1 || r.Marked() != 3*compareEvery+1 {
-		t.Errorf("the mark before the latest is %d, and was told once for two", r.Marked())
+		t.Errorf("the mark before the latest is %d, and two marks must be reported once", r.Marked())
 	}
 	r.Clear()
 	if r.Marked() != 0 {
@@ -75,7 +75,7 @@ func TestCompare_betweenTheSeconds(t *testing.T) {
 	}
 	rb.Compare(7, servers, differs, false)
 	if len(stopped) == 0 {
-		t.Errorf("it goes on after %d seconds of doubt", maxDoubts)
+		t.Errorf("it continues after %d seconds of doubt", maxDoubts)
 	}
 }
 
@@ -110,7 +110,7 @@ func TestJudge(t *testing.T) {
 	} {
 		got, right := judge(d(c.own)[0], d(c.told), c.voters)
 		if got != c.want || got == agreeOutside && right != d("a")[0] {
-			t.Errorf("own %s among %q of %d: %d, %v, wanted %d", c.own, c.told, c.voters, got, right, c.want)
+			t.Errorf("own %s among %q of %d: got %d, %v, want %d", c.own, c.told, c.voters, got, right, c.want)
 		}
 	}
 }

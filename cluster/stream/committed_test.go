@@ -6,7 +6,7 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// TestCommitNews_says checks, step by step, what is sent to one follower and when.
+// TestCommitNews_says checks, step by step, which messages are sent to one follower and when.
 func TestCommitNews_says(t *testing.T) {
 	t.Parallel()
 	var c commitNews
@@ -16,7 +16,7 @@ func TestCommitNews_says(t *testing.T) {
 	}
 	f := c.begin("n2")
 	if fresh := c.begun(); len(fresh) != 1 || fresh[0] != f {
-		t.Fatal("nobody appended to it before")
+		t.Fatal("no append has begun before")
 	}
 	none := func(when string) {
 		t.Helper()
@@ -30,14 +30,14 @@ func TestCommitNews_says(t *testing.T) {
 	none("of an entry that it was not seen to hold")
 	c.begin("n2")
 	if len(c.begun()) > 0 {
-		t.Fatal("one loop a follower")
+		t.Fatal("want one loop per follower")
 	}
 	c.end(f, "there:1", entries(10, 2, 9), true)
 	<-f.wake
 	to, args := c.next(f)
 	if args == nil || to != "there:1" || args.Term != 7 || args.PrevLogEntry != 11 || args.PrevLogTerm != 6 || args.LeaderCommitIndex != 11 ||
 		len(args.Entries) != 0 || string(args.ID) != "n1" {
-		t.Fatalf("said %+v", args)
+		t.Fatalf("sent %+v", args)
 	}
 	none("a second time")
 	c.applied(&raft.Log{Index: 12, Term: 7})
@@ -82,13 +82,13 @@ func TestCommitFirst(t *testing.T) {
 			if got := rpc.Command.(*raft.AppendEntriesRequest); c.told != 0 {
 				if len(got.Entries) != 0 || got.LeaderCommitIndex != c.told || got.Term != 7 || got.PrevLogEntry != args.PrevLogEntry ||
 					got.PrevLogTerm != 6 || string(got.ID) != "n1" {
-					t.Fatalf("told %+v", got)
+					t.Fatalf("sent %+v", got)
 				}
 				rpc.Respond(&raft.AppendEntriesResponse{Success: true}, nil)
 				rpc = <-g.out
 			}
 			if rpc.Command != any(&args) {
-				t.Fatalf("raft gets %+v, not what came", rpc.Command)
+				t.Fatalf("raft gets %+v, not the received message", rpc.Command)
 			}
 			rpc.Respond(nil, ErrMute)
 			if r := <-answer; r.Error == nil || len(answer) != 0 {

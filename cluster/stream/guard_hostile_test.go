@@ -86,7 +86,7 @@ func TestRPCGuard(t *testing.T) {
 			t.Parallel()
 			err := testGuard(fixedRaft{term: 7, last: 100, leader: "b"}).judge(c.command)
 			if (err == nil) != (c.refused == "") || err != nil && (!errors.Is(err, errGuarded) || !strings.Contains(err.Error(), c.refused)) {
-				t.Errorf("got %v, %q is wanted", err, c.refused)
+				t.Errorf("got %v, want %q", err, c.refused)
 			}
 		})
 	}
@@ -97,7 +97,7 @@ func TestRPCGuard(t *testing.T) {
 			t.Error(err)
 		}
 		if err := g.judge(entries(math.MaxUint64, 0)); err == nil {
-			t.Error("the last term is taken")
+			t.Error("the last term is accepted")
 		}
 	})
 	t.Run("handovers in a loop", func(t *testing.T) {
@@ -109,7 +109,7 @@ func TestRPCGuard(t *testing.T) {
 			}
 		}
 		if taken < maxHandovers || taken > maxHandovers+2 {
-			t.Errorf("%d of 10000 were taken", taken)
+			t.Errorf("%d of 10000 were accepted", taken)
 		}
 	})
 }

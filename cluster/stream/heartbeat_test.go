@@ -28,7 +28,7 @@ func TestHeartbeatsGoThroughTheMainLoop(t *testing.T) {
 	if _, ok := seen.(raft.WithPreVote); !ok {
 		t.Fatal("the pre-vote is lost")
 	}
-	seen.SetHeartbeatHandler(func(raft.RPC) { t.Error("a heartbeat was handled beside the main loop") })
+	seen.SetHeartbeatHandler(func(raft.RPC) { t.Error("a heartbeat was handled outside the main loop") })
 	answered := make(chan error, 1)
 	go func() {
 		heartbeat := raft.AppendEntriesRequest{RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax,

@@ -144,7 +144,7 @@ func TestStreamLayerMemory(t *testing.T) {
 			_, err = conn.Write(chunk)
 		}
 		if err == nil {
-			t.Errorf("%s: 64 MiB were taken", name)
+			t.Errorf("%s: 64 MiB were accepted", name)
 		}
 		conn.Close()
 	}

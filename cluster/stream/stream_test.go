@@ -76,10 +76,10 @@ func TestStreamLayer_closeEndsDials(t *testing.T) {
 			t.Error("it connected")
 		}
 	case <-time.After(10 * time.Second):
-		t.Fatal("Close left a call under way")
+		t.Fatal("Close left a call in progress")
 	}
 	if _, err := s.Dial("b:1", time.Hour); !errors.Is(err, net.ErrClosed) || len(calls) > 0 {
-		t.Errorf("after Close it calls: %v", err)
+		t.Errorf("after Close it still calls: %v", err)
 	}
 }
 
@@ -162,7 +162,7 @@ func TestStreamLayerRefuses(t *testing.T) {
 				t.Fatal("connected")
 			}
 			if !strings.Contains(err.Error(), c.want) {
-				t.Errorf("the dialling side hears %v", err)
+				t.Errorf("the dialling side receives %v", err)
 			}
 			if err := b.Close(); err != nil { // waits for the handshake's goroutine
 				t.Fatal(err)
@@ -185,7 +185,7 @@ func TestStreamLayerRefuses(t *testing.T) {
 		t.Parallel()
 		a := newTestLayer(t, testHello("a"), Options{Admit: func(peer Hello) error {
 			if !peer.Dialled || peer.Node != "b" {
-				t.Errorf("asked about %+v", peer)
+				t.Errorf("the question was about %+v", peer)
 			}
 			return errors.New("never heard of it")
 		}})
@@ -331,7 +331,7 @@ func TestStreamLayerTLS(t *testing.T) {
 		"the certificate that it has": certified(t, ours, "b", time.Hour),
 	} {
 		if _, err := dialLayer(newTestLayer(t, testHello("a"), opts), b); err == nil {
-			t.Errorf("%s is taken", name)
+			t.Errorf("%s is accepted", name)
 		}
 	}
 	evil := newTestLayer(t, testHello("b"), certified(t, ours, "c", time.Hour))
@@ -341,7 +341,7 @@ func TestStreamLayerTLS(t *testing.T) {
 		t.Errorf("a dialled node with another's certificate: %v", err)
 	}
 	if _, err := NewLayer("127.0.0.1:0", "", nil, Options{ServerTLS: &tls.Config{}}); err == nil {
-		t.Error("half of TLS is taken")
+		t.Error("half of TLS is accepted")
 	}
 }
 
@@ -383,7 +383,7 @@ func TestRequestsNameTheirSender(t *testing.T) {
 				err = m.feed([]byte{c.request[i]})
 			}
 			if taken := err == nil && (!m.inside || m.streaming); taken != c.taken {
-				t.Errorf("%s, %s: taken is %v, %v", name, what, taken, err)
+				t.Errorf("%s, %s: accepted is %v, %v", name, what, taken, err)
 			}
 		}
 	}

@@ -20,7 +20,7 @@ func TestDialMeant(t *testing.T) {
 	_ = conn.Close()
 	_, err = a.Dial(meant("c", address), 5*time.Second)
 	if err == nil || !strings.Contains(err.Error(), "it is node b, node c is meant") {
-		t.Errorf("another node than the one meant: %v", err)
+		t.Errorf("another node than the intended one: %v", err)
 	}
 	if c := a.Counts(); c.Denied != 1 {
 		t.Errorf("%+v", c)

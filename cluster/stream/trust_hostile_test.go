@@ -57,7 +57,7 @@ func TestStreamTrust(t *testing.T) {
 					nodeOf := opts.NodeOf
 					opts.NodeOf = func(state tls.ConnectionState) (rota.NodeID, error) {
 						if revoked.Load() {
-							return "", errors.New("its authority was taken back")
+							return "", errors.New("its authority was withdrawn")
 						}
 						return nodeOf(state)
 					}
@@ -85,7 +85,7 @@ func TestStreamTrust(t *testing.T) {
 					}
 				}
 				if a.Counts().Untrusted+b.Counts().Untrusted == 0 {
-					t.Error("nobody counted it")
+					t.Error("the refusal was not counted")
 				}
 			})
 		})

@@ -63,7 +63,7 @@ func TestParseSigningKey(t *testing.T) {
 		"PEM of nothing":      "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n",
 	} {
 		if _, err := auth.ParseSigningKey([]byte(text)); err == nil {
-			t.Errorf("%s is taken", name)
+			t.Errorf("%s is accepted", name)
 		}
 	}
 }
@@ -85,7 +85,7 @@ func TestParsePublicKeys(t *testing.T) {
 		"nothing": "# none\n", "a short line": line + "\n" + line[2:], "a private key": pemOf(t, "PRIVATE KEY", testKey()),
 	} {
 		if keys, err := auth.ParsePublicKeys([]byte(text)); err == nil {
-			t.Errorf("%s is taken as %v", name, keys)
+			t.Errorf("%s is accepted as %v", name, keys)
 		}
 	}
 }
@@ -97,7 +97,7 @@ func TestParseExpiry(t *testing.T) {
 		"1h": 1_700_003_600_000, "2031-01-31": 1_927_584_000_000, "2031-01-31T01:00:00+01:00": 1_927_584_000_000,
 	} {
 		if got, err := worker.ParseExpiry(text, now); err != nil || int64(got) != want {
-			t.Errorf("%s: %d, %v; %d is wanted", text, got, err, want)
+			t.Errorf("%s: got %d, %v; want %d", text, got, err, want)
 		}
 	}
 	for _, text := range []string{"", "0s", "-1h", "soon", "2001-01-31", "2031-02-31", "90000000h"} {
@@ -114,7 +114,7 @@ func rotaLine(args ...string) (code int, stdout, stderr string) {
 	return code, out.String(), talk.String()
 }
 
-// A key is made, signs without any node, and what it signed holds.
+// A key is created, signs without any node, and its signature is valid.
 func TestWorkerAttest(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -130,7 +130,7 @@ func TestWorkerAttest(t *testing.T) {
 	}
 	code, _, _ = rotaLine("worker", "attest", "--generate-key", path)
 	if after, _ := os.ReadFile(path); code != cli.ExitFailed || !bytes.Equal(before, after) {
-		t.Errorf("a key that is there: exit %d", code)
+		t.Errorf("an existing key: exit %d", code)
 	}
 	keys, err := auth.ParsePublicKeys([]byte(public))
 	if err != nil {
@@ -162,7 +162,7 @@ func TestWorkerAttest(t *testing.T) {
 		}
 	}
 	if code, _, _ := rotaLine(append(good, "--generate-key", filepath.Join(dir, "k2"))...); code != cli.ExitUsage {
-		t.Errorf("--generate-key beside the others: exit %d", code)
+		t.Errorf("--generate-key next to the others: exit code %d", code)
 	}
 }
 
@@ -181,11 +181,11 @@ func TestReadAttestation_refuses(t *testing.T) {
 		}
 	}
 	if _, err := auth.ReadAttestation(path + "-none"); cli.ExitCode(err) != cli.ExitUsage {
-		t.Errorf("a file that is not there: %v", err)
+		t.Errorf("a missing file: %v", err)
 	}
 }
 
-// What is wrong in the words themselves costs no call, and is wrong usage.
+// A malformed command line makes no call, and exits as wrong usage.
 func TestLimitsCommands_refuseBeforeAnyCall(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{
@@ -211,7 +211,7 @@ func TestLimitsCommands_refuseBeforeAnyCall(t *testing.T) {
 	}
 }
 
-// The file goes on more slowly, and says so once.
+// The sender reads the file more slowly, and prints one hint about it.
 func TestFileSender_slowsDown(t *testing.T) {
 	t.Parallel()
 	hints := 0
@@ -219,19 +219,19 @@ func TestFileSender_slowsDown(t *testing.T) {
 	s.Hint = func() { hints++ }
 	s.SlowDown(t.Context(), []rota.Submitted{{}, {}})
 	if hints != 0 {
-		t.Error("it was told without a cause")
+		t.Error("a hint was printed without a cause")
 	}
 	began := time.Now()
 	for range 2 {
 		s.SlowDown(t.Context(), []rota.Submitted{{}, {Throttle: true}})
 	}
 	if took := time.Since(began); hints != 1 || took < 2*job.FilePause {
-		t.Errorf("told %d times, took %s", hints, took)
+		t.Errorf("got %d hints, took %s", hints, took)
 	}
 }
 
-// TestLiveAttestationKeys: keys that were replaced count without a restart; a file that is half
-// written leaves those of before, and is said once.
+// TestLiveAttestationKeys: replaced keys count without a restart; a half-written file leaves the previous keys in
+// place, and is logged once.
 func TestLiveAttestationKeys(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "keys")
@@ -253,7 +253,7 @@ func TestLiveAttestationKeys(t *testing.T) {
 			got = append(got, hex.EncodeToString(k))
 		}
 		if !slices.Equal(got, keys) {
-			t.Errorf("%v count, %v are wanted", got, keys)
+			t.Errorf("valid keys: got %v, want %v", got, keys)
 		}
 	}
 	write(one)
@@ -269,6 +269,6 @@ func TestLiveAttestationKeys(t *testing.T) {
 	want(two)
 	want(two)
 	if n := strings.Count(lines.String(), "cannot read the changed"); n != 1 {
-		t.Errorf("said %d times: %s", n, lines.String())
+		t.Errorf("logged %d times: %s", n, lines.String())
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/rotasched/rota/test/idp"
 )
 
-// TestLogin_badInput: what is no identity token, or is open to others, is refused before it is
-// sent, and not quoted; what cannot be written is not exchanged.
+// TestLogin_badInput: a file that is not an identity token, or is open to others, is refused before it is sent, and not
+// quoted; where the result cannot be written, no token is exchanged.
 func TestLogin_badInput(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -44,7 +44,7 @@ func TestLogin_badInput(t *testing.T) {
 		"an argument besides": {[]string{"--jwt-file", good, jwt}, "", "unknown command"},
 	} {
 		var out, errs bytes.Buffer
-		// The token to show has no file: login shows none.
+		// The token to show has no file: login prints no token.
 		args := append([]string{"--addr", "127.0.0.1:1", "--token-file", filepath.Join(dir, "ended"), "auth", "login"}, c.args...)
 		code := run(args, nil, strings.NewReader(c.stdin), &out, &errs)
 		if code != cli.ExitUsage || !strings.Contains(errs.String(), c.says) || out.Len() != 0 {
@@ -59,12 +59,12 @@ func TestLogin_badInput(t *testing.T) {
 	}
 }
 
-// TestIssuer_commands: issuers are set, listed and deleted; what is wrong with one is said.
+// TestIssuer_commands: issuers are set, listed and deleted; errors name the fault.
 func TestIssuer_commands(t *testing.T) {
 	t.Parallel()
 	cluster := running(t, "dev", "--nodes", "1", "--data", t.TempDir())
 	if !cluster.Scan() || !strings.HasPrefix(cluster.Text(), "ready addr=") {
-		t.Fatalf("the cluster says %q", cluster.Text())
+		t.Fatalf("the cluster's first line is %q", cluster.Text())
 	}
 	addr := strings.TrimPrefix(cluster.Text(), "ready addr=")
 	dir := t.TempDir()

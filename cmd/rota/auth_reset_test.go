@@ -9,8 +9,8 @@ import (
 	"github.com/rotasched/rota/internal/cli/auth"
 )
 
-// TestEarlierTokens_countsValidOnes has what a restore leaves, where each token is revoked, and a cluster that was never
-// restored.
+// TestEarlierTokens_countsValidOnes has the tokens that a restore leaves, where each token is revoked, and a cluster
+// that was never restored.
 func TestEarlierTokens_countsValidOnes(t *testing.T) {
 	t.Parallel()
 	const now = 1_000

@@ -13,8 +13,8 @@ import (
 	"github.com/rotasched/rota/internal/cli/auth"
 )
 
-// TestToken: the token to show is that of --token-file, else ROTA_TOKEN's; a file that others
-// may read is refused, and no refusal quotes a token.
+// TestToken: the presented token is that of --token-file, else ROTA_TOKEN's; a file that others may read is refused,
+// and no refusal quotes a token.
 func TestToken(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "token")
@@ -30,11 +30,11 @@ func TestToken(t *testing.T) {
 			got, err = token()
 		}
 		if err != nil || got != want {
-			t.Errorf("got %q, %v; %q is wanted", got, err, want)
+			t.Errorf("got %q, %v; want %q", got, err, want)
 		}
 	}
 
-	// It is replaced under a client that has read it.
+	// The file is replaced while a client uses it.
 	token, err := (&cli.App{TokenFile: path}).Token()
 	if err != nil {
 		t.Fatal(err)
@@ -56,7 +56,7 @@ func TestToken(t *testing.T) {
 	}
 }
 
-// TestParseGrant reads grants as they are written.
+// TestParseGrant parses grants in their written form.
 func TestParseGrant(t *testing.T) {
 	t.Parallel()
 	for _, g := range []rota.Grant{{Right: rota.RightSubmit, Tenant: "acme*", Queue: "a:b"}, {Right: rota.RightQueue, Tenant: "*", Queue: "q*"},
@@ -67,7 +67,7 @@ func TestParseGrant(t *testing.T) {
 	}
 	for _, text := range []string{"", "reed", "read q=x", "read acme"} {
 		if g, err := auth.ParseGrant(text); err == nil {
-			t.Errorf("%q is taken as %s", text, g)
+			t.Errorf("%q is accepted as %s", text, g)
 		}
 	}
 }

@@ -27,12 +27,12 @@ func TestBenchFlags_check(t *testing.T) {
 	}
 }
 
-// What a measurement is printed as is what its help says, which is not what other commands do.
+// A measurement's output format is the default in its help, which differs from that of other commands.
 func TestBench_output(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string]string{"bench jobs": "json", "bench workflow": "json", "job list": "table"} {
 		if _, help, _ := rotaLine(append(strings.Fields(line), "--help")...); !strings.Contains(help, `yaml, name (default "`+want+`")`) {
-			t.Errorf("%s: %s is not the default that it says:\n%s", line, want, help)
+			t.Errorf("%s: %s is not the default in its help:\n%s", line, want, help)
 		}
 		a := &cli.App{}
 		root := rootCommand(a)
@@ -44,7 +44,7 @@ func TestBench_output(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := a.Settle(cmd); err != nil || a.Output != want {
-			t.Errorf("%s prints %q, %v: %q is wanted", line, a.Output, err, want)
+			t.Errorf("%s prints %q, %v, want %q", line, a.Output, err, want)
 		}
 	}
 }

@@ -31,14 +31,14 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// recorder stands between commands and a node, and notes which calls pass.
+// recorder sits between commands and a node, and records the calls that pass.
 type recorder struct {
 	t    *testing.T
 	mu   sync.Mutex
 	seen []string
 }
 
-// taken returns the calls since it was asked last, each once.
+// taken returns the calls since its last call, each once.
 func (r *recorder) taken() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -48,7 +48,7 @@ func (r *recorder) taken() []string {
 	return slices.Compact(seen)
 }
 
-// wire passes messages on as they are.
+// wire passes messages on unchanged.
 type wire struct{}
 
 func (wire) Name() string { return "proto" }
@@ -62,7 +62,7 @@ func (wire) Unmarshal(data mem.BufferSlice, v any) error {
 	return nil
 }
 
-// listen answers at an address for the node at another one.
+// listen serves at one address and forwards to the node at another.
 func (r *recorder) listen(network, at, address string) string {
 	r.t.Helper()
 	lis, err := net.Listen(network, at)
@@ -126,16 +126,16 @@ func (r *recorder) pass(in grpc.ServerStream, conn *grpc.ClientConn) error {
 
 // step runs a command in a scene.
 type step struct {
-	// name is the command's; args are what stands behind it.
+	// name is the command's name; args follow it.
 	name, args string
-	// code is how it exits.
+	// code is its exit code.
 	code int
 }
 
-// scene has every command that calls a cluster at least once, in an order in which it has
-// something to do. What stands in braces is of the scene. Who has the right to auth alone can grant no other.
+// scene has every command that calls a cluster at least once, in an order in which it has something to do. Words in
+// braces are replaced by the scene's. A token with the right to auth alone can grant no other right.
 var scene = []step{
-	{"auth init", "--data {data}", cli.ExitFailed}, // the scene has made the first
+	{"auth init", "--data {data}", cli.ExitFailed}, // the scene has already created the first one
 	{"auth reset", "--data {data}", 0},
 	{"auth whoami", "", 0},
 	{"console", "", 0},
@@ -151,7 +151,7 @@ var scene = []step{
 	{"auth issuer set", "https://idp.example --audience rota --map sub=ann:r", 0},
 	{"auth issuer list", "", 0},
 	{"auth issuer delete", "https://idp.example", 0},
-	{"auth login", "--jwt-file {jwt}", cli.ExitDenied}, // nobody's signature
+	{"auth login", "--jwt-file {jwt}", cli.ExitDenied}, // not signed by a known issuer
 	{"auth role delete", "r", 0},
 	{"queue set", "q --set attempt_max=1", 0},
 	{"queue list", "", 0},
@@ -259,10 +259,10 @@ var scene = []step{
 	{"operator raft remove-peer", "n9", cli.ExitNotFound},
 	{"operator raft leave", "", cli.ExitFailed},
 	{"operator verify", "", 0},
-	{"operator upgrade check", "", cli.ExitFailed}, // one node alone
+	{"operator upgrade check", "", cli.ExitFailed}, // a single node
 	{"operator debug", "--out {data}/debug.tar.gz --interval 1s", 0},
 	{"operator snapshot save", "{data}/snap", 0},
-	{"operator backup now", "", cli.ExitUsage}, // no place is set
+	{"operator backup now", "", cli.ExitUsage}, // no place for backups is set
 	{"bench jobs", "--jobs 10 --workers 1", 0},
 	{"bench fill", "--jobs 10", 0},
 	{"bench workflow", "{flow} --workers 1 --slots 2 --bound 1ms", 0},
@@ -272,14 +272,14 @@ var scene = []step{
 	{"tenant delete", "acme", 0},
 }
 
-// sights are rights that show a command what it works on, beside those of its calls: a webhook is only
-// for who may read the events that it sees.
+// sights are rights that show a command the objects it works on, in addition to the rights of its calls: a webhook
+// needs the right to read the events that it receives.
 var sights = map[string][]rota.Right{
 	"webhook set": {rota.RightRead}, "webhook show": {rota.RightRead}, "webhook pause": {rota.RightRead}, "webhook resume": {rota.RightRead},
 	"webhook skip": {rota.RightRead}, "webhook delete": {rota.RightRead}, "webhook secret": {rota.RightRead},
 }
 
-// unheard are calls that no recorder hears, with the reason.
+// unheard are calls that no recorder records, with the reason.
 var unheard = map[string]string{
 	"worker run Workers/Gone":                                      "the guard's: TestGuard",
 	"relay postgres Jobs/Submit":                                   "it needs a database: TestOutbox in test/e2e",
@@ -294,14 +294,14 @@ var unheard = map[string]string{
 	"operator raft transfer-leadership Cluster/TransferLeadership": "the leader's own address is called",
 }
 
-// stage is a cluster and a recorder before it.
+// stage is a cluster with a recorder in front of it.
 type stage struct {
 	t    *testing.T
 	rec  *recorder
 	root *client.Client
-	// addr is the recorder's, node the node's.
+	// addr is the recorder's address, node the node's.
 	addr, node string
-	// words are what stands in braces, tokens those with some rights.
+	// words are the values for words in braces, tokens those with some rights.
 	words  map[string]string
 	tokens map[string]string
 }
@@ -311,7 +311,7 @@ func newStage(t *testing.T) *stage {
 	dir := t.TempDir()
 	cluster := running(t, "dev", "--nodes", "1", "--data", dir)
 	if !cluster.Scan() || !strings.HasPrefix(cluster.Text(), "ready addr=") {
-		t.Fatalf("the cluster says %q", cluster.Text())
+		t.Fatalf("the cluster's first line is %q", cluster.Text())
 	}
 	s := &stage{t: t, addr: strings.TrimPrefix(cluster.Text(), "ready addr="), tokens: make(map[string]string), rec: &recorder{t: t}}
 	s.words = map[string]string{"data": filepath.Join(dir, "d")}
@@ -356,7 +356,7 @@ func (s *stage) run(name, args, token string) (code int, out string) {
 	return code, stdout.String() + stderr.String()
 }
 
-// token returns one with some rights over everything, and debug, which no call needs.
+// token returns a token with the given rights over everything, and the right debug, which no call needs.
 func (s *stage) token(rights ...rota.Right) string {
 	s.t.Helper()
 	key := fmt.Sprint("of", rights)
@@ -378,7 +378,7 @@ func (s *stage) token(rights ...rota.Right) string {
 	return s.tokens[key]
 }
 
-// needed are the rights of a run: those that it can do without are not among them.
+// needed returns the rights that a run needs, without optional ones.
 func needed(c calls, args string) []rota.Right {
 	methods := slices.Clone(c.always)
 	for _, more := range c.also {
@@ -389,8 +389,8 @@ func needed(c calls, args string) []rota.Right {
 	return rightsOf(methods)
 }
 
-// TestCommandCalls: each command makes the calls that its row says and no other; it does its
-// work for a token that has exactly the rights of these, and none for one that lacks any.
+// TestCommandCalls: each command makes the calls in its row and no other; it does its work for a token that has exactly
+// the rights of these, and none for one that lacks any.
 func TestCommandCalls(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -408,11 +408,11 @@ func TestCommandCalls(t *testing.T) {
 		}
 		for i := range rights {
 			if row.none != "" || strings.HasPrefix(step.name, "bench ") {
-				break // it goes by the socket, or counts what is refused and goes on
+				break // it uses the socket, or counts refusals and continues
 			}
 			others := slices.Delete(slices.Clone(rights), i, i+1)
 			if code, out := s.run(step.name, step.args, s.token(others...)); code != cli.ExitDenied {
-				t.Errorf("%s %s without %s: exit %d, %d is wanted: %s", step.name, step.args, rights[i], code, cli.ExitDenied, out)
+				t.Errorf("%s %s without %s: got exit code %d, want %d: %s", step.name, step.args, rights[i], code, cli.ExitDenied, out)
 			}
 		}
 		s.rec.taken()
@@ -423,7 +423,7 @@ func TestCommandCalls(t *testing.T) {
 			continue
 		}
 		if code, out := s.run(step.name, step.args, token); code != step.code {
-			t.Errorf("%s %s with %v: exit %d, %d is wanted: %s", step.name, step.args, rights, code, step.code, out)
+			t.Errorf("%s %s with %v: got exit code %d, want %d: %s", step.name, step.args, rights, code, step.code, out)
 		}
 		made[step.name] = append(made[step.name], s.rec.taken()...)
 	}
@@ -437,13 +437,13 @@ func TestCommandCalls(t *testing.T) {
 		}
 		for _, m := range made[name] {
 			if !slices.Contains(want, m) {
-				t.Errorf("%s calls %s, and its row says nothing of it", name, m)
+				t.Errorf("%s calls %s, which its row does not list", name, m)
 			}
 		}
 	}
 }
 
-// methods are all calls of a row.
+// methods returns all calls of a row.
 func (c calls) methods() []string {
 	all := slices.Clone(c.always)
 	for _, more := range c.also {
@@ -452,7 +452,7 @@ func (c calls) methods() []string {
 	return all
 }
 
-// work runs a worker until the test's end, before a recorder of its own.
+// work runs a worker until the test's end, through its own recorder.
 func (s *stage) work(args, token string) *recorder {
 	s.t.Helper()
 	rec := &recorder{t: s.t}
@@ -470,14 +470,14 @@ func (s *stage) work(args, token string) *recorder {
 	return rec
 }
 
-// publicCalls are those of the services of rota that clients may call, by reflection over what
-// is linked into the binary.
+// publicCalls returns the methods of rota's services that clients may call, by reflection over everything linked into
+// the binary.
 func publicCalls() (methods []string) {
 	protoregistry.GlobalFiles.RangeFilesByPackage("rota.v1", func(file protoreflect.FileDescriptor) bool {
 		for i := range file.Services().Len() {
 			service := file.Services().Get(i)
 			if service.Name() == "Node" {
-				continue // nodes' own
+				continue // between nodes
 			}
 			for k := range service.Methods().Len() {
 				methods = append(methods, fmt.Sprintf("/%s/%s", service.FullName(), service.Methods().Get(k).Name()))
@@ -488,13 +488,12 @@ func publicCalls() (methods []string) {
 	return methods
 }
 
-// ofThePage are calls of the console's page, as the session that it is given; no command holds one.
-// `rota auth token revoke` ends sessions of others.
+// ofThePage are calls of the console's page, in its own session; no command uses one. `rota auth token revoke` ends
+// sessions of others.
 var ofThePage = []string{rotav1.Auth_ClaimSession_FullMethodName, rotav1.Auth_EndSession_FullMethodName}
 
-// TestCommandCalls_complete: every command that does something has a row, no row is of a
-// command that is not there, every row names calls that there are, and every call that people
-// may make has a command.
+// TestCommandCalls_complete: every command that does something has a row, every row is of an existing command and names
+// existing calls, and every call for users has a command.
 func TestCommandCalls_complete(t *testing.T) {
 	t.Parallel()
 	there, called := make(map[string]bool), make(map[string]bool)
@@ -512,10 +511,10 @@ func TestCommandCalls_complete(t *testing.T) {
 		path := pathOf(cmd)
 		there[path] = true
 		if _, ok := commandCalls[path]; !ok {
-			t.Errorf("%s has no row in commandCalls: say which calls it makes", path)
+			t.Errorf("%s has no row in commandCalls: specify which calls it makes", path)
 		}
 		if cmd.Annotations[rightsKey] == "" || !strings.Contains(cmd.UsageString(), "Rights:\n  "+cmd.Annotations[rightsKey]) {
-			t.Errorf("the help of %s says of its rights %q", path, cmd.Annotations[rightsKey])
+			t.Errorf("the help of %s lacks its rights %q", path, cmd.Annotations[rightsKey])
 		}
 	}
 	walk(rootCommand(&cli.App{}))
@@ -526,11 +525,11 @@ func TestCommandCalls_complete(t *testing.T) {
 		for _, m := range c.methods() {
 			called["/rota.v1."+m] = true
 			if _, ok := transport.Needs("/rota.v1." + m); !ok {
-				t.Errorf("%s calls %s, which is no call of a client", path, m)
+				t.Errorf("%s calls %s, which is not a call for clients", path, m)
 			}
 		}
 		if c.none != "" && len(c.also) > 0 || c.none == "" && len(c.methods()) == 0 {
-			t.Errorf("the row of %s says both or neither: calls, or why there are none", path)
+			t.Errorf("the row of %s must have either calls or a reason for having none, not both", path)
 		}
 	}
 	for _, m := range publicCalls() {

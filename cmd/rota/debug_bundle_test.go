@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// TestScrub takes secrets out of texts, and leaves names and paths.
+// TestScrub removes secrets from texts, and leaves names and paths.
 func TestScrub(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
@@ -27,12 +27,12 @@ func TestScrub(t *testing.T) {
 		"tls-key-file: /etc/rota/node.key":                                           "tls-key-file: /etc/rota/node.key",
 	} {
 		if got := string(operator.Scrub([]byte(text))); got != want {
-			t.Errorf("%q became %q: %q is wanted", text, got, want)
+			t.Errorf("%q became %q, want %q", text, got, want)
 		}
 	}
 }
 
-// TestSettingShown shows values of settings, of those that name files only where there is one.
+// TestSettingShown shows values of settings, those of settings that name files only if there is one.
 func TestSettingShown(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "key")
@@ -51,7 +51,7 @@ func TestSettingShown(t *testing.T) {
 	}
 }
 
-// TestTailOf reads from the beginning of a line: half of a secret would pass for something else.
+// TestTailOf reads from the beginning of a line: half of a secret would not be recognized.
 func TestTailOf(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "log")

@@ -26,7 +26,7 @@ func someEvents(n int, err error) func(yield func(rota.ServedEvent, error) bool)
 	}
 }
 
-// TestEventsTail_chooses shows the last events, those since a date, and both, in order, and hears of every one.
+// TestEventsTail_chooses shows the last events, those since a date, and both, in order, and receives every one.
 func TestEventsTail_chooses(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -59,7 +59,7 @@ func TestEventsTail_chooses(t *testing.T) {
 	}
 }
 
-// TestEventsTail_flags checks what the flags select and refuse.
+// TestEventsTail_flags checks which events the flags select, and which values they refuse.
 func TestEventsTail_flags(t *testing.T) {
 	t.Parallel()
 	f := &operator.TailFlags{Queue: "q", Typ: "t", Tenant: "a", Worker: "w", Workflow: "f"}

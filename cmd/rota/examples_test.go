@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// TestReference_examples holds the commands in the documents to the binary: each is one that
-// there is, and so is each of its flags.
+// TestReference_examples checks the commands in the documents against the binary: each command exists, and so does each
+// of its flags.
 func TestReference_examples(t *testing.T) {
 	t.Parallel()
 	pages := []string{filepath.Join("..", "..", "README.md"), filepath.Join("..", "..", "CONTRIBUTING.md")}
@@ -61,7 +61,7 @@ func commandsOf(page string) (commands [][]string) {
 			continue
 		}
 		for _, line := range strings.Split(strings.ReplaceAll(body, "\\\n", " "), "\n") {
-			for _, part := range strings.Split(line, "$(") { // what stands in $(…) is a command, too
+			for _, part := range strings.Split(line, "$(") { // words in $(…) are a command, too
 				if words := shellWords(part); len(words) > 0 {
 					commands = append(commands, words)
 				}
@@ -71,8 +71,7 @@ func commandsOf(page string) (commands [][]string) {
 	return commands
 }
 
-// shellWords returns the words of the first rota command of a line, quotes taken off, up to
-// where the shell ends it.
+// shellWords returns the words of the first rota command of a line, without quotes, up to where the shell ends it.
 func shellWords(line string) (words []string) {
 	var word strings.Builder
 	quote, begun := rune(0), false
@@ -116,7 +115,7 @@ func fromRota(words []string) []string {
 	return nil
 }
 
-// checkCommand says what is wrong with a command line; "" for nothing.
+// checkCommand returns the fault of a command line, or "".
 func checkCommand(words []string) string {
 	root := rootCommand(&cli.App{})
 	command := root

@@ -76,10 +76,10 @@ func TestExitCode_ofEachCommand(t *testing.T) {
 			code := run(slices.Concat(strings.Fields(step.name), strings.Fields(args), []string{"--timeout", "2s"}), []string{"ROTA_ADDR=" + addr},
 				strings.NewReader(""), &stdout, &stderr)
 			if code != want {
-				t.Errorf("%s %s, refused with %s: exit code %d, %d is wanted after %s: %s", step.name, args, k, code, want, time.Since(began), stderr.String())
+				t.Errorf("%s %s, refused with %s: exit code %d, want %d after %s: %s", step.name, args, k, code, want, time.Since(began), stderr.String())
 			}
 			if !strings.Contains(stderr.String(), "the id is taken") {
-				t.Errorf("%s %s, refused with %s, does not say why: %q", step.name, args, k, fmt.Sprint(stdout.String(), stderr.String()))
+				t.Errorf("%s %s, refused with %s, does not explain why: %q", step.name, args, k, fmt.Sprint(stdout.String(), stderr.String()))
 			}
 		}
 	}

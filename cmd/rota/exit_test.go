@@ -80,16 +80,16 @@ func TestErrorLine(t *testing.T) {
 	}
 	line = cli.ErrorLine(&rota.Error{Kind: rota.KindUnavailable, Text: "no node answered"}, []string{"a:1", "b:2"})
 	if !strings.Contains(line, "a:1, b:2") || strings.Contains(line, "\n") {
-		t.Errorf("unavailable does not name who was asked: %q", line)
+		t.Errorf("the error does not name the address that was tried: %q", line)
 	}
 	line = cli.ErrorLine(&rota.Error{Kind: rota.KindUnavailable, RetryAfter: 500 * time.Millisecond,
 		Text: "the cluster has no leader: is a majority of its nodes up?"}, []string{"a:1"})
 	if strings.Count(line, "majority") != 1 || !strings.Contains(line, "asked: a:1; --addr") {
-		t.Errorf("it asks twice, or does not name who was asked: %q", line)
+		t.Errorf("it tries twice, or does not name the address that was tried: %q", line)
 	}
 	line = cli.ErrorLine(&rota.Error{Kind: rota.KindUnavailable, Text: "no node answered"}, []string{client.DefaultAddress})
 	if !strings.Contains(line, "rota dev starts a cluster there") {
-		t.Errorf("without a cluster on this machine, no word of how to start one: %q", line)
+		t.Errorf("without a cluster on this machine, no hint on how to start one: %q", line)
 	}
 	for text, want := range map[string]string{
 		"tls: failed to verify certificate: x509: certificate has expired or is not yet valid: current time": "CertificatesEnded.md",
@@ -99,7 +99,7 @@ func TestErrorLine(t *testing.T) {
 	} {
 		line = cli.ErrorLine(&rota.Error{Kind: rota.KindUnavailable, Text: text}, []string{"a:1", "b:2"})
 		if !strings.Contains(line, want) || strings.Contains(line, "majority") {
-			t.Errorf("%q is wanted in %q", want, line)
+			t.Errorf("want %q in %q", want, line)
 		}
 	}
 }

@@ -20,11 +20,11 @@ import (
 	"github.com/rotasched/rota/internal/cli/worker"
 )
 
-// numeric are the types of flags that must have a range; other widths and lists of
-// numbers have a name that begins so too.
+// numeric are the types of flags that must have a range; types of other widths, and lists of numbers, begin with these
+// names too.
 var numeric = []string{"int", "uint", "float", "duration", "count"}
 
-// beyond is one below and one above a flag's range, as text.
+// beyond returns the values one below and one above a flag's range, as text.
 func beyond(f *cli.RangedFlag) []string {
 	switch least := f.Least.(type) {
 	case float64:
@@ -39,9 +39,8 @@ func beyond(f *cli.RangedFlag) []string {
 	}
 }
 
-// TestEveryNumberHasARange walks all commands: a flag that is a number or a duration takes
-// the ends of its range and its default, and what is beyond is refused with flag, value and
-// range, exit code 2, before anything is connected to.
+// TestEveryNumberHasARange walks all commands: a flag that is a number or a duration accepts the ends of its range and
+// its default, and values beyond are refused with flag, value and range, exit code 2, before any connection.
 func TestEveryNumberHasARange(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -64,7 +63,7 @@ func TestEveryNumberHasARange(t *testing.T) {
 		seen++
 		ranged, ok := flag.Value.(*cli.RangedFlag)
 		if !ok {
-			t.Errorf("%s --%s has no range: declare it by within", cmd.CommandPath(), flag.Name)
+			t.Errorf("%s --%s has no range: declare it with within", cmd.CommandPath(), flag.Name)
 			return
 		}
 		for _, text := range []string{fmt.Sprint(ranged.Least), fmt.Sprint(ranged.Most), flag.DefValue} {
@@ -81,7 +80,7 @@ func TestEveryNumberHasARange(t *testing.T) {
 			code := run(line, nil, strings.NewReader(""), &out, &talk)
 			for _, part := range []string{"--" + flag.Name + ": ", strconv.Quote(text), ranged.Span()} {
 				if code != cli.ExitUsage || !strings.Contains(talk.String(), part) {
-					t.Errorf("%v exits with %d and says %q: %s is missing", line, code, talk.String(), part)
+					t.Errorf("%v exits with %d and prints %q: %s is missing", line, code, talk.String(), part)
 				}
 			}
 		}
@@ -100,8 +99,8 @@ func TestEveryNumberHasARange(t *testing.T) {
 	<-asked
 }
 
-// TestNumbersOutOfRange refuses them from the command line, the environment and the file,
-// and takes a 0 that means something.
+// TestNumbersOutOfRange checks that they are refused from the command line, the environment and the file, and that a 0
+// with a meaning is accepted.
 func TestNumbersOutOfRange(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ args, flag, value, want string }{
@@ -119,7 +118,7 @@ func TestNumbersOutOfRange(t *testing.T) {
 		}
 		for _, part := range []string{c.flag, c.value, c.want} {
 			if !strings.Contains(stderr, part) {
-				t.Errorf("%s says %q: %s is missing", c.args, stderr, part)
+				t.Errorf("%s prints %q: %s is missing", c.args, stderr, part)
 			}
 		}
 	}
@@ -135,7 +134,7 @@ func TestNumbersOutOfRange(t *testing.T) {
 	}
 }
 
-// TestRetiredWorkersAreAskedFor shows RETIRED workers only to those who ask.
+// TestRetiredWorkersAreAskedFor shows RETIRED workers only on request.
 func TestRetiredWorkersAreAskedFor(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -159,7 +158,7 @@ func TestRetiredWorkersAreAskedFor(t *testing.T) {
 			}
 		}
 		if got := strings.Join(shown, " "); got != c.want {
-			t.Errorf("all %v, status %q: %s, wanted %s", c.all, c.status, got, c.want)
+			t.Errorf("all %v, status %q: got %s, want %s", c.all, c.status, got, c.want)
 		}
 	}
 	if _, err := worker.WorkersKept(false, "gone"); cli.ExitCode(err) != cli.ExitUsage {

@@ -46,7 +46,7 @@ func TestSubmitFlags(t *testing.T) {
 	}
 	spec, err = submittedBy(t, "--at", "2031-01-31 15:04")
 	if local := time.Date(2031, 1, 31, 15, 4, 0, 0, time.Local); err != nil || !spec.NotBefore.Equal(local) {
-		t.Errorf("a local date is %s, %v; %s is wanted", spec.NotBefore, err, local)
+		t.Errorf("a local date is %s, %v; want %s", spec.NotBefore, err, local)
 	}
 	for args, want := range map[string]string{
 		"--at tomorrow":           "a date such as",
@@ -61,18 +61,18 @@ func TestSubmitFlags(t *testing.T) {
 	} {
 		_, err := submittedBy(t, strings.Fields(args)...)
 		if err == nil || !strings.Contains(cli.ErrorLine(cli.AsUsage(err), nil), want) {
-			t.Errorf("%s: %v; %q is wanted", args, err, want)
+			t.Errorf("%s: got %v, want %q", args, err, want)
 		}
 	}
 	for _, args := range [][]string{{"--label", "a=b"}, {"--at", "2031-01-31"}, {"--max-runtime", "1h"}, {"--units", "1"}} {
 		if code, _, stderr := runArgs(append([]string{"job", "submit", "--file", "-"}, args...)...); code != cli.ExitUsage ||
 			!strings.Contains(stderr, args[0]) {
-			t.Errorf("--file beside %v: exit %d, %s", args, code, stderr)
+			t.Errorf("--file next to %v: exit code %d, %s", args, code, stderr)
 		}
 	}
 }
 
-// TestSubmitFlags_retry: a job's way of being tried again has the words that the libraries have; those of v0.1.0 are read too.
+// TestSubmitFlags_retry: a job's retry options have the same names as in the libraries; those of v0.1.0 are read too.
 func TestSubmitFlags_retry(t *testing.T) {
 	t.Parallel()
 	want := rota.RetryPolicy{Attempts: 3, Base: time.Minute, Cap: 10 * time.Minute, FactorPermille: 1_500, JitterPermille: -1}
@@ -88,8 +88,8 @@ func TestSubmitFlags_retry(t *testing.T) {
 	}
 }
 
-// Days are taken wherever a duration is: flags, environment, config file, keys of a
-// policy, a tenant's penalty, the end of an attestation.
+// Days are accepted wherever a duration is: flags, environment, config file, keys of a policy, a tenant's penalty, the
+// end of an attestation.
 func TestDays(t *testing.T) {
 	t.Parallel()
 	_, a, err := settled(t, []string{"ROTA_TIMEOUT=1d"}, "job list")

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestUnit_exposure holds the systemd unit to what docs/security.md says, and to an exposure
-// of at most 2.0 where systemd-analyze is there to say.
+// TestUnit_exposure compares the systemd unit with docs/security.md, and requires an exposure of at most 2.0 where
+// systemd-analyze can measure it.
 func TestUnit_exposure(t *testing.T) {
 	t.Parallel()
 	unit := filepath.Join("..", "..", "docs", "operations", "rota.service")
@@ -25,7 +25,7 @@ func TestUnit_exposure(t *testing.T) {
 	}
 	analyze, err := exec.LookPath("systemd-analyze")
 	if err != nil {
-		t.Skip("left out: systemd-analyze is not here, nobody says how exposed the unit is")
+		t.Skip("left out: without systemd-analyze the unit's exposure cannot be measured")
 	}
 	// --threshold is in tenths.
 	if said, err := exec.CommandContext(t.Context(), analyze, "security", "--offline=true", "--threshold=20", unit).CombinedOutput(); err != nil {
@@ -33,8 +33,8 @@ func TestUnit_exposure(t *testing.T) {
 	}
 }
 
-// TestImage_bare holds the image and compose to no root, no privileges, nothing to write to but
-// the volume, and the authorities that backups in a bucket are proved by.
+// TestImage_bare checks that the image and compose run without root and privileges, can write only to the volume, and
+// have the CA certificates that backups to a bucket need.
 func TestImage_bare(t *testing.T) {
 	t.Parallel()
 	for file, lines := range map[string][]string{

@@ -14,13 +14,13 @@ import (
 	"time"
 )
 
-// TestHTTP_isWhatIsPrinted: -o json of a command and HTTP have the same JSON of a thing, and what
-// the guide says by curl works: from a queue over a job to its output.
+// TestHTTP_isWhatIsPrinted: a command's -o json and HTTP return the same JSON for an object, and the guide's curl
+// examples work: from a queue over a job to its output.
 func TestHTTP_isWhatIsPrinted(t *testing.T) {
 	t.Parallel()
 	cluster := running(t, "dev", "--nodes", "1", "--data", t.TempDir())
 	if !cluster.Scan() || !strings.HasPrefix(cluster.Text(), "ready addr=") {
-		t.Fatalf("the cluster says %q", cluster.Text())
+		t.Fatalf("the cluster's first line is %q", cluster.Text())
 	}
 	addr := strings.TrimPrefix(cluster.Text(), "ready addr=")
 	rotaTo := func(args ...string) string {
@@ -93,16 +93,16 @@ func TestHTTP_isWhatIsPrinted(t *testing.T) {
 	call(200, "PUT", "/v1/blocks/client/mallory", "")
 	for _, path := range []string{"/v1/jobs", "/v1/workflows"} {
 		if refused := call(400, "GET", path+"?cursor=made%2Fup", ""); !strings.Contains(refused, `"field":"cursor"`) {
-			t.Errorf("%s with a cursor that somebody made up says %s", path, refused)
+			t.Errorf("%s with an invented cursor returns %s", path, refused)
 		}
 	}
 	if ended := call(200, "POST", "/v1/jobs:wait?wait=1s", `{"ids":["photo-1","later"]}`); strings.Count(ended, "\n") != 2 ||
 		!strings.HasPrefix(ended, `{"job":{"id":"photo-1"`) || !strings.Contains(ended, `{"error":{"type":"urn:rota:error:TIMEOUT"`) {
-		t.Errorf("a wait for one that has ended and one that has not says %s", ended)
+		t.Errorf("a wait for one ended job and one open job returns %s", ended)
 	}
 	if done := call(200, "POST", "/v1/jobs:cancel", `{"ids":["none","flow/a"]}`); !strings.Contains(done, `"refused":1`) ||
 		!strings.Contains(done, `{"id":"flow/a","state":"CANCELLED"`) {
-		t.Errorf("of two jobs, of which one is not known, cancelling says %s", done)
+		t.Errorf("cancelling two jobs, one of them unknown, returns %s", done)
 	}
 	saved := filepath.Join(t.TempDir(), "saved.rota")
 	if err := os.WriteFile(saved, []byte(call(200, "GET", "/v1/cluster/snapshot", "")), 0o600); err != nil {
@@ -111,14 +111,14 @@ func TestHTTP_isWhatIsPrinted(t *testing.T) {
 	rotaTo("operator", "snapshot", "inspect", saved)
 	if told := rotaTo("events", "tail", "--kind", "snapshotRead", "-o", "jsonl"); !strings.Contains(told, `/http"`) || !strings.Contains(told, `"actor":"anonymous"`) ||
 		told != rotaTo("events", "tail", "--kind", "snapshotRead", "--actor", "anonymous", "-o", "jsonl") {
-		t.Errorf("of who has read the state the events say %s", told)
+		t.Errorf("the events about the state's reader are %s", told)
 	}
 	for list, row := range map[string]string{"/v1/schedules": `"nightly"`, "/v1/batches": `"night"`, "/v1/plans": `"p"`, "/v1/webhooks": `"hook"`} {
 		if all, theirs := call(200, "GET", list+"?by=anonymous", ""), call(200, "GET", list+"?by=local", ""); !strings.Contains(all, row) || strings.Contains(theirs, row) {
-			t.Errorf("%s by who made it: %s; by another: %s", list, all, theirs)
+			t.Errorf("%s by its creator: %s; by another: %s", list, all, theirs)
 		}
 		if refused := call(400, "GET", list+"?by=nobody", ""); !strings.Contains(refused, `"field":"by"`) {
-			t.Errorf("%s by nobody says %s", list, refused)
+			t.Errorf("%s by nobody returns %s", list, refused)
 		}
 	}
 	call(400, "GET", "/v1/events?actor=nobody", "")
@@ -158,7 +158,7 @@ func TestHTTP_isWhatIsPrinted(t *testing.T) {
 		"/v1/blocks":                 {"auth", "blocks"},
 	} {
 		var differ string
-		for range 5 { // what counts time may differ between the two
+		for range 5 { // fields that count time may differ between the two
 			var printed, served any
 			if err := json.Unmarshal([]byte(rotaTo(append(args, "-o", "json")...)), &printed); err != nil {
 				t.Fatal(err)
@@ -176,7 +176,7 @@ func TestHTTP_isWhatIsPrinted(t *testing.T) {
 	}
 }
 
-// still takes what changes by itself out of a value: clocks, indexes, and a list's full view.
+// still removes the parts of a value that change by themselves: clocks, indexes, and a list's full view.
 func still(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -198,7 +198,7 @@ func still(v any) any {
 	return v
 }
 
-// difference returns where two values differ first, "" where they do not.
+// difference returns the place where two values first differ, "" if they are equal.
 func difference(place string, a, b any) string {
 	x, isMap := a.(map[string]any)
 	y, both := b.(map[string]any)

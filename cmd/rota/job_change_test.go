@@ -10,8 +10,8 @@ import (
 	"github.com/rotasched/rota/internal/cli/job"
 )
 
-// TestPrintOutcomes: what a script reads as ids is what was done. A refused id is told on
-// stderr, with the refusal and its exit code.
+// TestPrintOutcomes: the ids on stdout, which scripts read, are those of changed jobs. A refused id is on stderr, with
+// the refusal and its exit code.
 func TestPrintOutcomes(t *testing.T) {
 	t.Parallel()
 	runs := rota.Refusef(rota.KindConflict, "job", "job runs is RUNNING")

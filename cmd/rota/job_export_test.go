@@ -90,7 +90,7 @@ func TestJobExport(t *testing.T) {
 		t.Errorf("live ones: %+v", live)
 	}
 	if got := must("job", "export", "--state", "CANCELLED"); got != "" {
-		t.Errorf("one that never ran: %s", got)
+		t.Errorf("a job that never ran: %s", got)
 	}
 	packed := filepath.Join(dir, "jobs.jsonl.gz")
 	must("job", "export", "--to", packed)
@@ -98,10 +98,10 @@ func TestJobExport(t *testing.T) {
 		t.Errorf("over a file: exit code %d, %s", code, said)
 	}
 	if _, _, code := rotaAt(addr, "job", "export", "--queue", "none"); code != cli.ExitNotFound {
-		t.Errorf("of a queue that is not there: exit code %d", code)
+		t.Errorf("of an unknown queue: exit code %d", code)
 	}
 	if _, said, code := rotaAt(addr, "job", "export", "--filter", "colour=red"); code != cli.ExitUsage || !strings.Contains(said, "colour") {
-		t.Errorf("a filter that cannot be: exit code %d, %s", code, said)
+		t.Errorf("an invalid filter: exit code %d, %s", code, said)
 	}
 	backup := filepath.Join(dir, "backup.rota")
 	must("operator", "snapshot", "save", backup)
@@ -114,7 +114,7 @@ func TestJobExport(t *testing.T) {
 			t.Errorf("from %s: exit code %d, %d bytes and not %d: %s", from, code, len(got), len(want), said)
 		}
 		if got, _, code := rotaAt(addr, "job", "export", "--from", from, "--live", "--state", "queued"); code != cli.ExitDone || len(exportedLines(t, got)) != 1 {
-			t.Errorf("from %s, what waits: exit code %d, %s", from, code, got)
+			t.Errorf("from %s, queued jobs: exit code %d, %s", from, code, got)
 		}
 	}
 	out, said, code := rotaAt(addr, "simulate", packed, "--procs", "10000", "--policy", "p:ranking=fifo", "-o", "json")
@@ -123,7 +123,7 @@ func TestJobExport(t *testing.T) {
 		t.Fatalf("%v, exit code %d: %s%s", err, code, out, said)
 	}
 	if r := got.Policies[0]; r.WaitMaxS != 0 || fmt.Sprintf("%.3f", r.MakespanS) != fmt.Sprintf("%.3f", float64(until-lines[0].Submit)/1000) {
-		t.Errorf("all at once they wait for %g s and take %g s, %g are wanted", r.WaitMaxS, r.MakespanS, float64(until-lines[0].Submit)/1000)
+		t.Errorf("all at once they wait for %g s and take %g s, want %g", r.WaitMaxS, r.MakespanS, float64(until-lines[0].Submit)/1000)
 	}
 }
 
@@ -167,7 +167,7 @@ func TestJobExport_refuses(t *testing.T) {
 	} {
 		var o, e bytes.Buffer
 		if code := run(append([]string{"job", "export"}, test.args...), nil, strings.NewReader(""), &o, &e); o.Len() > 0 || code != test.code || !strings.Contains(e.String(), test.want) {
-			t.Errorf("%v: exit code %d, want %d; said %q, want %q", test.args, code, test.code, e.String(), test.want)
+			t.Errorf("%v: exit code %d, want %d; stderr %q, want %q", test.args, code, test.code, e.String(), test.want)
 		}
 	}
 }

@@ -9,13 +9,13 @@ import (
 	"github.com/rotasched/rota/internal/cli"
 )
 
-// Lists by their short names, reads that may be stale, filters by queues that are not
-// there, and what a shell completes, against a cluster.
+// Lists by their short names, reads that may be stale, filters by unknown queues, and a shell's completions, against a
+// cluster.
 func TestLists_live(t *testing.T) {
 	t.Parallel()
 	cluster := running(t, "dev", "--nodes", "1", "--data", t.TempDir())
 	if !cluster.Scan() || !strings.HasPrefix(cluster.Text(), "ready addr=") {
-		t.Fatalf("the cluster says %q", cluster.Text())
+		t.Fatalf("the cluster's first line is %q", cluster.Text())
 	}
 	addr := strings.TrimPrefix(cluster.Text(), "ready addr=")
 	rotaTo := func(want int, args ...string) (stdout, stderr string) {
@@ -43,14 +43,14 @@ func TestLists_live(t *testing.T) {
 			t.Errorf("%v: stdout %q, stderr %q", args, out, talk)
 		}
 	}
-	rotaTo(0, "job", "list", "--queue", "default") // it is there, and empty
+	rotaTo(0, "job", "list", "--queue", "default") // it exists, and is empty
 	for where, want := range map[string]string{"label.team=search": "photo-1\n", "type=t -label.team=search": "", "priority<=9 age<1h state=QUEUED": "photo-1\n"} {
 		if out, _ := rotaTo(0, "job", "list", "--filter", where, "-o", "name"); out != want {
 			t.Errorf("--filter %q prints %q", where, out)
 		}
 	}
 	if _, talk := rotaTo(cli.ExitUsage, "job", "list", "--filter", "queue=images tenan=x"); !strings.Contains(talk, `at 14: unknown term "tenan"`) {
-		t.Errorf("no filter is named as %q", talk)
+		t.Errorf("an unknown filter is printed as %q", talk)
 	}
 	if out, _ := rotaTo(0, "job", "list", "--count"); !strings.Contains(out, "jobs      1\n") || !strings.Contains(out, "complete  true\n") {
 		t.Errorf("a count prints %q", out)
@@ -62,14 +62,14 @@ func TestLists_live(t *testing.T) {
 	rotaTo(0, "job", "retry", "photo-1")
 
 	running(t, "worker", "run", "--addr", addr, "--queues", "default", "--id", "w", "--slots", "1")
-	rotaTo(0, "job", "submit", "--type", "t", "--id", "of-w", "--wait") // the worker is there
+	rotaTo(0, "job", "submit", "--type", "t", "--id", "of-w", "--wait") // the worker exists
 	for _, args := range [][]string{{"job", "list", "--queue", "images"}, {"job", "show", "photo-1"}, {"queue", "list"}, {"worker", "list"},
 		{"tenant", "list"}, {"workflow", "list"}, {"queue", "show", "images"}, {"tenant", "show", "acme"}, {"mode", "get"},
 		{"worker", "show", "w"}, {"job", "why", "photo-1"}} {
 		fresh, none := rotaTo(0, append(args, "-o", "name")...)
 		stale, talk := rotaTo(0, append(args, "-o", "name", "--stale")...)
 		if fresh != stale || none != "" || !strings.Contains(talk, "stale: index ") {
-			t.Errorf("%v: fresh %q, stale %q, said %q and %q", args, fresh, stale, none, talk)
+			t.Errorf("%v: fresh %q, stale %q, stderr %q and %q", args, fresh, stale, none, talk)
 		}
 	}
 
@@ -87,10 +87,10 @@ func TestLists_live(t *testing.T) {
 	} {
 		out, _ := rotaTo(0, append([]string{"__complete"}, c.args...)...)
 		if !slices.Contains(strings.Split(out, "\n"), c.want) {
-			t.Errorf("%v completes to %q, %q is wanted", c.args, out, c.want)
+			t.Errorf("%v completes to %q, want %q", c.args, out, c.want)
 		}
 	}
-	// A cluster that is not there completes nothing and says nothing.
+	// Without a reachable cluster completion prints nothing.
 	var out, talk bytes.Buffer
 	run([]string{"__complete", "job", "show", ""}, []string{"ROTA_ADDR=127.0.0.1:1"}, strings.NewReader(""), &out, &talk)
 	if strings.Contains(out.String(), "photo") || strings.Contains(talk.String(), "127.0.0.1") {

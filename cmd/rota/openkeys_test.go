@@ -9,7 +9,7 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// TestOpenKeys refuses the key of a certificate that everybody may read.
+// TestOpenKeys refuses the key of a certificate if everybody may read it.
 func TestOpenKeys(t *testing.T) {
 	t.Parallel()
 	files := newIssuer(t, "test").issue(t.TempDir(), time.Hour)
@@ -20,6 +20,6 @@ func TestOpenKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := files.Certificate(); rota.KindOf(err) != rota.KindDenied || !strings.Contains(err.Error(), "chmod 600 "+files.Key) {
-		t.Errorf("a key for all to see: %v", err)
+		t.Errorf("a key that everybody can read: %v", err)
 	}
 }

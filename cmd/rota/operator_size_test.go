@@ -11,11 +11,11 @@ import (
 	"github.com/rotasched/rota/internal/limits"
 )
 
-// TestSize_measured holds the computed memory against servers that were measured under full load
-// (docs/internals/performance.md): never less than they took, nor twice as much.
+// TestSize_measured compares the calculated memory with servers that were measured under full load
+// (docs/internals/performance.md): never less than they used, nor twice as much.
 func TestSize_measured(t *testing.T) {
 	t.Parallel()
-	const brief, long = time.Minute, time.Hour // what ended by then is remembered: 120,000 jobs, and as many as can be
+	const brief, long = time.Minute, time.Hour // remembered: 120,000 ended jobs, and the maximum
 	for _, m := range []struct {
 		pending, workers int64
 		retention        time.Duration
@@ -24,7 +24,7 @@ func TestSize_measured(t *testing.T) {
 		{10_000_000, 4, long, 8358}, {1_000, 1_000, brief, 544}, {1_000, 10_000, brief, 1144}} {
 		s := operator.Load{Rate: 2000, Pending: m.pending, Workers: m.workers, Payload: 256, Retention: m.retention}.Size()
 		if got := s.Memory >> 20; got < m.mebibytes || got > 2*m.mebibytes {
-			t.Errorf("%d pending, %d workers: %d MiB are computed, %d were measured", m.pending, m.workers, got, m.mebibytes)
+			t.Errorf("%d pending, %d workers: %d MiB are calculated, %d were measured", m.pending, m.workers, got, m.mebibytes)
 		}
 	}
 }
@@ -50,7 +50,7 @@ func TestSize_notes(t *testing.T) {
 		l := plain
 		change(&l)
 		if s := l.Size(); len(s.Notes) != 1 || !strings.Contains(s.Notes[0], says) {
-			t.Errorf("%q is wanted of %+v: %q", says, l, s.Notes)
+			t.Errorf("want %q of %+v: %q", says, l, s.Notes)
 		}
 	}
 	most := operator.Load{Rate: operator.MaxSizeRate, Pending: 1_000_000_000, Workers: limits.MaxWorkers, Payload: rota.MaxPayloadBytes, Retention: 366 * 24 * time.Hour,

@@ -61,7 +61,7 @@ func TestPrintOne(t *testing.T) {
 		t.Parallel()
 		text := printed(t, "jsonl", job)
 		if strings.Count(text, "\n") != 1 || !json.Valid([]byte(text)) {
-			t.Errorf("not one line of JSON: %q", text)
+			t.Errorf("want one line of JSON: %q", text)
 		}
 	})
 	t.Run("yaml_says_the_same_as_json", func(t *testing.T) {
@@ -134,8 +134,8 @@ func TestPrintList(t *testing.T) {
 	}
 }
 
-// TestPrint_controlCharacters prints the log of an attempt that writes commands for terminals:
-// no format passes them on, JSON and YAML say the text, and tabs stay in the log.
+// TestPrint_controlCharacters prints the log of an attempt that writes commands for terminals: no format passes them
+// on, JSON and YAML contain the text, and tabs stay in the log.
 func TestPrint_controlCharacters(t *testing.T) {
 	t.Parallel()
 	text := "\x1b[2J\x9b2J \u009b31m\u0085\x7f\ta b\n"
@@ -151,7 +151,7 @@ func TestPrint_controlCharacters(t *testing.T) {
 			t.Fatal(err)
 		}
 		if i := strings.IndexFunc(out.String(), func(r rune) bool { return r != '\n' && unicode.IsControl(r) }); i >= 0 {
-			t.Errorf("%s passes a control character on at %d: %q", format, i, out.String())
+			t.Errorf("%s passes on a control character at %d: %q", format, i, out.String())
 		}
 		var back map[string]string
 		if err := read(out.Bytes(), &back); err != nil || back["text"] != value["text"] {

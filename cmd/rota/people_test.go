@@ -19,8 +19,7 @@ import (
 	"github.com/rotasched/rota/internal/cli/worker"
 )
 
-// What people are shown has no figures where nothing is meant, no library's words
-// and no cut where the advice stands.
+// Output for people has no figures without a meaning, no texts of libraries, and advice is never cut off.
 func TestShownToPeople(t *testing.T) {
 	t.Parallel()
 	has := func(t *testing.T, text string, wanted, unwanted []string) {
@@ -32,7 +31,7 @@ func TestShownToPeople(t *testing.T) {
 		}
 		for _, w := range unwanted {
 			if strings.Contains(text, w) {
-				t.Errorf("%q stands in\n%s", w, text)
+				t.Errorf("%q occurs in\n%s", w, text)
 			}
 		}
 	}
@@ -80,11 +79,11 @@ func TestShownToPeople(t *testing.T) {
 			{ID: "n3", Digest: rota.Digest{Hi: 1}}}}
 		has(t, operator.VerdictTable(v), []string{"n1: no connection"}, []string{strings.Repeat("0", 32)})
 		if err := cli.VerdictError(v); cli.ExitCode(err) != cli.ExitFailed || strings.Contains(err.Error(), "equal") {
-			t.Errorf("a silent node is told as %v", err)
+			t.Errorf("a silent node is reported as %v", err)
 		}
 		v.Nodes[2].Digest = rota.Digest{Hi: 2}
 		if err := cli.VerdictError(v); err == nil || !strings.Contains(err.Error(), "not equal") {
-			t.Errorf("digests that differ are told as %v", err)
+			t.Errorf("digests that differ are reported as %v", err)
 		}
 	})
 	t.Run("worker_without_figures", func(t *testing.T) {
@@ -167,12 +166,12 @@ func TestShownToPeople(t *testing.T) {
 			t.Fatalf("%d keys, %v", len(keys), err)
 		}
 		if _, err := auth.ParseSigningKey([]byte(public)); err == nil {
-			t.Error("a public key was taken for a private one")
+			t.Error("a public key was accepted as a private one")
 		}
 	})
 }
 
-// A call that nobody answers ends, one that is heard of goes on.
+// A call without an answer ends, one with a sign of life continues.
 func TestUntilSilent(t *testing.T) {
 	t.Parallel()
 	err := operator.UntilSilent(t.Context(), 1, func(ctx context.Context, _ func()) error {
@@ -180,7 +179,7 @@ func TestUntilSilent(t *testing.T) {
 		return ctx.Err()
 	})
 	if cli.ExitCode(err) != cli.ExitUnavailable {
-		t.Errorf("a call that nobody answers ends with %v", err)
+		t.Errorf("a call without an answer ends with %v", err)
 	}
 	if err := operator.UntilSilent(t.Context(), time.Hour, func(_ context.Context, heard func()) error {
 		heard()
@@ -190,7 +189,7 @@ func TestUntilSilent(t *testing.T) {
 	}
 }
 
-// Events are JSON as a whole, name what they are about, and leave no blanks behind.
+// Events are JSON as a whole, name their subject, and leave no blanks at the end.
 func TestEventPrinter(t *testing.T) {
 	t.Parallel()
 	events := []rota.ServedEvent{{Event: rota.Event{Kind: rota.EventQueueChanged, Queue: "images"}},
@@ -230,14 +229,14 @@ func TestEventPrinter(t *testing.T) {
 			t.Errorf("%q is missing in\n%s", want, text)
 		}
 	}
-	// Each cell stands under its heading.
+	// Each cell begins in its heading's column.
 	lines := strings.Split(text, "\n")
 	for _, c := range []struct {
 		line       int
 		head, cell string
 	}{{5, "ABOUT", "worker w"}, {5, "DETAIL", "ACTIVE"}, {5, "DATE", "2027-"}, {6, "WORKER", "w "}, {6, "KIND", "jobAssigned"}, {6, "DETAIL", "rule="}} {
 		if at := strings.Index(lines[0], c.head); at < 0 || at >= len(lines[c.line]) || !strings.HasPrefix(lines[c.line][at:], c.cell) {
-			t.Errorf("%q does not stand under %s:\n%s", c.cell, c.head, text)
+			t.Errorf("%q is not in the column of %s:\n%s", c.cell, c.head, text)
 		}
 	}
 	if wide := show("wide", events); !strings.Contains(wide, `"worker_id":"w"`) {

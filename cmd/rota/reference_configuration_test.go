@@ -11,22 +11,22 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// firstSettings are what the packages' configuration sets: one node by itself, on loopback.
+// firstSettings are the settings of the packages' configuration: one node by itself, on loopback.
 var firstSettings = map[string]string{"node": "n1", "bootstrap-expect": "1"}
 
-// forCallers are flags of every command that a server has no use for; the unit says where the data and this file are,
-// and a node that is only checked serves nobody.
+// forCallers are flags of every command that do not apply to a server; the unit sets the paths of the data and of this
+// file, and a node that is only checked serves no calls.
 var forCallers = map[string]bool{"addr": true, "output": true, "timeout": true, "token-file": true, "config": true, "help": true, "data": true,
 	"check": true}
 
-// TestReference_configuration holds deploy/packages/server.yaml to the flags of `rota server`: every setting stands
-// in it, with what it is for and its default.
+// TestReference_configuration compares deploy/packages/server.yaml with the flags of `rota server`: it has every
+// setting, with its purpose and its default.
 func TestReference_configuration(t *testing.T) {
 	t.Parallel()
 	holdPage(t, filepath.Join("..", "..", "deploy", "packages", "server.yaml"), configuration(t, rootCommand(&cli.App{})))
 }
 
-// configuration is a file for --config with every setting of a server.
+// configuration returns a file for --config with every setting of a server.
 func configuration(t *testing.T, root *cobra.Command) string {
 	t.Helper()
 	var b strings.Builder

@@ -19,10 +19,10 @@ import (
 	"github.com/rotasched/rota/internal/cli"
 )
 
-// The pages of docs/reference that are made of the binary itself are written anew by
-// go test ./cmd/rota -run TestReference -update.
+// The pages of docs/reference that are made of the binary itself are updated by go test ./cmd/rota -run TestReference
+// -update.
 
-// holdPage compares a page with what the binary says, or writes it under -update.
+// holdPage compares a page with the binary's output, or writes it under -update.
 func holdPage(t *testing.T, name, page string) {
 	t.Helper()
 	path := filepath.Join("..", "..", "docs", "reference", name)
@@ -37,7 +37,7 @@ func holdPage(t *testing.T, name, page string) {
 	}
 }
 
-// TestReference_commands holds docs/reference/cli.md to the help of every command.
+// TestReference_commands compares docs/reference/cli.md with the help of every command.
 func TestReference_commands(t *testing.T) {
 	t.Parallel()
 	root := rootCommand(&cli.App{})
@@ -154,8 +154,8 @@ func sentence(s string) string {
 	return strings.ToUpper(s[:1]) + strings.TrimSuffix(s[1:], ".") + "."
 }
 
-// TestReference_errors holds the table of kinds in docs/reference/errors.md to the codes that
-// the binary and the wire give them.
+// TestReference_errors compares the table of kinds in docs/reference/errors.md with the codes that the binary and the
+// wire give them.
 func TestReference_errors(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "reference", "errors.md"))
@@ -170,7 +170,7 @@ func TestReference_errors(t *testing.T) {
 	}
 }
 
-// description is how a metric describes itself.
+// description matches a metric's description of itself.
 var description = regexp.MustCompile(`^Desc\{fqName: "([^"]+)", help: "(.*?)"(?:, unit: "[^"]*")?, constLabels: \{(.*)\}, variableLabels: \{(.*)\}\}$`)
 
 // described returns a line of the table for each metric of the collectors, by name.
@@ -188,7 +188,7 @@ func described(collectors []prometheus.Collector) (lines []string) {
 			}
 			var labels []string
 			for _, l := range strings.FieldsFunc(m[3]+","+m[4], func(r rune) bool { return r == ',' }) {
-				name, _, _ := strings.Cut(strings.TrimSpace(l), "=") // a label that is the same in every series has its value behind
+				name, _, _ := strings.Cut(strings.TrimSpace(l), "=") // a label equal in every series is followed by its value
 				labels = append(labels, "`"+name+"`")
 			}
 			lines = append(lines, fmt.Sprintf("| `%s` | %s | %s |", m[1], strings.Join(labels, ", "), m[2]))

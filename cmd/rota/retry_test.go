@@ -9,8 +9,7 @@ import (
 	"github.com/rotasched/rota/internal/cli"
 )
 
-// deaf returns an address on which nobody listens until the test ends: its port is taken by a
-// socket that does not.
+// deaf returns an address without a listener until the test ends: a socket that does not listen holds its port.
 func deaf(t *testing.T) string {
 	t.Helper()
 	socket, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
@@ -28,7 +27,7 @@ func deaf(t *testing.T) string {
 	return fmt.Sprintf("127.0.0.1:%d", bound.(*syscall.SockaddrInet4).Port)
 }
 
-// TestLastCause: what is said of a connection that fails is why.
+// TestLastCause: the message about a failed connection is its cause.
 func TestLastCause(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
@@ -42,8 +41,8 @@ func TestLastCause(t *testing.T) {
 	}
 }
 
-// TestRefusedConnection: a command that cannot reach the cluster says so once, long
-// before it gives up, and till when it tries.
+// TestRefusedConnection: a command that cannot reach the cluster prints so once, long before it gives up, with the time
+// until which it tries.
 func TestRefusedConnection(t *testing.T) {
 	t.Parallel()
 	addr := deaf(t)
@@ -54,7 +53,7 @@ func TestRefusedConnection(t *testing.T) {
 			run(append(line, "--addr", addr, "--timeout", "6s"), nil, strings.NewReader(""), &out, &talk)
 			want := "cannot reach " + addr + ": connection refused; retrying until "
 			if n := strings.Count(talk.String(), want); n != 1 {
-				t.Errorf("said %d times: %q", n, talk.String())
+				t.Errorf("printed %d times: %q", n, talk.String())
 			}
 		})
 	}

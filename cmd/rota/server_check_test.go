@@ -25,7 +25,7 @@ func checks(t *testing.T, args ...string) (code int, said, talk string) {
 	return code, out.String(), errs.String()
 }
 
-// summed returns the names of a directory with the hashes of what they hold.
+// summed returns the names of a directory with the hashes of their contents.
 func summed(t *testing.T, dir string) (all string) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
@@ -43,8 +43,7 @@ func summed(t *testing.T, dir string) (all string) {
 	return all
 }
 
-// TestServerCheck says all faults at once, each on its line, exits as a start would, and leaves
-// everything as it was.
+// TestServerCheck prints all faults at once, each on its line, exits as a start would, and changes no file.
 func TestServerCheck(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -78,7 +77,7 @@ func TestServerCheck(t *testing.T) {
 		name string
 		args []string
 		code int
-		want []string // one a line of stderr
+		want []string // one per line of stderr
 	}{
 		{"all is well", []string{"--node", "n1", "--data", data, "--bootstrap-expect", "1"}, 0, nil},
 		{"with certificates and a key", append([]string{"--node", "n1", "--data", data, "--bootstrap-expect", "1", "--gossip-key-file", key}, certificates...), 0, nil},
@@ -110,12 +109,12 @@ func TestServerCheck(t *testing.T) {
 		}
 		for i, want := range c.want {
 			if !strings.HasPrefix(lines[i], "rota: ") || !strings.Contains(lines[i], want) {
-				t.Errorf("%s: line %d is %q: %q is wanted", c.name, i, lines[i], want)
+				t.Errorf("%s: line %d is %q, want %q", c.name, i, lines[i], want)
 			}
 		}
 	}
 	if after := summed(t, dir); after != before {
-		t.Errorf("there was\n%s\nand is\n%s", before, after)
+		t.Errorf("the directory was\n%s\nand is\n%s", before, after)
 	}
 	if _, said, _ := checks(t, "--node", "n1", "--data", data, "--bootstrap-expect", "1", "-o", "jsonl"); said != `{"node":"n1","cluster":"rota","data":"`+data+
 		`","last_index":0,"snapshot_index":0,"tzdata":"`+cron.Release+`","tzdata_released_ms":`+fmt.Sprint(int64(cron.Embedded().Released()))+"}\n" {

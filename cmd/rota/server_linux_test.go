@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestServerHides: a server hides itself before it reads a key, and a crash of it writes no
-// core; it still reads what metrics and profiles are made of. --dumpable leaves all as it was.
+// TestServerHides: a server hides itself before it reads a key, and a crash of it writes no core; it still reads the
+// files that metrics and profiles need. --dumpable leaves the process as it was.
 func TestServerHides(t *testing.T) {
 	args := os.Getenv("SERVER_HIDES")
 	if args == "" {
@@ -36,7 +36,7 @@ func TestServerHides(t *testing.T) {
 	if err := unix.Setrlimit(unix.RLIMIT_CORE, &cores); err != nil {
 		t.Fatal(err)
 	}
-	// Without a node's id it ends where it would begin to read files.
+	// Without a node's id it ends before it reads any file.
 	if code, _, stderr := runArgs(strings.Fields(args)...); code != cli.ExitUsage || !strings.Contains(stderr, "--node is missing") {
 		t.Fatalf("exit %d: %s", code, stderr)
 	}

@@ -46,6 +46,6 @@ func TestStartPages(t *testing.T) {
 		t.Errorf("exit %d, %v", cli.ExitCode(err), err)
 	}
 	if err := cli.Failf("something else"); serve.Paged(err).Error() != err.Error() || serve.Paged(nil) != nil {
-		t.Error("a page is named for what has none")
+		t.Error("an error without a page names one")
 	}
 }

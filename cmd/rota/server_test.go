@@ -50,7 +50,7 @@ func TestServerPlan(t *testing.T) {
 		}
 	}
 	if _, _, err := testFlags(nil).Plan(cli.TLSFiles{Cert: "c"}); err == nil {
-		t.Error("a certificate alone is taken")
+		t.Error("a certificate alone is accepted")
 	}
 }
 
@@ -73,7 +73,7 @@ func TestDevPorts(t *testing.T) {
 		t.Fatalf("%+v, %v", first, err)
 	}
 	if first[0].API != serve.DefaultAPI && !strings.Contains(talk.String(), serve.DefaultAPI+" is taken") {
-		t.Errorf("clients are served at %s without a word: %s", first[0].API, talk.String())
+		t.Errorf("clients are served at %s without a message: %s", first[0].API, talk.String())
 	}
 	first[1].Raft = taken.Addr().String()
 	if err := serve.RememberPorts(dir, first); err != nil {
@@ -86,12 +86,12 @@ func TestDevPorts(t *testing.T) {
 	for i := range first {
 		for from, to := range map[string]string{first[i].API: again[i].API, first[i].Gossip: again[i].Gossip} {
 			if from != to && !strings.Contains(talk.String(), from+" is taken") {
-				t.Errorf("node %d moves from %s to %s without a word: %s", i, from, to, talk.String())
+				t.Errorf("node %d moves from %s to %s without a message: %s", i, from, to, talk.String())
 			}
 		}
 	}
 	if again[1].Raft == first[1].Raft || !strings.Contains(talk.String(), first[1].Raft+" is taken") {
-		t.Errorf("a taken address is kept: %+v, said %q", again[1], talk.String())
+		t.Errorf("an address in use is kept: %+v, stderr %q", again[1], talk.String())
 	}
 	seen := map[string]bool{}
 	for _, p := range again {
@@ -103,12 +103,12 @@ func TestDevPorts(t *testing.T) {
 		}
 	}
 	if _, err := (serve.DevCommands{App: a}).Ports(dir, &serve.DevFlags{Nodes: 1}); err == nil {
-		t.Error("another number of nodes is taken")
+		t.Error("another number of nodes is accepted")
 	}
 }
 
-// TestFounding: on loopback, and with --insecure, a cluster begins with callers without a
-// credential as root; beyond it only with certificates and a gossip key, and with nobody.
+// TestFounding: on loopback, and with --insecure, a new cluster gives callers without a credential the role root;
+// beyond loopback it requires certificates and a gossip key, and gives no role to such callers.
 func TestFounding(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

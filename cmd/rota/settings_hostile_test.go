@@ -10,8 +10,7 @@ import (
 	"github.com/rotasched/rota/internal/cli"
 )
 
-// FuzzConfigFile: whatever a config file holds, a command says what is wrong with it
-// or runs.
+// FuzzConfigFile: for any config file, a command reports the fault in it or runs.
 func FuzzConfigFile(f *testing.F) {
 	for _, text := range []string{"", "addr: [a:1, b:2]\n", "timeout: 3s\noutput: json\n", "timeout: 1s\nno-such-key: 1\n", "a: &a [*a]\n", "addr: {x: 1}\n",
 		"timeout: -1s", "\x00", "- 1\n- 2\n", "api: ~\n", "timeout: !!binary aGk=\n", "<<: [1]\n", "? [a]\n: b\n"} {

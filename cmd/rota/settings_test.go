@@ -100,8 +100,7 @@ func TestSettings_refuses(t *testing.T) {
 	}
 }
 
-// TestFlags holds the command line to what scripts depend on: every command and flag
-// of its list exists.
+// TestFlags checks that the commands and flags on which scripts depend exist.
 func TestFlags(t *testing.T) {
 	t.Parallel()
 	contract := map[string]string{
@@ -191,7 +190,7 @@ func TestRun_without_a_cluster(t *testing.T) {
 	if code != cli.ExitUnavailable || stdout != "" || strings.Count(stderr, "\n") != 1 {
 		t.Errorf("exit %d, stdout %q, stderr %q", code, stdout, stderr)
 	}
-	// Without --timeout too a status ends, and says of each node why.
+	// Without --timeout, too, a status ends, and prints the cause for each node.
 	code, stdout, stderr = runArgs("--addr", "127.0.0.1:1,127.0.0.1:2", "cluster", "status")
 	if code != cli.ExitUnavailable || stdout != "" || strings.Count(stderr, "\n") != 1 || strings.Count(stderr, "connection refused") != 2 ||
 		!strings.Contains(stderr, "node 127.0.0.1:1: ") || !strings.Contains(stderr, "node 127.0.0.1:2: ") {
@@ -220,7 +219,7 @@ func TestRun_offline(t *testing.T) {
 	}
 }
 
-// What is mistyped is answered by what is most likely meant.
+// A mistyped word is answered by the most likely one.
 func TestRun_did_you_mean(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]string{
@@ -239,7 +238,7 @@ func TestRun_did_you_mean(t *testing.T) {
 	} {
 		code, stdout, stderr := runArgs(strings.Fields(args)...)
 		if code != cli.ExitUsage || stdout != "" || !strings.Contains(stderr, "did you mean") || !strings.Contains(stderr, want) {
-			t.Errorf("rota %s: exit %d, %s; %s is meant", args, code, stderr, want)
+			t.Errorf("rota %s: exit %d, %s; want the suggestion %s", args, code, stderr, want)
 		}
 	}
 }
@@ -297,7 +296,7 @@ func TestEnvironment(t *testing.T) {
 			}
 			if c.Refused != "" {
 				if err == nil {
-					t.Errorf("%s is taken", c.Refused)
+					t.Errorf("%s is accepted", c.Refused)
 				}
 				return
 			}

@@ -18,7 +18,7 @@ import (
 	"github.com/rotasched/rota/internal/foresight"
 )
 
-// simulate runs rota simulate on a log of these lines.
+// simulate runs rota simulate on a log with these lines.
 func simulate(t *testing.T, log string, args ...string) (out, said string, code int) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "log.swf")
@@ -30,7 +30,7 @@ func simulate(t *testing.T, log string, args ...string) (out, said string, code 
 	return o.String(), e.String(), code
 }
 
-// swfLines is a log of jobs that are submit, run, processors, user.
+// swfLines returns a log of jobs, each with submit time, run time, processors and user.
 func swfLines(jobs ...[4]int) string {
 	var b strings.Builder
 	b.WriteString("; MaxProcs: 10\n")
@@ -47,8 +47,8 @@ func swfLines(jobs ...[4]int) string {
 	return b.String()
 }
 
-// TestSimulate_workflow runs a recorded workflow of 10 tasks, at most 8 of them side by side: on 8 processors nobody waits, and it
-// takes as long as its longest chain; on one as long as all of its tasks.
+// TestSimulate_workflow runs a recorded workflow of 10 tasks, at most 8 of them in parallel: on 8 processors no task
+// waits, and it takes as long as its longest chain; on one as long as all of its tasks.
 func TestSimulate_workflow(t *testing.T) {
 	t.Parallel()
 	const path = "../../internal/flowfile/testdata/helloworld-forkjoin-10-chameleon.json"
@@ -75,8 +75,8 @@ func TestSimulate_workflow(t *testing.T) {
 	}
 }
 
-// TestSimulate holds the figures of a log against what is computed by hand: the second job waits for 99 s, the third, of
-// the other user, for 147.
+// TestSimulate compares the figures of a log with those calculated by hand: the second job waits for 99 s, the third,
+// of the other user, for 147.
 func TestSimulate(t *testing.T) {
 	t.Parallel()
 	log := swfLines([4]int{0, 100, 10, 1}, [4]int{1, 50, 10, 1}, [4]int{3, 50, 5, 2}, [4]int{4, 0, 1, 2}, [4]int{5, 9, 11, 2})
@@ -95,7 +95,7 @@ func TestSimulate(t *testing.T) {
 		t.Errorf("tenants: %+v", r.Tenants)
 	}
 	if !strings.Contains(said, "1 jobs dropped: no run time") || !strings.Contains(said, "1 jobs dropped: more than the 10 processors") {
-		t.Errorf("said %q", said)
+		t.Errorf("got stderr %q", said)
 	}
 	out, _, code = simulate(t, log, "--policy", "p:ranking=fifo", "--by", "tenant")
 	if code != cli.ExitDone || !strings.Contains(out, "u2") {
@@ -141,12 +141,12 @@ func TestSimulate_refuses(t *testing.T) {
 			continue
 		}
 		if out, said, code := simulate(t, test.log, test.args...); out != "" || code != test.code || !strings.Contains(said, test.want) {
-			t.Errorf("%s: exit code %d, want %d; said %q, want %q; %s", test.name, code, test.code, said, test.want, out)
+			t.Errorf("%s: exit code %d, want %d; stderr %q, want %q; %s", test.name, code, test.code, said, test.want, out)
 		}
 	}
 }
 
-// gzipped is a text so many times over.
+// gzipped returns a text, repeated the given number of times.
 func gzipped(t *testing.T, text string, times int) string {
 	t.Helper()
 	var packed bytes.Buffer
@@ -162,7 +162,7 @@ func gzipped(t *testing.T, text string, times int) string {
 	return packed.String()
 }
 
-// TestSimulate_drops counts what a log leaves open, by the rule that drops it, under each cleaning.
+// TestSimulate_drops counts the jobs that a log leaves open, by the rule that drops them, under each cleaning.
 func TestSimulate_drops(t *testing.T) {
 	t.Parallel()
 	line := func(fields map[int]int) string { // -1 everywhere else
@@ -193,12 +193,12 @@ func TestSimulate_drops(t *testing.T) {
 			t.Errorf("%s: %v, exit code %d: %s%s", c.clean, err, code, out, said)
 		}
 		if lines := strings.Split(strings.TrimSpace(said), "\n"); !slices.Equal(lines, c.said) {
-			t.Errorf("%s: said %q, want %q", c.clean, lines, c.said)
+			t.Errorf("%s: got stderr %q, want %q", c.clean, lines, c.said)
 		}
 	}
 }
 
-// TestSimulate_interrupted prints what was finished, and exits as a shell tells of a signal.
+// TestSimulate_interrupted prints the finished part, and exits with a shell's code for the signal.
 func TestSimulate_interrupted(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "log.swf")
@@ -219,7 +219,8 @@ func TestSimulate_interrupted(t *testing.T) {
 	}
 }
 
-// TestSimulate_inputs runs each kind of load: two jobs that need all of a machine of 2 processors, or run side by side on two workers.
+// TestSimulate_inputs runs each kind of load: two jobs that need all of a machine of 2 processors, or run in parallel
+// on two workers.
 func TestSimulate_inputs(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -252,7 +253,7 @@ func TestSimulate_inputs(t *testing.T) {
 		var out, said bytes.Buffer
 		code := run(append([]string{"simulate", "-o", "json", "--policy", "p:"}, test.args...), nil, strings.NewReader(""), &out, &said)
 		if code != test.code || !strings.Contains(said.String(), test.want) {
-			t.Errorf("%v: exit code %d, want %d; said %q, want %q", test.args, code, test.code, said.String(), test.want)
+			t.Errorf("%v: exit code %d, want %d; stderr %q, want %q", test.args, code, test.code, said.String(), test.want)
 			continue
 		}
 		var got struct{ Policies []foresight.Result }
@@ -265,7 +266,7 @@ func TestSimulate_inputs(t *testing.T) {
 	}
 }
 
-// TestSimulate_report writes a page, never over a file, and none where nothing could be simulated.
+// TestSimulate_report writes a page, but never over a file, and none if no job could be simulated.
 func TestSimulate_report(t *testing.T) {
 	t.Parallel()
 	log, page := swfLines([4]int{0, 100, 10, 1}, [4]int{1, 50, 10, 1}), filepath.Join(t.TempDir(), "out.html")
@@ -273,7 +274,7 @@ func TestSimulate_report(t *testing.T) {
 		t.Fatalf("a window beyond the log: exit code %d, %s", code, said)
 	}
 	if _, err := os.Stat(page); !errors.Is(err, os.ErrNotExist) {
-		t.Fatalf("a page of nothing: %v", err)
+		t.Fatalf("a page without content: %v", err)
 	}
 	if _, said, code := simulate(t, log, "--report", page, "--starts", "0,1:1", "--policy", "p:"); code != cli.ExitDone {
 		t.Fatalf("exit code %d: %s", code, said)
@@ -289,6 +290,6 @@ func TestSimulate_report(t *testing.T) {
 		t.Errorf("the page was changed: %v", err)
 	}
 	if _, said, code := simulate(t, log, "--report", filepath.Join(page, "x")); code != cli.ExitUsage {
-		t.Errorf("a path that cannot be: exit code %d, %s", code, said)
+		t.Errorf("an invalid path: exit code %d, %s", code, said)
 	}
 }

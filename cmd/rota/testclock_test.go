@@ -20,7 +20,7 @@ func TestClockHookIsNotBuilt(t *testing.T) {
 		}
 		files := strings.Fields(string(out))
 		if len(files) < 50 {
-			t.Fatalf("go list tells only %d files: %v", len(files), files)
+			t.Fatalf("go list prints only %d files: %v", len(files), files)
 		}
 		for _, file := range files {
 			text, err := os.ReadFile(file)
@@ -37,6 +37,6 @@ func TestClockHookIsNotBuilt(t *testing.T) {
 		t.Errorf("a normal build reads %s: %v", key, found)
 	}
 	if found := names("testclock"); len(found) != 1 || !strings.HasSuffix(found[0], "testclock.go") {
-		t.Errorf("a build with the tag testclock reads %s in %v: testclock.go alone is wanted", key, found)
+		t.Errorf("a build with the tag testclock reads %s in %v, want testclock.go alone", key, found)
 	}
 }

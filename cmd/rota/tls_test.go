@@ -13,8 +13,7 @@ import (
 	"github.com/rotasched/rota/internal/cli/serve"
 )
 
-// TestTLSCommands: what the commands make is what a server takes, and an authority in use
-// is never written over.
+// TestTLSCommands: a server accepts the files that the commands create, and an authority in use is never overwritten.
 func TestTLSCommands(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "secrets")
@@ -36,7 +35,7 @@ func TestTLSCommands(t *testing.T) {
 		var said bytes.Buffer
 		code := run(append(append([]string{"tls"}, c.args...), "--dir", dir), nil, strings.NewReader(""), io.Discard, &said)
 		if c.want == "" && code != 0 || c.want != "" && (code == 0 || !strings.Contains(said.String(), c.want)) {
-			t.Errorf("%v: exit code %d, %q is wanted in %s", c.args, code, c.want, said.String())
+			t.Errorf("%v: exit code %d, want %q in %s", c.args, code, c.want, said.String())
 		}
 	}
 	files := cli.TLSFiles{Cert: filepath.Join(dir, "n1.pem"), Key: filepath.Join(dir, "n1.key"), CA: filepath.Join(dir, "ca.pem")}
@@ -44,7 +43,7 @@ func TestTLSCommands(t *testing.T) {
 		t.Error(err)
 	}
 	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
-		t.Errorf("the directory that was made: %v, %v", info, err)
+		t.Errorf("the created directory: %v, %v", info, err)
 	}
 	for _, key := range []string{"ca.key", "n1.key", "operator-ann.key"} {
 		if info, err := os.Stat(filepath.Join(dir, key)); err != nil || info.Mode().Perm() != 0o600 {
@@ -53,8 +52,7 @@ func TestTLSCommands(t *testing.T) {
 	}
 }
 
-// TestTLSIssue_renews: a certificate that takes another's place is for the same cluster and hosts, unless
-// others are named.
+// TestTLSIssue_renews: a renewed certificate is for the same cluster and hosts, unless others are named.
 func TestTLSIssue_renews(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

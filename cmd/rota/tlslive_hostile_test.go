@@ -17,7 +17,7 @@ import (
 	"github.com/rotasched/rota/internal/identity"
 )
 
-// issuer is an authority of these tests.
+// issuer is a certificate authority for these tests.
 type issuer struct {
 	t    *testing.T
 	ca   *identity.Authority
@@ -36,7 +36,7 @@ func newIssuer(t *testing.T, name string) *issuer {
 // testMember is the node of these tests.
 var testMember = &cli.MemberTLS{Domain: "rota", Node: "n1"}
 
-// issue writes a fresh certificate of that node, its key and the authority into a folder.
+// issue writes a fresh certificate of testMember, its key and the authority into a folder.
 func (i *issuer) issue(dir string, life time.Duration) cli.TLSFiles {
 	i.t.Helper()
 	return i.issueFor(dir, testMember.URI(), life)
@@ -58,7 +58,7 @@ func (i *issuer) issueFor(dir, uri string, life time.Duration) cli.TLSFiles {
 		if err := os.WriteFile(path, text, 0o600); err != nil {
 			i.t.Fatal(err)
 		}
-		// Clocks of file systems are coarse: each writing has a time of its own.
+		// Clocks of file systems are coarse: each write gets its own time.
 		at := time.Now().Add(time.Duration(i.last) * time.Second)
 		if err := os.Chtimes(path, at, at); err != nil {
 			i.t.Fatal(err)
@@ -67,7 +67,7 @@ func (i *issuer) issueFor(dir, uri string, life time.Duration) cli.TLSFiles {
 	return f
 }
 
-// shakeHands returns what each side saw of the other.
+// shakeHands returns the certificates that each side saw of the other.
 func shakeHands(t *testing.T, server, client *tls.Config) (seen, shown *x509.Certificate, err error) {
 	t.Helper()
 	lis, err := net.Listen("tcp", "127.0.0.1:0")
@@ -89,7 +89,7 @@ func shakeHands(t *testing.T, server, client *tls.Config) (seen, shown *x509.Cer
 		s := tls.Server(raw, server)
 		defer s.Close()
 		_ = s.SetDeadline(time.Now().Add(10 * time.Second))
-		_, err = s.Write([]byte{1}) // shakes hands first
+		_, err = s.Write([]byte{1}) // completes the handshake first
 		got := side{err: err}
 		if certs := s.ConnectionState().PeerCertificates; len(certs) > 0 {
 			got.cert = certs[0]
@@ -113,8 +113,7 @@ func shakeHands(t *testing.T, server, client *tls.Config) (seen, shown *x509.Cer
 	return c.ConnectionState().PeerCertificates[0], other.cert, nil
 }
 
-// TestLiveTLS is row 17 of the hostile list: certificates that are renewed or taken
-// back under a running node.
+// TestLiveTLS is row 17 of the hostile list: certificates that are renewed or revoked under a running node.
 func TestLiveTLS(t *testing.T) {
 	t.Parallel()
 	ours, dir := newIssuer(t, "ours"), t.TempDir()
@@ -141,7 +140,7 @@ func TestLiveTLS(t *testing.T) {
 				t.Fatalf("%s: %v", what, err)
 			}
 			if seen.SerialNumber.Cmp(want) != 0 || shown == nil || shown.SerialNumber.Cmp(want) != 0 {
-				t.Errorf("%s: the server's is %v, the client's %v; %d is wanted", what, seen.SerialNumber, shown.SerialNumber, want)
+				t.Errorf("%s: got the server's %v, the client's %v; want %d", what, seen.SerialNumber, shown.SerialNumber, want)
 			}
 		}
 	}
@@ -149,8 +148,7 @@ func TestLiveTLS(t *testing.T) {
 	old := live.Current().Leaf
 	state := tls.ConnectionState{PeerCertificates: []*x509.Certificate{old}}
 
-	// Renewed: the same listeners and dialers show the new one, and the old one of a
-	// peer still counts.
+	// Renewed: the same listeners and dialers show the new certificate, and a peer's old one still counts.
 	ours.issue(dir, time.Hour)
 	if changed, err := live.Look(); !changed || err != nil {
 		t.Fatal(changed, err)
@@ -163,7 +161,7 @@ func TestLiveTLS(t *testing.T) {
 		t.Error(id, err)
 	}
 
-	// Another node's certificate in these files is no renewal.
+	// Another node's certificate in these files is not a renewal.
 	ours.issueFor(dir, "spiffe://rota/node/n2", time.Hour)
 	if changed, err := live.Look(); changed || err == nil || !strings.Contains(err.Error(), "it is node n2's, this is node n1") {
 		t.Error(changed, err)
@@ -174,7 +172,7 @@ func TestLiveTLS(t *testing.T) {
 	}
 	serials()
 
-	// Half a renewal: what was read before still counts, and it is said once.
+	// Half a renewal: the certificate read before still counts, and one line is logged.
 	var lines bytes.Buffer
 	log := slog.New(slog.NewTextHandler(&lines, nil))
 	key, err := os.ReadFile(files.Key)
@@ -187,7 +185,7 @@ func TestLiveTLS(t *testing.T) {
 	live.Tell(log, time.Now())
 	live.Tell(log, time.Now())
 	if n := strings.Count(lines.String(), "cannot be read"); n != 1 {
-		t.Errorf("said %d times: %s", n, lines.String())
+		t.Errorf("logged %d times: %s", n, lines.String())
 	}
 	serials()
 	ours.issue(dir, time.Hour)
@@ -195,13 +193,13 @@ func TestLiveTLS(t *testing.T) {
 	live.Tell(log, time.Now())
 	for what, want := range map[string]int{"were read again": 1, "ends soon": 2} { // once under each certificate
 		if n := strings.Count(lines.String(), what); n != want {
-			t.Errorf("%q was said %d times: %s", what, n, lines.String())
+			t.Errorf("%q was logged %d times: %s", what, n, lines.String())
 		}
 	}
 	serials()
 
-	// Another authority: no handshake with the old ones' certificates, and open
-	// connections that stand on them are judged so.
+	// Another authority: no handshake with the old ones' certificates, and open connections that depend on them are
+	// judged so.
 	stranger := files
 	theirs := newIssuer(t, "theirs")
 	before, err := stranger.Live(testMember)
@@ -217,6 +215,6 @@ func TestLiveTLS(t *testing.T) {
 		t.Errorf("a connection of the old authority: %v", err)
 	}
 	if _, _, err := shakeHands(t, node, before.Mutual()); err == nil {
-		t.Error("a node of the old authority is taken")
+		t.Error("a node of the old authority is accepted")
 	}
 }

@@ -42,7 +42,7 @@ func zoneZip(t *testing.T, version string, modified time.Time) string {
 	return path
 }
 
-// TestZonesIn reads what a file contains, and lets flags come first.
+// TestZonesIn reads the contents of a file, and allows flags first.
 func TestZonesIn(t *testing.T) {
 	t.Parallel()
 	day := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)

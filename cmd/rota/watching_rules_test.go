@@ -14,7 +14,7 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// ruleFile is deploy/prometheus/rules.yml.
+// ruleFile is the content of deploy/prometheus/rules.yml.
 type ruleFile struct {
 	Groups []struct {
 		Rules []struct {
@@ -36,8 +36,8 @@ func readRules(t *testing.T) (rules ruleFile) {
 	return rules
 }
 
-// TestRules holds the rules to the metrics and the pages that there are, and runs their tests by
-// promtool where it is installed.
+// TestRules checks that the metrics and the pages in the rules exist, and runs the rules' tests with promtool where it
+// is installed.
 func TestRules(t *testing.T) {
 	t.Parallel()
 	rules, known := readRules(t), exported(look(t))
@@ -88,7 +88,7 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// TestDashboard holds the panels to the metrics that there are.
+// TestDashboard checks that the metrics in the panels exist.
 func TestDashboard(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join("..", "..", "deploy", "grafana", "rota.json"))
@@ -115,7 +115,7 @@ func TestDashboard(t *testing.T) {
 	}
 	for _, p := range board.Panels {
 		if len(p.Targets) == 0 {
-			t.Errorf("panel %q shows nothing", p.Title)
+			t.Errorf("panel %q shows no metric", p.Title)
 		}
 		for _, target := range p.Targets {
 			for _, name := range strangers(target.Expr, known) {
@@ -125,7 +125,7 @@ func TestDashboard(t *testing.T) {
 	}
 }
 
-// TestStrangers shows that an unknown metric, a page and an alert too many are found.
+// TestStrangers checks that an unknown metric, a page too many and an alert too many are found.
 func TestStrangers(t *testing.T) {
 	t.Parallel()
 	known := map[string]bool{"rota_ready": true, "rota_apply_seconds_bucket": true}
@@ -144,7 +144,7 @@ func TestStrangers(t *testing.T) {
 	}
 }
 
-// exported returns the names that can be asked for.
+// exported returns the names that queries may use.
 func exported(w watch) map[string]bool {
 	known := map[string]bool{"up": true}
 	for _, f := range w.families {
@@ -156,7 +156,7 @@ func exported(w watch) map[string]bool {
 		}
 		known[f.GetName()] = true
 	}
-	for line := range strings.Lines(w.scraped) { // the runtime's and the process's
+	for line := range strings.Lines(w.scraped) { // metrics of the runtime and the process
 		if name := promName.FindString(line); strings.HasPrefix(name, "go_") || strings.HasPrefix(name, "process_") {
 			known[name] = true
 		}
@@ -166,12 +166,12 @@ func exported(w watch) map[string]bool {
 
 var (
 	promName = regexp.MustCompile(`[a-zA-Z_:][a-zA-Z0-9_:]*`)
-	// promOther is what is no metric in an expression: labels, strings, durations, numbers.
+	// promOther matches all parts of an expression except metrics: labels, strings, durations, numbers.
 	promOther = regexp.MustCompile(`\{[^}]*\}|\[[^\]]*\]|"[^"]*"|\b(?:by|without|on|ignoring|group_left|group_right)\s*\([^)]*\)|\b\d[\d.a-z]*`)
 	promCall  = regexp.MustCompile(`[a-z_0-9]+\s*\(`)
 )
 
-// strangers returns the metrics of an expression that are not known.
+// strangers returns the unknown metrics of an expression.
 func strangers(expr string, known map[string]bool) (unknown []string) {
 	expr = promOther.ReplaceAllString(expr, " ")
 	expr = promCall.ReplaceAllString(expr, " ( ")
@@ -183,7 +183,7 @@ func strangers(expr string, known map[string]bool) (unknown []string) {
 	return unknown
 }
 
-// unpaired says which alerts have no page and which pages no alert.
+// unpaired returns the alerts without a page and the pages without an alert.
 func unpaired(alerts, pages []string) (faults []string) {
 	for _, a := range alerts {
 		if !slices.Contains(pages, a) {

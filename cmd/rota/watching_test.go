@@ -32,8 +32,8 @@ import (
 	"github.com/rotasched/rota/transport"
 )
 
-// metricLabels is every label that a metric may have, with its values and how many there are at
-// most. A label that is not here fails TestReference_metrics: each new one has to be bounded.
+// metricLabels is every label that a metric may have, with its values and their maximum number. A label that is not
+// here fails TestReference_metrics: each new one must be bounded.
 var metricLabels = map[string][2]string{
 	"fate":         {"the outcome of a schedule's date", "3"},
 	"go":           {"the version of Go", "1"},
@@ -59,13 +59,13 @@ var metricLabels = map[string][2]string{
 	"what":     {"the damaged part: log, snapshot, jobs, events", "4"},
 }
 
-// watch is what a node shows of metrics.
+// watch holds the metrics that a node shows.
 type watch struct {
 	// families are all of its metrics, each vector with at least one series.
 	families []*dto.MetricFamily
-	// lines describe them for the reference.
+	// lines describe them for the reference page.
 	lines []string
-	// text is all of them as they are scraped, and scraped what the admin port answered.
+	// text has all metrics as they are scraped, scraped the admin port's answer.
 	text, scraped string
 }
 
@@ -133,7 +133,7 @@ func look(t *testing.T) watch {
 	return w
 }
 
-// callOnce has a unary call and a stream counted.
+// callOnce counts a unary call and a stream.
 func callOnce(m *transport.CallMetrics) {
 	_, _ = m.UnaryServerInterceptor()(context.Background(), nil, &grpc.UnaryServerInfo{FullMethod: "/rota.v1.Jobs/Submit"},
 		func(context.Context, any) (any, error) { return nil, nil })
@@ -141,14 +141,14 @@ func callOnce(m *transport.CallMetrics) {
 		func(_ any, s grpc.ServerStream) error { return errors.Join(s.RecvMsg(nil), s.SendMsg(nil)) })
 }
 
-// deafStream is a stream that takes and has everything.
+// deafStream is a stream on which every send and receive succeeds.
 type deafStream struct{ grpc.ServerStream }
 
 func (deafStream) Context() context.Context { return context.Background() }
 func (deafStream) SendMsg(any) error        { return nil }
 func (deafStream) RecvMsg(any) error        { return nil }
 
-// TestMetrics_conventions holds the metrics to Prometheus' conventions: by its own library, and by
+// TestMetrics_conventions checks that the metrics follow Prometheus' conventions: with its own library, and with
 // promtool where it is installed (Debian's package prometheus).
 func TestMetrics_conventions(t *testing.T) {
 	t.Parallel()
@@ -165,7 +165,7 @@ func TestMetrics_conventions(t *testing.T) {
 			t.Errorf("%s is not in a base unit", name)
 		}
 		if !strings.HasSuffix(f.GetHelp(), ".") {
-			t.Errorf("%s: the help %q is no sentence", f.GetName(), f.GetHelp())
+			t.Errorf("%s: the help %q is not a sentence", f.GetName(), f.GetHelp())
 		}
 	}
 	for _, want := range []string{`grpc_server_handled_total{grpc_code="OK",grpc_method="Submit",grpc_service="rota.v1.Jobs",grpc_type="unary"} 1`,
@@ -188,7 +188,7 @@ func TestMetrics_conventions(t *testing.T) {
 	}
 }
 
-// TestReference_metrics holds docs/reference/metrics.md to what a node registers.
+// TestReference_metrics compares docs/reference/metrics.md with the metrics that a node registers.
 func TestReference_metrics(t *testing.T) {
 	t.Parallel()
 	w := look(t)
@@ -214,7 +214,7 @@ func TestReference_metrics(t *testing.T) {
 		cells := strings.SplitN(line, " | ", 2)
 		name := strings.Trim(cells[0], "|` ")
 		if types[name] == "" {
-			t.Errorf("%s has no series, so that nothing checks it", name)
+			t.Errorf("%s has no series, so no test checks it", name)
 		}
 		fmt.Fprintf(&b, "%s | %s | %s\n", cells[0], types[name], cells[1])
 	}

@@ -29,14 +29,15 @@ type recordedLoad struct {
 	tenants              []rota.TenantID
 }
 
-// recordedCluster has three nodes run a load, backs them up, stops them, and returns their data directory and the backup. The log ends a
-// while after the last job, so that a replay whose last jobs end later than the record's has both its workers and the time for them.
+// recordedCluster runs a load on three nodes, backs them up, stops them, and returns their data directory and the
+// backup. The log ends a while after the last job, so that a replay whose last jobs end later than the record's still
+// has its workers and enough time for them.
 func recordedCluster(t *testing.T, load recordedLoad) (data, backup string) {
 	t.Helper()
 	backup = filepath.Join(t.TempDir(), "backup.rota")
 	var addr, said string
 	var stop func() error
-	for tries := 0; stop == nil; tries++ { // the ports that it finds free may be another process's in a moment
+	for tries := 0; stop == nil; tries++ { // another process may take the free ports that it finds
 		data = t.TempDir()
 		if addr, said, stop = threeNodes(t, data); stop == nil && (tries == 3 || !strings.Contains(said, "in use") && !strings.Contains(said, "taken")) {
 			t.Fatal(said)
@@ -55,7 +56,7 @@ func recordedCluster(t *testing.T, load recordedLoad) (data, backup string) {
 	return data, backup
 }
 
-// run has the jobs done, and calls back before the workers end.
+// run runs all jobs, and calls back before the workers end.
 func (l recordedLoad) run(t *testing.T, addr string, done func() error) error {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	c, err := client.Dial(strings.Split(addr, ","))
@@ -107,7 +108,7 @@ func (l recordedLoad) run(t *testing.T, addr string, done func() error) error {
 	return done()
 }
 
-// threeNodes starts a cluster; stop is nil where it does not start, with what it said.
+// threeNodes starts a cluster; stop is nil where it does not start, and said is its output.
 func threeNodes(t *testing.T, data string) (addr, said string, stop func() error) {
 	t.Helper()
 	free, err := net.Listen("tcp", "127.0.0.1:0")
@@ -130,7 +131,7 @@ func threeNodes(t *testing.T, data string) (addr, said string, stop func() error
 	lines := bufio.NewScanner(in)
 	if !lines.Scan() || !strings.HasPrefix(lines.Text(), "ready addr=") {
 		cancel()
-		return "", fmt.Sprintf("the cluster says %q, and ended with %v", lines.Text(), <-done), nil
+		return "", fmt.Sprintf("the cluster's first line is %q, and it ended with %v", lines.Text(), <-done), nil
 	}
 	return strings.TrimPrefix(lines.Text(), "ready addr="), "", func() error {
 		cancel()
@@ -145,8 +146,8 @@ func askWhatIf(args ...string) (out, said string, code int) {
 	return o.String(), e.String(), code
 }
 
-// TestWhatIf replays the log of three real nodes: the unchanged policy makes every one of its decisions again, to the bit, and with one worker more
-// jobs wait no longer.
+// TestWhatIf replays the log of three real nodes: the unchanged policy repeats every one of its decisions exactly, and
+// with one more worker jobs wait no longer.
 func TestWhatIf(t *testing.T) {
 	t.Parallel()
 	const jobs = 60
@@ -176,7 +177,7 @@ func TestWhatIf(t *testing.T) {
 		if first.To == 0 {
 			first = r
 		} else if first.Parting.Index != r.Parting.Index || first.Parting.WhatIf.Worker != r.Parting.WhatIf.Worker {
-			t.Errorf("%s: the histories part at %+v, elsewhere at %+v", from, r.Parting, first.Parting)
+			t.Errorf("%s: the histories differ at %+v, elsewhere at %+v", from, r.Parting, first.Parting)
 		}
 	}
 	out, said, code := askWhatIf("--from", backup, "--without-tenant", "bench-1", "--until", first.Until.String())
@@ -186,7 +187,7 @@ func TestWhatIf(t *testing.T) {
 		}
 	}
 	if _, said, code := askWhatIf("--from", backup, "--set", "batch.ranking=fifo"); code != cli.ExitFailed || !strings.Contains(said, `no queue "batch"`) {
-		t.Errorf("a queue that is not there: exit code %d, %s", code, said)
+		t.Errorf("an unknown queue: exit code %d, %s", code, said)
 	}
 	if _, said, code := askWhatIf("--from", backup, "--set", "bench.ranking=fifo", "--since", "2100-01-01T00:00:00Z"); code == cli.ExitDone || !strings.Contains(said, "the log ends at") {
 		t.Errorf("a date behind the log: exit code %d, %s", code, said)
@@ -194,8 +195,9 @@ func TestWhatIf(t *testing.T) {
 	interrupted(t, backup)
 }
 
-// TestWhatIf_quiet: where jobs come one after the other to a worker that has room for all, the control makes the decisions of three real
-// nodes by entries of its own, too, from the first on: the same jobs to the same worker in the same order, however busy the machine is.
+// TestWhatIf_quiet: where jobs come one after the other to a worker that has room for all, the control repeats the
+// decisions of three real nodes with entries of its own, too, from the first on: the same jobs to the same worker in
+// the same order, however busy the machine is.
 func TestWhatIf_quiet(t *testing.T) {
 	t.Parallel()
 	data, _ := recordedCluster(t, recordedLoad{jobs: 20, workers: 1, slots: 64, every: 100 * time.Millisecond, hold: 20 * time.Millisecond,
@@ -211,7 +213,7 @@ func TestWhatIf_quiet(t *testing.T) {
 	}
 }
 
-// interrupted has Ctrl-C end a run.
+// interrupted ends a run with Ctrl-C.
 func interrupted(t *testing.T, from string) {
 	t.Helper()
 	ctx, cancel := context.WithCancelCause(context.Background())
@@ -247,7 +249,7 @@ func TestWhatIf_refuses(t *testing.T) {
 		{[]string{"--from", filepath.Join(empty, "gone"), "--set", "q.ranking=fifo"}, "file not found", cli.ExitFailed},
 	} {
 		if out, said, code := askWhatIf(test.args...); out != "" || code != test.code || !strings.Contains(said, test.want) {
-			t.Errorf("%v: exit code %d, want %d; said %q, want %q; %s", test.args, code, test.code, said, test.want, out)
+			t.Errorf("%v: exit code %d, want %d; stderr %q, want %q; %s", test.args, code, test.code, said, test.want, out)
 		}
 	}
 }

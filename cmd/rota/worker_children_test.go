@@ -9,8 +9,8 @@ import (
 	"github.com/rotasched/rota/internal/limits"
 )
 
-// A node's command leaves children in a file; a file with a fault fails the attempt, and
-// whatever stands in the file's place is not waited for.
+// A node's command leaves children in a file; a file with a fault fails the attempt, and anything else at the file's
+// path is not waited for.
 func TestExecution_children(t *testing.T) {
 	t.Parallel()
 	const one = `{"id": "page-1", "type": "count"}`
@@ -38,13 +38,13 @@ func TestExecution_children(t *testing.T) {
 			e.Job = "wf/list"
 			output, err := e.Run(t.Context())
 			if (err == nil) != (c.fault == "") || err != nil && !strings.Contains(err.Error(), c.fault) {
-				t.Fatalf("%v, %q is wanted", err, c.fault)
+				t.Fatalf("got %v, want %q", err, c.fault)
 			}
 			switch got := e.Children; {
 			case c.want == 0 && got != nil:
 				t.Errorf("it has children: %+v", got)
 			case c.want > 0 && (got == nil || len(got.Children) != c.want || got.Children[0].ID != "page-1"):
-				t.Errorf("%d children are wanted: %+v", c.want, got)
+				t.Errorf("want %d children: %+v", c.want, got)
 			}
 			if path := strings.TrimSpace(string(output)); err == nil {
 				if _, err := os.Lstat(path); path == "" || !os.IsNotExist(err) {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// unprivileged makes a test's own binary run as nobody: root reads everything.
+// unprivileged makes a test's own binary run as the user nobody: root reads everything.
 func unprivileged(t *testing.T, cmd *exec.Cmd) {
 	t.Helper()
 	dir, err := os.MkdirTemp("/tmp", "undumpable-")

@@ -19,11 +19,11 @@ func TestPassed(t *testing.T) {
 		"AWS_SECRET_ACCESS_KEY=k", "NAMED=1"}, []string{"NAMED"})
 	want := []string{"PATH=/bin", "HOME=/h", "LC_ALL=C", "LANG=C", "TZ=UTC", "TMPDIR=/t", "NAMED=1"}
 	if !slices.Equal(got, want) {
-		t.Errorf("%q is passed, %q is wanted", got, want)
+		t.Errorf("%q is passed, want %q", got, want)
 	}
 }
 
-// A command sees of its worker's environment what is passed, and not the rest.
+// A command sees the passed variables of its worker's environment, and not the rest.
 func TestExecution_environment(t *testing.T) {
 	t.Setenv("ROTA_TOKEN", "canary")
 	t.Setenv("NAMED", "shown")
@@ -38,7 +38,7 @@ func TestExecution_environment(t *testing.T) {
 	}
 }
 
-// A process that hid itself is root's in /proc: nobody else's process reads its environment.
+// A process that hid itself is root's in /proc: no other user's process reads its environment.
 func TestUndumpable(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux has the bit")

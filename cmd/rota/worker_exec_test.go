@@ -101,9 +101,9 @@ func TestExecution_lost_lease(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	if took := time.Since(begun); took > worker.ExecGrace { // SIGKILL comes then, and not before
-		t.Errorf("it took %s to end what obeys SIGTERM", took)
+		t.Errorf("it took %s to end a command that obeys SIGTERM", took)
 	}
 	if err := syscall.Kill(child, 0); err == nil {
-		t.Error("the shell's child is alive")
+		t.Error("the shell's child is still alive")
 	}
 }

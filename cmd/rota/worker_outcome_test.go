@@ -10,12 +10,12 @@ import (
 	"github.com/rotasched/rota/internal/cli/worker"
 )
 
-// What a command writes to $ROTA_OUTCOME becomes of its job, where it fails.
+// The outcome that a command writes to $ROTA_OUTCOME decides on its job, if the command fails.
 func TestWorker_outcomes(t *testing.T) {
 	t.Parallel()
 	cluster := running(t, "dev", "--nodes", "1", "--data", t.TempDir())
 	if !cluster.Scan() || !strings.HasPrefix(cluster.Text(), "ready addr=") {
-		t.Fatalf("the cluster says %q", cluster.Text())
+		t.Fatalf("the cluster's first line is %q", cluster.Text())
 	}
 	addr := strings.TrimPrefix(cluster.Text(), "ready addr=")
 	c, err := client.Dial(strings.Split(addr, ","))
@@ -54,7 +54,7 @@ func TestWorker_outcomes(t *testing.T) {
 	}
 }
 
-// Each line asks for one thing; what asks for nothing leaves the failure as it is.
+// Each line requests one outcome; output without a request leaves the failure as it is.
 func TestAsking(t *testing.T) {
 	t.Parallel()
 	failed := errors.New("exit status 9")

@@ -89,7 +89,7 @@ func TestParentFileName(t *testing.T) {
 	}
 }
 
-// The handler of --exec hands what its node's parents put out to the command.
+// The handler of --exec passes the outputs of its node's parents to the command.
 func TestHandler_of_a_node(t *testing.T) {
 	t.Parallel()
 	handle := worker.Commands{App: &cli.App{Stderr: &cli.LockedWriter{W: io.Discard}}}.Handler(`cat "$ROTA_PARENTS"/*`, nil)

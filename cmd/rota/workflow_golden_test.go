@@ -60,7 +60,7 @@ func sampleWorkflow() rota.Workflow {
 	return w
 }
 
-// wideWorkflow has so many nodes that they are summed up.
+// wideWorkflow has enough nodes to be summarized.
 func wideWorkflow() rota.Workflow {
 	w := rota.Workflow{ID: "wide", State: rota.WorkflowFailed, Queue: "default", Tenant: "default", NodeCount: 82, EdgeCount: 160,
 		Runs: 1, Submitted: rota.Moment{Clock: 10, Date: 1_790_000_000_000}, Finished: rota.Moment{Clock: 4_000_010, Date: 1_790_004_000_000},
@@ -114,13 +114,13 @@ func TestWorkflowGolden(t *testing.T) {
 				t.Fatal(err)
 			}
 			if text != string(want) {
-				t.Errorf("it is now\n%s\nand was\n%s\n-update writes it anew", text, want)
+				t.Errorf("got\n%s\nwant\n%s\n-update rewrites the file", text, want)
 			}
 		})
 	}
 }
 
-// A workflow's JSON is the API's message, whole, whoever prints it.
+// A workflow's JSON is the API's whole message, whichever command prints it.
 func TestWorkflowJSON(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
@@ -160,7 +160,7 @@ func TestWorkflowEndedWell(t *testing.T) {
 	}
 }
 
-// What is no id is refused before anybody is called, with exit 2.
+// A malformed id is refused before any call, with exit 2.
 func TestWorkflowUsage(t *testing.T) {
 	t.Parallel()
 	for _, line := range [][]string{{"show", "a b"}, {"show"}, {"wait", "a/b"}, {"cancel", "ä"}, {"retry", "w", "--from", "a b"},
@@ -171,7 +171,7 @@ func TestWorkflowUsage(t *testing.T) {
 	}
 }
 
-// Ids of nodes' jobs are taken where jobs' are; what is neither is not.
+// Ids of nodes' jobs are accepted wherever jobs' ids are; other texts are not.
 func TestJobRefs(t *testing.T) {
 	t.Parallel()
 	if ids, err := job.IDs([]string{"w/a(b)", "j", "w/a(b)"}); err != nil || len(ids) != 2 {
@@ -179,14 +179,14 @@ func TestJobRefs(t *testing.T) {
 	}
 	for _, bad := range []string{"w/", "/a", "w/a b", "a b"} {
 		if _, err := job.IDs([]string{bad}); err == nil {
-			t.Errorf("%q is taken", bad)
+			t.Errorf("%q is accepted", bad)
 		}
 	}
 	if _, err := (&operator.TailFlags{Job: "w/a/b"}).Filter(); err != nil {
 		t.Error(err)
 	}
 	if _, err := (&operator.TailFlags{Job: "w/"}).Filter(); err == nil {
-		t.Error(`"w/" is taken by events tail`)
+		t.Error(`"w/" is accepted by events tail`)
 	}
 	for _, line := range [][]string{{"job", "why", "w/n"}, {"job", "reject", "w/n", "--reason", "x"}, {"job", "show", "w/n"}} {
 		if code, _, talk := rotaLine(line...); code == cli.ExitUsage {
@@ -195,7 +195,7 @@ func TestJobRefs(t *testing.T) {
 	}
 }
 
-// Whatever an id holds, each line of the picture is one statement of Graphviz.
+// For any id, each line of the picture is one statement of Graphviz.
 func TestWriteDot_quotes(t *testing.T) {
 	t.Parallel()
 	quoted := `"(?:[^"\\]|\\.)*"`

@@ -27,7 +27,7 @@ func grownWorkflow() rota.Workflow {
 		}}
 }
 
-// What joins a node stands before what waits for it, and is named.
+// A node's joins come before the nodes that depend on it, and are named.
 func TestGraph_grown(t *testing.T) {
 	t.Parallel()
 	w := grownWorkflow()
@@ -46,7 +46,7 @@ func TestGraph_grown(t *testing.T) {
 ○ BLOCKED   ✔ COMPLETED   +n and the n nodes that join it   * critical path, 1s
 `
 	if got := workflow.GraphText(&w, false); got != want {
-		t.Errorf("it draws\n%s\nwanted is\n%s", got, want)
+		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 	var dot strings.Builder
 	if err := workflow.WriteDot(&dot, &w); err != nil {
@@ -56,10 +56,10 @@ func TestGraph_grown(t *testing.T) {
 	for _, line := range []string{`"join list" [shape=point`, `"join c" [shape=point`, `"a" -> "join list";`, `"join c" -> "join list"` + bold, `"ca" -> "join c";`,
 		`"cb" -> "join c"` + bold, `"join list" -> "sum"` + bold, `"list" -> "sum";`, `"list" -> "a";`, `"b" -> "c"` + bold, `"sum" -> "mail"` + bold, `"cb" -> "d";`} {
 		if strings.Count(dot.String(), "  "+line) != 1 {
-			t.Errorf("%q is not there once:\n%s", line, dot.String())
+			t.Errorf("%q does not occur exactly once:\n%s", line, dot.String())
 		}
 	}
 	if n := strings.Count(dot.String(), " -> "); n != 13 {
-		t.Errorf("it has %d edges, 13 are wanted:\n%s", n, dot.String())
+		t.Errorf("got %d edges, want 13:\n%s", n, dot.String())
 	}
 }

@@ -44,7 +44,7 @@ func TestWorkflow_live(t *testing.T) {
 	t.Parallel()
 	cluster := running(t, "dev", "--nodes", "1", "--data", t.TempDir())
 	if !cluster.Scan() || !strings.HasPrefix(cluster.Text(), "ready addr=") {
-		t.Fatalf("the cluster says %q", cluster.Text())
+		t.Fatalf("the cluster's first line is %q", cluster.Text())
 	}
 	addr := strings.TrimPrefix(cluster.Text(), "ready addr=")
 	rotaTo := func(want int, args ...string) (stdout, stderr string) {
@@ -73,7 +73,7 @@ nodes:
 	rotaTo(cli.ExitDone, "workflow", "submit", file, "--id", "w")
 	rotaTo(cli.ExitTimeout, "workflow", "wait", "w", "--timeout", "1ms")
 	if _, talk := rotaTo(cli.ExitDone, "workflow", "submit", file, "--id", "w"); !strings.Contains(talk, "was there before") {
-		t.Errorf("submitted again it says %q", talk)
+		t.Errorf("submitted again it prints %q", talk)
 	}
 	rotaTo(cli.ExitDone, "mode", "set", "READ_ONLY", "--reason", "test")
 	rotaTo(cli.ExitRefused, "workflow", "submit", file, "--id", "w2")
@@ -84,10 +84,10 @@ nodes:
 		`case $ROTA_JOB_TYPE in say) cat;; join) cat "$ROTA_PARENTS"/*;; gate) test -e `+gate+`;; esac`)
 	_, talk := rotaTo(cli.ExitOtherwise, "workflow", "wait", "w")
 	if !strings.Contains(talk, `node "e"`) || !strings.Contains(talk, "rota job show w/e") {
-		t.Errorf("its failure is told as %q", talk)
+		t.Errorf("its failure is printed as %q", talk)
 	}
 	if out, _ := rotaTo(cli.ExitDone, "job", "show", "w/c/d", "-o", "json"); !strings.Contains(out, `"output": "onetwo"`) {
-		t.Errorf("the join put out %s", out)
+		t.Errorf("the join's output is %s", out)
 	}
 	if err := os.WriteFile(gate, nil, 0o600); err != nil {
 		t.Fatal(err)

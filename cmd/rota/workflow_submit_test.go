@@ -20,8 +20,7 @@ nodes:
   - {id: clean, type: clean, parents: [fetch]}
 `
 
-// What a file says the flags beat, and a cycle is told by its nodes, with exit 2 and
-// before anybody is called.
+// Flags override the file's settings, and a cycle is reported by its nodes, with exit 2 and before any call.
 func TestWorkflowSubmit_offline(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

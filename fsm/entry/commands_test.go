@@ -18,7 +18,7 @@ func fewOps() []*fsmpb.Op {
 		submitOp(&rota.JobSpec{ID: "large", Payload: make([]byte, 1<<18)})}
 }
 
-// TestAppendOp checks that operations encoded one by one equal what package proto writes for all of them.
+// TestAppendOp checks that operations encoded one by one equal package proto's encoding of all of them.
 func TestAppendOp(t *testing.T) {
 	t.Parallel()
 	ops := fewOps()
@@ -95,8 +95,8 @@ func TestSealCommands(t *testing.T) {
 	}
 }
 
-// FuzzCommands checks that a reader accepts what package proto accepts, with the same result, and that its output to be
-// sealed can be opened.
+// FuzzCommands checks that a reader accepts the same input as package proto, with the same result, and that its output
+// to be sealed can be opened.
 func FuzzCommands(f *testing.F) {
 	add := func(ops ...*fsmpb.Op) {
 		data, err := proto.Marshal(&fsmpb.Commands{Ops: ops})
@@ -184,7 +184,7 @@ func BenchmarkCommands(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	// What a leader does with commands on their way into an entry, and what it did before.
+	// A leader's work on commands on their way into an entry, and its earlier implementation.
 	b.Run("read_and_seal", func(b *testing.B) {
 		b.ReportAllocs()
 		r := &CommandReader{}

@@ -73,7 +73,7 @@ func fullSpec() *rota.JobSpec {
 		Simulate: 9 * time.Millisecond, Units: 10, Expected: 11 * time.Millisecond, RetryOnInvalidProof: true, DataKeys: []string{"k1", "k2"}}
 }
 
-// TestDecoder checks that usual entries take the fast path: it reads all fields, and only allocates what lives on.
+// TestDecoder checks that usual entries use the fast path: it reads all fields, and only allocates values that live on.
 func TestDecoder(t *testing.T) {
 	entry := &fsmpb.Entry{Term: 3, NowMs: 5}
 	for range 100 {

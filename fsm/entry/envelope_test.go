@@ -25,14 +25,14 @@ func TestEnvelope(t *testing.T) {
 		for bit := range 8 {
 			data[i] ^= 1 << bit
 			if _, err := Open(1, data, FirstRules, d); err == nil {
-				t.Fatalf("bit %d of byte %d: flipped and taken", bit, i)
+				t.Fatalf("bit %d of byte %d: flipped and accepted", bit, i)
 			}
 			data[i] ^= 1 << bit
 		}
 	}
 	for n := range data {
 		if _, err := Open(1, data[:n], FirstRules, d); err == nil {
-			t.Fatalf("%d of %d bytes: taken", n, len(data))
+			t.Fatalf("%d of %d bytes: accepted", n, len(data))
 		}
 	}
 	other := bytes.Clone(data)
@@ -43,16 +43,16 @@ func TestEnvelope(t *testing.T) {
 	if rota.KindOf(err) != rota.KindConflict || err.Error() != want {
 		t.Fatalf("a draft's entry: %v, want %s", err, want)
 	}
-	// What those two bytes mean to newer rules is unknown here.
+	// The meaning of those two bytes under newer rules is unknown here.
 	binary.BigEndian.PutUint16(other[4:], FirstRules+1)
 	if _, err = Open(1, closeEnvelope(other), FirstRules, d); err == nil || !strings.Contains(err.Error(), "needs rules version 2, this binary knows 1") {
 		t.Fatalf("an entry of newer rules: %v", err)
 	}
 	if e, err := Open(1, data, FirstRules, d); err != nil || e.GetTerm() != 1 {
-		t.Fatalf("after all that: %v, %v", e, err)
+		t.Fatalf("after all these: %v, %v", e, err)
 	}
 	if _, err := Seal(&fsmpb.Entry{Ops: []*fsmpb.Op{{Op: &fsmpb.Op_Cancel{Cancel: &fsmpb.Cancel{Job: "\xff"}}}}}, FirstRules); err == nil {
-		t.Fatal("text that is no UTF-8 was sealed: no node could decode it")
+		t.Fatal("text that is not UTF-8 was sealed: no node could decode it")
 	}
 }
 

@@ -32,7 +32,7 @@ func TestSettingsNeed(t *testing.T) {
 		{set("night", "depth", ""), 4},
 	} {
 		if got := settingsNeed(c.op, table); got != c.want {
-			t.Errorf("%v needs version %d, wanted %d", c.op, got, c.want)
+			t.Errorf("%v needs version %d, want %d", c.op, got, c.want)
 		}
 	}
 }

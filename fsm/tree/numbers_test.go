@@ -24,7 +24,7 @@ func TestNumbers(t *testing.T) {
 			want := slices.Sorted(maps.Keys(naive))
 			slices.Reverse(want)
 			if its.Len() != len(want) {
-				t.Fatalf("seed %d: %d numbers, %d are wanted", seed, its.Len(), len(want))
+				t.Fatalf("seed %d: %d numbers, want %d", seed, its.Len(), len(want))
 			}
 			at, i := uint64(10*blockNumbers), 0
 			for ; ; i++ {

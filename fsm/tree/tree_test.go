@@ -29,13 +29,13 @@ func (t *Tree[K, V]) sound() error {
 		for _, row := range at.rows[len(at.rows):cap(at.rows)] {
 			var none V
 			if any(row) != any(none) {
-				return fmt.Errorf("%v is held beyond its time", row.TreeKey())
+				return fmt.Errorf("%v is held for too long", row.TreeKey())
 			}
 		}
 		for i, row := range at.rows {
 			k, begin := string(row.TreeKey()), string(at.begin[:at.begins])
 			if !strings.HasPrefix(k, begin) || at.marks[i] != markOf(k[len(begin):]) {
-				return fmt.Errorf("%q stands under %q with mark %x", k, begin, at.marks[i])
+				return fmt.Errorf("%q is under %q with mark %x", k, begin, at.marks[i])
 			}
 		}
 		for _, c := range at.children {
@@ -159,7 +159,7 @@ func holds(t *testing.T, tr *Tree[string, numbered], want map[string]int, from s
 		t.Fatalf("%d keys, from %q %q, want %d and %q", len(got), from, tail, len(keys), keys[at:min(len(keys), at+99)])
 	}
 	if _, had := tr.Get("none"); had {
-		t.Fatal("a key that is not there")
+		t.Fatal("a missing key")
 	}
 }
 

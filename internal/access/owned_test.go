@@ -7,8 +7,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestRights_most compares the numbers that may be owned with a naive count over the roles, and rights within other
-// rights with the numbers of those.
+// TestRights_most compares the limits on owned objects with a naive count over the roles, and rights within other
+// rights with the limits of those.
 func TestRights_most(t *testing.T) {
 	t.Parallel()
 	draw := func(rt *rapid.T, label string) []rota.Role {

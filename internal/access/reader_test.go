@@ -8,8 +8,8 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// TestHidden checks that a reader without the data right sees none of its users' data in jobs, and that one without the
-// audit right sees no event without a tenant; both by the job's own tenant and queue.
+// TestHidden: a reader that lacks the right to data sees no content that users put into their jobs, and one that lacks
+// that right and audits sees no event of any tenant; both by the job's own tenant and queue.
 func TestHidden(t *testing.T) {
 	t.Parallel()
 	look := func(grants ...rota.Grant) (text string, events int) {
@@ -30,7 +30,7 @@ func TestHidden(t *testing.T) {
 			{Event: rota.Event{Kind: rota.EventJobEnqueued, Job: "j1", Tenant: "acme", Queue: "default", Text: "secret"}}}
 		some := rd.Events(all)
 		if all[1].Text != "secret" || kept.Error != "secret" {
-			t.Error("what others are shown has changed")
+			t.Error("the fields shown to others have changed")
 		}
 		return fmt.Sprintf("%s %s %s %v %s %s %v %v", schedule.Job.Payload, job.Payload, job.Output, job.Meta, job.Error, job.ProgressNote, job.Attempts, some), len(some)
 	}
@@ -55,7 +55,7 @@ func TestHidden(t *testing.T) {
 	}
 }
 
-// TestFiguresOfOthers checks that figures that depend on the jobs of all tenants are only for readers of everything.
+// TestFiguresOfOthers: only readers of everything see figures that depend on the jobs of all tenants.
 func TestFiguresOfOthers(t *testing.T) {
 	t.Parallel()
 	decision := rota.Decision{Score: 7, Rank: 3, Reasoning: rota.Reasoning{Rule: rota.ReasoningByLeastLoaded, N: 2, Of: 1}}
@@ -67,7 +67,7 @@ func TestFiguresOfOthers(t *testing.T) {
 		kept := job.Attempts
 		rd.Job(&job)
 		if kept[0].Decision.Rank != 3 || lease.Decision.Rank != 3 {
-			t.Error("what others are shown has changed")
+			t.Error("the fields shown to others have changed")
 		}
 		x = rota.Explanation{Decision: &rota.PlacedDecision{Decision: decision}, Decisions: []rota.PlacedDecision{{Decision: decision}}}
 		rd.Explanation(&x)

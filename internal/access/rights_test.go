@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// rightsIDs returns all ids of up to three letters out of two, which is enough to distinguish the patterns.
+// rightsIDs returns all ids of up to three letters out of two, enough for patterns to differ.
 func rightsIDs() (ids []string) {
 	for _, one := range []string{"a", "b"} {
 		ids = append(ids, one)
@@ -39,7 +39,7 @@ func drawNarrowing(rt *rapid.T, name string) []string {
 	return rapid.SliceOfN(rapid.SampledFrom(rightsPatterns), 0, 2).Draw(rt, name)
 }
 
-// matchesNaively returns the meaning of a pattern, implemented as simply as possible.
+// matchesNaively implements a pattern's meaning as simply as possible.
 func matchesNaively(pattern, id string) bool {
 	if pattern == id {
 		return true
@@ -65,9 +65,8 @@ func allowedNaively(grants []rota.Grant, tenants, queues []string, right rota.Ri
 	return false
 }
 
-// TestRights_naive compares the rights with a naive matcher, for every right, tenant and queue of a small universe. It
-// checks the allowed rights, that rights within others allow no more than those do, and that Some is true whenever
-// anything is allowed.
+// TestRights_naive compares the rights with a naive matcher, for every right, tenant and queue of a small world: which
+// are allowed; that rights within other rights allow no more than those; that Some is true where anything is allowed.
 func TestRights_naive(t *testing.T) {
 	t.Parallel()
 	ids := append(rightsIDs(), Everything)
@@ -91,13 +90,13 @@ func TestRights_naive(t *testing.T) {
 						rt.Fatalf("%s of tenant %s in queue %s: %v, naively %v", right, tenant, queue, got, want)
 					}
 					if got && within && !other.Allow(right, rota.TenantID(tenant), rota.QueueName(queue)) {
-						rt.Fatalf("within, but %s of tenant %s in queue %s is allowed by the inner alone", right, tenant, queue)
+						rt.Fatalf("within, but %s of tenant %s in queue %s is allowed by the inner rights alone", right, tenant, queue)
 					}
 					some = some || got
 				}
 			}
 			if some && !r.Some(right) {
-				rt.Fatalf("%s is allowed somewhere and Some says no", right)
+				rt.Fatalf("%s is allowed somewhere and Some returns false", right)
 			}
 		}
 	})
@@ -120,7 +119,7 @@ func TestRights_all(t *testing.T) {
 	if !narrow.Within(&all) || all.Within(&narrow) || all.Within(&some) || !narrow.Allow(rota.RightSubmit, "ab", "q") || narrow.Allow(rota.RightSubmit, "b", "q") {
 		t.Error("a narrowed root is judged wrongly")
 	}
-	// A right without tenant scope is not within a tenant.
+	// A right that has no tenant scope is not within a tenant.
 	for _, r := range []rota.Right{rota.RightOperate, rota.RightQueue, rota.RightStatus, rota.RightAuth, rota.RightBackup} {
 		if narrow.Some(r) || narrow.AllowEverywhere(r) {
 			t.Errorf("a token of tenant a* may %s", r)
@@ -128,7 +127,7 @@ func TestRights_all(t *testing.T) {
 	}
 }
 
-// TestGrant_checks checks that empty patterns, and patterns for a scope that the right does not have, are rejected.
+// TestGrant_checks: patterns that are empty, or that narrow a right without that scope, are refused.
 func TestGrant_checks(t *testing.T) {
 	for text, subject := range map[string]string{
 		`{"right":"read","tenant":"","queue":"*"}`:       "tenant",
@@ -145,7 +144,7 @@ func TestGrant_checks(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := rota.ErrorOf(CheckGrant(g)); err == nil || err.Kind != rota.KindInvalid || err.Subject != subject {
-			t.Errorf("%s: %v, a refusal of %s is wanted", text, err, subject)
+			t.Errorf("%s: got %v, want a refusal of %s", text, err, subject)
 		}
 	}
 	for _, role := range BuiltInRoles() {
@@ -165,7 +164,7 @@ func TestCredential(t *testing.T) {
 		t.Fatalf("%v %v", read, err)
 	}
 	if other := CredentialOf([40]byte{1, 2, 30: 4}); other.Proves(c.Hash()) {
-		t.Error("another token proves itself by this one's hash")
+		t.Error("another token is accepted for this one's hash")
 	}
 	for _, shown := range []string{c.String(), c.GoString()} {
 		if strings.Contains(shown, c.secret) || !strings.Contains(shown, c.ID) {

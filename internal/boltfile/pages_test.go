@@ -98,6 +98,6 @@ func TestCheckPages_wantsAPageUnderItsFirstKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := Check(path, words); rota.KindOf(err) != rota.KindConflict {
-		t.Errorf("a page under another key than its first is taken for sound: %v", err)
+		t.Errorf("a page under another key than its first is accepted as sound: %v", err)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// bomb packs so many zeros.
+// bomb packs size zeros.
 func bomb(t *testing.T, size int) []byte {
 	t.Helper()
 	b := bytes.NewBufferString(packMagic)

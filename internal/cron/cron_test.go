@@ -12,7 +12,7 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// Parse is what schedules go through, of one that is set now.
+// Parse does the same steps as setting a schedule now.
 func Parse(expr, zone string, anchor, from int64) (Table, error) {
 	times := &rota.ScheduleTimes{Cron: expr, TZ: zone}
 	if err := Embedded().Check(times, rota.Date(from)); err != nil {
@@ -42,7 +42,7 @@ func between(t testing.TB, expr, zone, from, until string) (list []string) {
 	}
 	dates, before := Between(x, ms(t, from), ms(t, until), 1000)
 	if before != 0 {
-		t.Fatalf("%s: %d dates come before the newest", expr, before)
+		t.Fatalf("%s: %d dates are left out before the newest", expr, before)
 	}
 	for _, d := range dates {
 		list = append(list, shown(d))
@@ -56,7 +56,7 @@ func TestNext_daylightSaving(t *testing.T) {
 		// A time that is left out becomes the first instant after the gap; a repeated one counts once.
 		{"30 2 * * *", "Europe/Berlin", "2026-03-28T12:00:00Z", "2026-03-30T12:00:00Z", "2026-03-29T01:00:00Z 2026-03-30T00:30:00Z"},
 		{"30 2 * * *", "Europe/Berlin", "2026-10-24T12:00:00Z", "2026-10-26T12:00:00Z", "2026-10-25T00:30:00Z 2026-10-26T01:30:00Z"},
-		// All that a gap leaves out is one date, and so is what comes on that instant by itself.
+		// All dates left out by a gap are one date, together with a regular date on that instant.
 		{"*/20 2 * * *", "Europe/Berlin", "2026-03-29T00:00:00Z", "2026-03-29T12:00:00Z", "2026-03-29T01:00:00Z"},
 		{"0,30 2,3 * * *", "Europe/Berlin", "2026-03-29T00:00:00Z", "2026-03-29T12:00:00Z", "2026-03-29T01:00:00Z 2026-03-29T01:30:00Z"},
 		{"0 3 * * *", "Europe/Berlin", "2026-03-29T00:00:00Z", "2026-03-29T12:00:00Z", "2026-03-29T01:00:00Z"},
@@ -99,7 +99,7 @@ func TestParse(t *testing.T) {
 		first, _ := x.Next(ms(t, from))
 		newest, before := Between(x, ms(t, from), ms(t, until), 10)
 		if shown(first) != c.first || len(newest)+int(before) != c.dates {
-			t.Errorf("%s: first on %s, %d dates; %s and %d are wanted", c.expr, shown(first), len(newest)+int(before), c.first, c.dates)
+			t.Errorf("%s: first on %s, %d dates; want %s and %d", c.expr, shown(first), len(newest)+int(before), c.first, c.dates)
 		}
 	}
 }
@@ -119,7 +119,7 @@ func TestParse_refuses(t *testing.T) {
 		_, err := Parse(c.expr, c.zone, 0, ms(t, "2026-01-01T00:00:00Z"))
 		e := rota.ErrorOf(err)
 		if !errors.Is(err, rota.ErrInvalid) || e.Subject != c.field || !strings.Contains(e.Text, c.text) {
-			t.Errorf("%q in %q: %v; INVALID(%s) with %q is wanted", c.expr, c.zone, err, c.field, c.text)
+			t.Errorf("%q in %q: got %v, want INVALID(%s) with %q", c.expr, c.zone, err, c.field, c.text)
 		}
 	}
 }
@@ -283,7 +283,7 @@ func TestBetween(t *testing.T) {
 		most := 1 + r.IntN(100)
 		newest, before := Between(table, from, until, most)
 		if cut := max(0, len(all)-most); before != int64(cut) || !slices.Equal(newest, all[cut:]) {
-			t.Fatalf("seed %d: %s: %d and %d before them; %d dates are in all, %d are wanted", seed, expr, len(newest), before, len(all), most)
+			t.Fatalf("seed %d: %s: got %d and %d before them; of %d dates in all, want %d", seed, expr, len(newest), before, len(all), most)
 		}
 	}
 	given := dates{10, 20, 30}

@@ -20,7 +20,7 @@ import (
 func TestEmbedded_isTheReleaseOfTheGenerator(t *testing.T) {
 	sum := sha256.Sum256(embedded)
 	if got := hex.EncodeToString(sum[:]); got != embeddedSHA256 {
-		t.Errorf("zones.bin has SHA-256 %s, release_gen.go says %s: run `make tzdata`", got, embeddedSHA256)
+		t.Errorf("zones.bin has SHA-256 %s, want %s as in release_gen.go: run `make tzdata`", got, embeddedSHA256)
 	}
 	files, err := unpack(embedded)
 	if err != nil {
@@ -32,7 +32,7 @@ func TestEmbedded_isTheReleaseOfTheGenerator(t *testing.T) {
 	}
 	back, err := unpack(again)
 	if err != nil || !maps.EqualFunc(files, back, bytes.Equal) {
-		t.Errorf("zones.bin differs once packed again: %v", err)
+		t.Errorf("zones.bin differs after repacking: %v", err)
 	}
 	if n := Embedded().Len(); n < 590 || Embedded().Name() != Release {
 		t.Errorf("release %s has %d zones", Embedded().Name(), n)

@@ -26,7 +26,7 @@ func named(cluster rota.ClusterID) func(io.Reader) (Name, error) {
 	return func(r io.Reader) (Name, error) {
 		text, err := io.ReadAll(r)
 		if err != nil || len(text) < 4 || string(text[:4]) != "rota" {
-			return Name{}, errors.Join(err, errors.New("it is no backup"))
+			return Name{}, errors.Join(err, errors.New("it is not a backup"))
 		}
 		return Name{Cluster: cluster, Index: rota.Index(len(text))}, nil
 	}
@@ -60,7 +60,7 @@ func (p place) open(t *testing.T) *Depot {
 	return d
 }
 
-// altering is a directory that changes what is stored in it.
+// altering is a directory that changes its stored files.
 type altering struct {
 	directory
 	change func([]byte) []byte
@@ -150,7 +150,7 @@ func TestPut(t *testing.T) {
 			t.Fatalf("%+v, %v", b, err)
 		}
 		if !strings.HasPrefix(b.File, p.options.To+"/") {
-			t.Errorf("it is said to be at %s", b.File)
+			t.Errorf("its path is given as %s", b.File)
 		}
 		again, err := d.Put(t.Context(), "n2", writing("rota-BACKUP"), named("c-1"))
 		if err != nil || again.File != b.File || bytes.Equal(again.SHA256, b.SHA256) || string(p.get(b.Name.String())) != "rota-BACKUP" {
@@ -168,7 +168,7 @@ func TestPut(t *testing.T) {
 			t.Errorf("%q, %v", text, err)
 		}
 		if _, err := d.Fetch(t.Context(), Name{Cluster: "c-1", Index: 12}); err == nil {
-			t.Error("what is not there is fetched")
+			t.Error("a missing backup is fetched")
 		}
 	})
 }
@@ -185,7 +185,7 @@ func TestPut_copiedInParts(t *testing.T) {
 	}
 }
 
-// A backup is larger than what is stored in one request, or held in memory.
+// A backup is larger than one request can store, or memory can hold.
 func TestPut_inParts(t *testing.T) {
 	places(t, func(t *testing.T, p place) {
 		d := p.open(t)
@@ -271,7 +271,7 @@ func TestPut_killed(t *testing.T) {
 		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestPut_killed$")
 		cmd.Env = append(os.Environ(), "DEPOT_KILLED="+p.options.To)
 		if err := cmd.Run(); err == nil {
-			t.Fatal("it lived")
+			t.Fatal("it survived")
 		}
 		d := p.open(t)
 		if p.s3 != nil && p.s3.Uploads() != 1 || p.s3 == nil && len(p.files()) != 1 {
@@ -326,7 +326,7 @@ func TestPrune(t *testing.T) {
 	})
 }
 
-// A store's refusal is reported with what to do about it.
+// A store's refusal is reported together with its remedy.
 func TestBucket_refusals(t *testing.T) {
 	s3 := bucket.Start(t, "backups")
 	useStore(t, s3)
@@ -446,7 +446,7 @@ func TestOpen_refuses(t *testing.T) {
 func TestPut_fullDisk(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
-		t.Skip("a full disk is made by mounting a small one, which wants root")
+		t.Skip("a full disk is made by mounting a small one, which requires root")
 	}
 	path := t.TempDir()
 	if said, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", path).CombinedOutput(); err != nil {

@@ -42,7 +42,7 @@ func TestSeal(t *testing.T) {
 		}
 		stolen := p.get(b.Name.String())
 		if bytes.Contains(stolen, []byte("payloads")) || bytes.Contains(stolen, []byte("rota-")) {
-			t.Error("a thief reads it")
+			t.Error("the sealed backup is readable without the key")
 		}
 		unseal := func(stolen []byte, with Identities) (string, error) {
 			r, err := Unseal(bytes.NewReader(stolen), with)
@@ -53,7 +53,7 @@ func TestSeal(t *testing.T) {
 			return string(text), err
 		}
 		if got, err := unseal(stolen, identities(t, key)); err != nil || got != secret {
-			t.Errorf("its owner reads %d bytes, %v", len(got), err)
+			t.Errorf("the owner's key reads %d bytes, %v", len(got), err)
 		}
 		flipped := bytes.Clone(stolen)
 		flipped[len(flipped)-9] ^= 1

@@ -24,7 +24,7 @@ func TestCursor(t *testing.T) {
 	refused := func(text string, o Origin, f rota.JobFilter, want string) {
 		t.Helper()
 		if _, err := ReadCursor(text, o, &f); rota.KindOf(err) != rota.KindInvalid || rota.ErrorOf(err).Subject != "cursor" || !strings.Contains(err.Error(), want) {
-			t.Errorf("%.80q: %v, %q is wanted", text, err, want)
+			t.Errorf("%.80q: got %v, want %q", text, err, want)
 		}
 	}
 	refused(text, Origin{"c2", 3}, f, "another cluster")

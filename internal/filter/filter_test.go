@@ -74,7 +74,7 @@ func TestFilter_schedules(t *testing.T) {
 	}
 }
 
-// What is no filter is refused at its place, and says what is wanted.
+// A text that is not a filter is refused with the position and the expected input.
 func TestParse_refuses(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string]string{
@@ -91,7 +91,7 @@ func TestParse_refuses(t *testing.T) {
 	}
 }
 
-// The fields of a list are terms, taken as they are.
+// The fields of a list are terms, used as they are.
 func TestOf(t *testing.T) {
 	t.Parallel()
 	f, err := Of(&rota.JobFilter{Where: "id=n*", Queue: "mail", Tenant: "acme", Type: "send", State: rota.JobDead})

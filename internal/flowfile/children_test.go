@@ -9,7 +9,7 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// Children stand one after the other, on one line or on several, as workflow files describe nodes.
+// Children follow one another, on one line or on several, as workflow files describe nodes.
 func TestChildren(t *testing.T) {
 	t.Parallel()
 	g, err := Children([]byte("\xef\xbb\xbf"+`{"id": "a", "type": "count", "payload": "x\ny", "priority": 2}
@@ -36,7 +36,7 @@ func TestChildren(t *testing.T) {
 	}
 }
 
-// Whatever is wrong is named with its line, several faults at once, and nothing is taken.
+// Each fault is named with its line, several faults at once, and no child is accepted.
 func TestChildren_faults(t *testing.T) {
 	t.Parallel()
 	many := strings.Builder{}
@@ -82,7 +82,7 @@ func TestChildren_faults(t *testing.T) {
 	}
 }
 
-// What Children takes is what a completion takes; nothing makes it panic.
+// Children accepts the same input as a completion; no input makes it panic.
 func FuzzChildren(f *testing.F) {
 	for _, seed := range []string{`{"id":"a","type":"x"}`, `{"id":"b","type":"x","parents":["n"]}{"detached":true}`, `{"id":"g","gate":{}}`, "[", "{", "null",
 		`{"detached":`} {

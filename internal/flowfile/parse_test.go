@@ -13,7 +13,7 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// parsed parses a file's text in the format that its content tells.
+// parsed parses a file's text in the format detected from its content.
 func parsed(t testing.TB, text, path string) rota.WorkflowSpec {
 	t.Helper()
 	spec, err := Parse([]byte(text), path, "", Options{Scale: 1})
@@ -85,7 +85,7 @@ func TestParseFlow(t *testing.T) {
 		t.Errorf("%+v", spec.Nodes)
 	}
 	if !reflect.DeepEqual(clean.Requires, []string{"gpu"}) {
-		t.Errorf("a merge key beats the node's own: %v", clean.Requires)
+		t.Errorf("a merge key overrides the node's own: %v", clean.Requires)
 	}
 	if !reflect.DeepEqual(count.Labels, map[string]string{"stage": "test", "by": "hand"}) || len(fetch.Labels) != 1 {
 		t.Errorf("labels of defaults and node: %v, of another node: %v", count.Labels, fetch.Labels)
@@ -95,7 +95,7 @@ func TestParseFlow(t *testing.T) {
 	}
 }
 
-// What rota.WorkflowSpec's own JSON says is taken.
+// rota.WorkflowSpec's own JSON is accepted.
 func TestParseFlow_takes_the_spec_itself(t *testing.T) {
 	t.Parallel()
 	spec := parsed(t, flowYAML, "")
@@ -162,7 +162,7 @@ func TestParseFlow_refuses(t *testing.T) {
 	}
 }
 
-// All faults of a file are told at once, up to a bound.
+// All faults of a file are reported at once, up to a bound.
 func TestParseFlow_tells_all_faults(t *testing.T) {
 	t.Parallel()
 	_, err := Parse([]byte("nodes:\n- {id: a}\n- {id: b, type: t, parents: [c]}\n- {id: d, type: t, priority: -1}\n"), "", "", Options{})
@@ -195,7 +195,7 @@ func TestParseFlow_aliases_are_bounded(t *testing.T) {
 	}
 }
 
-// FuzzWorkflowFile: no text makes the parser panic; what it takes has sound ids.
+// FuzzWorkflowFile: no text makes the parser panic; a workflow that it accepts has sound ids.
 func FuzzWorkflowFile(f *testing.F) {
 	for _, text := range []string{flowYAML, flowJSON, "{}", "[", "nodes: [*a]", "a: &a [*a]", "<<: *x", "nodes:\n- &a {<<: *a}\n",
 		`{"nodes":[null,{"id":"a","type":"t","payload":7}],"edges":null}`, "nodes: !!binary aGk=\n", "{nodes: [{id: a, type: t}]}",
@@ -207,7 +207,7 @@ func FuzzWorkflowFile(f *testing.F) {
 			spec, err := Parse(text, path, FormatRota, Options{Scale: 1})
 			if err != nil {
 				if err.Error() == "" {
-					t.Error("an error without words")
+					t.Error("an error without a text")
 				}
 				continue
 			}

@@ -103,7 +103,7 @@ func (e *endlessLog) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// TestReadSWF_most reads so many jobs of a log that is as long as one likes, and no further.
+// TestReadSWF_most reads the given number of jobs of a log of any length, and no further.
 func TestReadSWF_most(t *testing.T) {
 	t.Parallel()
 	in := &endlessLog{}
@@ -113,7 +113,7 @@ func TestReadSWF_most(t *testing.T) {
 	}
 	log, err = ReadSWF(strings.NewReader(swfLine+"\n"+swfLine+"\n; the end\n"), 2)
 	if err != nil || log.More != 0 {
-		t.Errorf("a log of just so many jobs: %v, more at line %d", err, log.More)
+		t.Errorf("a log of exactly the maximum number of jobs: %v, more at line %d", err, log.More)
 	}
 }
 

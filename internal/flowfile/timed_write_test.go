@@ -24,7 +24,7 @@ func ranJob() rota.Job {
 	return j
 }
 
-// TestTimedLine has a line be read as what decides on the job, and nothing of what it carries.
+// TestTimedLine reads only those parts of a line that decide on the job, and none of its content.
 func TestTimedLine(t *testing.T) {
 	t.Parallel()
 	j := ranJob()

@@ -23,7 +23,7 @@ func instance(t testing.TB, path string, o Options) rota.WorkflowSpec {
 		t.Fatal(err)
 	}
 	if !isWfCommons(text) {
-		t.Errorf("%s is not known for an instance", path)
+		t.Errorf("%s is not recognized as an instance", path)
 	}
 	spec, err := Parse(text, path, "", o)
 	if err != nil {
@@ -136,7 +136,7 @@ func TestParseWfCommons_refuses(t *testing.T) {
 	}
 }
 
-// Edges that only one side tells, and those that both do, are edges once.
+// Edges in the record of one side, or of both, are edges once.
 func TestParseWfCommons_joins_edges(t *testing.T) {
 	t.Parallel()
 	spec, err := parseWfCommons([]byte(`{"workflow":{"specification":{"tasks":[
@@ -152,7 +152,7 @@ func TestParseWfCommons_joins_edges(t *testing.T) {
 		t.Errorf("parents are %v, want %v", parents, want)
 	}
 	if spec.Nodes[0].Type != "a" || spec.Nodes[0].Simulate != 0 {
-		t.Errorf("a task that was never run: %+v", spec.Nodes[0])
+		t.Errorf("a task that never ran: %+v", spec.Nodes[0])
 	}
 }
 
@@ -224,12 +224,12 @@ func TestParseWfCommons_all_instances(t *testing.T) {
 				total += spec.Nodes[i].Simulate.Milliseconds()
 			}
 			if total == 0 {
-				t.Error("no node takes any time")
+				t.Error("every node takes no time")
 			}
 		})
 	}
 	if here < 7 {
-		t.Errorf("%d instances are at hand: the repository has seven", here)
+		t.Errorf("found %d instances, the repository has seven", here)
 	}
 }
 
@@ -261,8 +261,8 @@ func recordedPath(t *testing.T, name string) string {
 	return path
 }
 
-// FuzzWfCommons: no text makes the parser panic; what it takes is a workflow but for
-// its shape as a graph.
+// FuzzWfCommons: no text makes the parser panic; a text that it accepts is a valid workflow except for its shape as a
+// graph.
 func FuzzWfCommons(f *testing.F) {
 	for _, path := range []string{"testdata/helloworld-forkjoin-10-chameleon.json", "testdata/bacass-dirt02-001.json"} {
 		text, err := os.ReadFile(path)
@@ -289,7 +289,7 @@ func FuzzWfCommons(f *testing.F) {
 	})
 }
 
-// TestInSteps holds recorded memory to few classes, never below what was recorded.
+// TestInSteps rounds recorded memory up to few classes, never below the recorded value.
 func TestInSteps(t *testing.T) {
 	t.Parallel()
 	seen := map[int64]bool{}

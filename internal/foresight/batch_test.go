@@ -74,7 +74,7 @@ func checkBatch(t *testing.T, plan Plan, easy, want, within float64) {
 		}
 		for i, bound := range bounds {
 			if wait := fates[i].Start - l.Jobs[i].Submit; wait > bound {
-				t.Errorf("job %d waits %d ms, at most %d are promised", i, wait, bound)
+				t.Errorf("job %d waits %d ms, promised are at most %d", i, wait, bound)
 			}
 		}
 	}
@@ -94,10 +94,10 @@ func TestRun_published(t *testing.T) {
 		folder = filepath.Join("..", "..", "..", "shared", "data", "traces")
 	}
 	if _, err := os.Stat(folder); err != nil {
-		t.Skipf("no logs at %s: ROTA_TRACES names where they are", folder)
+		t.Skipf("no logs at %s: set ROTA_TRACES to their directory", folder)
 	}
 	if testing.Short() {
-		t.Skip("whole logs take minutes")
+		t.Skip("complete logs take minutes")
 	}
 	log := func(t *testing.T, name string, how Cleaning) []Job {
 		jobs, _ := Clean(openLog(t, filepath.Join(folder, name)), how)

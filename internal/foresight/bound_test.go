@@ -106,7 +106,7 @@ func TestBounds_hold(t *testing.T) {
 		}
 	}
 	if slices.Min(nearest) < 0.1 {
-		t.Errorf("the nearest to a bound were %.2f: the loads show too little", nearest)
+		t.Errorf("the closest to a bound was %.2f: the loads show too little", nearest)
 	}
 	log, _ := Clean(openLog(t, "testdata/ctc_sp2_20000.swf.gz"), CleanPredictsim)
 	got, err := Run(context.Background(), &Plan{Jobs: log, Workers: Machine(338), Policies: []Policy{policy(t, "p:ranking=shortest,shortest_aging=10,backfill=easy"), policy(t, "p:preset=batch")}})

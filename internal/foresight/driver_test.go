@@ -76,10 +76,10 @@ func TestRun(t *testing.T) {
 	}
 	plan.Starts, plan.Length = []int{1}, 1024
 	if _, err := Run(context.Background(), plan); err == nil {
-		t.Error("a window beyond the log is taken")
+		t.Error("a window beyond the log is accepted")
 	}
 	if _, err := Run(context.Background(), &Plan{Workers: Machine(1), Policies: plan.Policies}); err == nil {
-		t.Error("no job at all is taken")
+		t.Error("a log without jobs is accepted")
 	}
 }
 
@@ -246,7 +246,7 @@ func TestSimulate_ticks(t *testing.T) {
 		}
 	}
 	if preempted == 0 || expired == 0 {
-		t.Errorf("%d jobs gave way, %d expired: the lives show too little", preempted, expired)
+		t.Errorf("%d jobs were preempted, %d expired: the runs show too little", preempted, expired)
 	}
 }
 
@@ -305,7 +305,7 @@ func TestParsePolicy_refuses(t *testing.T) {
 	for _, text := range []string{"", "x", "x:ranking", "x:ranking=best", "x:speed=1", "x:preset=none", "x:w_fee_ppm=7",
 		"x:t_lease=10s", "x:queue_cap=5", "x:max_runtime=9s"} {
 		if p, err := ParsePolicy(text); err == nil {
-			t.Errorf("%q is taken: %v", text, p)
+			t.Errorf("%q is accepted: %v", text, p)
 		}
 	}
 }

@@ -44,7 +44,7 @@ func TestReport(t *testing.T) {
 	}
 	for _, svg := range regexp.MustCompile(`(?s)<svg.*?</svg>`).FindAllString(page, -1) {
 		if err := xml.Unmarshal([]byte(svg), new(struct{})); err != nil {
-			t.Errorf("a picture is not whole: %v", err)
+			t.Errorf("a picture is not complete: %v", err)
 		}
 	}
 	// From 1 to 100 the second job is pending, from 100 to 150 still one, as the last starts at 100; all end at 200. An
@@ -59,7 +59,7 @@ func TestReport(t *testing.T) {
 		}
 	}
 	if got := p.waits[0] * 3600; got != 149.0/2 || !math.IsNaN(p.waits[50]) {
-		t.Errorf("jobs of the first stretch wait for %g s, those of the 51st, where there are none, for %g", got, p.waits[50])
+		t.Errorf("jobs of the first stretch wait for %g s, those of the 51st, which has none, for %g", got, p.waits[50])
 	}
 }
 
@@ -82,7 +82,7 @@ func TestGantt(t *testing.T) {
 		}
 		for _, o := range bars[:i] {
 			if b.row < o.row+o.rows && o.row < b.row+b.rows && b.from < o.to-1e-9 && o.from < b.to-1e-9 {
-				t.Fatalf("%s and %s are on one row at once", b.label, o.label)
+				t.Fatalf("%s and %s are on one row at the same time", b.label, o.label)
 			}
 		}
 	}

@@ -26,7 +26,7 @@ func TestPut(t *testing.T) {
 		{"another body", "// versions:\n// \tprotoc-gen-go v1\n// \tprotoc        v3.21.12\npackage b\n", true},
 	} {
 		if err := put(path, []byte(c.content), true); (err != nil) != c.stale {
-			t.Errorf("%s: check said %v, stale is %v", c.name, err, c.stale)
+			t.Errorf("%s: check returned %v, stale is %v", c.name, err, c.stale)
 		}
 	}
 	if err := put(path, []byte("package b\n"), false); err != nil {

@@ -53,7 +53,7 @@ func TestNode(t *testing.T) {
 		c.change(template)
 		id, err := Node([]*x509.Certificate{sign(t, c.by, template)}, ours.Pool(), "prod")
 		if c.want == "" && (err != nil || id != "n1") || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
-			t.Errorf("%s: %q, %v; %q is wanted", name, id, err, c.want)
+			t.Errorf("%s: got %q, %v; want %q", name, id, err, c.want)
 		}
 	}
 	if _, err := Node(nil, ours.Pool(), "prod"); err == nil || !strings.Contains(err.Error(), "got no certificate") {
@@ -62,7 +62,7 @@ func TestNode(t *testing.T) {
 	sound := sign(t, ours, &x509.Certificate{SerialNumber: big.NewInt(7), NotAfter: time.Now().Add(time.Hour), ExtKeyUsage: both,
 		URIs: []*url.URL{{Scheme: "spiffe", Host: "prod", Path: "/node/n1"}}})
 	if _, err := Node([]*x509.Certificate{sound}, nil, "prod"); err == nil {
-		t.Error("the system's authorities count where there is none of nodes'")
+		t.Error("the system's authorities count although the nodes have none")
 	}
 }
 

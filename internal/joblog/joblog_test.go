@@ -27,8 +27,8 @@ func kept(t *testing.T, w *joblog.Writer) joblog.Log {
 	return l
 }
 
-// TestWriter_keepsTheFirstAndTheLast writes 1 MiB of lines: what is kept are the first 16 KiB
-// and the last 48, whole lines, and all between is counted.
+// TestWriter_keepsTheFirstAndTheLast writes 1 MiB of lines: the first 16 KiB and the last 48 are kept, in whole lines,
+// and everything between is counted.
 func TestWriter_keepsTheFirstAndTheLast(t *testing.T) {
 	t.Parallel()
 	var w joblog.Writer
@@ -46,7 +46,7 @@ func TestWriter_keepsTheFirstAndTheLast(t *testing.T) {
 		t.Errorf("%d and %d bytes are kept", len(l.Head), len(l.Tail))
 	}
 	if !bytes.HasPrefix(whole, l.Head) || !bytes.HasSuffix(whole, l.Tail) {
-		t.Error("what is kept is not the beginning and the end")
+		t.Error("the kept log is not the beginning and the end")
 	}
 	between := whole[len(l.Head) : len(whole)-len(l.Tail)]
 	if int(l.CutBytes) != len(between) || int(l.CutLines) != bytes.Count(between, []byte("\n")) {
@@ -54,9 +54,9 @@ func TestWriter_keepsTheFirstAndTheLast(t *testing.T) {
 	}
 }
 
-// TestWriter_cutsALine writes a line of 2 MiB, at once and in pieces: its beginning is kept,
-// with words on the rest, and memory stays flat.
-func TestWriter_cutsALine(t *testing.T) { // alone, as it counts what is allocated
+// TestWriter_cutsALine writes a line of 2 MiB, at once and in pieces: its beginning is kept, with a note on the rest,
+// and memory stays flat.
+func TestWriter_cutsALine(t *testing.T) { // not in parallel, as it counts allocations
 	for _, piece := range []int{2 << 20, 4096, 1000} {
 		var w joblog.Writer
 		part := bytes.Repeat([]byte("y"), piece)
@@ -177,7 +177,7 @@ func TestDecode_refuses(t *testing.T) {
 	}
 }
 
-// FuzzDecode compares Decode with protobuf, and what is taken with what Append writes.
+// FuzzDecode compares Decode with protobuf, and accepted input with Append's output.
 func FuzzDecode(f *testing.F) {
 	whole := joblog.Log{Head: []byte("a\n"), Tail: []byte("z\n"), CutLines: 2, CutBytes: 10}
 	f.Add(whole.Append(nil))
@@ -193,7 +193,7 @@ func FuzzDecode(f *testing.F) {
 		}
 		if failed != nil || !bytes.Equal(l.Head, want.GetHead()) || !bytes.Equal(l.Tail, want.GetTail()) || l.CutLines != want.GetCutLines() ||
 			l.CutBytes != want.GetCutBytes() {
-			t.Fatalf("%+v, protobuf says %v, %v", l, &want, failed)
+			t.Fatalf("got %+v, want protobuf's %v, %v", l, &want, failed)
 		}
 		again, err := joblog.Decode(l.Append(nil))
 		if err != nil || !bytes.Equal(again.Head, l.Head) || !bytes.Equal(again.Tail, l.Tail) || again.CutBytes != l.CutBytes {

@@ -43,7 +43,7 @@ func (h *hexText) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// TestRead_namesTheFault checks path and words: neither may depend on the version of Go.
+// TestRead_namesTheFault checks the path and text of a fault: neither may depend on the version of Go.
 func TestRead_namesTheFault(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{

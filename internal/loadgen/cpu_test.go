@@ -25,15 +25,15 @@ func TestCPUMeter(t *testing.T) {
 	m := cpuMeter{admins: []string{addr, addr}, tls: func(string) (*tls.Config, error) { return nil, nil }}
 	r, err := m.read(t.Context())
 	if want := (serverCPU{1250 * time.Millisecond, ""}); err != nil || !slices.Equal(r.servers, []serverCPU{want, want}) || r.here <= 0 {
-		t.Errorf("read %+v, %v: both servers are wanted, and this process", r, err)
+		t.Errorf("read %+v, %v; want both servers, and this process", r, err)
 	}
 	text = "process_cpu_seconds 1.25\n"
 	if _, err := m.read(t.Context()); err == nil || !strings.Contains(err.Error(), addr) {
-		t.Errorf("a server that tells no CPU time: %v", err)
+		t.Errorf("a server that reports no CPU time: %v", err)
 	}
 	m.admins = []string{"127.0.0.1:1"}
 	if _, err := m.read(t.Context()); err == nil {
-		t.Error("no server is there, and no error")
+		t.Error("no server exists, and no error is returned")
 	}
 }
 

@@ -51,7 +51,7 @@ func TestFlowBounds(t *testing.T) {
 				t.Fatal(err)
 			}
 			if b.criticalMs != one.critical || b.areaMs != one.area || b.listMs != one.list {
-				t.Errorf("critical path %d, area %d, list %d; %d, %d, %d are wanted", b.criticalMs, b.areaMs, b.listMs, one.critical,
+				t.Errorf("critical path %d, area %d, list %d; want %d, %d, %d", b.criticalMs, b.areaMs, b.listMs, one.critical,
 					one.area, one.list)
 			}
 		})
@@ -67,7 +67,7 @@ func TestFlowBounds_processors(t *testing.T) {
 	f := &FlowPlan{Workers: 1, Slots: 4, TimeScale: 1}
 	b, err := f.Flow("f", spec)
 	if err != nil || b.areaMs != 150 {
-		t.Errorf("area %+v, %v: 150 is wanted", b, err)
+		t.Errorf("area %+v, %v; want 150", b, err)
 	}
 	f.Slots = 3
 	if _, err := f.Flow("f", spec); err == nil || !strings.Contains(err.Error(), `"b"`) {

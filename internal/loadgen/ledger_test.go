@@ -68,11 +68,11 @@ func TestLedger(t *testing.T) {
 		t.Errorf("open %v, want job 2: accepted and not completed", open)
 	}
 	if !l.settle(2) || l.settle(2) || l.completed.Load() != 3 || len(l.open(10)) != 0 {
-		t.Error("a completion told by the cluster is not counted once")
+		t.Error("a completion reported by the cluster is not counted once")
 	}
 	l.complete(l.id(2)) // the worker's own report comes late
 	if l.completed.Load() != 3 || l.duplicated() != 2 {
-		t.Errorf("late word: completed %d, duplicated %d", l.completed.Load(), l.duplicated())
+		t.Errorf("late report: completed %d, duplicated %d", l.completed.Load(), l.duplicated())
 	}
 	if spans := l.spans(planned, finished, nil); len(spans) != 3 || spans[0] > spans[2] {
 		t.Errorf("spans %v", spans)

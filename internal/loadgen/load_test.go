@@ -24,7 +24,7 @@ func TestProducers_drop(t *testing.T) {
 		t.Fatal(err)
 	}
 	if ledger.accepted.Load() != 5 || ledger.refused.Load() != 20 || ledger.hintless.Load() != 0 {
-		t.Errorf("accepted %d, refused %d, of them without a delay %d: 5, 20 and 0 are wanted", ledger.accepted.Load(),
+		t.Errorf("accepted %d, refused %d, of them without a delay %d: want 5, 20 and 0", ledger.accepted.Load(),
 			ledger.refused.Load(), ledger.hintless.Load())
 	}
 	ledger.refuse(3, 0)
@@ -47,7 +47,7 @@ func (f *full) Submit(_ context.Context, jobs ...rota.JobSpec) ([]rota.Submitted
 	return outcomes, nil
 }
 
-// A run that waits in vain for room ends with the refusal, and still counts the accepted jobs.
+// A run that waits for room without success ends with the refusal, and still counts the accepted jobs.
 func TestProducers_patience(t *testing.T) {
 	t.Parallel()
 	ledger := newLedger("run", 5)
@@ -59,7 +59,7 @@ func TestProducers_patience(t *testing.T) {
 		t.Errorf("it ends with %v", err)
 	}
 	if ledger.accepted.Load() != 2 {
-		t.Errorf("accepted %d: 2 are wanted", ledger.accepted.Load())
+		t.Errorf("accepted %d, want 2", ledger.accepted.Load())
 	}
 }
 
@@ -73,7 +73,7 @@ func TestLedger_reruns(t *testing.T) {
 	}
 	l.start(l.id(1))
 	if l.reruns.Load() != 1 || l.overlaps.Load() != 0 {
-		t.Errorf("%d reruns, %d overlaps: 1 and 0 are wanted", l.reruns.Load(), l.overlaps.Load())
+		t.Errorf("%d reruns, %d overlaps: want 1 and 0", l.reruns.Load(), l.overlaps.Load())
 	}
 }
 
@@ -110,7 +110,7 @@ func TestBenchSpecs(t *testing.T) {
 	for i := range 6 {
 		s := several(i, "a")
 		if want := fmt.Sprint("bench:", i%2); s.Unique == nil || s.Unique.Key != "a" || len(s.Keys) != 1 || s.Keys[0] != want {
-			t.Errorf("job %d has unique key %+v and keys %q, %s is wanted", i, s.Unique, s.Keys, want)
+			t.Errorf("job %d has unique key %+v and keys %q, want %s", i, s.Unique, s.Keys, want)
 		}
 		got = append(got, string(s.Queue)+"/"+string(s.Tenant))
 	}

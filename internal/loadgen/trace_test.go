@@ -37,7 +37,7 @@ func TestReplay(t *testing.T) {
 		}
 	}
 	if r.share(1) != 16 || r.share(4) != 16 {
-		t.Errorf("shares %d, %d: at least the largest job's is wanted", r.share(1), r.share(4))
+		t.Errorf("shares %d, %d: want at least the largest job's", r.share(1), r.share(4))
 	}
 	r.log.MaxProcs = 64
 	if r.share(2) != 32 {

@@ -96,7 +96,7 @@ func TestDenials_size(t *testing.T) {
 	}
 	lines, sizes := readDenials(t, path)
 	if sizes[0] == 0 || sizes[0] > most || sizes[1] == 0 || sizes[1] > most {
-		t.Errorf("the files have %v bytes, at most %d each are wanted", sizes, most)
+		t.Errorf("the files have %v bytes, want at most %d each", sizes, most)
 	}
 	if len(lines) < 2 || !strings.HasPrefix(lines[0].Method, "1-") {
 		t.Errorf("%d lines, the first is %+v", len(lines), lines[0])

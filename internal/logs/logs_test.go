@@ -11,7 +11,7 @@ func TestLimiter(t *testing.T) {
 	t.Parallel()
 	var l Limiter
 	if !l.Allow("a") || l.Allow("a") || !l.Allow("b") {
-		t.Error("one line a subject")
+		t.Error("want one line per subject")
 	}
 	for i := range 10 * subjectsMax {
 		l.Allow(string(rune('c' + i)))

@@ -56,7 +56,7 @@ for line in sys.stdin:
 `
 )
 
-// TestGuide_verify checks that the receiver code in docs/guides/webhooks.md, unchanged, accepts what the relay signs,
+// TestGuide_verify checks that the receiver code in docs/guides/webhooks.md, unchanged, accepts the relay's signatures,
 // even during a rotation, and rejects everything else without crashing.
 func TestGuide_verify(t *testing.T) {
 	t.Parallel()
@@ -83,7 +83,7 @@ func TestGuide_verify(t *testing.T) {
 		t.Run(c.tool, func(t *testing.T) {
 			t.Parallel()
 			if _, err := exec.LookPath(c.tool); err != nil {
-				t.Skipf("%s is not installed: what the guide shows in it is not run: %v", c.tool, err)
+				t.Skipf("%s is not installed: the guide's code in it is not run: %v", c.tool, err)
 			}
 			dir := t.TempDir()
 			if err := os.WriteFile(filepath.Join(dir, c.file), []byte(c.text), 0o600); err != nil {
@@ -96,7 +96,7 @@ func TestGuide_verify(t *testing.T) {
 				t.Fatalf("%v: %s", err, said)
 			}
 			if got := strings.Fields(string(said)); strings.Join(got, " ") != strings.Join(want, " ") {
-				t.Errorf("it says %v, want %v", got, want)
+				t.Errorf("got %v, want %v", got, want)
 			}
 		})
 	}

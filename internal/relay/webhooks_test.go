@@ -150,7 +150,7 @@ func TestPost_answers(t *testing.T) {
 			t.Errorf("an answer of %d %v is %s (%v), want %s", c.status, c.header, v, err, c.want)
 		}
 		if err != nil && !strings.Contains(err.Error(), strconv.Itoa(c.status)) {
-			t.Errorf("the failure of an answer of %d does not say so: %v", c.status, err)
+			t.Errorf("the error after status %d does not mention it: %v", c.status, err)
 		}
 	}
 }
@@ -197,7 +197,7 @@ func TestReadKey(t *testing.T) {
 		t.Errorf("a key of 31 bytes: error %v", err)
 	}
 	if _, err := ReadKey(write(strings.Repeat("k", 64), 0o644)); err == nil {
-		t.Error("a key that everybody reads was taken")
+		t.Error("a key that everybody can read was accepted")
 	}
 	if k, err := ReadKey(write(strings.Repeat("k", 64)+"\n", 0o600)); err != nil || len(k) != 64 {
 		t.Errorf("a key of 64 bytes: %d bytes, error %v", len(k), err)
@@ -231,6 +231,6 @@ func TestDeliver_saysWhyItFails(t *testing.T) {
 		t.Errorf("the log has:\n%s", said)
 	}
 	if !r.toSay("h", time.Now().Add(failureSaid)) {
-		t.Error("after a minute nothing is said")
+		t.Error("after a minute nothing is logged")
 	}
 }

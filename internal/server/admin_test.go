@@ -79,7 +79,7 @@ func TestAdmin(t *testing.T) {
 	answer := httptest.NewRecorder()
 	adminHandler(nil, registry, false).ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/debug/pprof/heap", nil))
 	if answer.Code != http.StatusNotFound {
-		t.Errorf("pprof that nobody asked for: %d", answer.Code)
+		t.Errorf("pprof is served without the flag: %d", answer.Code)
 	}
 }
 

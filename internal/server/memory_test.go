@@ -52,5 +52,5 @@ func await(t *testing.T, heard chan<- bool, more bool) {
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
-	t.Fatal("no collection was heard of")
+	t.Fatal("no collection was reported")
 }

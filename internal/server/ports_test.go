@@ -16,7 +16,7 @@ func TestReachable(t *testing.T) {
 	}
 	for _, bad := range []string{"", "x", "x:", "1.2.3.4"} {
 		if got, err := Reachable(bad); err == nil {
-			t.Errorf("%q is taken as %q", bad, got)
+			t.Errorf("%q is accepted as %q", bad, got)
 		}
 	}
 }

@@ -21,7 +21,7 @@ func TestWarnExposed(t *testing.T) {
 		var said bytes.Buffer
 		warnExposed(ctx, slog.New(slog.NewTextHandler(&said, nil)))
 		if n := strings.Count(said.String(), cluster.ExposedText); n != 3 {
-			t.Errorf("said %d times in two hours and a half: %s", n, said.String())
+			t.Errorf("logged %d times in two hours and a half: %s", n, said.String())
 		}
 	})
 }

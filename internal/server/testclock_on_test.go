@@ -29,7 +29,7 @@ func TestTestClock(t *testing.T) {
 		ahead := func(want time.Duration) {
 			t.Helper()
 			if got := time.Duration(c.now().UnixMilli()-time.Now().UnixMilli()) * time.Millisecond; got != want {
-				t.Errorf("the clock is %s ahead: %s is wanted", got, want)
+				t.Errorf("the clock is %s ahead, want %s", got, want)
 			}
 		}
 		ahead(0) // no file

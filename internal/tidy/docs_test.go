@@ -261,7 +261,7 @@ func TestDocumentsPlants(t *testing.T) {
 		t.Errorf("faults of a page that is lost are %q", faults)
 	}
 	if faults := checkNamedFiles(planted); len(faults) != 1 || !strings.Contains(faults[0], "fsm/gone.go") {
-		t.Errorf("faults of a file made up are %q", faults)
+		t.Errorf("faults of an invented file are %q", faults)
 	}
 	faults := checkReasons("require (\n\ta.b/c v1\n\ta.b/d v1 // indirect\n)\n", "| module | why |\n|---|---|\n| a.b/d | x |\n")
 	if len(faults) != 2 || !strings.Contains(faults[0], "a.b/d") || !strings.Contains(faults[1], "a.b/c") {

@@ -30,7 +30,7 @@ func TestEffect(t *testing.T) {
 	faults := checkMeasures(all, string(recorded))
 	report(t, faults)
 	if len(faults) > 0 {
-		t.Error("if that is meant: `go test ./internal/tidy -run TestEffect -update`, and the commit says what the rise buys")
+		t.Error("if that is meant: `go test ./internal/tidy -run TestEffect -update`, and the commit explains the benefit of the rise")
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/types/descriptorpb"
 )
 
-// A planted violation: sources by path, and what each expected fault contains, in order of the sorted faults. Without
+// A planted violation: sources by path, and a part of each expected fault, in order of the sorted faults. Without
 // expectations the source is valid.
 type violation struct {
 	name    string
@@ -234,7 +234,7 @@ func TestFreshPlants(t *testing.T) {
 		t.Error("a comment made a descriptor stale")
 	}
 	if sameDescriptor(file(1, ""), file(2, "")) {
-		t.Error("a renumbered field went unseen")
+		t.Error("a renumbered field went unnoticed")
 	}
 	tree, err := plant(one("api/a_grpc.pb.go", "package a\nconst (\n\tA_B_FullMethodName = \"/a.A/B\"\n\tother = \"x\"\n)\n"))
 	if err != nil {

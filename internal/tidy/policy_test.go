@@ -25,7 +25,7 @@ func TestPolicyPage(t *testing.T) {
 	}
 	for _, d := range rota.PolicyDocs() {
 		if !strings.HasSuffix(d.Meaning, ".") || d.Source == "" || d.Values == "" || strings.Contains(d.Meaning+d.Source, "|") {
-			t.Errorf("key %s says too little: %+v", d.Key, d)
+			t.Errorf("key %s has too short a description: %+v", d.Key, d)
 		}
 	}
 }

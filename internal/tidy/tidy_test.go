@@ -147,7 +147,7 @@ func staleDescriptors(t *testing.T, root string) []string {
 	return faults
 }
 
-// sameDescriptor compares what the code depends on: no comments and positions.
+// sameDescriptor compares the parts on which the code depends: no comments and positions.
 func sameDescriptor(a, b *descriptorpb.FileDescriptorProto) bool {
 	a, b = proto.CloneOf(a), proto.CloneOf(b)
 	a.SourceCodeInfo, b.SourceCodeInfo = nil, nil
@@ -186,7 +186,7 @@ func staleServices(t *testing.T, tree *tree, root string) []string {
 func TestDependencies(t *testing.T) {
 	t.Parallel()
 	_, root := setup(t)
-	// The client's list has what every program that imports it links: nothing that only a server needs.
+	// The client's list has the packages that every program that imports it links: none that only a server needs.
 	for of, list := range map[string]string{"cmd/rota": "deps.txt", "client": "deps_client.txt"} {
 		now, err := dependencies(root, of)
 		if err != nil {

@@ -69,7 +69,7 @@ func TestJudge_well(t *testing.T) {
 	}
 }
 
-// TestJudge plants one fault after another, and expects its finding, with what to do.
+// TestJudge plants one fault after another, and expects its finding, with the next step.
 func TestJudge(t *testing.T) {
 	t.Parallel()
 	node := func(i int, change func(*rota.NodeStatus)) func(*Facts) {
@@ -163,16 +163,16 @@ func TestJudge(t *testing.T) {
 				t.Fatalf("it is not found: %+v", r.Findings)
 			}
 			if next := r.Findings[at].Next; one.result == Blocked && next == "" {
-				t.Error("what is to be done is not said")
+				t.Error("a finding lacks its next step")
 			}
 			if one.result == Blocked && r.Ready {
-				t.Error("it is called ready")
+				t.Error("it is reported as ready")
 			}
 			if other := slices.IndexFunc(r.Findings, func(found Finding) bool { return found.Check == one.check && found.Result == OK }); one.result != OK && other >= 0 {
-				t.Errorf("%+v stands beside it", r.Findings[other])
+				t.Errorf("%+v is next to it", r.Findings[other])
 			}
 			if one.result == Warning && !r.Ready {
-				t.Errorf("a warning stands in the way: %+v", r.Findings)
+				t.Errorf("a warning blocks the upgrade: %+v", r.Findings)
 			}
 		})
 	}

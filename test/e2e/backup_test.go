@@ -18,8 +18,8 @@ import (
 	"github.com/rotasched/rota/test/rig"
 )
 
-// A backup is taken from a working cluster and becomes a separate cluster: the jobs are there, no lease is, and no
-// earlier token is granted again.
+// A backup is made of a working cluster and becomes a separate cluster: the jobs are there, no lease is, and no earlier
+// token is granted again.
 func TestBackupAndRestore(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
@@ -83,13 +83,13 @@ func tokensGrow(t *testing.T, c *nodes, before rota.Job) {
 	}
 	now := c.job(t, string(before.ID))
 	if now.Lease != nil || now.State != rota.JobQueued {
-		t.Errorf("job %s is %s with lease %+v in the restored cluster, QUEUED without one is wanted", now.ID, now.State, now.Lease)
+		t.Errorf("job %s is %s with lease %+v in the restored cluster, want QUEUED without one", now.ID, now.State, now.Lease)
 	}
 	w := c.worker(t, "--id", string(before.Worker), "--queues", string(before.Queue))
 	now = c.awaitState(t, c.dial(t), string(before.ID), 30*time.Second, rota.JobCompleted)
 	last := now.Attempts[len(now.Attempts)-1].Token
 	if before.Lease.Token.Compare(last) >= 0 {
-		t.Errorf("token %s of the restored cluster is not above %s of before", last, before.Lease.Token)
+		t.Errorf("token %s of the restored cluster is not above the earlier %s", last, before.Lease.Token)
 	}
 	w.stop(t, 15*time.Second)
 }
@@ -106,7 +106,7 @@ func TestBackup_staleWithoutQuorum(t *testing.T) {
 	left := &nodes{t: t, all: c.all[:1]}
 	file := filepath.Join(t.TempDir(), "stale")
 	if r := left.rota(t, "operator", "snapshot", "save", file, "--timeout", "3s"); r.code == 0 {
-		t.Error("a backup was made as the cluster's without a leader")
+		t.Error("a backup of the cluster was made without a leader")
 	}
 	denied := left.rota(t, "operator", "snapshot", "save", file, "--stale").want(t, 8)
 	contains(t, "by the network", denied.stderr, "socket", "--data")
@@ -191,12 +191,12 @@ func TestBackup_sealedInABucket(t *testing.T) {
 	status, err := c.status(t)
 	check(t, err)
 	if status.Backup == nil || !reflect.DeepEqual(*status.Backup, stored) {
-		t.Errorf("status says %+v, backup now %+v", status.Backup, stored)
+		t.Errorf("status reports %+v, backup now %+v", status.Backup, stored)
 	}
 	contains(t, "events", c.rota(t, "events", "tail", "--kind", "backupStored", "-o", "json").stdout, stored.SHA256.String(), stored.Name)
 	n.Kill()
 	if stolen := s3.Object("backups", newest); bytes.Contains(stolen, []byte("kept")) || !bytes.HasPrefix(stolen, []byte("age-encryption.org/v1\n")) {
-		t.Error("a thief reads it")
+		t.Error("the stored backup is readable without the key")
 	}
 	identity := filepath.Join(t.TempDir(), "identity")
 	check(t, os.WriteFile(identity, []byte(key.String()+"\n"), 0o600))
@@ -218,7 +218,7 @@ func TestBackup_sealedInABucket(t *testing.T) {
 	}
 	sum := sha256.Sum256(s3.Object("backups", newest))
 	if !bytes.Equal(sum[:], stored.SHA256) {
-		t.Errorf("the state says SHA-256 %s, it is %x", stored.SHA256, sum)
+		t.Errorf("the state has SHA-256 %s, the file %x", stored.SHA256, sum)
 	}
 	r = restore(sha256.Sum256([]byte("another")))
 	r.want(t, 1)

@@ -77,11 +77,11 @@ func (b badRequest) refused(t testing.TB, n *node) {
 		Kind, Field, Detail string
 	}
 	if err := json.Unmarshal([]byte(text), &p); err != nil || answer.Header.Get("Content-Type") != "application/problem+json" {
-		t.Errorf("%s: %s %s is no problem: %v", b.name, answer.Status, clip(text), err)
+		t.Errorf("%s: %s %s is not a problem: %v", b.name, answer.Status, clip(text), err)
 		return
 	}
 	if answer.StatusCode != b.status || p.Status != b.status || p.Kind != b.kind || p.Field != b.field || !strings.Contains(p.Detail, b.says) || len(text) > 2000 {
-		t.Errorf("%s: %s %s; %d %s of %q that says %q is wanted", b.name, answer.Status, clip(text), b.status, b.kind, b.field, b.says)
+		t.Errorf("%s: got %s %s; want %d %s of %q with the text %q", b.name, answer.Status, clip(text), b.status, b.kind, b.field, b.says)
 	}
 }
 
@@ -207,7 +207,7 @@ func TestBadInput_state(t *testing.T) {
 		one.refused(t, n)
 	}
 	if after := rows(); after != before {
-		t.Errorf("refusals changed what there is: %s", firstDifference(after, before))
+		t.Errorf("refusals changed the objects: %s", firstDifference(after, before))
 	}
 	c.verified(t, 3)
 }

@@ -26,7 +26,7 @@ func changesNothing(t testing.TB, c *nodes, what string, call func()) {
 		case began == ended:
 			t.Fatalf("%s changed the state from %s to %s", what, before, after)
 		case try == tries:
-			t.Fatalf("a term began each time, lastly %d after %d", ended, began)
+			t.Fatalf("each refusal caused a new term, the last is %d after %d", ended, began)
 		}
 	}
 }
@@ -71,7 +71,7 @@ func (one *badInput) refused(t testing.TB, c *nodes) {
 	t.Helper()
 	r := c.rota(t, one.args...)
 	if r.code != one.code || r.stdout != "" || !strings.Contains(r.stderr, one.says) {
-		t.Errorf("rota %s: exit code %d, %d is wanted; stderr %q should name %q", strings.Join(one.args, " "), r.code, one.code,
+		t.Errorf("rota %s: exit code %d, want %d; stderr %q should name %q", strings.Join(one.args, " "), r.code, one.code,
 			r.stderr, one.says)
 	}
 }
@@ -128,7 +128,7 @@ func TestBadInput(t *testing.T) {
 		one.refused(t, c)
 	}
 	if tenant := decode[rota.Tenant](t, c.rota(t, "tenant", "show", "t", "-o", "json")); tenant.Known {
-		t.Errorf("a refused tenant is there: %+v", tenant)
+		t.Errorf("a refused tenant exists: %+v", tenant)
 	}
 	c.verified(t, 3)
 }

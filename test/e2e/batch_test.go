@@ -8,8 +8,8 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// TestBatches: leaders are killed while a batch is filled and its jobs end; its callback is submitted
-// once, with what became of them.
+// TestBatches: leaders are killed while a batch is filled and its jobs end; its callback is submitted once, with the
+// outcomes of the jobs.
 func TestBatches(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
@@ -48,7 +48,7 @@ func TestBatches(t *testing.T) {
 		t.Errorf("%+v", done)
 	}
 	if told := c.rota(t, "events", "tail", "--kind", "batchFinished", "-o", "jsonl").want(t, 0).stdout; strings.Count(told, "\n") != 1 {
-		t.Errorf("the end is told otherwise than once: %s", told)
+		t.Errorf("the end is not reported exactly once: %s", told)
 	}
 	c.rota(t, "job", "list", "--filter", "batch=b state=CANCELLED", "--count").want(t, 0)
 }

@@ -43,7 +43,7 @@ func (m *measured) judge(t *testing.T, jobs int) {
 		}
 	}
 	if *m.Jobs != jobs || *m.Lost != 0 || *m.Duplicated != 0 {
-		t.Errorf("%d jobs, %d lost, %d done twice: %d, 0 and 0 are wanted", *m.Jobs, *m.Lost, *m.Duplicated, jobs)
+		t.Errorf("%d jobs, %d lost, %d done twice: want %d, 0 and 0", *m.Jobs, *m.Lost, *m.Duplicated, jobs)
 	}
 	if *m.Seconds <= 0 || *m.JobsPerS <= 0 || *m.E2EP50Ms <= 0 || *m.E2EP50Ms > *m.E2EP99Ms || *m.SubmitP50Ms > *m.SubmitP99Ms {
 		t.Errorf("the figures do not fit: %.3f s, %.1f/s, e2e %.1f and %.1f ms, submit %.1f and %.1f ms", *m.Seconds, *m.JobsPerS,
@@ -94,7 +94,7 @@ func TestBenchTraceWhileLeadersDie(t *testing.T) {
 // flowing waits until the given number of jobs of a queue are COMPLETED.
 func flowing(t *testing.T, c *nodes, queue string, completed uint64) {
 	t.Helper()
-	eventually(t, 60*time.Second, "the measurement is under way", func() error {
+	eventually(t, 60*time.Second, "the measurement is in progress", func() error {
 		r := c.rota(t, "queue", "show", queue, "-o", "json")
 		if r.code != 0 {
 			return errors.New(r.stderr)

@@ -13,7 +13,7 @@ import (
 	"github.com/rotasched/rota/client"
 )
 
-// Submitted jobs use no more memory of a node than state_bytes_max (SPEC §4.14): 4,000 jobs of 256 KiB are a gigabyte.
+// Submitted jobs use at most state_bytes_max of a node's memory (SPEC §4.14): 4,000 jobs of 256 KiB are a gigabyte.
 func TestStateBytesMax(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1)
@@ -41,10 +41,10 @@ func TestStateBytesMax(t *testing.T) {
 	}
 	// Nine tenths of 64 MiB are 230 payloads and a part of one; 256 are all of it.
 	if urgent := taken[0]; taken[rota.DefaultPriority] < 229 || taken[rota.DefaultPriority] > 231 || urgent+taken[rota.DefaultPriority] != 255 {
-		t.Errorf("%v jobs were taken by priority: about 230, then 255 with those of priority 0 are wanted", taken)
+		t.Errorf("accepted jobs by priority: got %v, want about 230, then 255 with those of priority 0", taken)
 	}
 	if kb := peak(t, c.all[0]); kb >= 512<<10 {
-		t.Errorf("the node took %d MiB: less than 512 is wanted", kb>>10)
+		t.Errorf("the node used %d MiB, want less than 512", kb>>10)
 	}
 }
 

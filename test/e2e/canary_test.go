@@ -77,7 +77,7 @@ func (c canaries) findIn(t *testing.T, dir string) (plainly, packed int) {
 	return plainly, packed
 }
 
-// framed returns what can be read of a frame; the bytes after it do not matter.
+// framed returns the readable part of a frame; the bytes after it do not matter.
 func framed(frame []byte) []byte {
 	r, err := zstd.NewReader(bytes.NewReader(frame), zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(64<<20))
 	if err != nil {
@@ -211,11 +211,11 @@ func TestCanaries(t *testing.T) {
 	for _, n := range c.all {
 		plainly, packed := planted.findIn(t, n.Dir)
 		if all += packed; plainly == 0 {
-			t.Errorf("no file in %s has a payload: the search is blind", n.Dir)
+			t.Errorf("no file in %s contains a payload: the search finds nothing", n.Dir)
 		}
 	}
 	if all == 0 {
-		t.Error("nothing that is compressed has a payload: the search is blind")
+		t.Error("no compressed file contains a payload: the search finds nothing")
 	}
 }
 
@@ -226,7 +226,7 @@ func keyIn(t *testing.T, path string) []byte {
 	check(t, err)
 	block, _ := pem.Decode(text)
 	if block == nil {
-		t.Fatalf("%s is no key", path)
+		t.Fatalf("%s is not a key", path)
 	}
 	private, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 	if err != nil {
@@ -250,6 +250,6 @@ func foreign(t *testing.T, n *node, jwt string) {
 	check(t, err)
 	check(t, answer.Body.Close())
 	if answer.StatusCode != http.StatusUnauthorized {
-		t.Errorf("a foreign bearer is met by %s", answer.Status)
+		t.Errorf("a foreign bearer gets %s", answer.Status)
 	}
 }

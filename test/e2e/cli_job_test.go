@@ -39,19 +39,19 @@ func cliSubmit(t *testing.T, c *nodes) {
 		"memory_bytes": 1024.0, "io_bytes_per_s": 2048.0, "zone": "z1", "domain": "d1", "worker": "cli-w1", "expected_digest": digest, "simulate_ms": 7.0,
 		"state": "DELAYED", "attempt": 0.0, "expected_ms": 900.0, "retry_on_invalid_proof": true, "units": 5.0} {
 		if job[name] != want {
-			t.Errorf("field %s is %v, %v is wanted", name, job[name], want)
+			t.Errorf("field %s is %v, want %v", name, job[name], want)
 		}
 	}
 	for name, want := range map[string]string{"requires": "[a100 gpu]", "regions_allow": "[eu us]", "regions_deny": "[cn]",
 		"limits": "map[depth:20 width:3]", "data_keys": "[k1 k2]"} {
 		if got := fmt.Sprint(job[name]); got != want && got != "[gpu a100]" {
-			t.Errorf("field %s is %s, %s is wanted", name, got, want)
+			t.Errorf("field %s is %s, want %s", name, got, want)
 		}
 	}
 	again := c.rota(t, "job", "submit", "--queue", "all-flags", "--type", "other", "--id", "all.flags:1", "-o", "json").want(t, 4)
 	contains(t, "the refusal of another job under its id", again.stderr, "all.flags:1", "type", `"t1"`, `"other"`)
 	if name := c.rota(t, "job", "submit", "--type", "x", "-o", "name").want(t, 0).stdout; len(strings.TrimSpace(name)) < 10 {
-		t.Errorf("an id was not made up: %q", name)
+		t.Errorf("no id was generated: %q", name)
 	}
 }
 
@@ -87,7 +87,7 @@ func cliShow(t *testing.T, c *nodes) {
 		got := object(t, r)
 		delete(got, "archived")
 		if fmt.Sprint(got) != fmt.Sprint(job) {
-			t.Errorf("%s tells of the job %v, another node %v", n.ID, got, job)
+			t.Errorf("%s returns the job as %v, another node as %v", n.ID, got, job)
 		}
 	}
 }
@@ -107,7 +107,7 @@ func cliList(t *testing.T, c *nodes) {
 		"--state cancelled": "listed-4", "--state QUEUED --type t0": "listed-2 listed-0", "--limit 2": "listed-3 listed-2",
 	} {
 		if got := names(strings.Fields(args)...); got != want {
-			t.Errorf("job list %s: %s, %s is wanted", args, got, want)
+			t.Errorf("job list %s: got %s, want %s", args, got, want)
 		}
 	}
 	cursor, seen := "", []string{}
@@ -195,7 +195,7 @@ func cliPayload(t *testing.T, c *nodes) {
 		"as it is": submit("", "--payload", "as it is"), "": submit(""),
 	} {
 		if job := decode[rota.Job](t, r); string(job.Payload) != want {
-			t.Errorf("payload %q, %q is wanted", job.Payload, want)
+			t.Errorf("got payload %q, want %q", job.Payload, want)
 		}
 	}
 	raw := decode[rota.Job](t, submit("\xff\x00\xfe", "--payload", "-"))
@@ -238,7 +238,7 @@ func cliRequires(t *testing.T, c *nodes) {
 	c.rota(t, "job", "submit", "--queue", "cli", "--type", "r", "--priority", "10", "--wait", "--timeout", "20s").want(t, 0)
 	for i, id := range ids {
 		if job := c.job(t, id); job.State != rota.JobQueued {
-			t.Errorf("a job that asks for %v is %s: no worker has that", never[i], job.State)
+			t.Errorf("a job that requires %v is %s, but no worker has it", never[i], job.State)
 		}
 	}
 	c.rota(t, append([]string{"job", "cancel"}, ids...)...).want(t, 0)

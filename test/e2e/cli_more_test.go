@@ -157,7 +157,7 @@ func cliFile(t *testing.T, c *nodes) {
 	report := parse[map[string]any](t, r)
 	fields(t, "the report", report, "accepted", "existed", "refused", "refusals", "refusals_unlisted?")
 	if report["accepted"] != 4.0 || report["existed"] != 1.0 || report["refused"] != 14.0 {
-		t.Errorf("accepted %v, existed %v, refused %v: 4, 1 and 14 are wanted", report["accepted"], report["existed"], report["refused"])
+		t.Errorf("accepted %v, existed %v, refused %v: want 4, 1 and 14", report["accepted"], report["existed"], report["refused"])
 	}
 	told := make(map[float64]map[string]any)
 	for _, refusal := range list(t, report, "refusals") {
@@ -195,7 +195,7 @@ func cliFileBulk(t *testing.T, c *nodes) {
 		}
 	}
 	if q := decode[rota.Queue](t, c.rota(t, "queue", "show", "bulk", "-o", "json")); q.Pending != count || q.SubmittedTotal != count {
-		t.Errorf("%d pending of %d submitted, %d are wanted", q.Pending, q.SubmittedTotal, count)
+		t.Errorf("%d pending of %d submitted, want %d", q.Pending, q.SubmittedTotal, count)
 	}
 	names := strings.Fields(c.rota(t, "job", "list", "--queue", "bulk", "--limit", "10000", "-o", "name").want(t, 0).stdout)
 	slices.Sort(names)

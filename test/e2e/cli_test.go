@@ -56,7 +56,7 @@ func fields(t *testing.T, what string, object map[string]any, names ...string) {
 	}
 	for name := range object {
 		if !known[name] {
-			t.Errorf("%s has a field %q that nobody promised", what, name)
+			t.Errorf("%s has a field %q outside the promised ones", what, name)
 		}
 	}
 }
@@ -72,7 +72,7 @@ func list(t *testing.T, from map[string]any, field string) []map[string]any {
 	t.Helper()
 	items, ok := from[field].([]any)
 	if !ok {
-		t.Fatalf("field %q is no list: %v", field, from[field])
+		t.Fatalf("field %q is not a list: %v", field, from[field])
 	}
 	var objects []map[string]any
 	for _, item := range items {
@@ -126,7 +126,7 @@ func cliFormats(t *testing.T, c *nodes) {
 func cliStreams(t *testing.T, c *nodes) {
 	r := c.rota(t, "job", "show", "no-such-job").want(t, 3)
 	if r.stdout != "" || strings.Count(r.stderr, "\n") != 1 {
-		t.Errorf("a refusal: stdout %q, stderr %q, one line on stderr is wanted", r.stdout, r.stderr)
+		t.Errorf("a refusal: stdout %q, stderr %q, want one line on stderr", r.stdout, r.stderr)
 	}
 	contains(t, "stderr", r.stderr, "rota: ", "no-such-job")
 	usage := c.rota(t, "job", "show").want(t, 2)
@@ -156,7 +156,7 @@ func cliUsage(t *testing.T, c *nodes) {
 	} {
 		r := c.rota(t, strings.Fields(args)...)
 		if r.code != 2 || r.stdout != "" || r.stderr == "" {
-			t.Errorf("rota %s: exit code %d, stdout %q, stderr %q; 2, nothing and a reason are wanted", args, r.code, r.stdout, r.stderr)
+			t.Errorf("rota %s: exit code %d, stdout %q, stderr %q; want 2, nothing and a reason", args, r.code, r.stdout, r.stderr)
 		}
 	}
 	for args, names := range map[string][]string{
@@ -174,7 +174,7 @@ func cliUnknown(t *testing.T, c *nodes) {
 		"operator raft remove-peer nobody", "operator raft transfer-leadership --to nobody",
 	} {
 		if r := c.rota(t, strings.Fields(args)...); r.code != 3 {
-			t.Errorf("rota %s: exit code %d, 3 is wanted: %s", args, r.code, r.stderr)
+			t.Errorf("rota %s: exit code %d, want 3: %s", args, r.code, r.stderr)
 		}
 	}
 	c.rota(t, "queue", "show", "nowhere").want(t, 3) // a pause created none
@@ -206,7 +206,7 @@ func TestNoCluster(t *testing.T) {
 		"operator raft list-peers"} {
 		r := command(t, nil, "", append(strings.Fields(args), "--addr", addr, "--timeout", "1s")...)
 		if r.code != 7 || r.took > 5*time.Second {
-			t.Errorf("rota %s without a cluster: exit code %d after %s, 7 after 1 s is wanted: %s", args, r.code, r.took, r.stderr)
+			t.Errorf("rota %s without a cluster: exit code %d after %s, want 7 after 1 s: %s", args, r.code, r.took, r.stderr)
 		}
 		contains(t, "stderr", r.stderr, addr, "ROTA_ADDR")
 	}
@@ -254,7 +254,7 @@ func TestDev(t *testing.T) {
 		api = nil
 		all := devReady(t, p)
 		if len(all) != 3 {
-			t.Fatalf("dev serves at %v: three addresses are wanted", all)
+			t.Fatalf("dev serves at %v, want three addresses", all)
 		}
 		addrs := strings.Join(all, ",")
 		env := []string{"ROTA_ADDR=" + addrs}

@@ -203,7 +203,7 @@ func parse[T any](t testing.TB, r *result) T {
 	t.Helper()
 	var v T
 	if err := json.Unmarshal([]byte(r.stdout), &v); err != nil {
-		t.Fatalf("rota %s: stdout is no JSON: %v\n%s\n%s", strings.Join(r.args, " "), err, clip(r.stdout), clip(r.stderr))
+		t.Fatalf("rota %s: stdout is not JSON: %v\n%s\n%s", strings.Join(r.args, " "), err, clip(r.stdout), clip(r.stderr))
 	}
 	return v
 }

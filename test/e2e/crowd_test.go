@@ -47,12 +47,12 @@ func TestIdleConnections(t *testing.T) {
 	check(t, err)
 	defer answer.Body.Close()
 	if body, err := io.ReadAll(answer.Body); err != nil || string(body) != "ok\n" {
-		t.Errorf("/healthz says %q, %v", body, err)
+		t.Errorf("/healthz returns %q, %v", body, err)
 	}
 	c.rota(t, "job", "submit", "--type", "work", "--id", "j1").want(t, 0)
 }
 
-// TestFewFiles: a node that could not keep its ports separate does not start, and prints what it needs.
+// TestFewFiles: a node that could not keep its ports separate does not start, and prints its limit of open files.
 func TestFewFiles(t *testing.T) {
 	t.Parallel()
 	n := &node{}
@@ -63,7 +63,7 @@ func TestFewFiles(t *testing.T) {
 	n.refused(t, "200 files", "ulimit -n")
 }
 
-// TestHalfSentMessages: 600 messages of a megabyte that are almost complete use no more memory of a node than
+// TestHalfSentMessages: 600 messages of a megabyte that are almost complete use no more of a node's memory than
 // --inflight-bytes allows, and others are served meanwhile (SECURITY §2.9).
 func TestHalfSentMessages(t *testing.T) {
 	t.Parallel()
@@ -96,7 +96,7 @@ func TestHalfSentMessages(t *testing.T) {
 	arrived.Wait()
 	c.rota(t, "job", "submit", "--type", "work", "--id", "j1").want(t, 0)
 	if kb := peak(t, c.all[0]) - before; kb >= 160<<10 { // garbage is as much again, and more
-		t.Errorf("the node took %d MiB more: less than 160 is wanted", kb>>10)
+		t.Errorf("the node used %d MiB more, want less than 160", kb>>10)
 	} else {
 		t.Logf("the node took %d MiB more", kb>>10)
 	}

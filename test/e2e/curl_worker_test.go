@@ -189,7 +189,7 @@ func TestPolling(t *testing.T) {
 	}
 	again := p.want(d, "/acquire", asking("polled", 3, 1, 5000), 200)
 	if len(again.Leases) != 1 || again.Leases[0].Lease != first.Leases[0].Lease || again.Leases[0].Token != first.Leases[0].Token {
-		t.Fatalf("asked again: %+v, at first %+v", again, first)
+		t.Fatalf("repeated: %+v, at first %+v", again, first)
 	}
 	one := first.Leases[0]
 
@@ -201,7 +201,7 @@ func TestPolling(t *testing.T) {
 			t.Fatalf("beat: %+v", got)
 		}
 		if left := time.Until(over); left > 0 {
-			return fmt.Errorf("for %s more, renewed %d times", left, got.Leases[0].Renewals)
+			return fmt.Errorf("still valid for %s, renewed %d times", left, got.Leases[0].Renewals)
 		}
 		return nil
 	})

@@ -124,12 +124,12 @@ func TestOperatorDebug(t *testing.T) {
 	}
 	for name, part := range map[string]string{at(down): "refused", "nodes/" + down.ID + "/status.json": "", at(c.all[1]) + "heap.pprof": "--pprof"} {
 		if why, there := missing[name]; !there && missing["nodes/"+down.ID+"/"] == "" || !strings.Contains(why, part) {
-			t.Errorf("the manifest does not say why %s is missing: %q", name, why)
+			t.Errorf("the manifest does not explain why %s is missing: %q", name, why)
 		}
 	}
 	whole, _ := collect("payloads.tar.gz", "--payloads")
 	if !strings.Contains(whole["events.jsonl"], failure) {
-		t.Errorf("with --payloads the events do not say why the job failed: %s", clip(whole["events.jsonl"]))
+		t.Errorf("with --payloads the events do not explain why the job failed: %s", clip(whole["events.jsonl"]))
 	}
 	small, cut := collect("small.tar.gz", "--max-bytes", "1048576")
 	bytes := 0

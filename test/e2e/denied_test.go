@@ -26,7 +26,7 @@ func TestWorker_refused(t *testing.T) {
 	check(t, os.Chmod(unknown, 0o600))
 	for name, token := range map[string][]string{"of a reader": reader, "unknown": {"--token-file", unknown}} {
 		if refused := c.rota(t, append([]string{"worker", "run", "--queues", "default"}, token...)...).want(t, 8); refused.stderr == "" {
-			t.Errorf("a worker with a token %s is refused without a word", name)
+			t.Errorf("a worker with a token %s is refused without a message", name)
 		}
 	}
 }
@@ -47,7 +47,7 @@ func TestDeniedFlood(t *testing.T) {
 		all.Go(func() {
 			for range each {
 				if _, err := cl.Job(context.Background(), "j"); !errors.Is(err, rota.ErrUnauthenticated) {
-					t.Errorf("an unknown token is met by %v", err)
+					t.Errorf("an unknown token gets %v", err)
 					return
 				}
 			}
@@ -78,6 +78,6 @@ func TestDeniedFlood(t *testing.T) {
 		lines, dropped = lines+1, dropped+l.Dropped
 	}
 	if lines == 0 || lines > 100*seconds || lines+dropped > callers*each {
-		t.Errorf("%d lines in %d seconds, which say that %d are missing", lines, seconds, dropped)
+		t.Errorf("%d lines in %d seconds, which report that %d are missing", lines, seconds, dropped)
 	}
 }

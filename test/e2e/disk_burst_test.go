@@ -54,9 +54,9 @@ func TestDisk_burst(t *testing.T) {
 		})
 	}
 	all.Wait()
-	t.Logf("%d jobs taken, refused: %v", len(taken), refused)
+	t.Logf("%d jobs accepted, refused: %v", len(taken), refused)
 	if !n.Running() || refused == nil {
-		t.Fatalf("runs %v, refused %v, %d taken", n.Running(), refused, len(taken))
+		t.Fatalf("runs %v, refused %v, %d accepted", n.Running(), refused, len(taken))
 	}
 	w := c.worker(t, "--id", "w", "--queues", "default", "--slots", "8")
 	for _, id := range taken {
@@ -64,6 +64,6 @@ func TestDisk_burst(t *testing.T) {
 	}
 	w.stop(t, 15*time.Second)
 	if !n.Running() {
-		t.Error("the node died of what it had taken")
+		t.Error("the node died of the load that it had accepted")
 	}
 }

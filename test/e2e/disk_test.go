@@ -67,7 +67,7 @@ func TestFullDisk(t *testing.T) {
 func smallDisk(t *testing.T, size string) string {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("a full disk is made by mounting a small one, which wants root")
+		t.Skip("a full disk is made by mounting a small one, which requires root")
 	}
 	dir := t.TempDir()
 	if said, err := exec.Command("mount", "-t", "tmpfs", "-o", "size="+size, "tmpfs", dir).CombinedOutput(); err != nil {

@@ -81,7 +81,7 @@ func composeCommand(t *testing.T) []string {
 			return candidate
 		}
 	}
-	t.Skip("neither docker compose nor docker-compose is there")
+	t.Skip("neither docker compose nor docker-compose is installed")
 	return nil
 }
 

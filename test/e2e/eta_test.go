@@ -52,12 +52,12 @@ func TestETAOverTheWire(t *testing.T) {
 	contains(t, "the text", c.rota(t, "job", "eta", "third").want(t, 0).stdout, "starts", "from", "to", "1 job of tenant default on worker eta-w")
 	contains(t, "the job", c.rota(t, "job", "show", "third").want(t, 0).stdout, "it should start at")
 	if x := eta("lonely"); x.Started == 0 || x.Expected != 0 {
-		t.Errorf("of one that runs: %+v", x)
+		t.Errorf("of a running job: %+v", x)
 	}
 	w.ends("lonely", nil)
 	w.serves("second")
 	if x := eta("lonely"); x.State != rota.JobCompleted || x.Started == 0 {
-		t.Errorf("of one that has ended: %+v", x)
+		t.Errorf("of an ended job: %+v", x)
 	}
 	w.ends("second", nil)
 	w.serves("third")

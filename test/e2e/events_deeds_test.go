@@ -341,22 +341,22 @@ func unreported(text string, jobs map[rota.JobID]string, singles map[string][]st
 			life = told[id].String()
 		}
 		if !regexp.MustCompile(`^` + lives[jobs[id]] + `$`).MatchString(life) {
-			say("%s: told is %q, which is no life of one that %s", id, life, jobs[id])
+			say("%s: the events are %q, which do not match a job that %s", id, life, jobs[id])
 		}
 		for _, lease := range runs[id] {
 			if n := leases[lease]; n["jobAssigned"] != 1 {
-				say("%s: a handler ran under lease %s, of which %d assignments are told", id, lease, n["jobAssigned"])
+				say("%s: a handler ran under lease %s, with %d assignments in the events", id, lease, n["jobAssigned"])
 			}
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(told)) {
 		if jobs[id] == "" {
-			say("%s: told is %q, and nobody submitted it", id, told[id])
+			say("%s: the events are %q, of a job that was never submitted", id, told[id])
 		}
 	}
 	for _, subject := range slices.Sorted(maps.Keys(singles)) {
 		if got := about[subject]; !slices.Equal(got, singles[subject]) {
-			say("%s: told is %v, done was %v", subject, got, singles[subject])
+			say("%s: got events %v, want %v", subject, got, singles[subject])
 		}
 	}
 	return faults
@@ -390,23 +390,23 @@ func TestUntoldEventsBite(t *testing.T) {
 		return b.String()
 	}
 	if faults := unreported(text(script), jobs, singles, nil); len(faults) > 0 {
-		t.Fatalf("a sound telling is found faulty: %v", faults)
+		t.Fatalf("a correct stream of events is reported as faulty: %v", faults)
 	}
 	for i, s := range script {
 		if faults := unreported(text(slices.Delete(slices.Clone(script), i, i+1)), jobs, singles, nil); len(faults) == 0 {
-			t.Errorf("%s, number %d, is not told, and not missed", s, i)
+			t.Errorf("%s, number %d, is left out, and this is not noticed", s, i)
 		}
 		if s == "jobPromoted:e" || s == "leaseRenewed:f" {
 			continue // each may occur more than once
 		}
 		if faults := unreported(text(slices.Insert(slices.Clone(script), i, s)), jobs, singles, nil); len(faults) == 0 {
-			t.Errorf("%s, number %d, is told twice, and not noticed", s, i)
+			t.Errorf("%s, number %d, is reported twice, and this is not noticed", s, i)
 		}
 	}
 	if faults := unreported(text(append(script, "jobEnqueued:z", "jobCancelled:z")), jobs, singles, nil); len(faults) == 0 {
-		t.Error("a job that nobody submitted is not noticed")
+		t.Error("a job without a submission is not noticed")
 	}
 	if faults := unreported(text(script), jobs, singles, map[rota.JobID][]rota.LeaseID{"a": {{7}}}); len(faults) == 0 {
-		t.Error("a handler that ran under a lease of which nothing is told is not noticed")
+		t.Error("a handler that ran under a lease without events is not noticed")
 	}
 }

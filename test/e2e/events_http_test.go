@@ -135,7 +135,7 @@ func TestEventSourceAcrossKills(t *testing.T) {
 	want := c.all[0].tailed(t, c)
 	for _, n := range c.all[1:] {
 		if got := n.tailed(t, c); got != want {
-			t.Fatalf("%s tells other events than %s: %s", n.ID, c.all[0].ID, firstDifference(got, want))
+			t.Fatalf("%s returns other events than %s: %s", n.ID, c.all[0].ID, firstDifference(got, want))
 		}
 	}
 	end := want[strings.LastIndex(strings.TrimSuffix(want, "\n"), "\n")+1:]

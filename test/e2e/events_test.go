@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// A follower of events continues elsewhere when its node is killed: it has seen what every node returns afterwards,
-// each event once, in the same order, to the byte. And the events match the deeds: the life of each job and each
-// change, none left out.
+// A follower of events continues elsewhere when its node is killed: it has seen the events that every node returns
+// afterwards, each event once, in the same order, to the byte. And the events match the deeds: the life of each job and
+// each change, none left out.
 func TestEventsAcrossKills(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
@@ -35,7 +35,7 @@ func TestEventsAcrossKills(t *testing.T) {
 	want := c.all[0].tailed(t, c)
 	for _, n := range c.all[1:] {
 		if got := n.tailed(t, c); got != want {
-			t.Fatalf("%s tells other events than %s: %s", n.ID, c.all[0].ID, firstDifference(got, want))
+			t.Fatalf("%s returns other events than %s: %s", n.ID, c.all[0].ID, firstDifference(got, want))
 		}
 	}
 	eventually(t, 20*time.Second, "the follower has seen all", func() error {
@@ -67,5 +67,5 @@ func firstDifference(got, want string) string {
 			return fmt.Sprintf("line %d of %d and %d:\n%s\n%s", i+1, len(a), len(b), a[i], b[i])
 		}
 	}
-	return fmt.Sprintf("%d lines, %d are wanted", len(a), len(b))
+	return fmt.Sprintf("got %d lines, want %d", len(a), len(b))
 }

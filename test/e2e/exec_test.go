@@ -66,7 +66,7 @@ func execIO(t *testing.T, c *nodes) {
 	job := decode[rota.Job](t, r)
 	want := fmt.Sprintf("io-1|print|0|%s|%s", job.Attempts[0].Token, payload)
 	if string(job.Output) != want {
-		t.Errorf("output %q, %q is wanted", job.Output, want)
+		t.Errorf("got output %q, want %q", job.Output, want)
 	}
 	if job.Attempts[0].Worker != "io" || job.Attempts[0].End != rota.ReasonDone {
 		t.Errorf("attempts %+v", job.Attempts)
@@ -214,7 +214,7 @@ func execDrains(t *testing.T, c *nodes) {
 		t.Errorf("the job that ran is %s with output %q", job.State, job.Output)
 	}
 	if job := c.job(t, "later"); job.State != rota.JobQueued {
-		t.Errorf("a job of after the drain is %s", job.State)
+		t.Errorf("a job submitted after the drain is %s", job.State)
 	}
 }
 
@@ -231,12 +231,12 @@ func execGivesBack(t *testing.T, c *nodes) {
 	gone(t, 5*time.Second, ids)
 	// A lease given back is a decline: the job is DELAYED a moment (SPEC §16.1).
 	if job := c.awaitState(t, c.dial(t), "given-back", 20*time.Second, rota.JobQueued); job.Attempt != 0 {
-		t.Errorf("the job given back is at attempt %d: 0 is wanted", job.Attempt)
+		t.Errorf("the job given back is at attempt %d, want 0", job.Attempt)
 	}
 }
 
 func execSameID(t *testing.T, c *nodes) {
-	// A lease so long that its deadline has no effect.
+	// The lease is so long that its deadline has no effect.
 	c.rota(t, "queue", "set", "same", "--set", "lease_ms=600000").want(t, 0)
 	first := c.worker(t, "--queues", "same", "--id", "same")
 	c.rota(t, "job", "submit", "--queue", "same", "--type", "x", "--id", "held", "--simulate-ms", "60000").want(t, 0)

@@ -60,7 +60,7 @@ func endAtFirst(t testing.TB, c *nodes, jobs []longJob, most time.Duration) {
 	for _, j := range jobs {
 		job := c.awaitState(t, cl, string(j.id), most, rota.JobCompleted, rota.JobDead, rota.JobCancelled, rota.JobExpired)
 		if job.State != rota.JobCompleted || job.Attempt != 0 || len(job.Attempts) != 1 {
-			t.Errorf("job %s is %s after %d attempts (%v), COMPLETED at attempt 0 is wanted", j.id, job.State,
+			t.Errorf("job %s is %s after %d attempts (%v), want COMPLETED at attempt 0", j.id, job.State,
 				len(job.Attempts), job.Attempts)
 		}
 	}
@@ -87,7 +87,7 @@ func TestLeaderKilled(t *testing.T) {
 	gap := l.Gap(killed)
 	t.Logf("longest time without a committed job after SIGKILL of the leader: %s", gap)
 	if gap > 5*time.Second {
-		t.Errorf("%s without a committed job after SIGKILL of the leader, 5 s at most are wanted", gap)
+		t.Errorf("%s without a committed job after SIGKILL of the leader, want at most 5 s", gap)
 	}
 	if now := c.leader(t); now == leader {
 		t.Errorf("the killed %s still counts as the leader", leader.ID)
@@ -133,11 +133,11 @@ func TestWorkerKilled(t *testing.T) {
 		t.Errorf("the job ran again after %s: a worker that is only slow may hold it for 30 s", again)
 	}
 	if job.Attempt != 0 || job.WorkerLosses != 1 {
-		t.Errorf("attempt %d, %d losses: one loss that uses up no attempt is wanted", job.Attempt, job.WorkerLosses)
+		t.Errorf("attempt %d, %d losses: want one loss that uses up no attempt", job.Attempt, job.WorkerLosses)
 	}
 	job = c.awaitState(t, cl, id, 20*time.Second, rota.JobCompleted)
 	if len(job.Attempts) != 2 || job.Attempts[0].End != rota.ReasonWorkerLost {
-		t.Errorf("attempts %+v: the first one ended by WORKER_LOST is wanted", job.Attempts)
+		t.Errorf("attempts %+v: want the first one ended by WORKER_LOST", job.Attempts)
 	}
 }
 
@@ -166,7 +166,7 @@ func TestLeaderPaused(t *testing.T) {
 	}
 	others := c.dial(t, c.followers(t)...)
 	mine := submitTo(t, others, "default", "under-the-second", 20)
-	time.Sleep(20*time.Second - time.Since(paused)) // the pause is what the test is about
+	time.Sleep(20*time.Second - time.Since(paused)) // the test needs the whole pause
 	leader.Resume()
 	// The deposed one is called at once: it must not decide on its own.
 	after := submitTo(t, c.dial(t, leader), "default", "after-the-pause", 20)
@@ -215,7 +215,7 @@ func TestMajorityGone(t *testing.T) {
 	} {
 		r := c.rota(t, args...)
 		if r.code != 7 || r.took > 6*time.Second || r.stderr == "" {
-			t.Errorf("rota %v without a majority: exit code %d after %s, 7 after 3 s is wanted\n%s", args, r.code, r.took, r.stderr)
+			t.Errorf("rota %v without a majority: exit code %d after %s, want 7 after 3 s\n%s", args, r.code, r.took, r.stderr)
 		}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
@@ -224,7 +224,7 @@ func TestMajorityGone(t *testing.T) {
 	spec.ID = "while-it-is-gone"
 	_, err := c.dial(t, left).Submit(ctx, spec)
 	if rota.KindOf(err) != rota.KindUnavailable {
-		t.Errorf("a submission without a majority: %v, Unavailable is wanted", err)
+		t.Errorf("a submission without a majority: got %v, want Unavailable", err)
 	}
 	if err := left.Ready(); err == nil {
 		t.Errorf("%s is ready without a leader", left.ID)
@@ -266,7 +266,7 @@ func TestAllKilled(t *testing.T) {
 	l.settle(c)
 	for _, id := range waiting {
 		if job := c.job(t, string(id)); job.State != rota.JobQueued {
-			t.Errorf("job %s is %s after the restart, QUEUED is wanted", id, job.State)
+			t.Errorf("job %s is %s after the restart, want QUEUED", id, job.State)
 		}
 	}
 	q := decode[rota.Queue](t, c.rota(t, "queue", "show", "kept", "-o", "json"))

@@ -61,7 +61,7 @@ func workerOf(t *testing.T, guard *process) int {
 // job runs again, elsewhere, and long before the 40 s of silence.
 func guardKilledWorker(t *testing.T, c *nodes) {
 	execQueue(t, c, "guarded")
-	// A lease so long that its deadline has no effect.
+	// The lease is so long that its deadline has no effect.
 	c.rota(t, "queue", "set", "guarded", "--set", "lease_ms=600000").want(t, 0)
 	dir := t.TempDir()
 	script := `if [ ! -e ` + dir + `/daemon ]; then
@@ -151,7 +151,7 @@ func guardHangup(t *testing.T, c *nodes) {
 	}
 }
 
-// Ctrl-Z reaches only the guard: it reports that the worker goes on, and still watches it.
+// Ctrl-Z reaches only the guard: it reports that the worker continues, and still watches it.
 func guardStop(t *testing.T, c *nodes) {
 	execQueue(t, c, "stop")
 	dir := t.TempDir()

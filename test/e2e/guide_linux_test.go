@@ -12,7 +12,7 @@ import (
 )
 
 // guideScript runs the three blocks of docs/guides/security.md, each on the machine that it names; the machines are
-// addresses beyond loopback of one network namespace. Then it checks what must hold.
+// addresses beyond loopback of one network namespace. Then it checks the results.
 const guideScript = `set -eu
 ip link set lo up
 for n in 1 2 3; do ip addr add 10.0.0.$n/32 dev lo; done
@@ -46,7 +46,7 @@ func TestGuide_security(t *testing.T) {
 	t.Parallel()
 	unshare, err := exec.LookPath("unshare")
 	if err != nil || os.Getuid() != 0 || exec.Command(unshare, "-n", "ip", "link").Run() != nil {
-		t.Skip("no network namespace can be made here")
+		t.Skip("cannot make a network namespace here")
 	}
 	text, err := os.ReadFile("../../docs/guides/security.md")
 	check(t, err)
@@ -63,7 +63,7 @@ func TestGuide_security(t *testing.T) {
 		}
 	}
 	if len(parts) != 7 || commands != 10 {
-		t.Fatalf("the guide has %d blocks with %d commands: 3 with 10 are wanted", len(parts)/2, commands)
+		t.Fatalf("the guide has %d blocks with %d commands, want 3 with 10", len(parts)/2, commands)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), hung)
 	defer cancel()

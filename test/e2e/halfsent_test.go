@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// TestHalfSentBodies: 600 bodies of HTTP that grow to a megabyte and never end use no more memory of a node than as
+// TestHalfSentBodies: 600 bodies of HTTP that grow to a megabyte and never end use no more of a node's memory than as
 // many messages of gRPC, and others are served meanwhile (SECURITY §2.9).
 func TestHalfSentBodies(t *testing.T) {
 	t.Parallel()
@@ -75,7 +75,7 @@ func (h *halfSent) run(t *testing.T) {
 		select {
 		case <-ended:
 		case <-time.After(time.Minute):
-			t.Fatal("too many requests are under way")
+			t.Fatal("too many requests are in progress")
 		}
 	}
 	c.rota(t, append(ca, "job", "submit", "--type", "work", "--id", "j1")...).want(t, 0)
@@ -87,7 +87,7 @@ func (h *halfSent) run(t *testing.T) {
 		t.Errorf("another caller's submission: %s", answer.Status)
 	}
 	if grown := (peak(t, c.all[0]) - before) << 10; grown >= 5*budget { // live memory and garbage, as for gRPC
-		t.Errorf("the node took %d MiB more: less than %d is wanted", grown>>20, 5*budget>>20)
+		t.Errorf("the node used %d MiB more, want less than %d", grown>>20, 5*budget>>20)
 	} else {
 		t.Logf("the node took %d MiB more", grown>>20)
 	}

@@ -31,7 +31,7 @@ func TestInterrupted(t *testing.T) {
 	})
 	p.Signal(syscall.SIGINT)
 	if got := p.end(t, time.Minute); got != 130 || !strings.Contains(p.Stderr.String(), "was submitted") {
-		t.Errorf("exit code %d, it says %q: 130 and the new id are wanted", got, p.Stderr.String())
+		t.Errorf("exit code %d, stderr %q: want 130 and the new id", got, p.Stderr.String())
 	}
 	for i, line := range [][]string{
 		{"job", "wait", "waits"}, {"job", "submit", "--type", "x", "--id", "more", "--wait"}, {"workflow", "wait", "flow"},
@@ -44,10 +44,10 @@ func TestInterrupted(t *testing.T) {
 				eventually(t, time.Minute, "it is connected", p.connected)
 				p.Signal(sig)
 				if got := p.end(t, time.Minute); got != code {
-					t.Errorf("exit code %d, %d is wanted", got, code)
+					t.Errorf("exit code %d, want %d", got, code)
 				}
 				if said := p.Stderr.String(); said != "" {
-					t.Errorf("it says %q", said)
+					t.Errorf("stderr is %q", said)
 				}
 			})
 		}
@@ -64,7 +64,7 @@ func TestInterrupted_bench(t *testing.T) {
 		"busy":    {"jobs", "--jobs", "64", "--queue", "busy", "--workers", "1", "--slots", "1", "--hold", "1h"},
 	} {
 		p := launch(t, "bench "+line[0], []string{c.env()}, append([]string{"bench"}, line...)...)
-		eventually(t, time.Minute, "it is under way", func() error {
+		eventually(t, time.Minute, "it is in progress", func() error {
 			r := c.rota(t, "queue", "show", queue, "-o", "json")
 			if r.code != 0 {
 				return errors.New(r.stderr)
@@ -77,12 +77,12 @@ func TestInterrupted_bench(t *testing.T) {
 		c.rota(t, "job", "submit", "--queue", queue, "--type", "x", "--id", queue+"-stays").want(t, 0)
 		p.Signal(syscall.SIGINT)
 		if got := p.end(t, time.Minute); got != 130 {
-			t.Errorf("%s: exit code %d, 130 is wanted", line[0], got)
+			t.Errorf("%s: exit code %d, want 130", line[0], got)
 		}
 		said := p.Stderr.String()
 		_, rest, ok := strings.Cut(said, " goes with: ")
 		if !ok || !strings.Contains(said, " of "+line[2]+" jobs were submitted, ") {
-			t.Fatalf("%s: it says %q", line[0], said)
+			t.Fatalf("%s: stderr is %q", line[0], said)
 		}
 		clean := exec.Command("sh", "-c", `rota() { "$ROTA" "$@"; }; `+rest)
 		clean.Env = append(os.Environ(), c.env(), "ROTA="+rotaBinary)
@@ -90,7 +90,7 @@ func TestInterrupted_bench(t *testing.T) {
 			t.Fatalf("%s: %v: %s", line[0], err, out)
 		}
 		if q := decode[rota.Queue](t, c.rota(t, "queue", "show", queue, "-o", "json")); q.Pending != 1 || q.Running != 0 {
-			t.Errorf("%s: %d jobs are pending and %d run: the one of somebody else is wanted", line[0], q.Pending, q.Running)
+			t.Errorf("%s: %d jobs are pending and %d run: want only the other submitter's job", line[0], q.Pending, q.Running)
 		}
 	}
 }

@@ -29,7 +29,7 @@ func (w *witness) handle(ctx context.Context, job *client.Job) (client.Result, e
 		w.order = append(w.order, job.ID())
 	}
 	for other := range w.holds {
-		w.both = append(w.both, fmt.Sprintf("%s beside %s", job.ID(), other))
+		w.both = append(w.both, fmt.Sprintf("%s next to %s", job.ID(), other))
 	}
 	w.holds[job.ID()] = true
 	n := len(w.order)
@@ -95,11 +95,11 @@ func TestKeys_leaderKilled(t *testing.T) {
 	}
 	for typ, s := range seen {
 		if len(s.both) > 0 {
-			t.Errorf("key %s:1 had two at work: %v", typ, s.both)
+			t.Errorf("key %s:1 had two running: %v", typ, s.both)
 		}
 	}
 	if got := seen["line"].order; !slices.Equal(got, want) {
-		t.Errorf("the sequence went %v", got)
+		t.Errorf("the order of the sequence is %v", got)
 	}
 	c.verified(t, 3)
 }

@@ -48,7 +48,7 @@ func (n *node) at(t testing.TB, args ...string) *result {
 func limitsTenant(t *testing.T, c *nodes) {
 	unset := decode[rota.Tenant](t, c.all[0].at(t, "tenant", "show", "acme", "-o", "json"))
 	if unset.Known || unset.TenantLimits != rota.DefaultTenantLimits() {
-		t.Errorf("a tenant that nobody set is %+v", unset)
+		t.Errorf("a tenant without a setting is %+v", unset)
 	}
 	set := object(t, c.all[1].at(t, "tenant", "set", "acme", "--tier", "premium", "--weight", "3", "--max-concurrent", "50",
 		"--rate-limit-rps", "100", "--penalty", "2s", "-o", "json"))
@@ -90,7 +90,7 @@ func limitsConcurrency(t *testing.T, c *nodes) {
 	})
 	c.rota(t, "job", "submit", "--queue", "crowd", "--type", "x", "--tenant", "quiet", "--wait", "--timeout", "10s").want(t, 0)
 	if q := decode[rota.Queue](t, c.rota(t, "queue", "show", "crowd", "-o", "json")); q.Throttled != 1 || q.Queued != 4 {
-		t.Errorf("%d lanes are throttled, %d jobs are QUEUED: 1 and 4 are wanted", q.Throttled, q.Queued)
+		t.Errorf("%d lanes are throttled, %d jobs are QUEUED: want 1 and 4", q.Throttled, q.Queued)
 	}
 	contains(t, "the metrics", metricsOf(t, c.all[0]), "rota_tenants_throttled 1")
 	c.rota(t, "tenant", "set", "noisy", "--max-concurrent", "0").want(t, 0)

@@ -58,7 +58,7 @@ func TestPort_taken(t *testing.T) {
 func portRefused(t *testing.T, p *process, flag, taken string) {
 	t.Helper()
 	if code := p.end(t, 20*time.Second); code != 1 || p.Stdout.String() != "" {
-		t.Errorf("exit code %d, stdout %q; 1 and nothing are wanted", code, p.Stdout.String())
+		t.Errorf("exit code %d, stdout %q; want 1 and nothing", code, p.Stdout.String())
 	}
 	contains(t, "stderr", p.Stderr.String(), "rota: ", flag+" "+taken, "taken", "another port")
 }
@@ -91,7 +91,7 @@ func devReady(t testing.TB, p *process) []string {
 	line := strings.TrimSuffix(p.Stdout.String(), "\n")
 	addrs, ok := strings.CutPrefix(line, "ready addr=")
 	if !ok || strings.Contains(line, "\n") {
-		t.Fatalf("dev printed %q: one line ready addr=H:P,H:P,H:P is wanted", p.Stdout.String())
+		t.Fatalf("dev printed %q, want one line ready addr=H:P,H:P,H:P", p.Stdout.String())
 	}
 	return strings.Split(addrs, ",")
 }
@@ -133,7 +133,7 @@ func TestDev_moves_from_taken_ports(t *testing.T) {
 	again := devReady(t, p)
 	saysSoon(t, p, taken...)
 	if again[0] == addrs[0] || again[1] != addrs[1] {
-		t.Errorf("dev came back at %v, it was at %v, whose first is taken", again, addrs)
+		t.Errorf("dev came back at %v, it was at %v, whose first is in use", again, addrs)
 	}
 	command(t, []string{"ROTA_ADDR=" + again[0]}, "", "job", "show", "stays").want(t, 0)
 	p.stop(t, 20*time.Second)
@@ -155,7 +155,7 @@ func TestDev_in_the_background_moved(t *testing.T) {
 	contains(t, "stderr", r.stderr, taken+" is taken by another process: "+addr+" stands in for it", "--addr "+addr)
 }
 
-// `dev --background` ends once the cluster serves, and prints what a shell needs.
+// `dev --background` ends once the cluster serves, and prints the settings that a shell needs.
 func TestDev_in_the_background(t *testing.T) {
 	t.Parallel()
 	r := command(t, nil, "", "dev", "--background", "--nodes", "1", "--api", freeAddress(t)).want(t, 0)
@@ -171,7 +171,7 @@ func TestDev_in_the_background(t *testing.T) {
 		}
 	}
 	if pid == 0 || addr == "" {
-		t.Fatalf("it printed %q: ROTA_ADDR and ROTA_DEV_PID are wanted", r.stdout)
+		t.Fatalf("it printed %q, want ROTA_ADDR and ROTA_DEV_PID", r.stdout)
 	}
 	t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGKILL) })
 	command(t, []string{"ROTA_ADDR=" + addr}, "", "cluster", "status").want(t, 0)

@@ -32,7 +32,7 @@ func (c *nodes) awaitVoter(t testing.TB, id string) (before bool) {
 // awaitGone waits until a node is no longer a server of the cluster.
 func (c *nodes) awaitGone(t testing.TB, id string) {
 	t.Helper()
-	eventually(t, 30*time.Second, id+" is no member", func() error {
+	eventually(t, 30*time.Second, id+" is not a member", func() error {
 		peers, err := c.peers(t)
 		if err != nil {
 			return err
@@ -75,7 +75,7 @@ func TestMembership(t *testing.T) {
 
 	fourth := c.join(t, "n4")
 	if !c.awaitVoter(t, "n4") {
-		t.Log("n4 was a voter before it was first looked at")
+		t.Log("n4 was a voter before the first look")
 	}
 	c.verified(t, 4)
 
@@ -164,7 +164,7 @@ func TestLeaderTerminated(t *testing.T) {
 	l := startLoad(t, c, "load", 4, 2, 5*time.Millisecond)
 	l.flows(t, 100)
 	leader := c.leader(t)
-	elections := func() (n int) { // of nodes that waited for a leader in vain
+	elections := func() (n int) { // of nodes that waited for a leader without success
 		for _, one := range c.all {
 			if one != leader {
 				n += strings.Count(one.Stderr.String(), "heartbeat timeout reached")
@@ -181,7 +181,7 @@ func TestLeaderTerminated(t *testing.T) {
 	// Heartbeats are missed for 500 ms before a node starts an election. A disk or a processor that was busy for as
 	// long makes the same gap, but then no election starts.
 	if gap > 700*time.Millisecond && begun > 0 {
-		t.Errorf("%s without a committed job, and %d nodes stood by themselves: leadership was not handed over", gap, begun)
+		t.Errorf("%s without a committed job, and %d nodes started an election: leadership was not handed over", gap, begun)
 	}
 	leader.start(t)
 	leader.awaitReady(t)
@@ -229,7 +229,7 @@ func TestFollowerPaused(t *testing.T) {
 	others := c.followers(t)
 	for _, away := range append(others, others...) { // not each pause meets a write
 		away.Pause()
-		time.Sleep(6 * time.Second) // the pause is what the test is about
+		time.Sleep(6 * time.Second) // the test needs the whole pause
 		away.Resume()
 		eventually(t, 30*time.Second, "the stopped "+away.ID+" has caught up", func() error {
 			if !away.Running() {

@@ -112,7 +112,7 @@ func greetAs(t *testing.T, config *tls.Config, address, id string) {
 	_, _ = conn.Write(hello)
 	verdict := make([]byte, 1)
 	if _, err := io.ReadFull(conn, verdict); err == nil && verdict[0] == 0 {
-		t.Error("the hello is taken")
+		t.Error("the hello is accepted")
 	}
 	vote := binary.BigEndian.AppendUint16([]byte("\x00\x01\x82\xa2ID\xc4\x02n1\xa4Term\xcd"), claimedTerm)
 	_, _ = conn.Write(vote)

@@ -61,7 +61,7 @@ func (n *node) refused(t testing.TB, parts ...string) {
 	t.Helper()
 	n.start(t)
 	if code := n.end(t, 30*time.Second); code == 0 {
-		t.Errorf("%s was started and ended with exit code 0, a refusal is wanted", n.ID)
+		t.Errorf("%s was started and ended with exit code 0, want a refusal", n.ID)
 	}
 	contains(t, "the refusal", n.Stderr.String(), parts...)
 }

@@ -94,7 +94,7 @@ func (c *signIns) login(n *node, jwt string, code int, parts ...string) []string
 	text, err := os.ReadFile(out)
 	if code != 0 {
 		if c.denied[n]++; err == nil {
-			c.t.Errorf("what was refused wrote %q", text)
+			c.t.Errorf("the refused call wrote %q", text)
 		}
 		return nil
 	}
@@ -135,7 +135,7 @@ func TestOIDC(t *testing.T) {
 		var who rota.Identity
 		check(t, json.Unmarshal([]byte(c.at(n, 0, append(token, "auth", "whoami", "-o", "json")...).stdout), &who))
 		if want := rota.OIDCPrincipal(c.idp.URL, "repo:acme/site"); who.By != want || !strings.HasPrefix(string(who.Principal), "token:") {
-			t.Errorf("%s: it is %s by %s, %s is wanted", alg, who.Principal, who.By, want)
+			t.Errorf("%s: it is %s by %s, want %s", alg, who.Principal, who.By, want)
 		}
 		c.at(n, 0, append(token, "job", "submit", "--type", "x", "--payload", string(seenByAll))...)
 		for _, args := range [][]string{{"auth", "token", "list"}, {"queue", "set", "default"}, {"auth", "issuer", "delete", c.idp.URL}} {
@@ -233,13 +233,13 @@ func (c *signIns) tellsNobody() {
 		denied, err := os.ReadFile(filepath.Join(n.Dir, "denied.log"))
 		check(t, err)
 		if lines := strings.Count(string(denied), "/rota.v1.Auth/Exchange"); lines != c.denied[n] {
-			t.Errorf("%s: %d lines of refused exchanges, %d are wanted: %s", n.ID, lines, c.denied[n], denied)
+			t.Errorf("%s: got %d lines of refused exchanges, want %d: %s", n.ID, lines, c.denied[n], denied)
 		}
 	}
 	for _, r := range c.said {
 		c.planted.find(t, "what rota "+strings.Join(r.args, " ")+" says", []byte(r.stdout+r.stderr))
 	}
 	if seen == 0 {
-		t.Error("no file has a payload: the search is blind")
+		t.Error("no file contains a payload: the search finds nothing")
 	}
 }

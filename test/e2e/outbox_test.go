@@ -154,15 +154,15 @@ func TestOutbox(t *testing.T) {
 		seen[jobs[i].ID] = true
 	}
 	if len(jobs) != rows || len(seen) != rows {
-		t.Errorf("%d jobs of %d ids were made of %d rows", len(jobs), len(seen), rows)
+		t.Errorf("%d jobs of %d ids were made from %d rows", len(jobs), len(seen), rows)
 	}
 	stay := must(`SELECT job_id || ': ' || error FROM rota_outbox ORDER BY job_id`)
 	if n := strings.Count(stay, "\n") + 1; n != len(bad)+2 {
-		t.Errorf("%d rows stay: %s", n, stay)
+		t.Errorf("%d rows remain: %s", n, stay)
 	}
 	for _, want := range []string{"unknown-field: INVALID", `nonsense`, "taken: CONFLICT", "no-queue: NOT_FOUND", "large: INVALID"} {
 		if !strings.Contains(stay, want) {
-			t.Errorf("no %q in what stays: %s", want, stay)
+			t.Errorf("no %q in the rest: %s", want, stay)
 		}
 	}
 	c.rota(t, "job", "show", "undone").want(t, 3)
@@ -170,7 +170,7 @@ func TestOutbox(t *testing.T) {
 	must(`UPDATE rota_outbox SET error = NULL, spec = '{"type":"t"}' WHERE job_id = 'priority'`)
 	eventually(t, 30*time.Second, "a row that was put right goes", func() error {
 		if n := must(`SELECT count(*) FROM rota_outbox WHERE job_id = 'priority'`); n != "0" {
-			return fmt.Errorf("%s is there", n)
+			return fmt.Errorf("%s exists", n)
 		}
 		return nil
 	})
@@ -210,7 +210,7 @@ func TestOutbox_fullQueue(t *testing.T) {
 		}
 		return nil
 	})
-	eventually(t, 60*time.Second, "the row that is wrong says why", func() error {
+	eventually(t, 60*time.Second, "the faulty row has its error", func() error {
 		if count(`job_id = 'mistaken' AND error LIKE 'NOT_FOUND%'`) != 1 {
 			return fmt.Errorf("it is %s", must(`SELECT job_id, error FROM rota_outbox WHERE job_id = 'mistaken'`))
 		}
@@ -229,6 +229,6 @@ func TestOutbox_fullQueue(t *testing.T) {
 	jobs, err := client.Collect(c.dial(t).Jobs(t.Context(), rota.JobFilter{Queue: "full"}))
 	check(t, err)
 	if len(jobs) != rows {
-		t.Errorf("%d jobs were made of %d rows", len(jobs), rows)
+		t.Errorf("%d jobs were made from %d rows", len(jobs), rows)
 	}
 }

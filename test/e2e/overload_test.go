@@ -44,8 +44,8 @@ func TestOverload(t *testing.T) {
 		"--producers", "64", "--workers", "2", "--slots", "8")
 	f, h := floodCountOf(t, flood), floodCountOf(t, held)
 	if f.Refused == 0 || f.RefusedHintless != 0 || f.Accepted == 0 || f.Accepted+f.Refused != int64(f.Jobs) {
-		t.Errorf("%d jobs: %d accepted, %d refused, %d of these without a delay: every job is wanted as one or the other, "+
-			"some as each, and a delay for each refusal", f.Jobs, f.Accepted, f.Refused, f.RefusedHintless)
+		t.Errorf("%d jobs: %d accepted, %d refused, %d of these without a delay: want every job as one or the other, "+
+			"want some of each, and a delay for each refusal", f.Jobs, f.Accepted, f.Refused, f.RefusedHintless)
 	}
 	if f.Completed != f.Accepted || f.Lost != 0 || f.Duplicated != 0 {
 		t.Errorf("of %d accepted jobs %d are completed, %d lost, %d done twice", f.Accepted, f.Completed, f.Lost, f.Duplicated)

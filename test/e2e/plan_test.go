@@ -53,7 +53,7 @@ func TestPlans(t *testing.T) {
 	leader.start(t)
 	c.awaitReady()
 	if killed.State != rota.PlanRunning {
-		t.Logf("the plan was through before its leader was killed")
+		t.Logf("the plan was complete before its leader was killed")
 	}
 	c.rota(t, "plan", "start", "cancel", "--filter", "id=bulk*", "--id", "end").want(t, 0) // the same one
 	c.rota(t, "plan", "wait", "end", "--timeout", "2m").want(t, 0)

@@ -38,7 +38,7 @@ func (c *nodes) knows(t testing.TB, queue rota.QueueName, want rota.TypeStats) r
 		}
 		want.Weight = weightOf(float64(want.Success), float64(want.Fail), float64(want.Expected.Milliseconds()), float64(want.EMA.Microseconds())/1000)
 		if got != want {
-			t.Errorf("of type %s %+v is known, %+v is wanted", want.Type, got, want)
+			t.Errorf("of type %s %+v is known, want %+v", want.Type, got, want)
 		}
 		return got
 	}
@@ -145,7 +145,7 @@ func TestFastFailureTrap(t *testing.T) {
 	}
 	got := c.knows(t, q, rota.TypeStats{Type: "crash", Fail: int64(known), EMA: millis.Micros(ema)})
 	if yield := 2.0 / (crashes + 4); yield >= 0.1 || got.Weight != 0.1 {
-		t.Errorf("weight %v: the floor is to be seen", got.Weight)
+		t.Errorf("weight %v: the floor must be visible", got.Weight)
 	}
 	w.leave()
 
@@ -172,7 +172,7 @@ func TestFastFailureTrap(t *testing.T) {
 	q1 := decode[rota.Queue](t, c.rota(t, "queue", "show", string(q), "-o", "json"))
 	for _, s := range q1.Types {
 		if s.Type == "crash" && (s.Success != crashes || s.Fail != crashes || s.Weight != 0.5) {
-			t.Errorf("after the fix %+v is known", s)
+			t.Errorf("after the fix got %+v", s)
 		}
 	}
 	c.verified(t, 3)
@@ -214,7 +214,7 @@ func TestHeavyWallAgainstVIP(t *testing.T) {
 	// Huge jobs are not buried: one of 1 GiB goes before a LOW one of half its size.
 	weight := weightOf(1, 0, 0, 0)
 	if scoreOf(2, 0, weight, 1<<30) <= scoreOf(1, 30_000, 1, 512<<20) {
-		t.Error("the sizes leave nothing to be seen")
+		t.Error("the sizes leave no visible difference")
 	}
 	second := huge()
 	placedBy(t, cl, second, 0, weight)

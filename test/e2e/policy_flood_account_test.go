@@ -95,7 +95,7 @@ func (a *floodAccount) judge() {
 	}
 	for name, r := range a.runs {
 		q := a.queues[name]
-		a.t.Logf("%s: %d jobs of the flood, %d of quiet tenants; %d decisions between them; turns %v beside %v; failed %v",
+		a.t.Logf("%s: %d jobs of the flood, %d of quiet tenants; %d decisions between them; turns %v next to %v; failed %v",
 			name, r.sent, len(r.quiet), q.contested, q.turns, q.leases, q.failed)
 		if q.contested < len(r.quiet)/10 {
 			a.fault("%s: the flood left quiet jobs alone: the test shows nothing", name)
@@ -191,7 +191,7 @@ func (a *floodAccount) ends(q *floodQueue, e *rota.ServedEvent) {
 	}
 }
 
-// decision judges what an entry of rounds decided for a queue.
+// decision checks the decision of an entry of rounds for a queue.
 func (a *floodAccount) decision(name rota.QueueName, events []rota.ServedEvent) {
 	a.t.Helper()
 	q, r := a.queues[name], a.runs[name]

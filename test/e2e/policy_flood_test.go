@@ -30,7 +30,7 @@ const (
 	floodDepth, floodBatch = 300, 50
 	floodWorkMs            = 20
 	// At least minFlood leases of each type that fails or is declined must end for the test to prove anything. The
-	// flood goes on until that many, plus all that can be open at the same time, were received.
+	// flood continues until that number, plus all that can be open at the same time, were received.
 	minFlood   = 5
 	floodShown = minFlood + floodWorkers*floodSlots
 )

@@ -52,7 +52,7 @@ func TestGraceOnDisconnect(t *testing.T) {
 	const grace = 10_000
 	c := newCluster(t, 3)
 	cl := c.dial(t)
-	// Leases so long that their deadlines have no effect.
+	// The leases are so long that their deadlines have no effect.
 	graced := c.policyQueue(t, "graced", "standard", "lease_grace_on_disconnect=10s", "lease_ms=600000", "backoff_base=100ms", "backoff_cap=100ms")
 	plain := c.policyQueue(t, "plain", "standard", "lease_ms=600000")
 	all := c.wires(t)
@@ -67,7 +67,7 @@ func TestGraceOnDisconnect(t *testing.T) {
 				lease = job.Lease()
 			}
 		case <-time.After(30 * time.Second):
-			t.Fatalf("worker %s is given no job", k.id)
+			t.Fatalf("worker %s receives no job", k.id)
 		}
 	}
 	spare := c.puppet(t, "spare", graced, 1)
@@ -107,7 +107,7 @@ func TestGraceOnDisconnect(t *testing.T) {
 				t.Errorf("worker %s: %s of job %s is answered %v", k.id, e.Verb, e.Job, e.Err)
 			}
 		case <-time.After(60 * time.Second):
-			t.Fatalf("worker %s: nothing is answered to its outcome", k.id)
+			t.Fatalf("worker %s: no answer to its outcome", k.id)
 		}
 	}
 	if job := jobOf(t, cl, "plain-1"); job.State != rota.JobCompleted || len(job.Attempts) != 1 || job.Attempts[0].Worker != "keeps" {

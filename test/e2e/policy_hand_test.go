@@ -141,11 +141,11 @@ func (h *hand) serves(job rota.JobID) rota.Lease {
 	select {
 	case l := <-h.taken:
 		if l.Job != job {
-			h.t.Fatalf("worker %s is given job %s, %s is its turn", h.id, l.Job, job)
+			h.t.Fatalf("worker %s receives job %s, want %s", h.id, l.Job, job)
 		}
 		return l
 	case <-time.After(30 * time.Second):
-		h.t.Fatalf("worker %s is not given job %s", h.id, job)
+		h.t.Fatalf("worker %s does not receive job %s", h.id, job)
 		return rota.Lease{}
 	}
 }
@@ -181,11 +181,11 @@ func (h *hand) says(verb rota.LeaseVerb, l rota.Lease, change ...func(*peer.Leas
 			h.t.Fatalf("worker %s has no answer to %s on job %s", h.id, verb, l.Job)
 		}
 	}
-	h.t.Fatalf("worker %s: %s on job %s is never taken", h.id, verb, l.Job)
+	h.t.Fatalf("worker %s: %s on job %s is never accepted", h.id, verb, l.Job)
 	return peer.LeaseAnswer{}
 }
 
-// does is says for a verb that must be accepted.
+// does calls says for a verb that must be accepted.
 func (h *hand) does(verb rota.LeaseVerb, l rota.Lease, change ...func(*peer.LeaseCommand)) peer.LeaseAnswer {
 	h.t.Helper()
 	a := h.says(verb, l, change...)
@@ -195,11 +195,11 @@ func (h *hand) does(verb rota.LeaseVerb, l rota.Lease, change ...func(*peer.Leas
 	return a
 }
 
-// refused is says for a verb that must be refused.
+// refused calls says for a verb that must be refused.
 func (h *hand) refused(kind rota.Kind, verb rota.LeaseVerb, l rota.Lease, change ...func(*peer.LeaseCommand)) {
 	h.t.Helper()
 	if a := h.says(verb, l, change...); a.Err == nil || a.Err.Kind != kind {
-		h.t.Errorf("worker %s: %s on job %s is answered %+v, %s is wanted", h.id, verb, l.Job, a, kind)
+		h.t.Errorf("worker %s: %s on job %s is answered %+v, want %s", h.id, verb, l.Job, a, kind)
 	}
 }
 
@@ -214,7 +214,7 @@ func (h *hand) hears(l rota.Lease, revoked bool, why rota.Reason) {
 			from = h.revoked
 		}
 		if got, told := from[l.ID]; !told || got != why {
-			return fmt.Errorf("told %v: %s", told, got)
+			return fmt.Errorf("notified is %v: %s", told, got)
 		}
 		return nil
 	})

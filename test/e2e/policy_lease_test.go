@@ -44,7 +44,7 @@ func leased(t *testing.T, c *nodes, cl *client.Client, h *hand, job rota.JobSpec
 	p := decode[rota.Queue](t, c.rota(t, "queue", "show", string(job.Queue), "-o", "json")).Policy
 	if l.AckBy.Clock != l.Started.Clock+rota.Clock(p.AckTimeoutMs) || l.Deadline.Clock != l.Started.Clock+rota.Clock(p.LeaseMs) ||
 		l.RenewBy.Clock != l.Started.Clock+rota.Clock(p.LeaseMs*p.RenewAlphaPermille/1000) {
-		t.Errorf("lease %+v does not fit %+v", l, p)
+		t.Errorf("lease %+v does not match %+v", l, p)
 	}
 	want := hashOf([]byte("AICF|lease"), []byte(job.ID), []byte(h.id), number(uint64(l.Attempt)), seed)
 	if l.ID != rota.LeaseID(want) {
@@ -64,7 +64,7 @@ func seedOf(t testing.TB, job rota.Job, l rota.Lease) []byte {
 			return a.Decision.Seed
 		}
 	}
-	t.Fatalf("job %s knows nothing of lease %s: %+v", job.ID, l.ID, job)
+	t.Fatalf("job %s does not have lease %s: %+v", job.ID, l.ID, job)
 	return nil
 }
 
@@ -91,7 +91,7 @@ func leaseUnacked(t *testing.T, c *nodes, cl *client.Client, q rota.QueueName) {
 	}
 	p := decode[rota.Queue](t, c.rota(t, "queue", "show", string(q), "-o", "json")).Policy
 	if wait := int64(again.Started.Clock - first.Ended.Clock); wait < backoffOf("unacked", 0, &p) {
-		t.Errorf("it was placed again after %d ms, %d is its backoff", wait, backoffOf("unacked", 0, &p))
+		t.Errorf("it was placed again after %d ms, its backoff is %d", wait, backoffOf("unacked", 0, &p))
 	}
 	h.does(rota.VerbComplete, again)
 }
@@ -108,7 +108,7 @@ func leaseRenewed(t *testing.T, c *nodes, cl *client.Client, q rota.QueueName) {
 		// Never beyond a whole lease from now: nothing is banked (SPEC §8.2).
 		now := clockAt(t, cl, "renewed", a.Index).Clock
 		if want := min(deadline.Clock+half, now+lease); a.Deadline != want || a.Renewals != n {
-			t.Errorf("renewal %d at clock %d: until %d, %d is wanted", n, now, a.Deadline, want)
+			t.Errorf("renewal %d at clock %d: until %d, want %d", n, now, a.Deadline, want)
 		}
 		deadline = rota.Moment{Clock: a.Deadline}
 		if again := h.does(rota.VerbRenew, l, ordinal); again.Deadline != deadline.Clock {

@@ -206,7 +206,7 @@ func matcherTies(t *testing.T, c *nodes, cl *client.Client) {
 			delete(open, id)
 			for other := range open {
 				if bytes.Compare(tie(other, seed), tie(id, seed)) < 0 {
-					t.Errorf("job %s was placed before %s, whose hash is less", id, other)
+					t.Errorf("job %s was placed before %s, whose hash is smaller", id, other)
 				}
 			}
 		}
@@ -214,6 +214,6 @@ func matcherTies(t *testing.T, c *nodes, cl *client.Client) {
 	}
 	slices.Sort(order[:3])
 	if want := []rota.JobID{"a-rich", "m-rich", "z-rich", "late-rich", "large", "poor"}; !slices.Equal(order, want) {
-		t.Errorf("placed in the order %v, %v is wanted", order, want)
+		t.Errorf("placed in the order %v, want %v", order, want)
 	}
 }

@@ -64,7 +64,7 @@ func retryBackoff(t *testing.T, c *nodes, cl *client.Client) {
 		want, plain := backoffOf("retried", n, &p), min(500, int64(150)<<n)
 		due = x.Clock + rota.Clock(left)
 		if left != want || want%10 != 0 || want < plain*9/10-5 || want > plain*11/10+5 {
-			t.Errorf("attempt %d waits for %d ms, %d is computed", n, left, want)
+			t.Errorf("attempt %d waits for %d ms, want %d", n, left, want)
 		}
 	}
 	job := jobOf(t, cl, "retried")

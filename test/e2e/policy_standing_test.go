@@ -31,7 +31,7 @@ func TestBadJobsHoldNobodyUp(t *testing.T) {
 	c.awaitState(t, cl, "good", 20*time.Second, rota.JobCompleted) // a cool-down would be of 30 s
 	w := decode[rota.Worker](t, c.rota(t, "worker", "show", "only", "-o", "json"))
 	if w.Health != 1000 || len(w.Cooling) != 0 || len(w.Denied) != 0 {
-		t.Errorf("the worker stands at %+v", w)
+		t.Errorf("the worker has %+v", w)
 	}
 }
 

@@ -216,7 +216,7 @@ func starve(t *testing.T, c *nodes, name string, window rota.Clock, set []string
 		t.Errorf("%d jobs were placed before it though it precedes them: %v", len(a.overtakers), a.overtakers[:min(5, len(a.overtakers))])
 	}
 	if waited < window/2 {
-		t.Errorf("it waited %d ms: the stream was no stream", waited)
+		t.Errorf("it waited %d ms: the stream was not dense enough", waited)
 	}
 }
 
@@ -257,7 +257,7 @@ func starveAdaptive(t *testing.T, c *nodes) {
 		t.Errorf("it waited %d ms, the bound is %d", waited, bound)
 	}
 	if most := int64(20*(a.older+1) + s.slots); s.before.Load() > most {
-		t.Errorf("%d leases went before it, %d is the most", s.before.Load(), most)
+		t.Errorf("%d leases went before it, want at most %d", s.before.Load(), most)
 	}
 	if lease.Decision.Reasoning.Rule != rota.ReasoningByTurnOfTheOldest {
 		t.Errorf("it was placed by %+v", lease.Decision.Reasoning)
@@ -271,11 +271,11 @@ func starveAdaptive(t *testing.T, c *nodes) {
 			return err
 		}
 		if x.State != rota.JobQueued {
-			t.Fatalf("with oldest_every=0 it is %s: the stream starves nobody, and the test shows nothing", x.State)
+			t.Fatalf("with oldest_every=0 it is %s: the stream starves no job, and the test shows nothing", x.State)
 		}
 		a = s.account(p, x.Clock, 0)
 		if most := int64(20*(a.older+1) + s.slots); s.leases.Load() <= most {
-			return fmt.Errorf("%d leases went before it, %d is the most", s.leases.Load(), most)
+			return fmt.Errorf("%d leases went before it, want at most %d", s.leases.Load(), most)
 		}
 		if waited := x.Clock - s.resumed(p); a.longest == 0 || waited <= a.second(s.slots) {
 			return fmt.Errorf("it waited %d ms, the bound is %d", waited, a.second(s.slots))

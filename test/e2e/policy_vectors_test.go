@@ -77,7 +77,7 @@ func findPlanted(t *testing.T, c *nodes, cl *client.Client, dir string, id rota.
 	report := parse[rota.AuditReport](t, r)
 	d := report.Difference
 	if d == nil || d.Index != at || d.Epoch != a.Decision.Epoch || d.Height != a.Decision.Height || report.Proved >= report.Rounds {
-		t.Fatalf("planted at index %d, told %+v of %+v", at, d, report)
+		t.Fatalf("planted at index %d, reported %+v of %+v", at, d, report)
 	}
 	contains(t, "the refusal", r.stderr, "does not lead to the recorded state")
 	contains(t, "what the state gives", d.Proved, string(id), string(a.Worker))
@@ -110,7 +110,7 @@ func plant(t *testing.T, path string, index uint64, job, worker, other string) {
 			return crc32.Update(crc32.Checksum(head, castagnoli), castagnoli, data)
 		}
 		if sum() != binary.LittleEndian.Uint32(frame[20:]) || crc32.Update(salt, castagnoli, frame[:28]) != binary.LittleEndian.Uint32(frame[28:]) {
-			t.Fatalf("entry %d is not sealed as the documents say: % x", index, frame[:32])
+			t.Fatalf("entry %d is not sealed as documented: % x", index, frame[:32])
 		}
 		copy(data[pair+len(field(0x0a, job))+2:], other)
 		binary.BigEndian.PutUint32(data[8:], crc32.Update(crc32.Checksum(data[4:8], castagnoli), castagnoli, data[12:]))

@@ -59,10 +59,10 @@ func (c *nodes) why(t testing.TB, id string, more ...string) rota.Explanation {
 func whyNames(t testing.TB, x rota.Explanation, reason string, workers int64) {
 	t.Helper()
 	if !slices.ContainsFunc(x.Reasons, func(w rota.Why) bool { return w.Reason == reason && w.Workers == workers }) {
-		t.Errorf("job %s, which is %s, is explained by %+v: %s of %d workers is wanted", x.Job, x.State, x.Reasons, reason, workers)
+		t.Errorf("job %s, which is %s, is explained by %+v, want %s of %d workers", x.Job, x.State, x.Reasons, reason, workers)
 	}
 	if len(x.WouldRun) == 0 {
-		t.Errorf("job %s: nothing would let it run", x.Job)
+		t.Errorf("job %s: no change would let it run", x.Job)
 	}
 }
 
@@ -120,7 +120,7 @@ func whyRank(t *testing.T, c *nodes, cl *client.Client) {
 	submitAll(t, cl, policyJob("rank-low", q, priority(9)), policyJob("rank-mid", q, priority(5)), policyJob("rank-high", q, priority(1)))
 	for id, before := range map[string]int64{"rank-high": 0, "rank-mid": 1, "rank-low": 2} {
 		if x := c.why(t, id); x.Rank != before || x.Before != before {
-			t.Errorf("job %s is of rank %d, behind %d: %d is wanted", id, x.Rank, x.Before, before)
+			t.Errorf("job %s is of rank %d, behind %d, want %d", id, x.Rank, x.Before, before)
 		}
 	}
 	w := c.puppet(t, "ranked-w", q, 1)
@@ -215,7 +215,7 @@ func whyPlaced(t *testing.T, c *nodes, cl *client.Client) {
 	}
 	for _, id := range []rota.WorkerID{"placed-a", "placed-b", "placed-c"} {
 		if why, told := others[id]; id == d.Worker && told || id != d.Worker && (!told || why == "") {
-			t.Errorf("of the others %v is told, %s was chosen", d.Others, d.Worker)
+			t.Errorf("the others are explained by %v, %s was chosen", d.Others, d.Worker)
 		}
 	}
 	if others["placed-c"] != "NOT_ACTIVE" {
@@ -225,7 +225,7 @@ func whyPlaced(t *testing.T, c *nodes, cl *client.Client) {
 	over := c.why(t, "placed")
 	if over.State != rota.JobCancelled || len(over.Reasons) != 1 || over.Reasons[0].Reason != "CANCELLED" || over.Decision == nil ||
 		over.Decision.Worker != d.Worker || len(over.Decisions) != 1 || over.Clock == 0 || over.Date == 0 {
-		t.Errorf("when it is over it is explained as %+v", over)
+		t.Errorf("after its end it is explained as %+v", over)
 	}
 }
 
@@ -259,7 +259,7 @@ func whyPast(t *testing.T, c *nodes, cl *client.Client) {
 				first = x
 			}
 			if x.Index != at || x.State != want[i] || !reflect.DeepEqual(x, first) {
-				t.Errorf("at index %d node %s says %+v, the first said %+v; %s is wanted", at, n.ID, x, first, want[i])
+				t.Errorf("at index %d node %s returns %+v, the first returned %+v; want %s", at, n.ID, x, first, want[i])
 			}
 		}
 	}

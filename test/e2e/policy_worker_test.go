@@ -52,7 +52,7 @@ func (c *nodes) puppet(t testing.TB, id string, queue rota.QueueName, slots int3
 		case client.WorkerOption:
 			opts = append(opts, f)
 		default:
-			t.Fatalf("a puppet is no %T", one)
+			t.Fatalf("a puppet is not a %T", one)
 		}
 	}
 	w, err := client.NewWorker(c.dial(t), spec, opts...)
@@ -104,7 +104,7 @@ func (p *puppet) takes() *client.Job {
 	case job := <-p.taken:
 		return job
 	case <-time.After(30 * time.Second):
-		p.t.Fatalf("worker %s is given no job", p.id)
+		p.t.Fatalf("worker %s receives no job", p.id)
 		return nil
 	}
 }
@@ -114,7 +114,7 @@ func (p *puppet) serves(id rota.JobID) *client.Job {
 	p.t.Helper()
 	job := p.takes()
 	if job.ID() != id {
-		p.t.Fatalf("worker %s is given job %s, %s is its turn", p.id, job.ID(), id)
+		p.t.Fatalf("worker %s receives job %s, want %s", p.id, job.ID(), id)
 	}
 	return job
 }
@@ -139,7 +139,7 @@ func (p *puppet) answered(id rota.JobID, outcome error) error {
 	case err := <-own.reported:
 		return err
 	case <-time.After(30 * time.Second):
-		p.t.Fatalf("the end of job %s at worker %s is not taken", id, p.id)
+		p.t.Fatalf("the end of job %s at worker %s is not accepted", id, p.id)
 		return nil
 	}
 }
@@ -198,7 +198,7 @@ func clockAt(t testing.TB, cl *client.Client, id rota.JobID, index rota.Index) r
 	x, err := cl.WhyAt(within(t), id, rota.WhyQuery{At: index})
 	check(t, err)
 	if x.Index != index {
-		t.Fatalf("job %s is explained at index %d, %d was asked for", id, x.Index, index)
+		t.Fatalf("job %s is explained at index %d, want %d", id, x.Index, index)
 	}
 	return x
 }
@@ -288,7 +288,7 @@ func placedBy(t testing.TB, cl *client.Client, id rota.JobID, attempt int, weigh
 	}
 	want := scoreOf(baseOf(job.Priority), then-job.Enqueued.Clock, weight, size)
 	if got := math.Float64frombits(uint64(a.Decision.Score)); got != want {
-		t.Errorf("job %s, attempt %d: score %v, %v is computed for weight %v after %d ms", id, attempt, got, want, weight,
+		t.Errorf("job %s, attempt %d: score %v, want %v for weight %v after %d ms", id, attempt, got, want, weight,
 			then-job.Enqueued.Clock)
 	}
 	return a, then

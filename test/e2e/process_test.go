@@ -58,7 +58,7 @@ func (p *process) stop(t testing.TB, most time.Duration) {
 // says waits for a text on stderr.
 func (p *process) says(t testing.TB, most time.Duration, text string) {
 	t.Helper()
-	eventually(t, most, p.Name+" says "+text, func() error {
+	eventually(t, most, p.Name+" prints "+text, func() error {
 		if strings.Contains(p.Stderr.String(), text) {
 			return nil
 		}
@@ -101,7 +101,7 @@ func command(t testing.TB, env []string, stdin string, args ...string) *result {
 func (r *result) want(t testing.TB, code int) *result {
 	t.Helper()
 	if r.code != code {
-		t.Fatalf("rota %s: exit code %d, %d is wanted\nstdout: %s\nstderr: %s", clip(strings.Join(r.args, " ")),
+		t.Fatalf("rota %s: exit code %d, want %d\nstdout: %s\nstderr: %s", clip(strings.Join(r.args, " ")),
 			r.code, code, clip(r.stdout), clip(r.stderr))
 	}
 	return r

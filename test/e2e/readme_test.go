@@ -104,7 +104,7 @@ func needs(t testing.TB, tools ...string) {
 	t.Helper()
 	for _, tool := range tools {
 		if _, err := exec.LookPath(tool); err != nil {
-			t.Skipf("%s is not installed, which the worker is made of: %v", tool, err)
+			t.Skipf("%s is not installed, which the worker needs: %v", tool, err)
 		}
 	}
 }

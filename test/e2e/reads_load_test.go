@@ -18,8 +18,8 @@ var overHTTP = []string{"jobs", "jobs?view=full", "jobs/acme-waits", "jobs/acme-
 	"jobs/acme-waits/eta", "queues", "queues/default", "queues/acme-queue", "tenants", "tenants/acme", "workflows", "workflows/acme-flow", "batches",
 	"batches/acme-batch", "schedules", "schedules/acme-schedule", "webhooks", "key-rules", "key-states"}
 
-// passing matches what every entry of the log changes, for every reader: indexes, dates, and times that are counted
-// from now.
+// passing matches the parts of an answer that every entry of the log changes, for every reader: indexes, dates, and
+// times that are counted from now.
 var passing = regexp.MustCompile(`\d{12,}|\d{4}-\d\d-\d\dT[0-9:.]+Z|in \d+ ms|for \d+ ms|"?index"?: *"?\d+"?|scanned: *"[0-9.]+"|"request_id":"[^"]*"`)
 
 // fresh matches the age of an answer's state. An answer omits an age of 0.
@@ -94,7 +94,7 @@ func TestReads_otherLoad(t *testing.T) {
 			if len(first) < 60 {
 				t.Fatalf("only %d calls were made", len(first))
 			}
-			if passed := differing(first, answers()); len(passed) > 0 { // due to time: a worker not heard, a hold due
+			if passed := differing(first, answers()); len(passed) > 0 { // due to time: a silent worker, a hold due
 				if try == 5 {
 					t.Fatalf("answers change by themselves: %v", passed)
 				}

@@ -168,7 +168,7 @@ func readsNothingOfAnother(t *testing.T, conn *grpc.ClientConn, reader []string,
 	for _, foreign := range requests("umbrella") {
 		text, err := ask(t, conn, nil, method, foreign)
 		if err != nil {
-			t.Errorf("%v: who may read everything: %v", foreign, err)
+			t.Errorf("%v: a reader of everything gets %v", foreign, err)
 		}
 		everything += text
 		text, err = ask(t, conn, reader, method, foreign)
@@ -188,12 +188,12 @@ func readsNothingOfAnother(t *testing.T, conn *grpc.ClientConn, reader []string,
 	}
 	if slices.Contains(idless, method.FullName()) {
 		if everything == "" || own == "" {
-			t.Errorf("nothing is proven: who may read everything is told %s, the reader of its own %s", clip(everything), clip(own))
+			t.Errorf("nothing is proven: a reader of everything gets %s, the reader of its own %s", clip(everything), clip(own))
 		}
 		return
 	}
 	if !strings.Contains(everything, "umbrella") || !strings.Contains(own, "acme") {
-		t.Errorf("nothing is proven: who may read everything is told %s, the reader of its own %s", clip(everything), clip(own))
+		t.Errorf("nothing is proven: a reader of everything gets %s, the reader of its own %s", clip(everything), clip(own))
 	}
 }
 

@@ -89,8 +89,8 @@ func (c *nodes) submitter(t *testing.T) (stop func() []rota.JobID) {
 	return func() []rota.JobID { cancel(); all.Wait(); return acked }
 }
 
-// Two of three disks are destroyed amid load: the third goes on with every job that was acknowledged, its tokens grow,
-// and members of the old cluster stay out.
+// Two of three disks are destroyed under load: the third continues with every acknowledged job, its tokens grow, and
+// members of the old cluster stay out.
 func TestRecover_oneDisk(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
@@ -133,7 +133,7 @@ func TestRecover_oneDisk(t *testing.T) {
 	}
 	now := one.job(t, string(before.ID))
 	if now.State != rota.JobDelayed || now.Lease != nil {
-		t.Errorf("job %s of a void lease is %s with lease %v, DELAYED is wanted", now.ID, now.State, now.Lease)
+		t.Errorf("job %s of a void lease is %s with lease %v, want DELAYED", now.ID, now.State, now.Lease)
 	}
 	tokenAbove(t, one, before.Lease.Token)
 	one.keepsOut(t, old, lost)
@@ -164,7 +164,7 @@ func (c *nodes) keepsOut(t *testing.T, old, lost *node) {
 	eventually(t, 30*time.Second, "gossip and Raft refuse the old disk", func() error {
 		for _, part := range []string{"gossip: a node is refused", "this node belongs to another cluster"} {
 			if said := old.Stderr.String(); !strings.Contains(said, part) {
-				return fmt.Errorf("%q is not said", part)
+				return fmt.Errorf("%q is not printed", part)
 			}
 		}
 		return nil
@@ -178,7 +178,7 @@ func (c *nodes) keepsOut(t *testing.T, old, lost *node) {
 	}
 }
 
-// A majority that lives after all is fenced off: its tokens are smaller, whatever it does.
+// A majority that turns out to live is fenced off: its tokens are smaller, whatever it does.
 func TestRecover_membersLiveAfterAll(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
@@ -257,7 +257,7 @@ func TestRecover_refuses(t *testing.T) {
 	check(t, err)
 	torn := bytes.ReplaceAll(whole, []byte("before-009"), []byte("before,009"))
 	if bytes.Equal(torn, whole) {
-		t.Fatal("the log does not hold the last job")
+		t.Fatal("the log does not contain the last job")
 	}
 	check(t, os.WriteFile(path, torn, 0o600))
 	says(try(), 1, filepath.Base(path), "damaged")

@@ -191,7 +191,7 @@ func TestForeignCluster(t *testing.T) {
 	stranger.start(t)
 	stranger.awaitReady(t)
 	both := func() string { return ours.all[0].Stderr.String() + stranger.Stderr.String() }
-	eventually(t, 20*time.Second, "one of the two says that the other is of another cluster", func() error {
+	eventually(t, 20*time.Second, "one of the two reports that the other is of another cluster", func() error {
 		if !strings.Contains(both(), "cluster id") {
 			return os.ErrNotExist
 		}
@@ -292,7 +292,7 @@ func changeSnapshot(t *testing.T, dir string, change func([]byte) []byte, fix bo
 	found, err := filepath.Glob(filepath.Join(dir, "snapshots", "*", "state.bin"))
 	check(t, err)
 	if len(found) != 1 {
-		t.Fatalf("%d snapshots are there, one is wanted", len(found))
+		t.Fatalf("%d snapshots are there, want one", len(found))
 	}
 	state, err := os.ReadFile(found[0])
 	check(t, err)

@@ -36,7 +36,7 @@ func TestRoleLimits(t *testing.T) {
 	}{{"fleet", wanted, wanted}, {"worker", wanted, limits.MaxOwnedWorkers}, {"few", 6, 3}} {
 		taken, refused := c.registers(t, r.role, c.tokenFile(t, "--role", r.role), r.ask)
 		if taken != r.most || refused != r.ask-r.most {
-			t.Errorf("role %s: %d workers were taken and %d refused, of %d", r.role, taken, refused, r.ask)
+			t.Errorf("role %s: %d workers were accepted and %d refused, of %d", r.role, taken, refused, r.ask)
 		}
 	}
 }

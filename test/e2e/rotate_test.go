@@ -96,7 +96,7 @@ func TestRotation(t *testing.T) {
 			n.Signal(syscall.SIGHUP)
 		}
 		for _, n := range c.all {
-			eventually(t, 30*time.Second, n.ID+" says "+said, func() error {
+			eventually(t, 30*time.Second, n.ID+" prints "+said, func() error {
 				if got := strings.Count(n.Stderr.String(), said); got < times {
 					return fmt.Errorf("%d times", got)
 				}

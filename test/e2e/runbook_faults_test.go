@@ -46,7 +46,7 @@ func TestCertificateRunbook(t *testing.T) {
 	page := runbook(t, "CertificatesEnded", "bash", "openssl")
 	commands, outputs := blocks(page, "sh"), blocks(page, "text")
 	if len(commands) != 5 || len(outputs) != 3 {
-		t.Fatalf("the page has %d commands and %d outputs: five and three are wanted", len(commands), len(outputs))
+		t.Fatalf("the page has %d commands and %d outputs, want five and three", len(commands), len(outputs))
 	}
 	authority, fresh := newAuthority(t), t.TempDir()
 	in := func(name string) string { return filepath.Join(authority.dir, name) }
@@ -85,7 +85,7 @@ func TestCertificateRunbook(t *testing.T) {
 	down.stop(t, 30*time.Second)
 	down.refused(t, "StartCertificate.md")
 	if _, said := shell(t, env, commands[1]); !shaped(outputs[1], said) {
-		t.Errorf("%s says\n%s\nand the page\n%s", commands[1], said, outputs[1])
+		t.Errorf("%s prints\n%s\nand the page\n%s", commands[1], said, outputs[1])
 	}
 
 	run := func(command string) {
@@ -131,7 +131,7 @@ func (a *authority) shorten(t *testing.T, id string, life time.Duration) {
 		check(t, err)
 		block, _ := pem.Decode(text)
 		if block == nil {
-			t.Fatalf("%s is no PEM", name)
+			t.Fatalf("%s is not PEM", name)
 		}
 		return block.Bytes
 	}
@@ -176,7 +176,7 @@ func TestClockRunbook(t *testing.T) {
 	c.awaitReady()
 	check(t, os.WriteFile(clock, []byte("5000 0 0\n"), 0o600)) // ahead by this many milliseconds
 	env := runbookEnv(t, c.env(), "ADMINS="+strings.Join(admins, " "))
-	eventually(t, 30*time.Second, "the node says that its clock is off", func() error {
+	eventually(t, 30*time.Second, "the node reports that its clock is off", func() error {
 		said := c.rota(t, "cluster", "status").stdout
 		if !strings.Contains(said, off.ID+": wall clock is ") || !strings.Contains(said, "off the median of the voters: synchronise it") {
 			return errors.New(said)
@@ -188,7 +188,7 @@ func TestClockRunbook(t *testing.T) {
 		fields := strings.Fields(line)
 		skew, err := strconv.ParseFloat(fields[len(fields)-1], 64)
 		if err != nil || len(fields) != 3 {
-			t.Fatalf("%s says %q", commands[0], line)
+			t.Fatalf("%s prints %q", commands[0], line)
 		}
 		if isOff := skew > 0.5 || skew < -0.5; isOff != (fields[0] == off.Admin) {
 			t.Errorf("%s is off by %v s", fields[0], skew)

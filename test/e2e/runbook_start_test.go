@@ -106,7 +106,7 @@ var startTroubles = map[string]func(*testing.T, *node, *refusedStart){
 	},
 	"StartExposed": func(_ *testing.T, _ *node, r *refusedStart) { r.settings = append(r.settings, "--api", "0.0.0.0:0") },
 	"StartAlone": func(t *testing.T, n *node, r *refusedStart) {
-		// As a node whose first start waited in vain, and the lost flags.
+		// As a node whose first start waited without success, and the lost flags.
 		r.data = n.Dir + "-fresh"
 		r.settings = append(r.settings, "--data", r.data, "--bootstrap-expect", "0")
 	},
@@ -177,7 +177,7 @@ func TestStartRunbooks(t *testing.T) {
 	pages, err := filepath.Glob("../../docs/runbooks/Start*.md")
 	check(t, err)
 	if len(pages) != len(startTroubles) {
-		t.Errorf("%d pages and %d troubles", len(pages), len(startTroubles))
+		t.Errorf("%d pages and %d faults", len(pages), len(startTroubles))
 	}
 	bin := t.TempDir()
 	check(t, os.Symlink(rotaBinary, filepath.Join(bin, "rota")))
@@ -187,7 +187,7 @@ func TestStartRunbooks(t *testing.T) {
 			t.Parallel()
 			trouble := startTroubles[name]
 			if trouble == nil {
-				t.Fatalf("nothing makes the trouble of %s", path)
+				t.Fatalf("no test causes the fault of %s", path)
 			}
 			text, err := os.ReadFile(path)
 			check(t, err)
@@ -200,7 +200,7 @@ func TestStartRunbooks(t *testing.T) {
 func holdStartPage(t *testing.T, name, page, bin string, trouble func(*testing.T, *node, *refusedStart)) {
 	commands, outputs := blocks(page, "sh"), blocks(page, "text")
 	if len(outputs) != 2 || len(commands) < 1 || len(commands) > 2 {
-		t.Fatalf("%d outputs and %d commands: two and one or two are wanted", len(outputs), len(commands))
+		t.Fatalf("got %d outputs and %d commands, want two and one or two", len(outputs), len(commands))
 	}
 	n := newNode(t, "n1", "--bootstrap-expect", "1")
 	n.start(t)
@@ -213,25 +213,25 @@ func holdStartPage(t *testing.T, name, page, bin string, trouble func(*testing.T
 	code, said := shell(t, env, r.before+"rota server $SETTINGS")
 	at := strings.LastIndex("\n"+said, "\nrota: ")
 	if at < 0 {
-		t.Fatalf("it ended with %d and said\n%s", code, said)
+		t.Fatalf("it ended with %d and printed\n%s", code, said)
 	}
 	last, _, _ := strings.Cut(said[at:], "\n")
 	if !strings.Contains(page, fmt.Sprintf("exit status %d ", code)) || !shaped(outputs[0], last) {
-		t.Errorf("it ended with %d and said\n%s\nand the page\n%s", code, last, outputs[0])
+		t.Errorf("it ended with %d and printed\n%s\nand the page\n%s", code, last, outputs[0])
 	}
 	contains(t, "the refusal", last, "(runbook: https://github.com/rotasched/rota/blob/main/docs/runbooks/"+name+".md)")
 	if name != "StartKnownId" && name != "StartDataInUse" { // other nodes know it, or it is not a fault
 		before := digestOf(t, r.data)
 		checkedCode, checked := shell(t, env, r.before+"rota server $SETTINGS --check")
 		if checkedCode != code || !strings.Contains(checked, "/"+name+".md)") {
-			t.Errorf("--check ended with %d and said\n%s", checkedCode, checked)
+			t.Errorf("--check ended with %d and printed\n%s", checkedCode, checked)
 		}
 		if after := digestOf(t, r.data); after != before {
 			t.Errorf("--check changed\n%s\nto\n%s", before, after)
 		}
 	}
 	if _, said := shell(t, env, r.before+commands[0]); !shaped(outputs[1], said) {
-		t.Errorf("%s says\n%s\nand the page\n%s", commands[0], said, outputs[1])
+		t.Errorf("%s prints\n%s\nand the page\n%s", commands[0], said, outputs[1])
 	}
 	if len(commands) == 1 {
 		return
@@ -244,7 +244,7 @@ func holdStartPage(t *testing.T, name, page, bin string, trouble func(*testing.T
 	}
 	if name != "StartCopiedData" && name != "StartKnownId" { // their remedies change nothing here
 		if code, said := shell(t, env, "rota server $SETTINGS --check"); code != 0 {
-			t.Errorf("after %s --check ends with %d and says\n%s", commands[1], code, said)
+			t.Errorf("after %s --check ends with %d and prints\n%s", commands[1], code, said)
 		}
 	}
 }
@@ -265,7 +265,7 @@ func digestOf(t *testing.T, dir string) string {
 	t.Helper()
 	_, said := shell(t, rig.Bare(), "cd "+dir+" && find . -printf '%p %m %s %T@ %i\\n' | sort && find . -type f -exec sha256sum {} + | sort")
 	if said == "" {
-		t.Fatalf("nothing is seen of %s", dir)
+		t.Fatalf("no sign of %s", dir)
 	}
 	return said
 }

@@ -42,7 +42,7 @@ func TestRunbooks(t *testing.T) {
 			check(t, err)
 			commands, outputs := blocks(string(text), "sh"), blocks(string(text), "text")
 			if len(commands) != 1 || len(outputs) != 1 {
-				t.Fatalf("%s has %d commands and %d outputs: one of each is wanted", page, len(commands), len(outputs))
+				t.Fatalf("%s has %d commands and %d outputs, want one of each", page, len(commands), len(outputs))
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 			defer cancel()
@@ -53,7 +53,7 @@ func TestRunbooks(t *testing.T) {
 				t.Fatalf("%s: %v\n%s", commands[0], err, said)
 			}
 			if !shaped(outputs[0], string(said)) {
-				t.Errorf("%s says\n%s\nand the page\n%s", commands[0], said, outputs[0])
+				t.Errorf("%s prints\n%s\nand the page\n%s", commands[0], said, outputs[0])
 			}
 		})
 	}

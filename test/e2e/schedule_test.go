@@ -36,7 +36,7 @@ func TestSchedules(t *testing.T) {
 		t.Errorf("%d dates were due, %d became runs, %d were skipped, %d missed", due, last.Runs, last.Skipped, last.Missed)
 	}
 	if len(last.Live) != int(last.Runs) {
-		t.Errorf("%d runs live of %d: nobody works on them", len(last.Live), last.Runs)
+		t.Errorf("%d runs live of %d: no worker runs them", len(last.Live), last.Runs)
 	}
 	for _, id := range last.Live {
 		c.rota(t, "job", "show", string(id)).want(t, 0)

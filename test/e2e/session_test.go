@@ -67,7 +67,7 @@ func (b browser) claim(n *node, link, secret string) (id, session string) {
 	b.t.Helper()
 	_, code, ok := strings.Cut(strings.TrimSpace(link), "/ui/#code=")
 	if !ok {
-		b.t.Fatalf("rota console says %q", link)
+		b.t.Fatalf("rota console prints %q", link)
 	}
 	id = strings.Split(code, "_")[1]
 	eventually(b.t, 30*time.Second, "the link is answered", func() error { // where a leader was lost, by the next
@@ -99,8 +99,8 @@ func (c *nodes) signIn(t *testing.T, ca *authority, token []string, planted cana
 	return shown // the output of the command is the link itself
 }
 
-// TestSession_leaderKilled: a link that was made before the leader was killed signs in afterwards, at
-// another node, once; the session goes on at all nodes, and ends at all with its token's revocation.
+// TestSession_leaderKilled: a link that was made before the leader was killed signs in afterwards, at another node,
+// once; the session continues at all nodes, and ends at all with its token's revocation.
 func TestSession_leaderKilled(t *testing.T) {
 	t.Parallel()
 	ca := newAuthority(t)

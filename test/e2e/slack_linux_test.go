@@ -30,7 +30,7 @@ func TestServer_slack(t *testing.T) {
 			continue // it has ended
 		}
 		if errors.Is(err, fs.ErrPermission) {
-			t.Skip("another process' slack is shown to those who may set it")
+			t.Skip("another process' slack is visible to processes that may set it")
 		}
 		check(t, err)
 		if ns, err := strconv.Atoi(strings.TrimSpace(string(text))); err != nil || time.Duration(ns) != 2*time.Millisecond {
@@ -51,7 +51,7 @@ func TestServer_endsWheneverTold(t *testing.T) {
 		time.Sleep(time.Duration(at) * 5 * time.Millisecond)
 		check(t, n.process.Signal(syscall.SIGTERM))
 		if !n.process.Wait(20 * time.Second) {
-			t.Fatalf("told %d ms after its start, it goes on:\n%s", 5*at, n.process.Stderr.String())
+			t.Fatalf("signalled %d ms after its start, it continues:\n%s", 5*at, n.process.Stderr.String())
 		}
 	}
 }

@@ -15,7 +15,7 @@ import (
 )
 
 // A node's newest snapshot that is damaged is set aside, and the one before it used with the log behind it. No flag
-// sets how often snapshots are taken, so this makes entries until there are two.
+// sets how often snapshots are made, so this makes entries until there are two.
 func TestDamagedNewestSnapshot(t *testing.T) {
 	long(t)
 	t.Parallel()
@@ -48,7 +48,7 @@ func TestDamagedNewestSnapshot(t *testing.T) {
 	n.awaitReady(t)
 	contains(t, "the node", n.Stderr.String(), "damaged", filepath.Base(newest))
 	if slices.Contains(snapshots(t, n.Dir), newest) {
-		t.Error("the damaged snapshot still stands among the others")
+		t.Error("the damaged snapshot is still among the others")
 	}
 	for _, id := range append(marked, late...) {
 		if job := c.job(t, string(id)); job.State != rota.JobQueued {

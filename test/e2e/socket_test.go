@@ -54,8 +54,8 @@ func TestFirstToken(t *testing.T) {
 	command(t, nil, "", "auth", "init", "--data", t.TempDir()).want(t, 1)
 }
 
-// TestSocket: the account that a node runs as, and root, may make tokens, read status and save backups through the
-// node's socket, whatever others must present, and nothing else.
+// TestSocket: the account that a node runs as, and root, may create tokens, read status and save backups through the
+// node's socket, regardless of the credentials that other callers need, and nothing else.
 func TestSocket(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1)

@@ -33,7 +33,7 @@ func upgradeFindings(t *testing.T, c *nodes, exit int, args ...string) (found ma
 func wantFinding(t *testing.T, found map[string]string, key, text string) {
 	t.Helper()
 	if said, there := found[key]; !there || !strings.Contains(said, text) {
-		t.Errorf("%q does not say %q: %v", key, text, found)
+		t.Errorf("%q does not contain %q: %v", key, text, found)
 	}
 }
 
@@ -46,7 +46,7 @@ func TestUpgradeCheck(t *testing.T) {
 	newest := object(t, command(t, nil, "", "version", "-o", "json").want(t, 0))["formats"].(map[string]any)["rules_version"]
 	eventually(t, 20*time.Second, "the newest rules are in force", func() error {
 		if in := object(t, c.rota(t, "cluster", "status", "-o", "json").want(t, 0))["rules_version"]; in != newest {
-			return fmt.Errorf("version %v is in force, %v is known", in, newest)
+			return fmt.Errorf("version %v is in force, known is %v", in, newest)
 		}
 		return nil
 	})
@@ -157,7 +157,7 @@ func TestUpgradeCheck_rolls(t *testing.T) {
 		next.Line = []string{newer}
 		next.start(t)
 		next.awaitReady(t)
-		eventually(t, 20*time.Second, "nothing stands in the way of the next", func() error {
+		eventually(t, 20*time.Second, "nothing blocks the upgrade of the next", func() error {
 			if r := c.rota(t, "operator", "upgrade", "check", "--to", newer); r.code != 0 {
 				return errors.New(r.stdout)
 			}

@@ -76,7 +76,7 @@ func (c *nodes) ranOnce(t testing.TB, cl *client.Client, worker rota.WorkerID, i
 	for _, id := range ids {
 		job := c.awaitState(t, cl, id, 30*time.Second, rota.JobCompleted)
 		if len(job.Attempts) != 1 || job.Attempts[0].Worker != worker {
-			t.Errorf("job %s has attempts %+v: one at worker %s is wanted", id, job.Attempts, worker)
+			t.Errorf("job %s has attempts %+v, want one at worker %s", id, job.Attempts, worker)
 		}
 	}
 }

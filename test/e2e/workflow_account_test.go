@@ -183,11 +183,11 @@ func (a *account) complete(w *rota.Workflow) {
 	}
 	if w.State != rota.WorkflowCompleted || w.Progress != 100 || w.Counts.Completed != int64(len(a.nodes)) ||
 		w.NodeCount != int64(len(a.nodes)) || w.Runs != 1 || w.Submitted.Clock != a.started.Clock || w.Finished.Clock != a.finished.Clock {
-		a.fault("show says %s, %d %%, %+v of %d nodes, run %d, from %d to %d; the events tell of %d to %d", w.State, w.Progress,
+		a.fault("show has %s, %d %%, %+v of %d nodes, run %d, from %d to %d; the events have %d to %d", w.State, w.Progress,
 			w.Counts, w.NodeCount, w.Runs, w.Submitted, w.Finished, a.started.Clock, a.finished.Clock)
 	}
 	if len(w.Nodes) != len(a.nodes) {
-		a.fault("show tells of %d nodes, %d are wanted", len(w.Nodes), len(a.nodes))
+		a.fault("show has %d nodes, want %d", len(w.Nodes), len(a.nodes))
 	}
 	shown := map[string]bool{}
 	for i := range w.Nodes {
@@ -201,17 +201,17 @@ func (a *account) complete(w *rota.Workflow) {
 func (a *account) node(n *rota.WorkflowNode, shown map[string]bool) {
 	want, known := a.nodes[n.ID]
 	if !known || shown[n.ID] {
-		a.fault("show tells of node %q, unknown or twice", n.ID)
+		a.fault("show has node %q, unknown or twice", n.ID)
 		return
 	}
 	for _, p := range n.Parents {
 		if !shown[p] {
-			a.fault("show tells of node %s before its parent %s", n.ID, p)
+			a.fault("show has node %s before its parent %s", n.ID, p)
 		}
 	}
 	parents, wanted := slices.Sorted(slices.Values(n.Parents)), slices.Sorted(slices.Values(want.parents))
 	if !slices.Equal(parents, wanted) {
-		a.fault("show says that %s has parents %v, %v are wanted", n.ID, parents, wanted)
+		a.fault("show has node %s with parents %v, want %v", n.ID, parents, wanted)
 	}
 	assigned, completed := a.assigned[n.ID], a.completed[n.ID]
 	if assigned == nil || completed == nil {
@@ -221,7 +221,7 @@ func (a *account) node(n *rota.WorkflowNode, shown map[string]bool) {
 	if n.State != rota.NodeState(rota.JobCompleted) || n.AssignedIndex != assigned.ID.Index || n.FinishedIndex != completed.ID.Index ||
 		n.Assigned.Clock != assigned.Clock || n.Finished.Clock != completed.Clock || n.Worker != assigned.Worker || n.Worker != completed.Worker ||
 		n.Attempt != completed.Attempt {
-		a.fault("show says %+v; the events say assigned %s at %d to %s, completed %s at %d by %s", *n, assigned.ID, assigned.Clock,
+		a.fault("show has %+v; the events have assigned %s at %d to %s, completed %s at %d by %s", *n, assigned.ID, assigned.Clock,
 			assigned.Worker, completed.ID, completed.Clock, completed.Worker)
 	}
 }
@@ -302,9 +302,9 @@ func TestAccountBites(t *testing.T) {
 			a.read(text.String())
 			switch {
 			case one.fault == "" && len(a.faults) > 0:
-				t.Errorf("a sound run is found faulty: %v", a.faults)
+				t.Errorf("a correct run is reported as faulty: %v", a.faults)
 			case one.fault != "" && !strings.Contains(strings.Join(a.faults, ";"), one.fault):
-				t.Errorf("%q is not noted: %v", one.fault, a.faults)
+				t.Errorf("%q is not reported: %v", one.fault, a.faults)
 			}
 		})
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// What scripts see of workflows, on a real cluster of three processes.
+// The output and exit codes of workflow commands, as scripts see them, on a real cluster of three processes.
 func TestWorkflowCommands(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
@@ -77,7 +77,7 @@ func states(t *testing.T, nodes map[string]rota.WorkflowNode, want string) {
 	for pair := range strings.FieldsSeq(want) {
 		id, state, _ := strings.Cut(pair, ":")
 		if n := nodes[id]; n.State.String() != state {
-			t.Errorf("node %s is %s (%s), %s is wanted", id, n.State, n.Reason, state)
+			t.Errorf("node %s is %s (%s), want %s", id, n.State, n.Reason, state)
 		}
 	}
 }
@@ -98,7 +98,7 @@ func flowRefused(t *testing.T, c *nodes) {
 		r := c.submitFlow(t, "refused", one.name, one.text).want(t, 2)
 		contains(t, one.name, r.stderr, one.says)
 		if lines := strings.Count(strings.TrimSpace(r.stderr), "\n"); lines > 2 {
-			t.Errorf("%s takes %d lines to be refused: %s", one.name, lines+1, r.stderr)
+			t.Errorf("refusing %s prints %d lines: %s", one.name, lines+1, r.stderr)
 		}
 		c.rota(t, "workflow", "show", one.name).want(t, 3)
 	}
@@ -115,21 +115,21 @@ func flowTwice(t *testing.T, c *nodes) {
 	const text = "nodes: [{id: a, type: t, simulate_ms: 200}, {id: b, type: t, parents: [a]}]"
 	first := decode[rota.WorkflowSubmitted](t, c.submitFlow(t, "twice", "same", text))
 	if first.Existed || first.Nodes != 2 || first.Edges != 1 || first.State != rota.WorkflowRunning {
-		t.Errorf("the first submission says %+v", first)
+		t.Errorf("the first submission returns %+v", first)
 	}
 	for _, n := range c.all {
 		other := c.submitFlow(t, "twice", "same", "nodes: [{id: other, type: t}]", "--addr", n.API).want(t, 4)
 		contains(t, "another workflow of a known id", other.stderr, "same")
 		r := c.submitFlow(t, "twice", "same", text, "--addr", n.API)
 		if again := decode[rota.WorkflowSubmitted](t, r); !again.Existed || again.Nodes != 2 || again.Edges != 1 {
-			t.Errorf("%s says of a known id %+v, the first submission was %+v", n.ID, again, first)
+			t.Errorf("%s returns %+v for a known id, the first submission was %+v", n.ID, again, first)
 		}
 	}
 	c.worker(t, "--queues", "twice")
 	c.awaitFlow(t, "same", 0)
 	over := decode[rota.WorkflowSubmitted](t, c.submitFlow(t, "twice", "same", text))
 	if !over.Existed || over.State != rota.WorkflowCompleted {
-		t.Errorf("of one that is over the submission says %+v", over)
+		t.Errorf("submitting a completed workflow again returns %+v", over)
 	}
 }
 
@@ -144,7 +144,7 @@ func TestWorkflowKnownAfterKill(t *testing.T) {
 	leader.Kill()
 	again := decode[rota.WorkflowSubmitted](t, c.submitFlow(t, "kill", "same", text))
 	if !again.Existed || again.Nodes != 2 || again.Edges != 1 {
-		t.Errorf("after the leader's death the submission says %+v, before it %+v", again, first)
+		t.Errorf("after the leader's death the submission returns %+v, before it %+v", again, first)
 	}
 	c.worker(t, "--queues", "kill")
 	leader.start(t)
@@ -242,7 +242,7 @@ nodes:
 	w, byID := c.awaitFlow(t, "from", 6)
 	states(t, byID, "bad1:COMPLETED x1:COMPLETED bad2:DEAD x2:SKIPPED")
 	if w.State != rota.WorkflowFailed {
-		t.Errorf("with one branch left failed it is %s", w.State)
+		t.Errorf("with one branch still failed it is %s", w.State)
 	}
 	// An ancestor of the skipped one has to run too.
 	c.rota(t, "workflow", "retry", "from", "--from", "x2").want(t, 0)
@@ -317,7 +317,7 @@ nodes:
 	c.awaitFlow(t, "outputs", 0)
 	const want = "a<one>\nb<two>\na<one>\nc<>\nd<ä>\ne<>\n"
 	if job := c.job(t, "outputs/e"); string(job.Output) != want {
-		t.Errorf("the last node put out %q, %q is wanted", job.Output, want)
+		t.Errorf("the last node's output is %q, want %q", job.Output, want)
 	}
 }
 
@@ -340,7 +340,7 @@ func flowPriority(t *testing.T, c *nodes) {
 		got = append(got, n.ID)
 	}
 	if !slices.Equal(got, want) {
-		t.Errorf("nodes started in the order %v, %v is wanted", got, want)
+		t.Errorf("nodes started in the order %v, want %v", got, want)
 	}
 }
 
@@ -403,7 +403,7 @@ func flowPictures(t *testing.T, c *nodes) {
 		}
 	}
 	if r := c.rota(t, "workflow", "list", "--queue", "pictures", "--state", "completed", "-o", "name").want(t, 0); r.stdout != "" {
-		t.Errorf("list of what completed has %q", r.stdout)
+		t.Errorf("the list of completed workflows has %q", r.stdout)
 	}
 	contains(t, "the graph", c.rota(t, "workflow", "graph", "pictures").want(t, 0).stdout, "◆", "○", "← b c")
 	dot := c.rota(t, "workflow", "graph", "pictures", "--dot").want(t, 0).stdout

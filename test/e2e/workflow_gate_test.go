@@ -55,7 +55,7 @@ nodes:
 	_, nodes := c.awaitFlow(t, "early", 0)
 	states(t, nodes, "build:COMPLETED ok:COMPLETED after:COMPLETED")
 	if out := string(c.job(t, "early/after").Output); out != "yes" {
-		t.Errorf("what follows the gate saw %q", out)
+		t.Errorf("the node after the gate saw %q", out)
 	}
 	back(dead)
 	// The leader dies between the signal and the release of the next nodes.
@@ -90,7 +90,7 @@ nodes:
 	c.rota(t, "workflow", "signal", "nowhere", "ok").want(t, 3)
 	back(dead)
 	if told := c.rota(t, "events", "tail", "--kind", "gateSignalled", "-o", "jsonl").want(t, 0).stdout; strings.Count(told, "\n") != 5 {
-		t.Errorf("five signals counted, told are:\n%s", told)
+		t.Errorf("five signals counted, the events are:\n%s", told)
 	}
 	c.verified(t, 3)
 }

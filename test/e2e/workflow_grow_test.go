@@ -51,12 +51,12 @@ func guideBlocks(t *testing.T, guide, section string) []string {
 	return blocks
 }
 
-// childrenGuide runs what docs/guides/workflows.md shows, word for word.
+// childrenGuide runs the commands of docs/guides/workflows.md, word for word.
 func childrenGuide(t *testing.T, c *nodes) {
 	flowQueue(t, c, "etl")
 	blocks := guideBlocks(t, "workflows.md", "Children")
 	if len(blocks) < 2 || !strings.HasPrefix(blocks[0], "yaml\n") || !strings.HasPrefix(blocks[1], "sh\n") {
-		t.Fatalf("the guide's example begins otherwise: %q", blocks)
+		t.Fatalf("the guide's example begins differently: %q", blocks)
 	}
 	dir := t.TempDir()
 	writeFile(t, filepath.Join(dir, "census.yaml"), strings.TrimPrefix(blocks[0], "yaml\n"))
@@ -76,7 +76,7 @@ func childrenGuide(t *testing.T, c *nodes) {
 	}
 	run(script)
 	if !strings.Contains(worker, "--exec 'sh ./census.sh'") {
-		t.Fatalf("the guide's worker is another: %s", worker)
+		t.Fatalf("the guide's worker differs: %s", worker)
 	}
 	c.worker(t, "--queues", "etl", "--slots", "2", "--exec", "cd "+dir+" && sh ./census.sh")
 	contains(t, "the guide's last command", run(submit), "14")
@@ -163,7 +163,7 @@ nodes:
 	}
 	w, nodes := c.awaitFlow(t, "grow", 0)
 	if want := int64(1 + 5 + 25 + 125 + 1); w.NodeCount != want || w.Counts.Completed != want {
-		t.Errorf("%d nodes are wanted: %+v", want, w.Counts)
+		t.Errorf("want %d nodes: %+v", want, w.Counts)
 	}
 	if sum := c.job(t, "grow/sum"); strings.TrimSpace(string(sum.Output)) != "125" {
 		t.Errorf("sum saw %q", sum.Output)

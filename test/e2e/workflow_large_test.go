@@ -53,7 +53,7 @@ func largeFlow() string {
 // The largest workflow is accepted, ends when it is cancelled, and runs to its end.
 func TestWorkflowLargest(t *testing.T) {
 	if !whole() {
-		t.Skip("for an hour: ROTA_E2E=whole runs it")
+		t.Skip("runs for an hour: ROTA_E2E=whole runs it")
 	}
 	t.Parallel()
 	c := newCluster(t, 3)
@@ -63,7 +63,7 @@ func TestWorkflowLargest(t *testing.T) {
 		t.Helper()
 		r := c.rota(t, "workflow", "submit", path, "--queue", "large", "--id", id, "-o", "json", "--timeout", "90s")
 		if done := decode[rota.WorkflowSubmitted](t, r); done.Nodes != largeNodes || done.Edges != largeEdges {
-			t.Errorf("the submission says %+v", done)
+			t.Errorf("the submission returns %+v", done)
 		}
 		t.Logf("%s: submitted in %s", id, r.took.Round(time.Millisecond))
 	}
@@ -158,7 +158,7 @@ func TestWorkflowUploadLeaderKilled(t *testing.T) {
 	kinds := c.rota(t, "events", "tail", "-o", "jsonl", "--kind", "leadershipBegan", "--kind", "workflowStarted").want(t, 0).stdout
 	whole := strings.Index(kinds, "workflowStarted")
 	if whole < 0 || strings.Count(kinds[:whole], "leadershipBegan") < 2 {
-		t.Errorf("the leader did not die before the workflow was whole: %s", kinds)
+		t.Errorf("the leader did not die before the workflow was complete: %s", kinds)
 	}
 	contains(t, "the submission", p.Stdout.String(), `"nodes": 100000`, `"edges": 1000000`)
 	c.verified(t, 3)

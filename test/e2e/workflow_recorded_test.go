@@ -27,7 +27,7 @@ func unpacked(t *testing.T) (paths []string) {
 	packed, err := filepath.Glob(filepath.Join("..", "..", "testdata", "workflows", "*.json.gz"))
 	check(t, err)
 	if len(packed) != 5 {
-		t.Fatalf("recorded workflows are %v, five are wanted", packed)
+		t.Fatalf("recorded workflows are %v, want five", packed)
 	}
 	folder := t.TempDir()
 	for _, path := range packed {
@@ -60,7 +60,7 @@ func TestWorkflowsRecorded(t *testing.T) {
 	here, err := filepath.Glob(filepath.Join(recordedHere, "*-*.json"))
 	check(t, err)
 	if len(here) != 2 {
-		t.Fatalf("recorded workflows in %s: %v, two are wanted", recordedHere, here)
+		t.Fatalf("recorded workflows in %s: got %v, want two", recordedHere, here)
 	}
 	for _, path := range here {
 		t.Run(strings.TrimSuffix(filepath.Base(path), ".json"), func(t *testing.T) { runRecorded(t, c, path, workers) })
@@ -171,7 +171,7 @@ func runRecorded(t *testing.T, c *nodes, path string, workers map[string]offered
 	done := decode[rota.WorkflowSubmitted](t, c.rota(t, "workflow", "submit", path, "--format", "wfcommons", "--resources", "--queue",
 		"dag", "--id", id, "--time-scale", r.scale(takes, slots), "-o", "json"))
 	if done.Nodes != int64(len(r.nodes)) || done.Existed {
-		t.Errorf("the submission says %+v of %d nodes", done, len(r.nodes))
+		t.Errorf("the submission returns %+v of %d nodes", done, len(r.nodes))
 	}
 	if len(r.nodes) >= manyTasks {
 		leaderDiesDuring(t, c, id, int64(len(r.nodes)))
@@ -184,7 +184,7 @@ func runRecorded(t *testing.T, c *nodes, path string, workers map[string]offered
 	a.complete(w)
 	a.judge(t)
 	if len(r.nodes) >= manyTasks && a.terms == 0 {
-		t.Errorf("no leadership began while %s ran: the leader's death was no test of it", id)
+		t.Errorf("no leadership began while %s ran: the leader's death did not test it", id)
 	}
 	t.Logf("%d nodes in %s, %d ms by the cluster clock, %d leaderships began meanwhile, %d assignments again, most leases %v",
 		len(r.nodes), took.Round(time.Millisecond), w.Finished.Clock-w.Submitted.Clock, a.terms, a.again, a.most)

@@ -70,7 +70,7 @@ func TestWorkflowAllKilled(t *testing.T) {
 	a.complete(c.flow(t, "all"))
 	a.judge(t)
 	if a.terms == 0 {
-		t.Error("no leadership began while it ran: the deaths were no test of it")
+		t.Error("no leadership began while it ran: the deaths did not test it")
 	}
 	c.verified(t, 3)
 }
@@ -103,7 +103,7 @@ func TestWorkflowRestored(t *testing.T) {
 	second := &nodes{t: t, all: []*node{n}}
 	w, before := second.showFlow(t, "running")
 	if w.State != rota.WorkflowRunning || w.Counts.Completed < 40 || w.Counts.Running+w.Counts.Assigned > 0 {
-		t.Errorf("in the restored cluster it is %s with %+v: RUNNING without any lease is wanted", w.State, w.Counts)
+		t.Errorf("in the restored cluster it is %s with %+v, want RUNNING without any lease", w.State, w.Counts)
 	}
 	second.worker(t, "--queues", "run", "--slots", "8", "--id", "r1")
 	_, after := second.awaitFlow(t, "running", 0)
@@ -127,6 +127,6 @@ func TestWorkflowRestored(t *testing.T) {
 	_, mended := second.awaitFlow(t, "failed", 0)
 	states(t, mended, "ok:COMPLETED bad:COMPLETED child:COMPLETED")
 	second.verified(t, 1)
-	c.awaitFlow(t, "running", 0) // the first cluster went on meanwhile
+	c.awaitFlow(t, "running", 0) // the first cluster continued meanwhile
 	c.verified(t, 3)
 }

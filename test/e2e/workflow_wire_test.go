@@ -55,14 +55,14 @@ func TestWorkflowRefusedOnTheWire(t *testing.T) {
 			for _, n := range c.all {
 				err := submitRaw(t, n, row.sent)
 				if code := status.Code(err); code != codes.InvalidArgument || !strings.Contains(err.Error(), row.says) {
-					t.Errorf("node %s says %v, an invalid argument that tells of %q is wanted", n.ID, err, row.says)
+					t.Errorf("node %s returns %v, want an invalid argument with the text %q", n.ID, err, row.says)
 				}
 			}
 		})
 	}
 	c.rota(t, "workflow", "show", "raw").want(t, 3)
 	if left := c.rota(t, "workflow", "list", "-o", "name").want(t, 0).stdout; left != "" {
-		t.Errorf("what was refused left %q", left)
+		t.Errorf("the refused submissions left %q", left)
 	}
 	check(t, submitRaw(t, c.all[1], messages{message(header, []*rotav1.NodeSpec{node("a"), node("b", "a")}, edge("a", "b"))}))
 	c.verified(t, 3)

@@ -27,7 +27,7 @@ func TestWorkflowWorkerKilled(t *testing.T) {
 	a.judge(t)
 	// The nodes that it held when it died, and only those: at most its slots and the prefetched ones.
 	if most := 10; a.again == 0 || a.again > most {
-		t.Errorf("%d nodes were assigned again, 1 to %d are wanted", a.again, most)
+		t.Errorf("%d nodes were assigned again, want 1 to %d", a.again, most)
 	}
 	for _, n := range w.Nodes {
 		if n.Attempt > 2 || n.Attempt == 2 && n.Worker != "mid-2" {

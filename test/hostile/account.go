@@ -77,6 +77,6 @@ func reset(ctx context.Context, s *scene) (string, error) {
 				return nil
 			}
 		}
-		return errors.New("no event tells it")
+		return errors.New("no event reports it")
 	})
 }

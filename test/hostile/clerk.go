@@ -8,7 +8,8 @@ import (
 	"github.com/rotasched/rota/client"
 )
 
-// clerkProbes are the attempts to gain more rights by a user who may create tokens and roles, and read one tenant.
+// clerkProbes are attempts to gain further rights by a user with the rights to create tokens and roles, and to read one
+// tenant.
 func clerkProbes() []probe {
 	by := func(name string, who func(s *scene) *client.Client, do func(ctx context.Context, a client.Auth, s *scene) error) probe {
 		return probe{name: name, try: func(ctx context.Context, s *scene) (string, error) {

@@ -57,7 +57,7 @@ func (s *scene) look(ctx context.Context) (*sight, error) {
 	}
 	for _, v := range verdict.Nodes {
 		if len(v.Violations) > 0 {
-			return nil, fmt.Errorf("%s finds itself broken: %v", v.ID, v.Violations)
+			return nil, fmt.Errorf("%s reports violations: %v", v.ID, v.Violations)
 		}
 	}
 	for _, id := range s.acknowledged {

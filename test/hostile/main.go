@@ -178,7 +178,7 @@ func (t *tally) verdict(out io.Writer, plant bool, took time.Duration) error {
 	case len(t.open) > 0:
 		return fmt.Errorf("%d did not:\n%s", len(t.open), strings.Join(t.open, "\n"))
 	case t.played < least:
-		return fmt.Errorf("%d probes were played, at least %d are wanted", t.played, least)
+		return fmt.Errorf("played %d probes, want at least %d", t.played, least)
 	}
 	return nil
 }

@@ -230,7 +230,7 @@ func (s *scene) load(ctx context.Context) error {
 				return err
 			}
 			if j.State != state {
-				return fmt.Errorf("job %s is %s, %s is wanted", id, j.State, state)
+				return fmt.Errorf("job %s is %s, want %s", id, j.State, state)
 			}
 			if id == "umbrella-held" {
 				s.held = j
@@ -282,7 +282,7 @@ func (s *scene) end() {
 // refused turns the answer of a call that must be refused into a probe's: by one of the kinds.
 func refused(err error, kinds ...rota.Kind) (string, error) {
 	if err == nil {
-		return "", errors.New("it was taken")
+		return "", errors.New("it was accepted")
 	}
 	for _, k := range kinds {
 		if rota.KindOf(err) == k {

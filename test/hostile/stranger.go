@@ -183,7 +183,7 @@ func webRefused(method, path string, change func(*http.Request), want ...int) fu
 	}
 }
 
-// whoAmI is answered to everybody: a stranger is nobody, without rights.
+// whoAmI is answered to everybody: a stranger is the anonymous principal, without rights.
 func whoAmI(ctx context.Context, s *scene) (string, error) {
 	nobody, err := s.dial("")
 	if err != nil {

@@ -166,7 +166,7 @@ func helloFrom(id string, identity func(*scene) string, certificate func(*scene)
 		answer, err := overTLS(s, s.nodes[0].Raft, hello(id, "", identity(s)), own)
 		switch {
 		case len(answer) > 0 && answer[0] == 0:
-			return "", errors.New("the hello is taken")
+			return "", errors.New("the hello is accepted")
 		case len(answer) > 0:
 			return strings.ToValidUTF8(strings.Trim(string(answer[1:]), "\x00"), ""), nil
 		}

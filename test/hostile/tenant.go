@@ -122,7 +122,7 @@ func submit(ctx context.Context, c *client.Client, id rota.JobID, tenant rota.Te
 func takenID(ctx context.Context, s *scene) (string, error) {
 	err := submit(ctx, s.acme, "umbrella-idle", ours)
 	if err != nil && strings.Contains(err.Error(), secretData) {
-		return "", fmt.Errorf("the refusal says of it: %w", err)
+		return "", fmt.Errorf("the refusal mentions it: %w", err)
 	}
 	if s.plant && err != nil {
 		return "", err // ids are unique in the cluster: a client that may see the job is refused too
@@ -185,7 +185,7 @@ func saysTheSame(theirs string, do func(id string) error) error {
 		return fmt.Errorf("is not refused: %v, %v", is, isNot)
 	}
 	if a, b := strings.ReplaceAll(is.Error(), workflow, "ID"), strings.ReplaceAll(isNot.Error(), "umbrella-none", "ID"); a != b || rota.KindOf(is) != rota.KindOf(isNot) {
-		return fmt.Errorf("tells them apart: %q of the other's, %q of nobody's", a, b)
+		return fmt.Errorf("distinguishes them: %q for the other's, %q for a missing one", a, b)
 	}
 	return nil
 }
@@ -210,7 +210,7 @@ func each[T any](all func(func(T, error) bool), tenant func(T) rota.TenantID) er
 			return err
 		}
 		if tenant(one) == theirs {
-			return fmt.Errorf("it has what is %s's", theirs)
+			return fmt.Errorf("it has data of %s", theirs)
 		}
 	}
 	return nil
@@ -248,7 +248,7 @@ func foreignEvents(ctx context.Context, s *scene) (string, error) {
 			return "", err
 		}
 		if text := fmt.Sprintf("%+v", e); strings.Contains(text, string(theirs)) {
-			return "", fmt.Errorf("an event of kind %s speaks of %s", e.Kind, theirs)
+			return "", fmt.Errorf("an event of kind %s mentions %s", e.Kind, theirs)
 		}
 		seen++
 	}
@@ -265,7 +265,7 @@ func foreignCounts(ctx context.Context, s *scene) (string, error) {
 		return refused(err, rota.KindDenied, rota.KindNotFound)
 	}
 	if sum := uint64(q.Pending+q.Queued+q.Running+q.Assigned+q.Lanes) + q.SubmittedTotal + q.CompletedTotal; sum != 0 || q.OldestWait != 0 {
-		return "", fmt.Errorf("the counts are told: %+v", q)
+		return "", fmt.Errorf("the counts are visible: %+v", q)
 	}
 	return "all counts are 0", nil
 }

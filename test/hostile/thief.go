@@ -60,7 +60,7 @@ func refusedBy(said string, err error, word string) (string, error) {
 	var ended *exec.ExitError
 	switch {
 	case err == nil:
-		return "", fmt.Errorf("it went well: %s", short(said))
+		return "", fmt.Errorf("it succeeded: %s", short(said))
 	case !errors.As(err, &ended) || !strings.Contains(said, word):
 		return "", fmt.Errorf("it ended for another reason: %w: %s", err, short(said))
 	}

@@ -38,7 +38,7 @@ func (s *scene) register(ctx context.Context, hello *rotav1.Hello) (*session, er
 		_ = w.stream.Send(&rotav1.WorkRequest{Message: &rotav1.WorkRequest_Hello{Hello: hello}})
 		var first *rotav1.WorkResponse
 		if first, err = w.stream.Recv(); err == nil && first.GetWelcome() == nil {
-			err = errors.New("the first message is no welcome")
+			err = errors.New("the first message is not a welcome")
 		}
 	}
 	if err != nil {
@@ -155,7 +155,7 @@ func foreignLease(verb rotav1.LeaseVerb, lease func(s *scene) []byte) func(conte
 		defer w.conn.Close()
 		refusal, err := w.ask(&rotav1.LeaseCommand{Verb: verb, LeaseId: lease(s), Job: "umbrella-held", Ordinal: 1, Progress: 1, Text: "mine"})
 		if refusal == nil && err == nil {
-			return "", errors.New("it was taken")
+			return "", errors.New("it was accepted")
 		}
 		if err != nil {
 			return turnedAway(err, codes.InvalidArgument)

@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 func TestChaos(t *testing.T) {
 	duration, err := time.ParseDuration(os.Getenv("ROTA_CHAOS"))
 	if err != nil {
-		t.Skip("ROTA_CHAOS gives no duration such as 60s")
+		t.Skip("ROTA_CHAOS must be a duration such as 60s")
 	}
 	torments(t, duration, fmt.Sprintf("--locked=%t", seed(t)%2 == 1), "--recover")
 }
@@ -38,7 +38,7 @@ func TestChaos(t *testing.T) {
 func TestContainers(t *testing.T) {
 	duration, err := time.ParseDuration(os.Getenv("ROTA_CHAOS_DOCKER"))
 	if err != nil {
-		t.Skip("ROTA_CHAOS_DOCKER gives no duration such as 60s")
+		t.Skip("ROTA_CHAOS_DOCKER must be a duration such as 60s")
 	}
 	if _, err := fault.CanUseContainers(); err != nil {
 		t.Skipf("nothing was run in containers: %v", err)

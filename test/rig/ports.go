@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// Ports are taken below those that the system gives to outgoing connections, so that a node that is down for a while
+// Ports are chosen below those that the system gives to outgoing connections, so that a node that is down for a while
 // keeps its own. Those from maxPort on are for the tests of package cluster, which run at the same time.
 const (
 	minPort = 10_000

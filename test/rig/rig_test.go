@@ -48,7 +48,7 @@ func TestProcess(t *testing.T) {
 		log := filepath.Join(t.TempDir(), "log")
 		p := start(t, log, `echo out; echo err >&2; exit 7`)
 		if !p.Wait(20*time.Second) || p.ExitCode() != 7 || p.LastWords(2) != "out\nerr" {
-			t.Errorf("exit code %d, it says %q", p.ExitCode(), p.LastWords(2))
+			t.Errorf("exit code %d, last words %q", p.ExitCode(), p.LastWords(2))
 		}
 		if err := p.Stop(time.Second); err == nil || !strings.Contains(err.Error(), "exit status 7") {
 			t.Errorf("stopped: %v", err)
@@ -86,7 +86,7 @@ func TestFreeAddrs(t *testing.T) {
 		}
 		for _, addr := range []string{a.API, a.Raft, a.Admin, a.Gossip} {
 			if seen[addr] {
-				t.Errorf("%s comes twice", addr)
+				t.Errorf("%s occurs twice", addr)
 			}
 			seen[addr] = true
 		}
@@ -105,7 +105,7 @@ func TestUntil(t *testing.T) {
 		t.Errorf("%v after %d tries", err, tries)
 	}
 	if err := Until(t.Context(), func() error { return Final(no) }); err != no {
-		t.Errorf("a final error comes back as %v", err)
+		t.Errorf("a final error is returned as %v", err)
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -154,6 +154,6 @@ func TestLedger(t *testing.T) {
 		t.Errorf("an allowed refusal is kept: %v", l.Refused())
 	}
 	if gap := l.Gap(time.Now()); gap != 0 {
-		t.Errorf("nothing was accepted since, and a gap of %s", gap)
+		t.Errorf("nothing was accepted since, with a gap of %s", gap)
 	}
 }

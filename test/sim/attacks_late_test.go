@@ -166,7 +166,7 @@ func TestH28_a_view_counts_from_sending(t *testing.T) {
 		t.Fatal("a worker believes in a lease that the cluster has ended")
 	}
 	if believes, _ := late(t, func(o *Options) { o.ViewFromReceipt = true }); !believes {
-		t.Fatal("the planted bug (counting from receipt) went unnoticed: this test does not bite")
+		t.Fatal("the planted bug (counting from receipt) went unnoticed: this test detects nothing")
 	}
 }
 
@@ -187,7 +187,7 @@ func TestPlants(t *testing.T) {
 					return
 				}
 			}
-			t.Fatal("went unnoticed in 400 seeds: the simulation does not bite")
+			t.Fatal("went unnoticed in 400 seeds: the simulation detects nothing")
 		})
 	}
 }

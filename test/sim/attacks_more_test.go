@@ -143,7 +143,7 @@ func TestH18_clocks_that_run_wrong_by_percents(t *testing.T) {
 		t.Fatal("a worker whose clock is slow by 2 % believes in a lease that has ended")
 	}
 	if !believed(-200_000, 20_000, 20_000) {
-		t.Fatal("a clock that is slow by a fifth went unnoticed: this test does not bite")
+		t.Fatal("a clock that is slow by a fifth went unnoticed: this test detects nothing")
 	}
 }
 

@@ -76,7 +76,7 @@ func (s *script) open(l rota.Lease) bool {
 func (s *script) wantOpen(l rota.Lease, want bool) {
 	s.t.Helper()
 	if s.open(l) != want {
-		s.t.Fatalf("at %d: lease open: %v, %v is wanted", s.now, !want, want)
+		s.t.Fatalf("at %d: lease open: got %v, want %v", s.now, !want, want)
 	}
 }
 
@@ -235,7 +235,7 @@ func TestH12_a_worker_paused_past_its_deadline_does_nothing_more(t *testing.T) {
 		}
 	}
 	if s.audit.Completed != before {
-		t.Fatal("it completed a job that is another's")
+		t.Fatal("it completed another worker's job")
 	}
 }
 
@@ -286,9 +286,9 @@ func TestH19_a_deposed_leader_answers_no_beat(t *testing.T) {
 		return got
 	}
 	if answered(false) {
-		t.Fatal("it told its worker an old clock")
+		t.Fatal("it sent its worker an old clock")
 	}
 	if !answered(true) {
-		t.Fatal("the planted bug (answering at once) went unnoticed: this test does not bite")
+		t.Fatal("the planted bug (answering at once) went unnoticed: this test detects nothing")
 	}
 }

@@ -73,7 +73,7 @@ type figures struct {
 	// that stopped and those that were released.
 	Keyed, KeysBlocked, KeysSkipped int
 	// With counts rounds in the entries of their submissions or completions, Beside those of them whose entry also has
-	// other rounds, Refilled the entries whose rounds were replaced by rounds that know of more room.
+	// other rounds, Refilled the entries whose rounds were replaced by rounds that know of more free capacity.
 	With, Beside, Refilled int
 	// Overtaken counts jobs that started before an earlier one, Foreseen those behind it for which room was planned
 	// meanwhile.
@@ -133,9 +133,9 @@ func (f *figures) add(o figures) {
 
 // String lists all figures.
 func (f figures) String() string {
-	return fmt.Sprintf("%d leaderships, %d leases, %d of them by polls, %d rounds in the entries of their submissions (%d beside others' rounds), %d expired, %d timed out, %d preempted, %d outlived their jobs, %d jobs completed, %d promotions, "+
-		"%d merged, %d commands of ghosts, %d entries of deposed leaders, %d guards heard, %d attempts interrupted, %d jobs run before their time, %d jobs deleted, %d queues, tenants and workers deleted, %d jobs moved, %d connections taken for broken, %d events of tokens' holders, %d tokens of who signed in, %d things owned, %d refused by limits, %d edits (%d of another version), %d deliveries of a webhook (%d times some were skipped); %d runs of workflows (%d retries): %d COMPLETED, %d FAILED, "+
-		"%d CANCELLED, %d nodes skipped, %d added by others, %d never committed; %d jobs overtook one for which room was kept (%d plans for others), %d assignments under rules of keys, %d of keys in turn, %d sequences blocked, %d skipped, %d jobs of plans (%d retries, %d deletions, %d moves), %d logs brought late (%d after the job's end), %d batches; %d dates of schedules became runs, %d were skipped, %d missed", f.Leaderships, f.Granted, f.Offered, f.With, f.Beside, f.Expired, f.TimedOut, f.Preempted, f.Outlived, f.Completed, f.Promoted,
+	return fmt.Sprintf("%d leaderships, %d leases, %d of them by polls, %d rounds in the entries of their submissions (%d next to others' rounds), %d expired, %d timed out, %d preempted, %d outlived their jobs, %d jobs completed, %d promotions, "+
+		"%d merged, %d commands of ghosts, %d entries of deposed leaders, %d guards heard, %d attempts interrupted, %d jobs run before their time, %d jobs deleted, %d queues, tenants and workers deleted, %d jobs moved, %d connections considered broken, %d events of tokens' holders, %d tokens of signed-in users, %d objects owned, %d refused by limits, %d edits (%d of another version), %d deliveries of a webhook (%d times some were skipped); %d runs of workflows (%d retries): %d COMPLETED, %d FAILED, "+
+		"%d CANCELLED, %d nodes skipped, %d added by others, %d never committed; %d jobs passed one for which room was kept (%d plans for others), %d assignments under rules of keys, %d of keys in turn, %d sequences blocked, %d skipped, %d jobs of plans (%d retries, %d deletions, %d moves), %d logs brought late (%d after the job's end), %d batches; %d dates of schedules became runs, %d were skipped, %d missed", f.Leaderships, f.Granted, f.Offered, f.With, f.Beside, f.Expired, f.TimedOut, f.Preempted, f.Outlived, f.Completed, f.Promoted,
 		f.Merged, f.Ghosts, f.Stale, f.Gone, f.Interrupted, f.RunNow, f.Deleted, f.Removed, f.Moved, f.Disconnected, f.Tokened, f.SignedIn, f.Owned, f.Bounded, f.Edited, f.EditedLate, f.Delivered, f.HooksSkipped, f.FlowsRun, f.FlowsRetried, f.FlowsCompleted, f.FlowsFailed, f.FlowsCancelled, f.Skipped, f.Grown, f.Lapsed, f.Overtaken, f.Foreseen, f.Keyed, f.Turned, f.KeysBlocked, f.KeysSkipped, f.Planned, f.PlannedRetries, f.PlannedDeletions, f.PlannedMoves, f.LogsKept, f.LogsLate, f.Batched, f.Dated, f.DatesSkipped, f.DatesMissed)
 }
 
@@ -436,7 +436,7 @@ func delivered(a *auditor, r *fsm.Applied, e *rota.Event, given *rota.Assignment
 	}
 	spec := &given.Spec
 	if want := headersOf(e.Job); over == rota.ReasonNone && !maps.Equal(spec.Headers, want) {
-		a.failf("the worker of job %s gets the headers %v, %v are wanted", e.Job, spec.Headers, want)
+		a.failf("the worker of job %s gets the headers %v, want %v", e.Job, spec.Headers, want)
 	}
 	if over == rota.ReasonNone {
 		return
@@ -512,7 +512,7 @@ func (a *auditor) abandoned(k *worker) {
 }
 
 // remains bounds the remaining time of an abandoned lease, counted from its worker's death. Its silence counts again
-// from a takeover, because the previous process might have been heard until then.
+// from a takeover, because the previous process might have reported until then.
 func (a *auditor) remains(l *auditLease) {
 	l.bound = min(max(Time(l.deadline-l.clock), 0), l.takenOver+40_000)
 }
@@ -545,7 +545,7 @@ func (a *auditor) believed(k *worker) {
 // told records that a worker learned that its lease completed its job.
 func (a *auditor) told(l *rota.Lease) {
 	if !a.completions[l.ID] {
-		a.failf("job %s: its worker was told that it is COMPLETED by lease %s, it is not", l.Job, l.ID)
+		a.failf("job %s: its worker learned that it is COMPLETED by lease %s, which is wrong", l.Job, l.ID)
 	}
 	if j := a.jobs[l.Job]; j.done == l.ID { // and no later life of the id
 		j.told = true
@@ -572,7 +572,7 @@ func (a *auditor) final() error {
 		} else if !j.deleted && !s.Terminal() {
 			a.failf("job %s is %s at the end", id, s)
 		} else if j.told && s != rota.JobCompleted {
-			a.failf("job %s: its worker was told that it is COMPLETED, it is %s", id, s)
+			a.failf("job %s: its worker learned that it is COMPLETED, it is %s", id, s)
 		}
 	}
 	for _, n := range a.w.nodes {

@@ -218,7 +218,7 @@ func (a *auditor) passed(round *wideRound, clock rota.Clock) {
 				known = slices.DeleteFunc(slices.Clone(yard), func(r wideRun) bool { return r.to == endless })
 			}
 			if !known.fits(worker, at, at+long, j.cpu()) {
-				a.failf("job %s is to have room at worker %s from %d on, which is taken", j.ID, worker, k.GetUntilMs())
+				a.failf("room for job %s is reserved at worker %s from %d on, but is in use", j.ID, worker, k.GetUntilMs())
 			}
 		case kept == "":
 			a.failf("jobs start behind job %s, for which no room is kept", j.ID)

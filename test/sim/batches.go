@@ -200,7 +200,7 @@ func (a *auditor) batched(n *node, e *fsmpb.Entry, r *fsm.Applied) {
 				rota.BatchCounts
 			}
 			if err := json.Unmarshal([]byte(x.Payload), &told); err != nil {
-				a.failf("%s says %q: %v", x.Kind, x.Payload, err)
+				a.failf("%s has payload %q: %v", x.Kind, x.Payload, err)
 			}
 			_, again := called[told.Batch]
 			if b := a.ledger.batches[told.Batch]; b == nil || b.called || again {
@@ -227,13 +227,13 @@ func (a *auditor) batched(n *node, e *fsmpb.Entry, r *fsm.Applied) {
 		a.Batched++
 		done, known := n.machine.Job(rota.CallbackID(id))
 		if told != counts || !known || !maps.Equal(done.Labels, counts.Labels(map[string]string{"of": done.Labels["of"]})) {
-			a.failf("the callback of batch %s counts %+v, with labels %v; the model says %+v", id, told, done.Labels, counts)
+			a.failf("the callback of batch %s counts %+v, with labels %v; want %+v as in the model", id, told, done.Labels, counts)
 		}
 	}
 	a.ledger.open = rest
 }
 
-// batchOp records what an operation opened, accepted or sealed.
+// batchOp records the batches and jobs that an operation opened, accepted or sealed.
 func (a *auditor) batchOp(op *fsmpb.Op, o *fsmpb.Outcome) {
 	ok, l := OutcomeOK(o) && !o.GetExisted(), &a.ledger
 	switch {
@@ -249,7 +249,7 @@ func (a *auditor) batchOp(op *fsmpb.Op, o *fsmpb.Outcome) {
 		id, b := op.GetSubmit().GetSpec().GetId(), l.batches[rota.BatchID(op.GetSubmit().GetSpec().GetBatch())]
 		switch refused := rota.ErrorOf(entry.OutcomeError(o)); {
 		case ok && (b == nil || b.sealed):
-			a.failf("job %s was taken by batch %s, which is sealed or was never opened", id, op.GetSubmit().GetSpec().GetBatch())
+			a.failf("job %s was accepted by batch %s, which is sealed or was never opened", id, op.GetSubmit().GetSpec().GetBatch())
 		case ok:
 			j := &ledgerJob{}
 			b.jobs, l.member[rota.JobID(id)] = append(b.jobs, j), j

@@ -146,7 +146,7 @@ func (a *auditor) planned(e *rota.Event) {
 		}
 	case rota.EventPlanStarted, rota.EventPlanFinished:
 		if err := json.Unmarshal([]byte(e.Payload), &p); err != nil {
-			a.failf("%s says %q: %v", e.Kind, e.Payload, err)
+			a.failf("%s has payload %q: %v", e.Kind, e.Payload, err)
 			return
 		}
 		running, known := a.bulks.started[p.Plan]

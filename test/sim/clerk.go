@@ -186,5 +186,5 @@ func (a *auditor) granted(e *rota.Event) {
 			return
 		}
 	}
-	a.failf("job %s of tenant %s went to worker %s, who may work for %v", e.Job, e.Tenant, e.Worker, a.roles[role])
+	a.failf("job %s of tenant %s went to worker %s, which may work for %v", e.Job, e.Tenant, e.Worker, a.roles[role])
 }

@@ -125,7 +125,7 @@ func (a *auditor) deletions(e *fsmpb.Entry, r *fsm.Applied) {
 			}
 		case OutcomeOK(o):
 			if !told[id] || !a.deleted[seq] {
-				a.failf("job %s was deleted by its end %d, and no event tells of it", id, seq)
+				a.failf("job %s was deleted by its end %d, but has no event", id, seq)
 			}
 			delete(told, id)
 		default:
@@ -137,7 +137,7 @@ func (a *auditor) deletions(e *fsmpb.Entry, r *fsm.Applied) {
 	}
 	maps.DeleteFunc(told, func(_ rota.JobID, asked bool) bool { return !asked })
 	if len(told) > 0 {
-		a.failf("%d jobs were deleted that nobody asked to delete", len(told))
+		a.failf("%d jobs were deleted without a request", len(told))
 	}
 }
 

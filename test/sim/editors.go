@@ -164,7 +164,7 @@ func (a *auditor) edited(e *fsmpb.Entry, r *fsm.Applied) {
 	}
 }
 
-// editOf returns what an operation edits, and the value that it sets.
+// editOf returns the object that an operation edits, and the value that it sets.
 func editOf(op *fsmpb.Op) (of int, value int64, is bool) {
 	weight := func(set []*fsmpb.Label) int64 {
 		var v int64

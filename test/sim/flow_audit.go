@@ -120,7 +120,7 @@ func (a *auditor) flowEvent(r *fsm.Applied, e *rota.Event) {
 				return
 			}
 		}
-		a.failf("%s of job %s says that it is node %q of workflow %s, which has none", e.Kind, e.Job, e.Node, id)
+		a.failf("%s of job %s names it as node %q of workflow %s, which has none", e.Kind, e.Job, e.Node, id)
 	}
 }
 
@@ -142,7 +142,7 @@ func (a *auditor) flowStarted(r *fsm.Applied, x *auditFlow) {
 	if again {
 		a.FlowsRetried++
 		if _, asked := x.from[x.run]; !asked {
-			a.failf("workflow %s was begun for the %dth time, and nobody asked for it", id, x.run)
+			a.failf("workflow %s was begun for the %dth time without a request", id, x.run)
 		}
 	}
 	x.was, x.state, x.failed, x.ending = x.state, rota.WorkflowRunning, false, 0
@@ -309,7 +309,7 @@ func (a *auditor) flowFinished(x *auditFlow, e *rota.Event) {
 		a.FlowsFailed++
 	}
 	if x.state != rota.WorkflowRunning || !strings.HasPrefix(e.Payload, `{"state":"`+want.String()+`"`) {
-		a.failf("workflow %s (%s) finished as %s, %s is wanted", id, x.state, e.Payload, want)
+		a.failf("workflow %s (%s) finished as %s, want %s", id, x.state, e.Payload, want)
 	}
 	x.state = want
 }
@@ -389,7 +389,7 @@ func (a *auditor) flowShown(n *node, f *flow, x *auditFlow) {
 	}
 	shown := v.Words()
 	if shown.State != x.state || shown.Runs != x.run || !x.state.Terminal() {
-		a.failf("node %s shows workflow %s as %s in run %d, the model says %s in run %d", n.name, f.spec.ID, shown.State, shown.Runs,
+		a.failf("node %s shows workflow %s as %s in run %d, want %s in run %d as in the model", n.name, f.spec.ID, shown.State, shown.Runs,
 			x.state, x.run)
 	}
 	for i := range x.nodes {
@@ -400,7 +400,7 @@ func (a *auditor) flowShown(n *node, f *flow, x *auditFlow) {
 			state = rota.NodeState(rota.JobCancelled)
 		}
 		if shown.Nodes[i].State != want.state || n.machine.JobState(job) != rota.JobState(state) {
-			a.failf("node %s shows node %s of workflow %s as %s (its job as %s), the model says %s", n.name, want.id, f.spec.ID,
+			a.failf("node %s shows node %s of workflow %s as %s (its job as %s), want %s as in the model", n.name, want.id, f.spec.ID,
 				shown.Nodes[i].State, n.machine.JobState(job), want.state)
 		}
 	}

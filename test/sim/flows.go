@@ -294,7 +294,7 @@ func (c *flowClient) handles(k *worker, t *task) {
 	c.drawGrowth(t)
 }
 
-// quiet reports whether every upload was acknowledged or lapsed, and no more requests follow. The cluster clock
+// quiet reports whether every upload was acknowledged or lapsed, and no further requests follow. The cluster clock
 // determines when one has lapsed: a part in flight as the world healed may be accepted seconds later.
 func (c *flowClient) quiet() bool {
 	lapsed := c.w.now >= c.w.Heal+Time(limits.UploadLapses)+5_000 && c.w.audit.clock >= c.w.audit.uploaded+limits.UploadLapses+5_000

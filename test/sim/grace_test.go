@@ -27,7 +27,7 @@ func TestGrace_ends_a_dead_workers_lease(t *testing.T) {
 	s.run(5_000)
 	s.wantOpen(l, false)
 	if s.audit.Disconnected == 0 {
-		t.Fatal("nobody said that the connection ended")
+		t.Fatal("the end of the connection was not reported")
 	}
 }
 
@@ -43,11 +43,11 @@ func TestGrace_a_worker_that_connects_again_keeps_its_lease(t *testing.T) {
 	s.wantOpen(l, true)
 	for _, u := range k.order {
 		if u.given.Lease.ID == l.ID && (u.ended || !k.believes(u)) {
-			t.Fatal("the worker has given it up")
+			t.Fatal("the worker has given up the lease")
 		}
 	}
 	if s.audit.Disconnected == 0 {
-		t.Fatal("no end was told: nothing was tested")
+		t.Fatal("no end was reported: nothing was tested")
 	}
 }
 
@@ -73,14 +73,14 @@ func TestGrace_a_worker_that_is_cut_off_ends_first(t *testing.T) {
 					}
 				}
 				if s.now > cut+paused+30_000 {
-					t.Fatal("silence ends it, and not the grace")
+					t.Fatal("silence must end it, not the grace")
 				}
 			}
 			if s.audit.Disconnected == 0 {
-				t.Fatal("no end was told: nothing was tested")
+				t.Fatal("no end was reported: nothing was tested")
 			}
 			if dead < cut+5_000 || s.now < dead+1_000 {
-				t.Fatalf("cut at %d, the worker's last process is there at %d, its lease ends at %d", cut, dead, s.now)
+				t.Fatalf("cut at %d, the worker's last process exists at %d, its lease ends at %d", cut, dead, s.now)
 			}
 		})
 	}
@@ -118,7 +118,7 @@ func TestGrace_faults_are_found(t *testing.T) {
 				s.Cut(k, 1<<40)
 			}
 			if err := s.Run(s.now + 40_000); err == nil || !strings.Contains(err.Error(), "both believe") {
-				t.Fatalf("the auditor says %v", err)
+				t.Fatalf("the auditor reports %v", err)
 			}
 		})
 	}

@@ -18,7 +18,7 @@ func TestGuard_ends_what_a_dead_worker_held(t *testing.T) {
 	s.wantOpen(l, false)
 	j, _ := s.leader.node.machine.Job("j")
 	if j.Attempts[0].End != rota.ReasonWorkerLost || j.Attempt != 0 || s.audit.Gone != 1 {
-		t.Fatalf("attempts %+v, %d guards were heard", j.Attempts, s.audit.Gone)
+		t.Fatalf("attempts %+v, %d guards reported", j.Attempts, s.audit.Gone)
 	}
 	if _, status := s.leader.node.machine.Session(k.id); status != rota.WorkerRetired {
 		t.Fatalf("the worker is %s", status)
@@ -36,6 +36,6 @@ func TestGuard_that_speaks_too_soon_is_found(t *testing.T) {
 	s.Cut(k, 1<<40) // so that it gets no message
 	s.Mourn(k, 0)   // but it is alive
 	if err := s.Run(s.now + 20_000); err == nil || !strings.Contains(err.Error(), "both believe") {
-		t.Fatalf("the auditor says %v", err)
+		t.Fatalf("the auditor reports %v", err)
 	}
 }

@@ -177,7 +177,7 @@ func (a *auditor) drained(e *fsmpb.Entry, r *fsm.Applied) {
 		case op.GetSetQueue() != nil:
 			delete(a.places.draining, rota.QueueName(op.GetSetQueue().GetName()))
 		case op.GetSubmit() != nil && !o.GetExisted() && a.places.draining[rota.QueueName(op.GetSubmit().GetSpec().GetQueue())]:
-			a.failf("job %s was taken by queue %s, which is drained", op.GetSubmit().GetSpec().GetId(), op.GetSubmit().GetSpec().GetQueue())
+			a.failf("job %s was accepted by queue %s, which is drained", op.GetSubmit().GetSpec().GetId(), op.GetSubmit().GetSpec().GetQueue())
 		}
 	}
 }
@@ -205,8 +205,8 @@ func (a *auditor) faded(n *node, id rota.JobID) bool {
 	return a.mayFade(id) && n.machine.JobState(id) == rota.JobNone
 }
 
-// mayFade reports whether a job ended so long ago that its id may be dropped: one of the janitor's, whose queues have a
-// short gc_horizon. The end of any other job stays known for a whole life.
+// mayFade reports whether a job ended long enough ago that its id may be dropped: one of the janitor's, whose queues
+// have a short gc_horizon. The end of any other job stays known for a whole life.
 func (a *auditor) mayFade(id rota.JobID) bool {
 	j := a.jobs[id]
 	return id[0] == 's' && j.terminal && a.date >= j.over+shortHorizon

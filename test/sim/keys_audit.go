@@ -210,9 +210,9 @@ func (a *auditor) inTurn(id rota.JobID, key, count string, open int64) {
 	case h == nil:
 		a.failf("job %s was assigned behind job %s, which blocks its key %s", id, a.keyed.blocked[count].job, key)
 	case h.id != id:
-		a.failf("job %s was assigned before job %s, which stands before it in key %s", id, h.id, key)
+		a.failf("job %s was assigned before job %s, which comes before it in key %s", id, h.id, key)
 	case open > 0:
-		a.failf("job %s was assigned beside %d others of its sequence %s", id, open, key)
+		a.failf("job %s was assigned next to %d others of its sequence %s", id, open, key)
 	}
 }
 
@@ -243,7 +243,7 @@ func (m *keyed) ends(id rota.JobID, badly bool) {
 func (a *auditor) keysSettled(r *fsm.Applied) {
 	m := &a.keyed
 	if m.told != m.made {
-		a.failf("entry %d tells of %d blocked keys, the model says %d", r.Index, m.told, m.made)
+		a.failf("entry %d reports %d blocked keys, want %d as in the model", r.Index, m.told, m.made)
 	}
 	a.KeysBlocked += m.made
 	m.told, m.made = 0, 0

@@ -144,7 +144,8 @@ func (l *leadership) propose(op *fsmpb.Op, reply func(*fsmpb.Outcome)) {
 	l.launch()
 }
 
-// refilled removes the rounds from an entry if other rounds can replace them that know what its completions free.
+// refilled removes the rounds from an entry if other rounds can replace them that use the capacity freed by its
+// completions.
 func (l *leadership) refilled(f *flight, entry *fsmpb.Entry) bool {
 	isRound := func(op *fsmpb.Op) bool { return op.GetRound() != nil }
 	rest := slices.DeleteFunc(slices.Clone(entry.GetOps()), isRound)

@@ -69,7 +69,7 @@ func (a *auditor) logsOf(n *node, e *fsmpb.Entry, r *fsm.Applied) {
 		case OutcomeOK(o) && o.GetExisted() != had:
 			a.failf("a late log of lease %s was answered as kept before: %t, and one was: %t", id, o.GetExisted(), had)
 		case OutcomeOK(o) && (!kept || text != string(late.GetLog()) && !had):
-			a.failf("the late log of lease %s was taken, and %q is kept", id, text)
+			a.failf("the late log of lease %s was accepted, and %q is kept", id, text)
 		case OutcomeOK(o) && !had:
 			a.logs[id] = text
 			a.LogsKept++

@@ -87,11 +87,11 @@ func ordered(a *auditor, e *fsmpb.Entry, r *fsm.Applied) {
 		if x := op.GetRunJobNow(); x != nil {
 			a.RunNow++
 			if !queued[rota.JobID(x.GetJob())] {
-				a.failf("job %s was run now (%v), and no event tells that it is queued", x.GetJob(), entry.OutcomeError(o))
+				a.failf("job %s was run now (%v), but no event reports that it is queued", x.GetJob(), entry.OutcomeError(o))
 			}
 		}
 	}
 	if len(revoked) > 0 {
-		a.failf("leases of %v were interrupted, and nobody asked for it", slices.Sorted(maps.Values(revoked)))
+		a.failf("leases of %v were interrupted without a request", slices.Sorted(maps.Values(revoked)))
 	}
 }

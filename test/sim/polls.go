@@ -46,8 +46,8 @@ type offered struct {
 	until rota.Clock
 }
 
-// offered checks that a polling worker gets leases only as it offers, whatever arrived twice, late, or from another
-// poll.
+// offered checks that a polling worker gets leases only as it offers, whichever messages arrived twice, late, or from
+// another poll.
 func (a *auditor) offered(e *fsmpb.Entry, r *fsm.Applied) {
 	if !a.w.Polls {
 		return

@@ -139,7 +139,7 @@ func (s *scheduler) look() {
 		if next := x.Through/every*every + every; next <= l.node.machine.Head().Date {
 			due[x.Name] = next
 			if s.stuck[x.Name] == next {
-				s.w.audit.failf("schedule %s: date %s is due, and nobody fires it", x.Name, next)
+				s.w.audit.failf("schedule %s: date %s is due, but does not fire", x.Name, next)
 			}
 		}
 	}
@@ -155,7 +155,7 @@ func (s *scheduler) look() {
 	s.done = true
 }
 
-// quiet reports whether no more runs follow.
+// quiet reports whether no further runs follow.
 func (s *scheduler) quiet() bool { return !s.w.Schedules || s.done && s.open == 0 }
 
 func pauseOp(name string, paused, catchUp bool) *fsmpb.Op {

@@ -178,7 +178,7 @@ func (a *auditor) datedEvent(e *rota.Event) {
 		Until    string            `json:"until_at"`
 	}
 	if err := json.Unmarshal([]byte(e.Payload), &p); err != nil {
-		a.failf("%s says %q: %v", e.Kind, e.Payload, err)
+		a.failf("%s has payload %q: %v", e.Kind, e.Payload, err)
 		return
 	}
 	c := a.calendars[p.Schedule]
@@ -201,7 +201,7 @@ func (a *auditor) datedEvent(e *rota.Event) {
 		c.missed += p.Count
 		last, err := rota.ParseDate(p.Until)
 		if err != nil {
-			a.failf("%s says %q: %v", e.Kind, e.Payload, err)
+			a.failf("%s has payload %q: %v", e.Kind, e.Payload, err)
 		}
 		for d := last / c.told * c.told; p.Count > 0; d, p.Count = d-c.told, p.Count-1 {
 			c.take(d)
@@ -235,7 +235,7 @@ func (a *auditor) runBegun(c *calendar, id rota.JobID, date rota.Date) {
 func (a *auditor) datedSettled(n *node) {
 	for _, id := range a.begun {
 		if _, told := a.runsOf[id]; !told {
-			a.failf("job %s began, and no schedule says that it fired", id)
+			a.failf("job %s began without a schedule that fired", id)
 		}
 	}
 	a.begun = nil

@@ -134,7 +134,7 @@ func tell(o Options) string {
 		left, err)
 }
 
-// lessText describes what b lacks compared to a; lessOf removes it.
+// lessText describes the parts of a that b lacks; lessOf removes them.
 func lessText(a, b Options) string {
 	var list []string
 	if a.Seed != b.Seed {
@@ -198,7 +198,7 @@ func lessOf(o *Options, text string) error {
 				o.Skip[i] = true
 			}
 		default:
-			err = fmt.Errorf("nothing is called %q", name)
+			err = fmt.Errorf("no fault has the name %q", name)
 		}
 		if err != nil {
 			return fmt.Errorf("-less %s: %w", part, err)
@@ -225,11 +225,11 @@ func TestShrink(t *testing.T) {
 	small, tried := shrink(o, w.audit.kind, 120)
 	again := o
 	if err := lessOf(&again, lessText(o, small)); err != nil || lessText(again, small) != "" {
-		t.Fatalf("%q: %v, and what is left of it is %q", lessText(o, small), err, lessText(again, small))
+		t.Fatalf("%q: got %v, and the rest of it is %q", lessText(o, small), err, lessText(again, small))
 	}
 	x, err := live(again)
 	if err == nil || x.audit.kind != w.audit.kind {
-		t.Fatalf("the smaller life says %v, the life %v", err, w.audit.fault)
+		t.Fatalf("the smaller life reports %v, the life %v", err, w.audit.fault)
 	}
 	before, after := len(w.faults), len(x.faults)-len(again.Skip)
 	if after >= before {

@@ -62,7 +62,7 @@ type task struct {
 	report rota.LeaseVerb
 	sent   Time
 	done   bool
-	// fail is what its handler asks for if it fails, wait how long the job then waits.
+	// fail is the outcome that its handler requests if it fails, wait how long the job then waits.
 	fail peer.FailKind
 	wait time.Duration
 	// growth is what its completion adds to its workflow.

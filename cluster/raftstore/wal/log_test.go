@@ -259,7 +259,7 @@ func TestLog_flips(t *testing.T) {
 			}
 		}
 		if refusals == 0 || torn > 0 && name != newest {
-			t.Errorf("%s: %d flips refused, %d taken for a torn write", name, refusals, torn)
+			t.Errorf("%s: %d flips refused, %d accepted as a torn write", name, refusals, torn)
 		}
 	}
 }
@@ -308,9 +308,9 @@ func TestLog_tornAnywhere(t *testing.T) {
 			was = size
 		}
 		if refused && was >= 0 {
-			t.Errorf("%d bytes are refused, %d were not", size, was)
+			t.Errorf("%d bytes are refused, %d are not", size, was)
 		}
-		if size%5 == 0 { // what a disk wrote of the rest is zeros
+		if size%5 == 0 { // a disk wrote the rest as zeros
 			files[newest] = append(bytes.Clone(whole[newest][:size]), make([]byte, len(whole[newest])-size)...)
 			judge(t, fmt.Sprintf("%d of %d bytes, then zeros", size, len(whole[newest])), files, o.head, all, marked)
 		}
@@ -363,8 +363,8 @@ func TestLog_missing(t *testing.T) {
 	}
 }
 
-// TestLog_diesAnywhere stops a cut at each of its steps: what opens afterwards is the log before it, after it, or in
-// between.
+// TestLog_diesAnywhere stops a cut at each of its steps: the log opened afterwards is the one before it, after it, or
+// in between.
 func TestLog_diesAnywhere(t *testing.T) {
 	t.Parallel()
 	for name, cut := range map[string][2]uint64{"all": {1, 40}, "front": {1, 22}, "back": {11, 40}, "back to the mark": {37, 40},
@@ -410,7 +410,7 @@ func TestLog_diesAnywhere(t *testing.T) {
 			got := read(t, reopened)
 			n := len(got)
 			ok := same(got, kept) || same(got, all)
-			if cut[0] > 1 { // a part of what was to go is still there
+			if cut[0] > 1 { // a part of the removed entries is still there
 				ok = n >= len(kept) && n <= len(all) && same(got, all[:n])
 			}
 			if !ok {

@@ -148,7 +148,7 @@ func TestAsk(t *testing.T) {
 	}
 	want := []eta.Hang{{Tenant: "acme", Queue: "q", Worker: "w0", Jobs: 2}, {Tenant: "blue", Queue: "q", Jobs: 2}}
 	if x.Worker != "w0" || !slices.Equal(x.Hangs, want) {
-		t.Errorf("on %s it hangs on %+v", x.Worker, x.Hangs)
+		t.Errorf("on %s it depends on %+v", x.Worker, x.Hangs)
 	}
 	if len(x.Guessed) != 0 || x.Cut != 0 || x.Beyond {
 		t.Errorf("guessed, cut or beyond: %+v", x)
@@ -182,7 +182,7 @@ func TestAsk_otherWorkers(t *testing.T) {
 		t.Errorf("with jobs of other workers\n%+v\nbecame\n%+v", before, after)
 	}
 	if slices.ContainsFunc(after.Hangs, func(h eta.Hang) bool { return h.Queue != "q" }) {
-		t.Errorf("it hangs on %+v", after.Hangs)
+		t.Errorf("it depends on %+v", after.Hangs)
 	}
 }
 
@@ -243,10 +243,10 @@ func TestAsk_priority(t *testing.T) {
 	r.submit("acme", "a0", "a1")
 	r.submitAs("blue", func(spec *rota.JobSpec) { spec.Priority = 1 }, "b0")
 	if x := r.ask("a1", tens("acme", "blue")); x.Middle != 20_000 || !slices.Contains(x.Hangs, eta.Hang{Tenant: "blue", Queue: "q", Jobs: 1}) {
-		t.Errorf("behind one that runs and one that is more urgent: %+v, hangs on %+v", x.Raw, x.Hangs)
+		t.Errorf("behind one that runs and one that is more urgent: %+v, depends on %+v", x.Raw, x.Hangs)
 	}
 	if x := r.ask("b0", tens("acme", "blue")); x.Middle != 10_000 || slices.ContainsFunc(x.Hangs, func(h eta.Hang) bool { return h.Worker == "" }) {
-		t.Errorf("the urgent one: %+v, hangs on %+v", x.Raw, x.Hangs)
+		t.Errorf("the urgent one: %+v, depends on %+v", x.Raw, x.Hangs)
 	}
 }
 
@@ -334,7 +334,7 @@ func TestErrors_asked(t *testing.T) {
 		t.Errorf("%d of 2,000 that were asked for are within", in)
 	}
 	if x, y := e.Of(asked), e.Of(beside); x.Earliest >= y.Earliest || x.Latest <= y.Latest {
-		t.Errorf("the interval of one that was asked for is %+v, beside it %+v", x, y)
+		t.Errorf("the interval of one that was asked for is %+v, of its neighbor %+v", x, y)
 	}
 }
 
@@ -345,7 +345,7 @@ func TestErrors_late(t *testing.T) {
 	raw := eta.Raw{Low: 90_000, Middle: 100_000, High: 110_000, Many: true, Asked: true}
 	x := e.Of(raw)
 	if e.Settle(raw, x.Latest, -1) || e.Of(raw) != x {
-		t.Errorf("waiting until %d ms was taken for late", x.Latest)
+		t.Errorf("waiting until %d ms counted as late", x.Latest)
 	}
 	if !e.Settle(raw, x.Latest+1, -1) || e.Of(raw).Latest <= x.Latest || e.Learned != 1 {
 		t.Errorf("waiting beyond it was not: %+v, then %+v", x, e.Of(raw))

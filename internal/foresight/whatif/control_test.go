@@ -10,7 +10,7 @@ import (
 )
 
 // TestRun_losses checks that a worker lost in the record is lost in the other histories too, with the jobs it ran, and
-// reports nothing until it is heard again; later reports count.
+// reports nothing until it returns; later reports count.
 func TestRun_losses(t *testing.T) {
 	t.Parallel()
 	l := newLeader(t)

@@ -55,7 +55,7 @@ func TestRun_workflow(t *testing.T) {
 		t.Fatalf("control %+v, %+v, %+v", c, c.Difference, control)
 	}
 	if r.Parting == nil || changed.Completed != 5 || changed.Filled != 0 || changed.Refused != 0 || !near(changed.WaitMaxS, 0) || control.WaitMaxS < 5 {
-		t.Errorf("parted at %+v: control %+v, changed %+v", r.Parting, control, changed)
+		t.Errorf("the histories differ at %+v: control %+v, changed %+v", r.Parting, control, changed)
 	}
 	plan := &Plan{Log: l}
 	plan.Change.Without = "flows"
@@ -115,7 +115,7 @@ func TestRun_schedule(t *testing.T) {
 	}
 	midst := mustRun(t, &Plan{Log: l, Since: l.m.Head().Date - 45_000, Change: Change{Without: "clock"}}) // the schedule exists already
 	if h := midst.Histories[2]; h.Jobs == 0 || h.Refused != 0 || len(h.Tenants) != 1 || h.Tenants[0].Of != string(rota.DefaultTenant) || midst.Histories[1].Jobs <= h.Jobs {
-		t.Errorf("without the schedule's tenant, from the midst: %+v", h)
+		t.Errorf("without the schedule's tenant, from the middle: %+v", h)
 	}
 }
 
@@ -126,8 +126,8 @@ func (l *leader) poll(id rota.WorkerID, number uint64) {
 	l.decide()
 }
 
-// TestRun_polls checks that a polling worker gets leases when it polled in the record, whatever they are then: with the
-// shortest first the third job starts at the third poll, although the second ended long before.
+// TestRun_polls checks that a polling worker gets leases when it polled in the record, whichever they are then: with
+// the shortest first the third job starts at the third poll, although the second ended long before.
 func TestRun_polls(t *testing.T) {
 	t.Parallel()
 	l := newLeader(t)
@@ -155,19 +155,19 @@ func TestRun_polls(t *testing.T) {
 		t.Fatalf("control %+v, %+v, %+v", c, c.Difference, control)
 	}
 	if p := r.Parting; p == nil || p.Record.Job != "long" || p.WhatIf.Job != "short" || p.WhatIf.Worker != "p" {
-		t.Errorf("the histories part at %+v", p)
+		t.Errorf("the histories differ at %+v", p)
 	}
 	if changed.Completed != 3 || !near(changed.WaitMaxS, 23) || changed.Filled != 0 || len(r.Losers) != 1 || r.Losers[0].Job != "long" {
 		t.Errorf("changed %+v, loses %+v", changed, r.Losers)
 	}
 	if r := mustRun(t, &Plan{Log: l, Change: change(t, nil, "+1xp")}); r.Histories[2].Completed != 3 || !strings.HasPrefix(string(r.Parting.WhatIf.Worker), "what-if-") {
-		t.Errorf("with another like it: %+v, parted at %+v", r.Histories[2], r.Parting)
+		t.Errorf("with another like it: %+v, differ at %+v", r.Histories[2], r.Parting)
 	}
 }
 
 // TestRun_leave checks a worker that leaves when it is idle in the record: the jobs that another history gave it end
-// before it leaves, and it gets no more. A worker that an operator retires, or whose id is registered again, leaves
-// when it did in the record, and its job starts once more.
+// before it leaves, and it gets no further ones. A worker that an operator retires, or whose id is registered again,
+// leaves when it did in the record, and its job starts again.
 func TestRun_leave(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -205,7 +205,7 @@ func TestRun_leave(t *testing.T) {
 		record, h := r.Histories[0], r.Histories[2]
 		if r.Parting == nil || record.Decisions != 3 || h.Completed != 3 || h.Decisions != test.starts || h.Refused != 0 || h.Filled != 0 ||
 			h.WaitMaxS < test.waits-0.02 || h.WaitMaxS > test.waits+0.3 || !near(h.Utilisation, test.use) {
-			t.Errorf("%s: parted %v, record %+v, changed %+v", test.name, r.Parting != nil, record, h)
+			t.Errorf("%s: differ at %v, record %+v, changed %+v", test.name, r.Parting != nil, record, h)
 		}
 	}
 }

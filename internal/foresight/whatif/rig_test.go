@@ -130,7 +130,7 @@ func (l *leader) say(at int64, verb rota.LeaseVerb, e *rota.Event, text []byte) 
 	slices.SortStableFunc(l.due, func(a, b saying) int { return cmp.Compare(a.at, b.at) })
 }
 
-// until lets time pass: workers report what is due, sweeps run every 250 ms, and rounds after each entry.
+// until lets time pass: workers report everything due, sweeps run every 250 ms, and rounds after each entry.
 func (l *leader) until(at int64) {
 	for l.now < at {
 		next := min(at, l.now+250)

@@ -52,7 +52,7 @@ func TestRun_control(t *testing.T) {
 				t.Fatalf("lag %d, cut %v: %+v, %+v", lag, cut, c, c.Difference)
 			}
 			if r.Parting != nil {
-				t.Errorf("lag %d, cut %v: a change that changes nothing parts the histories: %+v", lag, cut, r.Parting)
+				t.Errorf("lag %d, cut %v: a change without effect makes the histories differ: %+v", lag, cut, r.Parting)
 			}
 			record, changed := r.Histories[0], r.Histories[2]
 			if record.Jobs < 100 || record.Started != record.Jobs || record.WaitMeanS == 0 || record.Group != changed.Group || record.Utilisation != changed.Utilisation {
@@ -143,7 +143,7 @@ func equalAlone(t *testing.T, l *leader, at rota.Index, jobs int) {
 		t.Fatal(err)
 	}
 	if n := life.common(&rec.course); n != int64(jobs) || len(life.order) != jobs || !slices.Equal(life.fates, rec.fates) {
-		t.Errorf("%d of %d decisions in common, %d are wanted", n, len(life.order), jobs)
+		t.Errorf("%d of %d decisions in common, want %d", n, len(life.order), jobs)
 	}
 	if life.m.Head().Index != l.last || life.m.Digest() != l.m.Digest() {
 		t.Errorf("the control ends at %+v, the log at %+v", life.m.Head(), l.m.Head())
@@ -184,7 +184,7 @@ func TestRun_changed(t *testing.T) {
 	p := r.Parting
 	if p == nil || p.Record.Job != "long" || p.WhatIf.Job != "short" || p.WhatIf.Worker != "w" || !json.Valid(p.WhatIf.Reasoning) || !strings.Contains(p.WhatIf.Waits, "long waits") ||
 		!strings.Contains(p.Record.Waits, "short waits") {
-		t.Errorf("the histories part at %+v", p)
+		t.Errorf("the histories differ at %+v", p)
 	}
 	if len(r.Winners) != 1 || r.Winners[0].Job != "short" || !near(r.Winners[0].WhatIfS, 8) || len(r.Losers) != 1 || r.Losers[0].Job != "long" || !near(r.Losers[0].ControlS, 9) {
 		t.Errorf("wins %+v, loses %+v", r.Winners, r.Losers)
@@ -217,7 +217,7 @@ func TestRun_changes(t *testing.T) {
 		r := mustRun(t, plan)
 		h := r.Histories[2]
 		if len(c.workers) > 0 && (r.Parting == nil || !strings.HasPrefix(string(r.Parting.WhatIf.Worker), "what-if-")) {
-			t.Errorf("%s: the histories part at %+v", c.name, r.Parting)
+			t.Errorf("%s: the histories differ at %+v", c.name, r.Parting)
 		}
 		if r.Parting == nil || h.Jobs != c.jobs || h.WaitMeanS < c.mean-0.1 || h.WaitMeanS > c.mean+0.3 || h.DeadlinesMissed != c.expired {
 			t.Errorf("%s: want %d jobs, %.2f s, %d expired: %+v, parted %+v", c.name, c.jobs, c.mean, c.expired, h, r.Parting)
@@ -340,12 +340,12 @@ func TestParse_refuses(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"", "q", "q.ranking", "ranking=fifo", "q.=1", ".ranking=fifo", "q.rankin=fifo", "q.ranking=best", "q.preset=none", "q q.ranking=fifo"} {
 		if err := new(Change).ParseSet(text); err == nil {
-			t.Errorf("--set %q is taken", text)
+			t.Errorf("--set %q is accepted", text)
 		}
 	}
 	for _, text := range []string{"", "4xw", "+xw", "+0xw", "+4x", "+4", "+4xslots=0", "+4xslots=x", "+4xspeed=1", "+10001xw", "-1xw"} {
 		if err := new(Change).ParseWorkers(text); err == nil {
-			t.Errorf("--workers %q is taken", text)
+			t.Errorf("--workers %q is accepted", text)
 		}
 	}
 	c := change(t, []string{"b.w.ranking=fifo", "a.expected.video.cut=5s", "b.w.preset=dfps"})

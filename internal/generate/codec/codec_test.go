@@ -89,13 +89,13 @@ func TestMatch_refusesWhatOneSideLacks(t *testing.T) {
 		}
 		for _, part := range c.want {
 			if err != nil && !strings.Contains(err.Error(), part) {
-				t.Errorf("%s: %v does not say %q", name, err, part)
+				t.Errorf("%s: %v does not contain %q", name, err, part)
 			}
 		}
 	}
 }
 
-// The code is the same every time, and equals what is checked in; each message of the table is in it.
+// The code is the same every time, and equals the checked-in files; each message of the table is in it.
 func TestFiles(t *testing.T) {
 	t.Parallel()
 	all := sets(t)
@@ -129,12 +129,13 @@ func TestPlace(t *testing.T) {
 	for name, want := range map[string]string{"renew_by_clock_ms": "RenewBy.Clock", "renew_by_ms": "RenewBy.Date", "id": "ID",
 		"job_id": "Job", "renewals": "Renewals", "renew_by_s": "", "clock_ms": "", "": ""} {
 		if path, typ := place(lease, name); path != want || (typ == nil) != (want == "") {
-			t.Errorf("%q stands at %q (%v), want %q", name, path, typ, want)
+			t.Errorf("%q is at %q (%v), want %q", name, path, typ, want)
 		}
 	}
 }
 
-// TestRefuseNew: a field that would change the canonical bytes of released specs is an error that says where it belongs.
+// TestRefuseNew: a field that would change the canonical bytes of released specs is an error that names the right place
+// for it.
 func TestRefuseNew(t *testing.T) {
 	t.Parallel()
 	old := []field{{path: "ID"}, {path: "Retry.Attempts"}, {path: later}}

@@ -32,6 +32,6 @@ func TestFiles(t *testing.T) {
 		}
 	}
 	if strings.Contains(module, "ForwardRequest") {
-		t.Error("what nodes say to each other is there")
+		t.Error("calls between nodes are there")
 	}
 }

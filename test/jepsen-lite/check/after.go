@@ -55,7 +55,7 @@ type Recovery struct {
 	// At is when all voters were dead, Served when the recovered disk's node served, 0 for never.
 	At     int64 `json:"at"`
 	Served int64 `json:"served"`
-	// Disks are those of all voters when they died. Left are the nodes whose disks could be read then, Heir is the one
+	// Disks are those of all voters when they died. Left are the nodes whose disks could be read then, Heir is the node
 	// that was recovered.
 	Disks []Disk   `json:"disks"`
 	Left  []string `json:"left"`

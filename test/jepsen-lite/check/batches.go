@@ -133,7 +133,7 @@ func (b *batchLife) judge(v *view) {
 		b.say("it was opened %d times, sealed %d times and its callback submitted %d times", b.opened, b.sealed, b.finished)
 	}
 	if b.Opened && b.opened == 0 || b.Sealed && b.sealed == 0 {
-		b.say("it was acknowledged (opened: %t, sealed: %t), and no event tells of it", b.Opened, b.Sealed)
+		b.say("it was acknowledged (opened: %t, sealed: %t), but has no event", b.Opened, b.Sealed)
 	}
 	if b.Size > 0 && b.counts.Total > b.Size {
 		b.say("it took %d jobs, its size is %d", b.counts.Total, b.Size)
@@ -175,7 +175,7 @@ func (b *batchLife) judgeShown(v *view, callback *FinalJob) {
 		b.say("it is %s, and its callback was submitted %d times", b.Shown.State, b.finished)
 	}
 	if want := b.counts.Labels(nil); callback != nil && !maps.Equal(b.Labels, want) {
-		b.say("its callback has the labels %v, %v are wanted", b.Labels, want)
+		b.say("its callback has the labels %v, want %v", b.Labels, want)
 	}
 	there := make(map[string]int64)
 	for _, job := range b.Jobs {

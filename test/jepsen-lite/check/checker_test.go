@@ -163,7 +163,7 @@ func bites(t *testing.T, plants []plant) {
 					return
 				}
 			}
-			t.Errorf("%s said nothing; others: %v", p.checker, verdict.Anomalies)
+			t.Errorf("%s reported nothing; others: %v", p.checker, verdict.Anomalies)
 		})
 	}
 }
@@ -178,7 +178,7 @@ func spares(t *testing.T, plants []plant) {
 			p.do(s)
 			for _, a := range Judge(s.h).Anomalies {
 				if a.Checker == p.checker {
-					t.Errorf("%s cried wolf: %s", p.checker, a.Text)
+					t.Errorf("%s reported a false alarm: %s", p.checker, a.Text)
 				}
 			}
 		})

@@ -77,7 +77,7 @@ func TestEveryCheckerBites(t *testing.T) {
 	for _, c := range checkers {
 		do, known := oneBite[c.name]
 		if !known {
-			t.Errorf("nothing shows that %s bites", c.name)
+			t.Errorf("no history shows that %s detects anything", c.name)
 			continue
 		}
 		bites(t, []plant{{c.name, c.name, do}})

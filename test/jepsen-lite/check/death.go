@@ -21,7 +21,7 @@ func checkDeath(v *view) (found []Anomaly) {
 		say("of %d voters %d were left after %s died", d.Voters, d.Fewest, d.Node)
 	}
 	if d.Wanted[1] < d.Wanted[0] {
-		say("%d voters were wanted before %s died, and %d after", d.Wanted[0], d.Node, d.Wanted[1])
+		say("%d voters were required before %s died, and %d after", d.Wanted[0], d.Node, d.Wanted[1])
 	}
 	for _, id := range d.Gone {
 		if id != d.Node {

@@ -46,7 +46,7 @@ func checkDigest(v *view) (found []Anomaly) {
 		found = append(found, Anomaly{Text: fmt.Sprintf("the digests at index %d are not equal", v.Verdict.Index)})
 	}
 	if len(v.Verdict.Nodes) < v.Nodes {
-		found = append(found, Anomaly{Text: fmt.Sprintf("%d nodes were verified, %d are wanted", len(v.Verdict.Nodes),
+		found = append(found, Anomaly{Text: fmt.Sprintf("%d nodes were verified, want %d", len(v.Verdict.Nodes),
 			v.Nodes)})
 	}
 	return found

@@ -28,7 +28,7 @@ func TestCheckCrash_failStop(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			found := checkCrash(newView(&History{Faults: []Fault{fault}, Crashes: []Crash{c.crash}}))
 			if len(found) != c.want {
-				t.Errorf("%d violations, wanted %d: %v", len(found), c.want, found)
+				t.Errorf("%d violations, want %d: %v", len(found), c.want, found)
 			}
 		})
 	}
@@ -78,7 +78,7 @@ func TestCheckDisk(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			found := checkDisk(newView(&History{Faults: c.faults, Samples: c.samples}))
 			if len(found) != c.want {
-				t.Errorf("%d violations, wanted %d: %v", len(found), c.want, found)
+				t.Errorf("%d violations, want %d: %v", len(found), c.want, found)
 			}
 		})
 	}

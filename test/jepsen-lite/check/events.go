@@ -25,7 +25,7 @@ func checkEvents(v *view) (found []Anomaly) {
 		}
 		// A later reading returns at least the events of earlier ones.
 		if n := s.told(); n < least {
-			say("node %s tells %d events, though %d had been told before", s.Name, n, least)
+			say("node %s has %d events, fewer than the %d reported before", s.Name, n, least)
 		} else {
 			least = n
 		}
@@ -46,11 +46,11 @@ func checkEvents(v *view) (found []Anomaly) {
 // streamFaults describes how a stream differs from the kept events.
 func streamFaults(events []SeenEvent, s *Stream) (faults []string) {
 	if s.Error != "" {
-		faults = append(faults, fmt.Sprintf("%s was not told to the end: %s", s.Name, s.Error))
+		faults = append(faults, fmt.Sprintf("the stream of %s ended early: %s", s.Name, s.Error))
 	}
 	for i := range s.Odd {
 		e := &s.Odd[i]
-		faults = append(faults, fmt.Sprintf("%s was told event %s (%s of job %q) that others were not, or otherwise",
+		faults = append(faults, fmt.Sprintf("%s received event %s (%s of job %q) that others did not receive, or not in this form",
 			s.Name, e.ID, e.Kind, e.Job))
 	}
 	next := 0
@@ -60,13 +60,13 @@ func streamFaults(events []SeenEvent, s *Stream) (faults []string) {
 				idAt(events, next-1), idAt(events, r.From)))
 		}
 		if r.From < next {
-			faults = append(faults, fmt.Sprintf("%s was told %s after %s: again, or out of order", s.Name,
+			faults = append(faults, fmt.Sprintf("%s received %s after %s: again, or out of order", s.Name,
 				idAt(events, r.From), idAt(events, next-1)))
 		}
 		next = r.From + r.Count
 	}
 	if !s.Whole && len(events) > 0 && s.Error == "" && next == 0 {
-		faults = append(faults, fmt.Sprintf("%s was told nothing", s.Name))
+		faults = append(faults, fmt.Sprintf("%s received no event", s.Name))
 	}
 	return faults
 }
@@ -91,7 +91,7 @@ func eventsInOrder(events []SeenEvent) (found []Anomaly) {
 		if i > 0 {
 			before := &events[i-1]
 			if e.ID.Compare(before.ID) <= 0 {
-				say(e, "it is told after %s", before.ID)
+				say(e, "it comes after %s", before.ID)
 			}
 			if e.Clock < before.Clock {
 				say(e, "its clock is %d, and %d that of %s before it", e.Clock, before.Clock, before.ID)
@@ -101,7 +101,7 @@ func eventsInOrder(events []SeenEvent) (found []Anomaly) {
 				follows.Seq = before.ID.Seq + 1
 			}
 			if e.ID != follows {
-				say(e, "the event before it in its entry is not told: %s is", before.ID)
+				say(e, "the event before it in its entry is missing: %s comes instead", before.ID)
 			}
 			if text := hashesBroken(before, e); text != "" {
 				say(e, "%s", text)
@@ -113,7 +113,7 @@ func eventsInOrder(events []SeenEvent) (found []Anomaly) {
 		subject := e.subject()
 		if of, known := about[e.Parent]; !e.Parent.IsZero() && (!known && i > 0 && e.Parent.Compare(events[0].ID) >= 0 ||
 			known && of != subject) {
-			say(e, "its parent %s is no earlier event about %s", e.Parent, subject)
+			say(e, "its parent %s is not an earlier event about %s", e.Parent, subject)
 		}
 		about[e.ID] = subject
 	}

@@ -79,7 +79,7 @@ func checkJobEvents(v *view) (found []Anomaly) {
 		}
 		if e.Kind == "leaseCancelled" && e.Reason == "WORKER_SUSPENDED" && len(v.suspensions[e.Worker]) == 0 {
 			found = append(found, Anomaly{IDs: []string{e.Job, e.Lease}, Text: fmt.Sprintf(
-				"event %s: a lease was cancelled since %s is SUSPENDED, and nobody suspended it", e.ID, e.Worker)})
+				"event %s: a lease was cancelled since %s is SUSPENDED, which was never suspended", e.ID, e.Worker)})
 		}
 	}
 	v.figures["leases_suspended"], v.figures["leases_preempted"] = len(v.suspended), preempted
@@ -138,11 +138,11 @@ func eventsOfAttempts(final *FinalJob, j *jobEvents) (faults []string) {
 		assigned, ended := j.assigned[lease], j.ended[lease]
 		switch {
 		case assigned == nil:
-			faults = append(faults, fmt.Sprintf("none tells of lease %s, which is shown", lease))
+			faults = append(faults, fmt.Sprintf("no event has lease %s, which is shown", lease))
 		case assigned.Worker != a.Worker:
 			faults = append(faults, fmt.Sprintf("lease %s went to %s, and %s is shown", lease, assigned.Worker, a.Worker))
 		case ended == nil && !slices.Contains([]string{"", "PROVIDER_FAIL"}, a.End): // a permanent failure is jobDead alone
-			faults = append(faults, fmt.Sprintf("none tells of the end of lease %s: %s", lease, a.End))
+			faults = append(faults, fmt.Sprintf("no event has the end of lease %s: %s", lease, a.End))
 		case ended != nil && a.End != "" && ended.Reason != a.End:
 			faults = append(faults, fmt.Sprintf("lease %s ended by %s, and %s is shown", lease, ended.Reason, a.End))
 		}
@@ -157,10 +157,10 @@ func eventsOfWork(ops []*Op, j *jobEvents) (faults []string) {
 		lease := leaseKeptOf(op.Lease)
 		switch {
 		case (op.Func == OpStart || op.Func == OpGrant) && j.assigned[lease] == nil:
-			faults = append(faults, fmt.Sprintf("none tells of lease %s, which %s had", lease, op.Process))
+			faults = append(faults, fmt.Sprintf("no event has lease %s, which %s had", lease, op.Process))
 		case op.Func == OpReport && op.Did == DidComplete && op.Outcome == OK &&
 			(j.ended[lease] == nil || j.ended[lease].Kind != "jobCompleted"):
-			faults = append(faults, fmt.Sprintf("none tells of the completion of lease %s, which %s was told", lease, op.Process))
+			faults = append(faults, fmt.Sprintf("no event has the completion of lease %s, which was acknowledged to %s", lease, op.Process))
 		}
 	}
 	return faults

@@ -7,7 +7,7 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// told adds a follower that received something else than what happened.
+// told adds a follower that received other events than those that happened.
 func told(change func(events []SeenEvent) []SeenEvent) func(s *story) {
 	return func(s *story) { s.follows(change(slices.Clone(s.h.Events))) }
 }
@@ -201,7 +201,7 @@ func TestEventSeen_hidden(t *testing.T) {
 	t.Parallel()
 	e := rota.ServedEvent{Event: rota.Event{Kind: rota.EventJobEnqueued, Job: "a"}}
 	if s := EventSeen(&e); s.Wrong == "" {
-		t.Error("an event without the hash of the state after it is taken for whole")
+		t.Error("an event without the hash of the state after it is accepted as whole")
 	}
 	e.Post.Lo = 1
 	if s := EventSeen(&e); s.Wrong != "" { // the state before the first entry is empty, and so is its hash

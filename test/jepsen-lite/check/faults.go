@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// LinkFigures count what happened to a link's packets while it was bad.
+// LinkFigures count the effects on a link's packets while it was bad.
 type LinkFigures struct {
 	Packets int64 `json:"packets"`
 	Lost    int64 `json:"lost,omitempty"`
@@ -18,7 +18,7 @@ type LinkFigures struct {
 	Overflowed int64 `json:"overflowed,omitempty"`
 	// WaitedMs is the total delay of the packets that passed.
 	WaitedMs int64 `json:"waited_ms,omitempty"`
-	// What the senders' own TCP reports: the longest round trip, and segments that it had to send again.
+	// Figures from the senders' own TCP: the longest round trip, and segments that it had to send again.
 	RoundTripMs   int64 `json:"round_trip_ms,omitempty"`
 	Retransmitted int64 `json:"retransmitted,omitempty"`
 }

@@ -91,14 +91,14 @@ func (g *gateLife) ended(e *SeenEvent) {
 			g.say("event %s (%s) ends it for its time, its on_timeout is %s", e.ID, e.Kind, g.OnTimeout)
 		}
 	case !signalled:
-		g.say("event %s (%s, %s) ends it, and nobody signalled it", e.ID, e.Kind, e.Reason)
+		g.say("event %s (%s, %s) ends it without a signal", e.ID, e.Kind, e.Reason)
 	}
 }
 
 // judge compares the events with the answers to the signals and with the final state.
 func (g *gateLife) judge(v *view) {
 	if len(g.signals) > 1 || g.ends > 1 {
-		g.say("signals %v were taken, and it ended %d times", g.signals, g.ends)
+		g.say("signals %v were accepted, and it ended %d times", g.signals, g.ends)
 	}
 	flow, node, _ := rota.SplitNodeJobID(rota.JobID(g.job))
 	counts := ""
@@ -110,9 +110,9 @@ func (g *gateLife) judge(v *view) {
 		switch {
 		case op.Func != OpSignal || op.Did != node:
 		case op.Outcome == OK && op.Output != counts:
-			g.say("signal %s was taken, said %s at %s, and the events say that it was %q", op.Output, op.Node, seconds(op.Return), counts)
+			g.say("signal %s was accepted, answered as %s at %s, and the events have %q", op.Output, op.Node, seconds(op.Return), counts)
 		case op.Outcome == OK && !op.Existed && first != nil:
-			g.say("signal %s was taken for the first time from %s at %s and from %s at %s", op.Output, first.Process, seconds(first.Return), op.Process,
+			g.say("signal %s was accepted for the first time from %s at %s and from %s at %s", op.Output, first.Process, seconds(first.Return), op.Process,
 				seconds(op.Return))
 		case op.Outcome == OK && !op.Existed:
 			first = op
@@ -125,6 +125,6 @@ func (g *gateLife) judge(v *view) {
 	}
 	asked := func(op *Op) bool { return op.Func == OpSignal && op.Did == node && op.Output == counts }
 	if counts != "" && !slices.ContainsFunc(v.flows[string(flow)], asked) {
-		g.say("signal %s was taken, and nobody sent it", counts)
+		g.say("signal %s was accepted, but never sent", counts)
 	}
 }

@@ -89,6 +89,6 @@ func TestReadLog(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	if l := ReadLog("n4", filepath.Join(t.TempDir(), "none")); l.err == nil {
-		t.Error("a log that is not there was read")
+		t.Error("a missing log was read")
 	}
 }

@@ -41,7 +41,7 @@ func (o Op) Done(rec *Recorder, err error) Op {
 // Short returns at most the first 200 bytes of a text.
 func Short(s string) string { return s[:min(len(s), 200)] }
 
-// Tells records what a node reports about its own wall clock. A node that does not answer reports only that.
+// Tells records a node's report about its own wall clock. A node that does not answer reports only that.
 func (s *Sample) Tells(n *rota.NodeStatus) {
 	if n.State == "UNREACHABLE" || n.State == "STARTING" || n.State == "" {
 		return

@@ -122,7 +122,7 @@ func (r *LogRead) fault() string {
 		case p.At < end || p.At+p.Len > len(want):
 			return fmt.Sprintf("a part has bytes %d to %d, after byte %d, of %d", p.At, p.At+p.Len, end, len(want))
 		case p.Sum != logSum(want[p.At:p.At+p.Len]):
-			return fmt.Sprintf("bytes %d to %d are others than what was logged", p.At, p.At+p.Len)
+			return fmt.Sprintf("bytes %d to %d differ from the logged bytes", p.At, p.At+p.Len)
 		}
 		kept, end = kept+p.Len, p.At+p.Len
 	}

@@ -22,8 +22,8 @@ type keyedBelief struct {
 	place int
 }
 
-// checkKeys uses handlers' own times, as checkOverlap does: a handler that believes in a lease holds it. So no more
-// handlers may believe at once than leases may be open (SPEC §19.2), and no job begins once one behind it in its
+// checkKeys uses handlers' own times, as checkOverlap does: a handler that believes in a lease holds it. So at most as
+// many handlers may believe at once as leases may be open (SPEC §19.2), and no job begins once one behind it in its
 // sequence has begun (SPEC §19.3).
 func checkKeys(v *view) (found []Anomaly) {
 	jobs, attempts, together := 0, 0, 0
@@ -76,7 +76,7 @@ func (f *KeyFacts) unordered(all []keyedBelief) (found []Anomaly) {
 	for _, b := range all {
 		if b.place < last.place {
 			found = append(found, Anomaly{IDs: []string{f.Key, b.job, last.job}, At: b.from, Text: fmt.Sprintf(
-				"job %s of sequence %s was begun with at %s by %s, after job %s, which stands behind it, at %s", b.job, f.Key, seconds(b.from),
+				"job %s of sequence %s was begun at %s by %s, after job %s, which comes behind it, at %s", b.job, f.Key, seconds(b.from),
 				b.process, last.job, seconds(last.from))})
 			continue
 		}

@@ -88,7 +88,7 @@ func says(t *testing.T, all []saying) {
 			p.do(s)
 			found := JudgeOnly(s.h, "leases")
 			if !slices.ContainsFunc(found, func(a Anomaly) bool { return strings.Contains(a.Text, p.want) }) {
-				t.Errorf("nothing says %q: %v", p.want, found)
+				t.Errorf("no anomaly contains %q: %v", p.want, found)
 			}
 		})
 	}

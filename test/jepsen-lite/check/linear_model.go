@@ -37,7 +37,7 @@ func (l life) String() string {
 	return fmt.Sprintf("%s, last token %d, open %d", phaseNames[l.phase], l.last, l.holder)
 }
 
-// nature describes what may happen to a job without any request.
+// nature describes the changes that may happen to a job without any request.
 type nature struct {
 	// mortal means that a lease that runs out may kill it. Its time to live may pass (expires).
 	mortal, expires bool

@@ -72,7 +72,7 @@ func ReadLog(node, dir string) (l NodeLog) {
 		for at := data[32:]; len(at) >= 32; {
 			index, size := binary.LittleEndian.Uint64(at), 32+int(binary.LittleEndian.Uint16(at[24:]))+int(binary.LittleEndian.Uint32(at[16:]))
 			if index == 0 || size > len(at) {
-				break // what a torn write left
+				break // the rest of a torn write
 			}
 			if len(l.sums) == 0 {
 				l.first = index

@@ -25,7 +25,7 @@ func checkLost(v *view) (found []Anomaly) {
 				asked[id] = true
 			case op.Func == OpGetMin && op.Outcome == Refused && op.Kind != rota.KindUnauthenticated.String():
 				found = append(found, Anomaly{IDs: []string{id}, At: op.Return, Text: fmt.Sprintf(
-					"job %s was written at index %d, but a read at %s with that min_index says %s", id, op.Index,
+					"job %s was written at index %d, but a read at %s with that min_index returns %s", id, op.Index,
 					op.Node, op.Kind)})
 			}
 		}
@@ -61,6 +61,6 @@ func notAttempted(v *view, j *FinalJob) string {
 			return ""
 		}
 	}
-	return fmt.Sprintf("job %s is COMPLETED with output %q, which no worker that had it can have said", j.ID,
+	return fmt.Sprintf("job %s is COMPLETED with output %q, which no worker that had it can have sent", j.ID,
 		strings.ToValidUTF8(Short(j.Output), "?"))
 }

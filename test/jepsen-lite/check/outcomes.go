@@ -69,7 +69,7 @@ func (v *view) waits() (ended, next map[string]int64) {
 	return ended, next
 }
 
-// outcomeFault describes what is wrong with a job's state after an attempt; next is nil for its last.
+// outcomeFault describes the fault in a job's state after an attempt; next is nil for its last.
 func (v *view) outcomeFault(j *FinalJob, a *attempt, at, next *FinalAttempt) string {
 	counts := a.end.Did == DidFail || a.end.Did == DidLater
 	limit := v.Queues[j.Queue].AttemptMax

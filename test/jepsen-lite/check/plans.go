@@ -41,8 +41,8 @@ type plannedJob struct {
 	alive, leased bool
 	// state is how it ended last, queue its queue after a move.
 	state, queue string
-	// plan is the plan whose turn it is in, and which applied to it when that plan started; turns counts what the plan
-	// did with it, and disturbed means that something else happened to it.
+	// plan is the plan whose turn it is in, and which applied to it when that plan started; turns counts the plan's
+	// actions on it, and disturbed means that something else happened to it.
 	plan      *planLife
 	fitted    bool
 	turns     int
@@ -64,7 +64,7 @@ func (p *planLife) say(format string, args ...any) {
 }
 
 // checkPlans requires each plan to finish, whichever node leads, every job that it selects to have its turn once, and
-// its counts to match what happened (SPEC §21.7).
+// its counts to match the events (SPEC §21.7).
 func checkPlans(v *view) (found []Anomaly) {
 	if len(v.Plans) == 0 {
 		return nil
@@ -191,7 +191,7 @@ func (p *planLife) ends(v *view, e *SeenEvent, jobs map[string]*plannedJob) {
 		j.plan = nil
 	}
 	if turns != p.done {
-		p.say("event %s says that it did %d jobs, the events of jobs tell of %d", e.ID, p.done, turns)
+		p.say("event %s reports that it did %d jobs, the events of jobs report %d", e.ID, p.done, turns)
 	}
 	if p.Max > 0 && p.done > p.Max {
 		p.say("it did %d jobs, of %d at most", p.done, p.Max)
@@ -203,7 +203,7 @@ func (p *planLife) judge(v *view) {
 		p.say("it began %d times and ended %d times", p.started, p.finished)
 	}
 	if p.Started && p.started == 0 {
-		p.say("it was acknowledged, and no event tells of it")
+		p.say("it was acknowledged, but has no event")
 	}
 	if p.started > 0 && p.finished == 0 && v.Liveness.DrainMs >= 0 {
 		p.say("it has not come to its end")
@@ -211,7 +211,7 @@ func (p *planLife) judge(v *view) {
 	switch s := p.Shown; {
 	case s == nil || p.finished == 0:
 	case s.State != rota.PlanDone || s.Done != p.done:
-		p.say("it is shown %s (%s) with %d jobs done, its end said %d", s.State, s.Why, s.Done, p.done)
+		p.say("it is shown %s (%s) with %d jobs done, its end has %d", s.State, s.Why, s.Done, p.done)
 	case s.Done+s.Refused+s.Passed > int64(len(p.Jobs)):
 		p.say("it counts %d jobs done, %d refused and %d passed: %d were there", s.Done, s.Refused, s.Passed, len(p.Jobs))
 	}

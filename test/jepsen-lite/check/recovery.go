@@ -64,10 +64,10 @@ func (r *Recovery) staysOut() (found []Anomaly) {
 		}
 	}
 	if !slices.Equal(r.Members, r.Wanted) {
-		say("the recovered cluster has the members %v: %v are wanted", r.Members, r.Wanted)
+		say("the recovered cluster has the members %v, want %v", r.Members, r.Wanted)
 	}
 	if r.Verdict == nil || !r.Verdict.Equal || len(r.Verdict.Nodes) < len(r.Wanted) {
-		say("operator verify of the recovered cluster says %+v", r.Verdict)
+		say("operator verify of the recovered cluster returns %+v", r.Verdict)
 	}
 	return found
 }

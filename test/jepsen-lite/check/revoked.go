@@ -61,7 +61,7 @@ func checkRevoked(v *view) (found []Anomaly) {
 		tried++
 		if op.Outcome == OK {
 			found = append(found, Anomaly{IDs: []string{op.Job, op.Shown}, At: op.Invoke, Text: fmt.Sprintf(
-				"%s of %s (job %q, node %s) began at %s with token %s, whose revocation was acknowledged at %s, and was taken",
+				"%s of %s (job %q, node %s) began at %s with token %s, whose revocation was acknowledged at %s, and was accepted",
 				op.Func, op.Process, op.Job, op.Node, seconds(op.Invoke), op.Shown, seconds(acknowledged))})
 		}
 	}

@@ -85,7 +85,7 @@ func TestDoubted(t *testing.T) {
 	} {
 		op := Op{Shown: c.shown, Kind: c.kind, Invoke: ms(c.invoke), Return: ms(c.invoke + 1), Outcome: Refused}.Doubted(rec)
 		if op.Outcome != c.want || (op.Return == never) != (c.want == Unknown) {
-			t.Errorf("%s: %s until %d, %s is wanted", c.name, op.Outcome, op.Return, c.want)
+			t.Errorf("%s: %s until %d, want %s", c.name, op.Outcome, op.Return, c.want)
 		}
 	}
 }

@@ -143,7 +143,7 @@ func renamed(t *testing.T, h *History, prefix string) *History {
 func TestScale(t *testing.T) {
 	path := os.Getenv("ROTA_CHAOS_HISTORY")
 	if path == "" {
-		t.Skip("ROTA_CHAOS_HISTORY names no history")
+		t.Skip("ROTA_CHAOS_HISTORY must name a history")
 	}
 	h, err := LoadHistory(path)
 	if err != nil {

@@ -131,7 +131,7 @@ func (d *decided) told(e *SeenEvent) {
 func (d *decided) judge(v *view) {
 	if d.first == 0 {
 		if d.f.Known && d.f.Runs > 0 {
-			d.say("it counts %d runs, and no event tells of one", d.f.Runs)
+			d.say("it counts %d runs, but none has an event", d.f.Runs)
 		}
 		return
 	}
@@ -150,7 +150,7 @@ func (d *decided) judge(v *view) {
 			continue
 		}
 		if there++; !d.fired[id] {
-			d.say("job %s is there, and no event tells that it was due", id)
+			d.say("job %s exists, but no event reports that it was due", id)
 		}
 	}
 	if v.Liveness.Listed && there < len(d.fired) {

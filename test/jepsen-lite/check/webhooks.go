@@ -148,7 +148,7 @@ func (d *delivered) judge(v *view) {
 			continue
 		}
 		if there++; !d.made[of] {
-			d.say("job %s is there, and no event says that it was made", j.ID)
+			d.say("job %s exists, but no event reports that it was created", j.ID)
 		}
 		if v.Liveness.Listed && j.State != rota.JobCompleted.String() {
 			d.say("delivery %s is %s at the end", j.ID, j.State)

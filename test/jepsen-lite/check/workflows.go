@@ -92,8 +92,8 @@ func checkWorkflows(v *view) (found []Anomaly) {
 				l.told(e)
 			}
 		} else {
-			found = append(found, Anomaly{IDs: []string{e.Flow}, Text: fmt.Sprintf("event %s (%s) is of workflow %s, which nobody "+
-				"submitted", e.ID, e.Kind, e.Flow)})
+			found = append(found, Anomaly{IDs: []string{e.Flow}, Text: fmt.Sprintf("event %s (%s) is of workflow %s, which was "+
+				"never submitted", e.ID, e.Kind, e.Flow)})
 		}
 	}
 	final := make(map[string]*FinalFlow, len(v.FinalFlows))
@@ -128,7 +128,7 @@ func (l *flowLife) adds(n *NodeFacts, parents []string) {
 // ones that have no children, unless they are detached (SPEC §23.2).
 func (l *flowLife) grows(e *SeenEvent, n *nodeLife) {
 	if n.grown || len(n.Grows) == 0 || int(e.Count) != len(n.Grows) {
-		l.say("event %s says that node %s grows %d nodes, it brings %d (done before: %t)", e.ID, n.ID, e.Count, len(n.Grows), n.grown)
+		l.say("event %s reports that node %s grows %d nodes, it brings %d (done before: %t)", e.ID, n.ID, e.Count, len(n.Grows), n.grown)
 		return
 	}
 	n.grown = true
@@ -222,7 +222,7 @@ func (l *flowLife) judge(ops []*Op, final *FinalFlow) (faults []string) {
 	case l.started == 0 && final == nil && acked:
 		say("it was acknowledged, and it never was")
 	case l.started == 0 && final != nil:
-		say("it is shown, and no event tells of its beginning")
+		say("it is shown without an event of its beginning")
 	case l.started > 0 && !asked(ops, OpFlowSubmit):
 		say("it was refused, and it ran")
 	case l.started > 0 && final == nil:
@@ -245,7 +245,7 @@ func (l *flowLife) judge(ops []*Op, final *FinalFlow) (faults []string) {
 	case l.started > 1+retries:
 		say("it ran %d times, and was run again %d times at most", l.started, retries)
 	case final.State == "CANCELLED" && !asked(ops, OpFlowCancel):
-		say("it is CANCELLED, and nobody cancelled it")
+		say("it is CANCELLED without a request to cancel")
 	}
 	partly := slices.ContainsFunc(ops, func(op *Op) bool {
 		return op.Func == OpFlowRetry && op.Did != "" && op.Outcome != Refused
@@ -276,7 +276,7 @@ func (l *flowLife) judgeNodes(final *FinalFlow, cancelled, partly bool) (faults 
 		case n.end == "CANCELLED" && n.reason == "WORKFLOW_FAILED" && l.facts.OnFailure != "fail_fast":
 			say("node %s was cancelled since another failed, though on_failure is %s", name, l.facts.OnFailure)
 		case n.end == "CANCELLED" && n.reason == "WORKFLOW_CANCELLED" && !cancelled:
-			say("node %s was cancelled with it, and nobody cancelled it", name)
+			say("node %s was cancelled with it without a request to cancel", name)
 		}
 	}
 	switch {

@@ -68,8 +68,8 @@ func (b *Badge) Done(rec *check.Recorder, op check.Op, err error) check.Op {
 	return op.Doubted(rec)
 }
 
-// Entrance is what a separate process needs to enter the cluster: files with the authority and with the token. It is
-// zero where the cluster is open.
+// Entrance holds the files with which a separate process enters the cluster: with the authority and with the token. It
+// is zero where the cluster is open.
 type Entrance struct {
 	Authority string `json:"authority,omitempty"`
 	Token     string `json:"token,omitempty"`

@@ -39,7 +39,7 @@ func hasTestClock(binary string) bool {
 	return false
 }
 
-// wallClock is the error of one node's wall clock: the sum of what several nemeses did to it, each a line of its file.
+// wallClock is the error of one node's wall clock: the sum of the changes by several nemeses, each a line of its file.
 type wallClock struct {
 	path string
 	mu   sync.Mutex

@@ -36,7 +36,7 @@ const (
 type diskRequest struct {
 	Do    string    `json:"do"`
 	Fault diskFault `json:"fault,omitzero"`
-	// Seed determines what a loss of power leaves; 0 leaves nothing.
+	// Seed determines which data a loss of power leaves; 0 leaves none.
 	Seed uint64 `json:"seed,omitempty"`
 }
 
@@ -45,7 +45,7 @@ type diskAnswer struct {
 	Lost  lost   `json:"lost,omitzero"`
 }
 
-// lost counts what a loss of power destroyed.
+// lost counts the data that a loss of power destroyed.
 type lost struct {
 	Blocks int `json:"blocks"`
 	Names  int `json:"names"`

@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// diskNode is a file or directory of a mounted disk. It implements only what a data directory needs: unimplemented
-// calls, such as copy_file_range or the kernel's pass-through, cannot bypass the ledger. The library's own pass-through
-// node was not embedded for that reason.
+// diskNode is a file or directory of a mounted disk. It implements only the calls that a data directory needs:
+// unimplemented calls, such as copy_file_range or the kernel's pass-through, cannot bypass the ledger. The library's
+// own pass-through node was not embedded for that reason.
 type diskNode struct {
 	fs.Inode
 	at *diskServer

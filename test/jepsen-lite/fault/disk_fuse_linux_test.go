@@ -18,7 +18,7 @@ import (
 func mounted(t *testing.T) *disk {
 	t.Helper()
 	if err := canMakeDisks(); err != nil {
-		t.Skipf("no disk can be made here: %v", err)
+		t.Skipf("cannot make a disk here: %v", err)
 	}
 	dir := t.TempDir()
 	d, err := startDisk(filepath.Join(dir, "base"), filepath.Join(dir, "disk"))
@@ -68,7 +68,7 @@ func holds(t *testing.T, path, want string) {
 		got = []byte("(" + err.Error()[strings.LastIndex(err.Error(), ": ")+2:] + ")")
 	}
 	if string(got) != want {
-		t.Errorf("%s holds %.40q, wanted %.40q", filepath.Base(path), got, want)
+		t.Errorf("%s holds %.40q, want %.40q", filepath.Base(path), got, want)
 	}
 }
 
@@ -98,7 +98,7 @@ func TestDisk_dataThatWasNotSyncedIsLost(t *testing.T) {
 	for _, size := range []int64{0, diskBlock + 1, 5 * diskBlock} {
 		must(t, os.Truncate(file, size))
 		if info, err := os.Stat(file); err != nil || info.Size() != size {
-			t.Errorf("stat says %v, %v of a file of %d", info, err, size)
+			t.Errorf("stat returns %v, %v of a file of %d", info, err, size)
 		}
 		cutPower(t, d)
 		holds(t, file, long)
@@ -242,7 +242,7 @@ func TestDisk_errorsAndNoRoom(t *testing.T) {
 	wants("a write", err, syscall.EIO)
 	must(t, syscall.Statfs(d.dir, &st))
 	if free := st.Bavail * uint64(st.Bsize) >> 20; free != 700 {
-		t.Errorf("%d MiB are free, wanted 700", free)
+		t.Errorf("%d MiB are free, want 700", free)
 	}
 	must(t, end())
 }

@@ -36,7 +36,7 @@ func slowSync(_ context.Context, w *World, r *rand.Rand) blow {
 	return onDisks([]*Server{s}, diskFault{SyncDelayMs: ms}, fmt.Sprintf("fsync takes %d ms", ms))
 }
 
-// hangSync blocks every fsync of a node until the fault ends; a third of the time for so long that a leader must have a
+// hangSync blocks every fsync of a node until the fault ends; a third of the time long enough that a leader must have a
 // successor.
 func hangSync(ctx context.Context, w *World, r *rand.Rand) blow {
 	s, long := prey(w, r), r.IntN(3) == 0

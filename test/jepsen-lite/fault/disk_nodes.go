@@ -99,7 +99,7 @@ func portsOf(addresses ...string) (ports []int, err error) {
 	return ports, nil
 }
 
-// suspicion is what is known about a node whose disk rots.
+// suspicion is the knowledge about a node whose disk rots.
 type suspicion struct {
 	mu sync.Mutex
 	on bool

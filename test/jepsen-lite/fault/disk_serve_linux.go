@@ -69,7 +69,7 @@ func (s *diskServer) do(r diskRequest) (a diskAnswer, err error) {
 	case diskLose:
 		return s.lose(r.Seed)
 	}
-	return a, fmt.Errorf("%q cannot be done", r.Do)
+	return a, fmt.Errorf("cannot do %q", r.Do)
 }
 
 // begin mounts. Nothing is cached for longer than in the kernel's own page cache, which is empty for a new mount.

@@ -46,7 +46,7 @@ func TestDisk_whatAFailedSyncLeft(t *testing.T) {
 			}
 			counted := entriesOf(t, db)
 			if counted != 21 {
-				t.Fatalf("%d entries are counted after the restart: the fault did not strike where it was to", counted)
+				t.Fatalf("%d entries are counted after the restart: the fault did not strike at its target", counted)
 			}
 			must(t, db.Close())
 			cutPower(t, d)
@@ -86,8 +86,8 @@ func entriesOf(t *testing.T, db *bbolt.DB) (n int) {
 	return n
 }
 
-// TestDisk_whatAFailedSyncOfTheLogLeft: the same for the log. The fsync of a batch fails, and the batch is in the kernel's
-// cache after the restart. Opening the log writes it again, so what is counted is on the disk.
+// TestDisk_whatAFailedSyncOfTheLogLeft: the same for the log. The fsync of a batch fails, and the batch is in the
+// kernel's cache after the restart. Opening the log writes it again, so all counted entries are on the disk.
 func TestDisk_whatAFailedSyncOfTheLogLeft(t *testing.T) {
 	d := mounted(t)
 	dir, head := filepath.Join(d.dir, "log"), wal.Head{}
@@ -116,7 +116,7 @@ func TestDisk_whatAFailedSyncOfTheLogLeft(t *testing.T) {
 	l = open()
 	counted := last(l)
 	if counted != 21 {
-		t.Fatalf("%d entries are counted after the restart: the fault did not strike where it was to", counted)
+		t.Fatalf("%d entries are counted after the restart: the fault did not strike at its target", counted)
 	}
 	must(t, l.Close())
 	cutPower(t, d)

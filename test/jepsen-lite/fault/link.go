@@ -10,7 +10,7 @@ import (
 	"github.com/rotasched/rota/test/jepsen-lite/check"
 )
 
-// possible reports whether this run has what a nemesis needs in addition to a network that can be cut.
+// possible reports whether this run has everything that a nemesis needs in addition to a network that can be cut.
 func possible(w *World, name string) bool {
 	switch {
 	case slices.Contains(check.Spoiling, name):
@@ -88,7 +88,7 @@ func lossyLink(_ context.Context, w *World, r *rand.Rand) blow {
 	return shapeLinks(w, targets, note, links, shape{lose: 50 + r.IntN(351)})
 }
 
-// mangleLink sends packets twice and lets some overtake others.
+// mangleLink sends packets twice and reorders some.
 func mangleLink(_ context.Context, w *World, r *rand.Rand) blow {
 	targets, note, links := somewhere(w, r)
 	delay := time.Duration(2+r.IntN(29)) * time.Millisecond

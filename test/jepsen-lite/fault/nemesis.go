@@ -27,7 +27,7 @@ type blow struct {
 	targets []string
 	note    string
 	err     error
-	// mend may be nil. It undoes only what this blow did.
+	// mend may be nil. It undoes only this blow's changes.
 	mend func() error
 }
 
@@ -127,7 +127,7 @@ func strikeOnce(ctx context.Context, w *World, n *nemesis, r *rand.Rand, p *plan
 	}
 	if b.mend != nil {
 		if err := b.mend(); err != nil {
-			w.Rec.Note("%s was not mended: %v", n.name, err)
+			w.Rec.Note("%s was not repaired: %v", n.name, err)
 		}
 	}
 	fault := check.Fault{Nemesis: n.name, Lane: lane, Targets: b.targets, From: from, To: w.Rec.Now(), Note: b.note}

@@ -16,7 +16,7 @@ type Network interface {
 	// are counted.
 	cut(from, to string) error
 	mend(from, to string) error
-	// shape makes one directed link bad until straighten is called, which returns the counts of what happened to its
+	// shape makes one directed link bad until straighten is called, which returns the counts of the effects on its
 	// packets. Shapes of one link add up.
 	shape(from, to string, s shape) (straighten func() (check.LinkFigures, error), err error)
 	// mendAll undoes all cuts and shapes.

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// remover is a process that waits for the end of this one, whatever way that comes, and then removes everything that
-// the run has with the engine. A deferred call would do so only if this program ends properly.
+// remover is a process that waits for the end of this one, in whatever way, and then removes everything that the run
+// has with the engine. A deferred call would do so only if this program ends properly.
 type remover struct {
 	cmd   *exec.Cmd
 	stdin io.Closer

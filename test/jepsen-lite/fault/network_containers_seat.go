@@ -70,7 +70,7 @@ func (s *seat) startedAt() (string, error) {
 	return docker("container", "inspect", "--format", "{{.State.StartedAt}}", s.container)
 }
 
-// tell makes the engine do to the container what a signal does to a process.
+// tell makes the engine do to the container the same as a signal does to a process.
 func (s *seat) tell(what syscall.Signal) error {
 	var err error
 	switch what {

@@ -61,7 +61,7 @@ func TestStrikesIn(t *testing.T) {
 	}
 	for _, name := range []string{"one-way", "bridge", "isolate-leader"} {
 		if strikesIn(check.NetworkOfContainers, name) || !strings.Contains(LeftOut(), name) {
-			t.Errorf("%s is not left out in containers, or the verdict does not say so", name)
+			t.Errorf("%s is not left out in containers, or the verdict does not mention it", name)
 		}
 	}
 }

@@ -44,11 +44,11 @@ func (s shape) String() string {
 // are dropped, as there.
 const maxLine = 4 << 20
 
-// line is one bad directed link: it decides when each packet goes on.
+// line is one bad directed link: it decides when each packet is forwarded.
 type line struct {
 	// shaped are the active shapes, each with its figures.
 	shaped []*shaped
-	// last is when the latest packet in order goes on, free when the wire is free.
+	// last is when the latest packet in order is forwarded, free when the wire is free.
 	last, free time.Time
 	waiting    int
 }
@@ -58,14 +58,14 @@ type shaped struct {
 	figures check.LinkFigures
 }
 
-// passage is a packet in transit: it goes on at a moment. Its line may be over by then.
+// passage is a packet in transit, with the moment at which it is forwarded. Its line may be over by then.
 type passage struct {
 	at     time.Time
 	packet []byte
 	line   *line
 }
 
-// take decides one packet's fate: when it goes on, if at all, and the resets that go to both ends instead of it.
+// take decides one packet's fate: when it is forwarded, if at all, and the resets that go to both ends instead of it.
 func (l *line) take(now time.Time, packet []byte, r *rand.Rand) (on []passage, resets [][]byte) {
 	s := l.sum()
 	chance := func(permille int) bool { return permille > 0 && r.IntN(1000) < permille }
@@ -95,7 +95,7 @@ func (l *line) take(now time.Time, packet []byte, r *rand.Rand) (on []passage, r
 	return on, nil
 }
 
-// when returns the time at which a packet goes on. An early one overtakes all that wait.
+// when returns the time at which a packet is forwarded. An early one passes all pending packets.
 func (l *line) when(now time.Time, s shape, size int, early bool, r *rand.Rand) time.Time {
 	if early && l.last.After(now) {
 		l.count(func(f *check.LinkFigures) { f.Early++ })

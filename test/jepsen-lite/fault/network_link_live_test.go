@@ -30,7 +30,7 @@ func TestBadLinks(t *testing.T) {
 		return
 	}
 	if err := CanMakeSpaces(); err != nil {
-		t.Skipf("networks cannot be made here: %v", err)
+		t.Skipf("cannot make networks here: %v", err)
 	}
 	cmd := exec.Command("/proc/self/exe", "-test.run=^TestBadLinks$", "-test.v", "-test.timeout=2m")
 	cmd.Env = append(os.Environ(), insideKey+"=1")
@@ -53,7 +53,7 @@ func liveLinks(t *testing.T) {
 	}
 	defer s.Close()
 	if !s.shapes() {
-		t.Skipf("there is no device for bad links here: %v", rec.H.Notes)
+		t.Skipf("no device for bad links here: %v", rec.H.Notes)
 	}
 	for _, name := range []string{"a", "b", "c"} {
 		if _, err := s.Place(name); err != nil {
@@ -68,10 +68,10 @@ func liveLinks(t *testing.T) {
 		t.Run(part.name, func(t *testing.T) { part.run(t, s, b, c) })
 	}
 	if err := s.mendAll(); err != nil {
-		t.Errorf("mend all: %v", err)
+		t.Errorf("repair all: %v", err)
 	}
 	if out, err := exec.Command("ip", "rule").CombinedOutput(); err != nil || strings.Contains(string(out), shapeTable) {
-		t.Errorf("rules are left after all was mended: %v %s", err, out)
+		t.Errorf("rules are left after all links were repaired: %v %s", err, out)
 	}
 }
 
@@ -89,15 +89,15 @@ func liveSlow(t *testing.T, s *spaces, b, c string) {
 		t.Logf("a round trip over a link that is not slow took %s: the machine is busy", took)
 	}
 	f := end()
-	t.Logf("round trip %s when good; %v", good, f)
+	t.Logf("round trip %s on a good link; %v", good, f)
 	if _, err := exec.LookPath("ss"); f.Packets < 10 || err == nil && f.RoundTripMs < 50 {
-		t.Errorf("the link tells %+v", f)
+		t.Errorf("the link reports %+v", f)
 	}
 	if took := roundTrip(t, slow); took > 100*time.Millisecond+good {
-		t.Logf("a round trip over the mended link took %s: the machine is busy", took)
+		t.Logf("a round trip over the repaired link took %s: the machine is busy", took)
 	}
 	if f2 := end(); f2 != f {
-		t.Errorf("mended twice it tells %+v and %+v", f, f2)
+		t.Errorf("repaired twice it reports %+v and %+v", f, f2)
 	}
 }
 
@@ -123,7 +123,7 @@ func liveLossy(t *testing.T, s *spaces, b, _ string) {
 	f := end()
 	t.Logf("%v", f)
 	if f.Lost == 0 || f.Twice == 0 || f.Early == 0 || f.Retransmitted == 0 {
-		t.Errorf("the link tells %+v: losses, doubles, early ones and repeats are wanted", f)
+		t.Errorf("the link reports %+v, want losses, doubles, early packets and repeats", f)
 	}
 }
 
@@ -143,7 +143,7 @@ func liveReset(t *testing.T, s *spaces, b, c string) {
 	}
 	roundTrip(t, other)
 	if f := end(); f.Resets < 2 {
-		t.Errorf("the link tells %+v", f)
+		t.Errorf("the link reports %+v", f)
 	}
 	roundTrip(t, dialFrom(t, s, "a", b))
 }
@@ -172,7 +172,7 @@ func liveCut(t *testing.T, s *spaces, b, _ string) {
 	}
 	_ = conn.SetReadDeadline(time.Time{})
 	if _, err := io.ReadFull(conn, make([]byte, 2)); err != nil {
-		t.Errorf("over the mended link: %v", err)
+		t.Errorf("over the repaired link: %v", err)
 	}
 	if took := roundTrip(t, conn); took < 50*time.Millisecond {
 		t.Errorf("a round trip over a link that is still slow took %s", took)

@@ -22,7 +22,7 @@ func TestLine(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		shape shape
-		// The bounds of what happens to them.
+		// The bounds of the outcomes.
 		passed, lost, twice, early, resets [2]int
 		// delay bounds the delay of each.
 		delay [2]time.Duration
@@ -51,15 +51,15 @@ func TestLine(t *testing.T) {
 				early := x.figures.Early
 				on, resets := l.take(now, packetOf(flagACK, 5, 6, 960), r)
 				if len(resets) > 0 && len(on) > 0 {
-					t.Fatal("a packet that is reset goes on")
+					t.Fatal("a packet that is reset is forwarded")
 				}
 				for _, p := range on {
 					passed++
 					if held := p.at.Sub(now); held < c.delay[0] || held > c.delay[1] {
-						t.Fatalf("a packet is held up %s: %v are the bounds", held, c.delay)
+						t.Fatalf("a packet is delayed by %s, want within %v", held, c.delay)
 					}
 					if x.figures.Early == early && p.at.Before(last) {
-						t.Fatal("a packet overtakes another without being early")
+						t.Fatal("a packet passes another without being early")
 					}
 					if x.figures.Early == early {
 						last = p.at
@@ -77,7 +77,7 @@ func TestLine(t *testing.T) {
 			}{{"passed", passed, c.passed}, {"lost", int(f.Lost), c.lost}, {"twice", int(f.Twice), c.twice},
 				{"early", int(f.Early), c.early}, {"resets", int(f.Resets), c.resets}} {
 				if b.n < b.bound[0] || b.n > b.bound[1] {
-					t.Errorf("%s is %d: %v are the bounds", b.what, b.n, b.bound)
+					t.Errorf("%s is %d, want within %v", b.what, b.n, b.bound)
 				}
 			}
 		})
@@ -109,16 +109,16 @@ func TestReset(t *testing.T) {
 			t.Parallel()
 			got := resetBoth(c.packet)
 			if len(got) != len(c.want) {
-				t.Fatalf("%d resets: %d are wanted", len(got), len(c.want))
+				t.Fatalf("%d resets, want %d", len(got), len(c.want))
 			}
 			for i, p := range got {
 				tcp := p[minIpHeader:]
 				g := reset{p[15], tcp[13], binary.BigEndian.Uint32(tcp[4:]), binary.BigEndian.Uint32(tcp[8:])}
 				if g != c.want[i] {
-					t.Errorf("reset %d is %+v: %+v is wanted", i, g, c.want[i])
+					t.Errorf("reset %d is %+v, want %+v", i, g, c.want[i])
 				}
 				if checksum(0, p[:minIpHeader]) != 0 {
-					t.Error("the header's sum is wrong")
+					t.Error("the header's checksum is wrong")
 				}
 				if source := binary.BigEndian.Uint16(tcp); (source == 1111) != (g.from == 1) {
 					t.Errorf("it comes from port %d of 10.0.0.%d", source, g.from)

@@ -138,8 +138,8 @@ func (s *spaces) Place(name string) (*place, error) {
 	return p, nil
 }
 
-// startHolder starts a process that has a network and waits for its input to end: so it ends with this process,
-// whatever way that ends.
+// startHolder starts a process that has a network and waits for its input to end, so that it ends with this process, in
+// whatever way.
 func startHolder() (*exec.Cmd, error) {
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Env = append(os.Environ(), RoleKey+"="+roleHolder)

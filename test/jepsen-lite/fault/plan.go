@@ -59,8 +59,8 @@ func (p *plan) await(ctx context.Context) string {
 	}
 }
 
-// partner draws one of those whose pair with other was struck least, and counts it: one that cannot strike now is drawn
-// again only after all others had their turn.
+// partner draws one of those whose pair with the other was struck least, and counts it: one that cannot strike now is
+// drawn again only after all others had their turn.
 func (p *plan) partner(other string, can []nemesis, r *rand.Rand) nemesis {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -58,11 +58,11 @@ func TestPlanSparesData(t *testing.T) {
 	can := []nemesis{{name: "bit-rot", weight: 100}, {name: "kill-one", weight: 1}}
 	for range 20 {
 		if n := p.partner("bit-rot", can, r); n.name != "kill-one" {
-			t.Fatalf("%s strikes beside bit-rot", n.name)
+			t.Fatalf("%s strikes next to bit-rot", n.name)
 		}
 	}
 	if n := p.partner("bit-rot", can[:1], r); n.strike != nil || n.name != "" {
-		t.Errorf("%s strikes beside bit-rot, as there is no other", n.name)
+		t.Errorf("%s strikes next to bit-rot, as there is no other", n.name)
 	}
 }
 
@@ -80,6 +80,6 @@ func TestPlanAwaits(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
 	if name := p.await(ctx); name != "" {
-		t.Errorf("%q is still at work", name)
+		t.Errorf("%q is still active", name)
 	}
 }

@@ -183,7 +183,7 @@ func (p *Process) dump() bool {
 const slayAgain = 5 * time.Second
 
 // slay kills it until it is gone. A keeper is slower than a signal, and slower still to report the end: the process
-// counts as down from the kill request, and once more when it is gone.
+// counts as down from the kill request, and again when it is gone.
 func (p *Process) slay(life *rig.Process, gone chan struct{}) {
 	if p.keeper != nil {
 		p.rec.Changed(p.Name, check.IsDown)
@@ -294,7 +294,7 @@ func (p *Process) awake() bool {
 	return p.life != nil && p.pauses == 0
 }
 
-// allWords returns its log of all its lives.
+// allWords returns the log of all its lives.
 func (p *Process) allWords() string {
 	text, _ := os.ReadFile(filepath.Clean(p.log))
 	return string(text)

@@ -39,7 +39,7 @@ func revokeToken(ctx context.Context, w *World, r *rand.Rand) blow {
 	return blow{targets: []string{b.Holder}, note: note, mend: func() error {
 		defer b.release()
 		err := then(context.Background())
-		if b.revoked() { // whatever failed, its user is not left without a token
+		if b.revoked() { // whichever step failed, its user is not left without a token
 			err = errors.Join(err, t.replace(context.Background()))
 		}
 		w.Rec.With(func(h *check.History) {

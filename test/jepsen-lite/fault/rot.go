@@ -158,7 +158,7 @@ func (k *Cluster) watchRot(ctx context.Context, s *Server) string {
 	return "it neither refused nor scrubbed"
 }
 
-// scrubs is what one life of a node has reported about its scrubbing.
+// scrubs holds the reports of one life of a node about its scrubbing.
 type scrubs struct {
 	known          bool
 	first, damaged float64
@@ -186,7 +186,7 @@ func (s *Server) metric(ctx context.Context, name string) (sum float64, err erro
 	}
 	defer answer.Body.Close()
 	lines := bufio.NewScanner(io.LimitReader(answer.Body, 8<<20))
-	err = errors.New(name + " is not told")
+	err = errors.New(name + " is missing")
 	for lines.Scan() {
 		line := lines.Text()
 		if !strings.HasPrefix(line, name) || len(line) > len(name) && line[len(name)] != ' ' && line[len(name)] != '{' {

@@ -20,7 +20,7 @@ type replacement struct {
 	removed   bool
 }
 
-// cure does what an operator would: it leaves a node alone that serves and has read all of its disk, and replaces any
+// cure does the same as an operator: it leaves a node alone that serves and has read all of its disk, and replaces any
 // other, including a node of unknown state.
 func (k *Cluster) cure(s *Server) error {
 	if s.rotten.acquitted() {

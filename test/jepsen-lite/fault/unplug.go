@@ -22,7 +22,7 @@ func unplugMinority(_ context.Context, w *World, r *rand.Rand) blow {
 	return unplug(w, namesOf(some(w, r, (len(w.Cluster.Members())-1)/2)))
 }
 
-// unplugMajority disconnects so many nodes that no quorum remains connected.
+// unplugMajority disconnects enough nodes that no quorum remains connected.
 func unplugMajority(_ context.Context, w *World, r *rand.Rand) blow {
 	return unplug(w, namesOf(some(w, r, len(w.Cluster.Members())/2+1)))
 }
@@ -81,7 +81,7 @@ func strikesIn(network, nemesis string) bool {
 	return !slices.Contains(unpluggings, nemesis)
 }
 
-// LeftOut describes what a run in containers must leave undecided.
+// LeftOut describes the checks that a run in containers must leave undecided.
 func LeftOut() string {
 	var names []string
 	for _, n := range nemeses {

@@ -130,7 +130,7 @@ func (a *aftermath) steady(ctx context.Context) (settled rota.ClusterStatus, err
 	return settled, err
 }
 
-// dies destroys a voter with its disk amid load, and lets a new node join.
+// dies destroys a voter with its disk under load, and lets a new node join.
 func (a *aftermath) dies(ctx context.Context) error {
 	before, err := a.steady(ctx)
 	if err != nil {

@@ -44,7 +44,7 @@ type hostile struct {
 	sessions [2]*rawSession
 }
 
-// haunt goes on until one of the two streams breaks.
+// haunt runs until one of the two streams breaks.
 func (h *hostile) haunt(ctx, drain context.Context) {
 	for {
 		var a *rotav1.Assignment

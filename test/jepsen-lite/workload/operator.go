@@ -127,7 +127,7 @@ func (w *trial) pardon(ctx context.Context, c *client.Client) error {
 		return err
 	}
 	if status.Mode != rota.ModeNormal && o.mode(ctx, rota.ModeNormal) != check.OK {
-		return fmt.Errorf("the mode is %s still", status.Mode)
+		return fmt.Errorf("the mode is still %s", status.Mode)
 	}
 	workers, err := client.Collect(c.Workers(ctx))
 	if err != nil {
@@ -135,7 +135,7 @@ func (w *trial) pardon(ctx context.Context, c *client.Client) error {
 	}
 	for i := range workers {
 		if workers[i].Status == rota.WorkerSuspended && o.resume(ctx, workers[i].ID) == check.Unknown {
-			return fmt.Errorf("worker %s is suspended still", workers[i].ID)
+			return fmt.Errorf("worker %s is still suspended", workers[i].ID)
 		}
 	}
 	return nil

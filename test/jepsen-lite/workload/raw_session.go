@@ -75,7 +75,7 @@ func (s *rawSession) hello(r *rand.Rand) (err error) {
 	}
 	first, err := s.stream.Recv()
 	if err == nil && first.GetWelcome() == nil {
-		err = fmt.Errorf("the first message is no welcome")
+		err = fmt.Errorf("the first message is not a welcome")
 	}
 	return err
 }

@@ -17,8 +17,8 @@ import (
 // maxReturn bounds the wait for an earlier node to be refused.
 const maxReturn = 30 * time.Second
 
-// isRecovered kills all nodes amid load, and lets one surviving disk go on as docs/operations/quorum-lost.md describes.
-// In one case of two the disks of a majority can still be read.
+// isRecovered kills all nodes under load, and lets one surviving disk continue as docs/operations/quorum-lost.md
+// describes. In one case of two the disks of a majority can still be read.
 func (a *aftermath) isRecovered(ctx context.Context) error {
 	r := &check.Recovery{}
 	a.facts.Recovery = r
@@ -71,7 +71,7 @@ func namesOf(servers []*fault.Server) (names []string) {
 	return names
 }
 
-// allDie kills all nodes amid load, one after the other or at once, and reports the contents of their disks. The disk
+// allDie kills all nodes under load, one after the other or at once, and reports the contents of their disks. The disk
 // of one of them is behind.
 func (a *aftermath) allDie(ctx context.Context, r *check.Recovery) ([]*fault.Server, error) {
 	settled, err := a.steady(ctx)

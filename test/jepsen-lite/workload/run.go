@@ -131,7 +131,7 @@ func (w *trial) Live(ctx context.Context) {
 	stopDrain()
 	users.Wait()
 	if alive {
-		check.Say("reading what every node tells")
+		check.Say("reading the events of every node")
 		w.readEnd(ctx, watching)
 	} else {
 		watching.stop()

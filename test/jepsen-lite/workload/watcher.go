@@ -23,7 +23,7 @@ import (
 // speaks the protocol itself, continues at any node from the last id it saw, and hides nothing.
 type watcher struct {
 	name string
-	// follow goes on until ctx ends; its error is a broken promise.
+	// follow runs until ctx ends; its error is a broken promise.
 	follow func(ctx context.Context, w *trial, r *rand.Rand, seen *watcher) error
 
 	mu     sync.Mutex

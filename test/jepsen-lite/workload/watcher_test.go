@@ -39,7 +39,7 @@ func TestServedEvent(t *testing.T) {
 		case protoreflect.Uint64Kind:
 			m.Set(f, protoreflect.ValueOfUint64(7))
 		default:
-			t.Fatalf("field %s is a %s: say what it may be", f.Name(), f.Kind())
+			t.Fatalf("field %s is a %s: specify its possible values", f.Name(), f.Kind())
 		}
 	}
 	e, err := servedEvent(w)

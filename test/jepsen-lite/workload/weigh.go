@@ -54,7 +54,7 @@ func weightOf(ctx context.Context, look func(context.Context, string) (*http.Res
 		return 0, 0, err
 	}
 	if files < 0 || goroutines < 0 {
-		return 0, 0, fmt.Errorf("its metrics say neither its files nor its goroutines")
+		return 0, 0, fmt.Errorf("its metrics contain neither its files nor its goroutines")
 	}
 	return files, goroutines, nil
 }

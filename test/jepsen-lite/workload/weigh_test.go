@@ -26,6 +26,6 @@ func TestWeightOf(t *testing.T) {
 	}
 	text = "process_open_fds 1\n"
 	if _, _, err := weightOf(t.Context(), look); err == nil {
-		t.Error("metrics without goroutines were taken")
+		t.Error("metrics without goroutines were accepted")
 	}
 }

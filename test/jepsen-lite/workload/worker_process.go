@@ -27,7 +27,7 @@ const (
 	prefetchPart = 2
 )
 
-// workerConfig is what a worker process reads on its standard input.
+// workerConfig is the configuration that a worker process reads on its standard input.
 type workerConfig struct {
 	Name   string   `json:"name"`
 	ID     string   `json:"id"`

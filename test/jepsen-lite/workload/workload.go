@@ -13,7 +13,7 @@ import (
 	"github.com/rotasched/rota/test/jepsen-lite/fault"
 )
 
-// workload is one kind of user. It goes on until ctx ends; drain ends with the run, some time later, for work that must
+// workload is one kind of user. It runs until ctx ends; drain ends with the run, some time later, for work that must
 // still be finished.
 type workload struct {
 	name string
