@@ -45,7 +45,7 @@ func writePage(path string, all []row, results []result) error {
 	var page strings.Builder
 	page.WriteString(pageHead)
 	for _, group := range groups(all) {
-		fmt.Fprintf(&page, "\n## %s\n\n| tool | what is done | version | result | date |\n|---|---|---|---|---|\n", titles[group])
+		fmt.Fprintf(&page, "\n## %s\n\n| tool | actions | version | result | date |\n|---|---|---|---|---|\n", titles[group])
 		for _, r := range all {
 			if r.group != group {
 				continue
