@@ -75,7 +75,7 @@ var scoringKeys = []policyKey{
 		"DFPS-S", "ranking=adaptive: the wait that adds one to that factor."),
 	// Before bases and quotas, which it sets to the defaults for this number of tiers.
 	{name: "tiers", unit: unitCount, min: 2, max: MaxTiers, get: func(p *QueuePolicy) int64 { return p.Tiers }, set: (*QueuePolicy).setTiers,
-		source: "DFPS-R", meaning: "ranking=adaptive: how many tiers there are; sets bases and quotas to those that so many begin with."},
+		source: "DFPS-R", meaning: "ranking=adaptive: the number of tiers; resets bases and quotas to the defaults for that number."},
 	key("base_0", "", unitDecimal, 0, 1_000_000_000, func(p *QueuePolicy) *int64 { return &p.TierBasesMilli[0] },
 		"DFPS-S", "ranking=adaptive: what a job of tier 0 scores before all else; 0 beyond the tiers."),
 	key("base_1", "", unitDecimal, 0, 1_000_000_000, func(p *QueuePolicy) *int64 { return &p.TierBasesMilli[1] },

@@ -13,8 +13,8 @@ const pageHead = `# Compatibility
 <!-- Written by make compat (test/compat). Do not edit. -->
 
 How rota works with software of others, as ` + "`make compat`" + ` saw it. A row is one tool at one pinned version, run against
-a real cluster on one machine. *Works* means that the cluster confirmed the outcome. A row that fails says what was seen and whose
-fault it is. [test/compat](../test/compat/doc.go) says how rows are run and added.
+a real cluster on one machine. *Works* means that the cluster confirmed the outcome. A failed row names the error and its
+cause. [test/compat](../test/compat/doc.go) explains how rows are run and added.
 `
 
 // titles are the headings of the groups.
@@ -45,7 +45,7 @@ func writePage(path string, all []row, results []result) error {
 	var page strings.Builder
 	page.WriteString(pageHead)
 	for _, group := range groups(all) {
-		fmt.Fprintf(&page, "\n## %s\n\n| tool | what is done | version | result | date |\n|---|---|---|---|---|\n", titles[group])
+		fmt.Fprintf(&page, "\n## %s\n\n| tool | actions | version | result | date |\n|---|---|---|---|---|\n", titles[group])
 		for _, r := range all {
 			if r.group != group {
 				continue
