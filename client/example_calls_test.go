@@ -102,7 +102,7 @@ func ExampleClient_CountJobs() {
 	}
 	counted, err := c.CountJobs(ctx, rota.JobFilter{Where: "queue=count state=DEAD", GroupBy: "fingerprint"})
 	fmt.Println(counted.Count, len(counted.Groups), counted.Groups[0].Error, counted.Complete, err)
-	// Output: 2 1 picture 2 is not there true <nil>
+	// Output: 2 1 picture 2 does not exist true <nil>
 }
 
 // A read sees every earlier change; a stale read may lag behind and does not ask the leader.
