@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -27,14 +28,16 @@ func TestAuditOfNodes(t *testing.T) {
 	b := startBench(t, 3)
 	// The number of rounds for the jobs below depends on the machine; a turn of the oldest, which comes every N leases,
 	// would place the one job to be explained.
-	if _, err := b.leader().SetQueue(within(t, ample), rota.DefaultQueue, "", []rota.Setting{{Key: "oldest_every", Value: "0"}}); err != nil {
+	if _, err := b.leader().SetQueue(within(t, ample), rota.DefaultQueue, "",
+		[]rota.Setting{{Key: "oldest_every", Value: "0"}}); err != nil {
 		t.Fatal(err)
 	}
 	h := newHand(t, b.follower(), "w1", 60)
 	submitAll(t, b.leader(), specs("a", 40))
 	first := h.take(40)
 	h.do(rota.VerbComplete, first[:30]...)
-	over, _, err := b.follower().Why(within(t, ample), first[0].Lease.Job, rota.WhyQuery{Others: true}, peer.ReadOptions{})
+	over, _, err := b.follower().Why(within(t, ample), first[0].Lease.Job, rota.WhyQuery{Others: true},
+		peer.ReadOptions{})
 	if err != nil || over.State != rota.JobCompleted || over.Clock == 0 || over.Date == 0 {
 		t.Errorf("an ended job returns %+v, %v: it lacks the moment of the reading", over, err)
 	}
@@ -47,25 +50,30 @@ func TestAuditOfNodes(t *testing.T) {
 		var x rota.Explanation
 		b.eventually("the job is placed", func() bool {
 			var err error
-			x, _, err = b.follower().Why(within(t, 10*time.Second), "late-00000", rota.WhyQuery{Others: true}, peer.ReadOptions{})
+			x, _, err = b.follower().Why(within(t, 10*time.Second), "late-00000", rota.WhyQuery{Others: true},
+				peer.ReadOptions{})
 			return err == nil && x.Decision != nil
 		})
-		if x.Decision.Height == 0 || len(x.Decision.Others) != 1 || len(x.Decision.Seed) != 32 || x.Decision.Note != "" {
+		if x.Decision.Height == 0 || len(x.Decision.Others) != 1 || len(x.Decision.Seed) != 32 ||
+			x.Decision.Note != "" {
 			t.Fatalf("%+v", x.Decision)
 		}
 		// In the state that the decision was made on, nothing was placed; if it was made with the job's own entry, the
 		// job did not exist there.
-		then, _, err := b.follower().Why(within(t, ample), "late-00000", rota.WhyQuery{At: x.Decision.Height, Others: true}, peer.ReadOptions{})
+		then, _, err := b.follower().Why(within(t, ample), "late-00000",
+			rota.WhyQuery{At: x.Decision.Height, Others: true}, peer.ReadOptions{})
 		if rota.KindOf(err) == rota.KindNotFound {
 			then, err = rota.Explanation{State: rota.JobQueued, Index: x.Decision.Height}, nil
 		}
 		if err != nil || then.State != rota.JobQueued || then.Index != x.Decision.Height || then.Decision != nil {
 			t.Fatalf("%+v, %v", then, err)
 		}
-		if _, _, err := b.leader().Why(within(t, ample), "late-00000", rota.WhyQuery{At: 1 << 40}, peer.ReadOptions{}); rota.KindOf(err) != rota.KindOutOfRange {
+		if _, _, err := b.leader().Why(within(t, ample), "late-00000", rota.WhyQuery{At: 1 << 40},
+			peer.ReadOptions{}); rota.KindOf(err) != rota.KindOutOfRange {
 			t.Fatalf("the future was explained: %v", err)
 		}
-		if _, _, err := b.leader().Why(within(t, ample), "nobody", rota.WhyQuery{Others: true}, peer.ReadOptions{}); rota.KindOf(err) != rota.KindNotFound {
+		if _, _, err := b.leader().Why(within(t, ample), "nobody", rota.WhyQuery{Others: true},
+			peer.ReadOptions{}); rota.KindOf(err) != rota.KindNotFound {
 			t.Fatalf("an unknown job was explained: %v", err)
 		}
 	})
@@ -86,7 +94,8 @@ func TestAuditOfNodes(t *testing.T) {
 	}
 	leader := b.leader()
 	data := leader.cfg.Data
-	if _, err := audit.Data(within(t, ample), data, slog.New(slog.DiscardHandler)); rota.KindOf(err) != rota.KindConflict ||
+	if _, err := audit.Data(within(t, ample), data,
+		slog.New(slog.DiscardHandler)); rota.KindOf(err) != rota.KindConflict ||
 		!strings.Contains(err.Error(), "another process") {
 		t.Fatalf("a running node's directory was audited: %v", err)
 	}
@@ -118,7 +127,8 @@ func TestAuditFindsAPlantedDifference(t *testing.T) {
 	data := n.cfg.Data
 	// The follower's log may lag behind the leader's answer.
 	placed := b.leader().clusterVerbs.ownStatus().AppliedIndex
-	b.eventually("the follower has the placements", func() bool { return n.clusterVerbs.ownStatus().AppliedIndex >= placed })
+	b.eventually("the follower has the placements",
+		func() bool { return n.clusterVerbs.ownStatus().AppliedIndex >= placed })
 	b.stop(n.cfg.Node)
 	whole, err := audit.Data(within(t, ample), data, slog.New(slog.DiscardHandler))
 	if err != nil || whole.Difference != nil || whole.Proved != whole.Rounds || whole.Rounds == 0 {
@@ -190,7 +200,15 @@ func plant(t *testing.T, data string, change func(*fsmpb.Round, *fsmpb.Pair)) (r
 			if stored.Data, err = entry.Seal(e, entry.FirstRules); err != nil {
 				t.Fatal(err)
 			}
-			if err := stores.Log.StoreLog(&stored); err != nil {
+			replaced := []*raft.Log{&stored}
+			for later := index + 1; later <= last; later++ {
+				kept := new(raft.Log)
+				if err := stores.Log.GetLog(later, kept); err != nil {
+					t.Fatal(err)
+				}
+				replaced = append(replaced, kept)
+			}
+			if err := errors.Join(stores.Log.DeleteRange(index, last), stores.Log.StoreLogs(replaced)); err != nil {
 				t.Fatal(err)
 			}
 			return rota.Index(index), r

@@ -24,7 +24,8 @@ const aheadWrite = 10 * time.Millisecond
 func inAhead(t *testing.T, f func(t *testing.T, b *aheadBench)) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &aheadBench{inner: &faultyStore{InmemStore: raft.NewInmemStore()}, fatal: newFatalRecorder()}
-		writer := newWriter("/data", Options{Fatal: b.fatal.fatal, BeforeWrite: func() { time.Sleep(aheadWrite) }}.withDefaults())
+		writer := newWriter("/data", Options{Fatal: b.fatal.fatal,
+			BeforeWrite: func() { time.Sleep(aheadWrite) }}.withDefaults())
 		b.logStore = &logStore{inner: b.inner, writer: writer}
 		b.stable = &stableStore{inner: b.inner, writer: writer}
 		leads := b.leads.Load

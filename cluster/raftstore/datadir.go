@@ -243,7 +243,8 @@ func (d *DataDir) judge(id rota.NodeID, clusterName string, adopt, hasState bool
 		return now, []error{err}
 	}
 	// Without a lock file, a start creates one that differs from the one in node.json.
-	if now.LockInode, now.LockBorn, err = birthOf(filepath.Join(d.path, lockName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if now.LockInode, now.LockBorn, err = birthOf(filepath.Join(d.path, lockName)); err != nil &&
+		!errors.Is(err, fs.ErrNotExist) {
 		return now, []error{err}
 	}
 	kept, err := d.read()
@@ -266,26 +267,30 @@ func (d *DataDir) judge(id rota.NodeID, clusterName string, adopt, hasState bool
 // misfits lists the reasons why a directory does not belong to this node or is not the original.
 func (d *DataDir) misfits(kept, now nodeRecord, adopt bool) (faults []error) {
 	if kept.Recovery != nil {
-		return []error{rota.Refusef(rota.KindConflict, "data", "the recovery of data directory %s was interrupted: run "+
-			"rota operator recover --data %s --yes-lose-quorum again", d.path, d.path)}
+		return []error{rota.Refusef(rota.KindConflict, "data",
+			"the recovery of data directory %s was interrupted: run "+
+				"rota operator recover --data %s --yes-lose-quorum again", d.path, d.path)}
 	}
 	if kept.Node != now.Node {
-		faults = append(faults, rota.Refusef(rota.KindConflict, "node", "data directory %s belongs to node %s, but this node was "+
-			"started as %s: a node that votes under two ids, or on another's votes, can lose data. Start it "+
-			"with --node %s, or give %s an empty --data of its own",
+		faults = append(faults, rota.Refusef(rota.KindConflict, "node",
+			"data directory %s belongs to node %s, but this node was "+
+				"started as %s: a node that votes under two ids, or on another's votes, can lose data. Start it "+
+				"with --node %s, or give %s an empty --data of its own",
 			d.path, kept.Node, now.Node, kept.Node, now.Node))
 	}
 	if kept.ClusterName != now.ClusterName {
-		faults = append(faults, rota.Refusef(rota.KindConflict, "cluster", "data directory %s belongs to cluster %q, but this node was "+
-			"started for cluster %q. Start it with --cluster %s, or give it an empty --data and a new node id",
+		faults = append(faults, rota.Refusef(rota.KindConflict, "cluster",
+			"data directory %s belongs to cluster %q, but this node was "+
+				"started for cluster %q. Start it with --cluster %s, or give it an empty --data and a new node id",
 			d.path, kept.ClusterName, now.ClusterName, kept.ClusterName))
 	}
 	if !sameBirth(kept, now) && !adopt {
-		faults = append(faults, rota.Refusef(rota.KindConflict, "data", "data directory %s was copied or moved from elsewhere, or "+
-			"restored in place (it, or its file LOCK, is not the one that node %s made): a copy may have "+
-			"forgotten votes and acknowledged entries. Start the original, or remove this copy and join as "+
-			"a new node with a new id; if the original is gone for good and this is its only and newest copy, "+
-			"start once with --adopt-data", d.path, kept.Node))
+		faults = append(faults, rota.Refusef(rota.KindConflict, "data",
+			"data directory %s was copied or moved from elsewhere, or "+
+				"restored in place (it, or its file LOCK, is not the one that node %s made): a copy may have "+
+				"forgotten votes and acknowledged entries. Start the original, or remove this copy and join as "+
+				"a new node with a new id; if the original is gone for good and this is its only and newest copy, "+
+				"start once with --adopt-data", d.path, kept.Node))
 	}
 	if d.fresh && kept.ClusterID != "" {
 		faults = append(faults, damaged(filepath.Join(d.path, raftFile),

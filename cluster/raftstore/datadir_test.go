@@ -145,10 +145,14 @@ func TestDataDirRefuses(t *testing.T) {
 			return err
 		}, []string{"format 9", "newer"}},
 		{"a draft from before the first release", func(t *testing.T, path string) error {
-			editNode(t, path, func(text string) string { return strings.Replace(text, `"node":`, `"draft": 36, "node":`, 1) })
+			editNode(t, path, func(text string) string {
+				return strings.Replace(text, `"node":`, `"draft": 36, "node":`,
+					1)
+			})
 			_, err := OpenDataDir(path, "n1", "c1", true)
 			return err
-		}, []string{"was written by draft 36 of rota, from before its first release", "start with an empty --data, or run the binary that wrote it"}},
+		}, []string{"was written by draft 36 of rota, from before its first release",
+			"start with an empty --data, or run the binary that wrote it"}},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {

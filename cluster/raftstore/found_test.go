@@ -22,7 +22,8 @@ func TestPreflight_seesMetaDataThatChanged(t *testing.T) {
 		t.Fatal(err)
 	}
 	found := &snapshotFound{path: path, term: 3, index: 100}
-	if err := replaceFile(filepath.Join(path, snapshotSeal), []byte(metaSum(data)+"\n")); err != nil || found.examine(true) != "" {
+	if err := replaceFile(filepath.Join(path, snapshotSeal), []byte(metaSum(data)+"\n")); err != nil ||
+		found.examine(true) != "" {
 		t.Fatal(err, found.examine(true))
 	}
 	flipByte(t, meta, int64(bytes.Index(data, []byte("ConfigurationIndex")))+1)
@@ -46,7 +47,8 @@ func TestDataDir_seesThatItsRecordChanged(t *testing.T) {
 	path := filepath.Join(dir, nodeFile)
 	data, _ := os.ReadFile(path)
 	flipByte(t, path, int64(bytes.Index(data, []byte(`"rebuild"`)))+1)
-	if _, err := OpenDataDir(dir, "n1", "test", false); rota.KindOf(err) != rota.KindConflict || !strings.Contains(err.Error(), "checksum") {
+	if _, err := OpenDataDir(dir, "n1", "test", false); rota.KindOf(err) != rota.KindConflict ||
+		!strings.Contains(err.Error(), "checksum") {
 		t.Errorf("it is accepted as sound: %v", err)
 	}
 }

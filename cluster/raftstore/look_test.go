@@ -81,8 +81,10 @@ func TestLookAt(t *testing.T) {
 			write(nodeFile, `{"format":9}`)(t, dir)
 			write(raftFile, strings.Repeat("x", 4096))(t, dir)
 		}, "n1", "c1", []string{"has format 9", "raft.db is damaged"}},
-		{"a strange snapshot", write("snapshots/mine/x", "x"), "n1", "c1", []string{"its name is not that of a snapshot"}},
-		{"a damaged snapshot that nothing stands in for", write("snapshots/1-9-3/state.bin", "x"), "n1", "c1", []string{"meta data cannot be read"}},
+		{"a strange snapshot", write("snapshots/mine/x", "x"), "n1", "c1",
+			[]string{"its name is not that of a snapshot"}},
+		{"a damaged snapshot that nothing stands in for", write("snapshots/1-9-3/state.bin", "x"), "n1", "c1",
+			[]string{"meta data cannot be read"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -103,7 +105,8 @@ func TestLookAt(t *testing.T) {
 					t.Errorf("fault %d is %q, want %q", i, faults[i], want)
 				}
 			}
-			if len(c.want) == 0 && (look.Report == nil || look.Report.LastIndex != 5 || look.ClusterID != "k1" || look.Fresh) {
+			if len(c.want) == 0 && (look.Report == nil || look.Report.LastIndex != 5 || look.ClusterID != "k1" ||
+				look.Fresh) {
 				t.Errorf("%+v", look)
 			}
 			_, err := OpenDataDir(dir, c.node, c.cluster, false)
@@ -127,7 +130,8 @@ func TestLookAt_running(t *testing.T) {
 	if look, faults := LookAt(dir, "n1", "c1", false); look.Holder != want || len(faults) > 0 || look.Report != nil {
 		t.Errorf("%+v, %v", look, faults)
 	}
-	if _, faults := LookAt(dir, "n2", "c1", false); len(faults) != 2 || !strings.Contains(faults[1].Error(), "in use by "+want) {
+	if _, faults := LookAt(dir, "n2", "c1", false); len(faults) != 2 ||
+		!strings.Contains(faults[1].Error(), "in use by "+want) {
 		t.Errorf("another node: %v", faults)
 	}
 	if after := treeOf(t, dir); after != before {
@@ -156,7 +160,8 @@ func TestLookAt_absent(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, path := range []string{file, filepath.Join(file, "data")} {
-		if _, faults := LookAt(path, "n1", "c1", false); len(faults) != 1 || !strings.Contains(faults[0].Error(), file) {
+		if _, faults := LookAt(path, "n1", "c1", false); len(faults) != 1 ||
+			!strings.Contains(faults[0].Error(), file) {
 			t.Errorf("%s: %v", path, faults)
 		}
 	}
@@ -169,7 +174,8 @@ func TestLookAt_absent(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, path := range []string{shut, filepath.Join(shut, "data")} {
-		if _, faults := LookAt(path, "n1", "c1", false); len(faults) != 1 || !strings.Contains(faults[0].Error(), "chown") {
+		if _, faults := LookAt(path, "n1", "c1", false); len(faults) != 1 ||
+			!strings.Contains(faults[0].Error(), "chown") {
 			t.Errorf("%s: %v", path, faults)
 		}
 	}

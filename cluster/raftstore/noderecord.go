@@ -125,8 +125,9 @@ func (d *DataDir) checkWriter(data []byte) error {
 		return damaged(path, "it does not match its checksum")
 	}
 	if by.Draft != 0 {
-		return rota.Refusef(rota.KindConflict, "data", "data directory %s was written by draft %d of rota, from before its first release: "+
-			"start with an empty --data, or run the binary that wrote it", d.path, by.Draft)
+		return rota.Refusef(rota.KindConflict, "data",
+			"data directory %s was written by draft %d of rota, from before its first release: "+
+				"start with an empty --data, or run the binary that wrote it", d.path, by.Draft)
 	}
 	return nil
 }

@@ -151,7 +151,8 @@ func coverState(dir string, log *logSummary, snapshots []*snapshotFound, report 
 		return damaged(filepath.Join(dir, raftFile), fmt.Sprintf("its log ends in term %d but the stored term is %d",
 			log.lastTerm, log.term))
 	case log.term == 0 && len(snapshots) > 0:
-		return damaged(filepath.Join(dir, raftFile), "it is missing or empty although snapshots exist, so the votes are lost")
+		return damaged(filepath.Join(dir, raftFile),
+			"it is missing or empty although snapshots exist, so the votes are lost")
 	}
 	return nil
 }
@@ -221,7 +222,8 @@ func noFiles(dir string) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	case err == nil && holds:
-		return damaged(filepath.Join(dir, raftFile), "it is missing or empty although a log exists, so the votes are lost")
+		return damaged(filepath.Join(dir, raftFile),
+			"it is missing or empty although a log exists, so the votes are lost")
 	}
 	return err
 }

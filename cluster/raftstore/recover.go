@@ -38,7 +38,8 @@ func OpenRecovery(path string) (*DataDir, error) {
 	}
 	d := &DataDir{path: path}
 	if _, err := os.Stat(filepath.Join(path, nodeFile)); errors.Is(err, fs.ErrNotExist) {
-		return nil, rota.Refusef(rota.KindNotFound, "data", "%s has no %s: is it a node's data directory?", path, nodeFile)
+		return nil, rota.Refusef(rota.KindNotFound, "data", "%s has no %s: is it a node's data directory?", path,
+			nodeFile)
 	}
 	if d.lock, err = lockDir(path, "recovery"); err != nil {
 		return nil, err

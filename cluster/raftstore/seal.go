@@ -64,7 +64,8 @@ func openEntry(index uint64, entry *raft.Log) error {
 		return &DamagedEntryError{index, "it has no checksum"}
 	}
 	kept := entry.Extensions[:cut]
-	if stored := binary.LittleEndian.Uint32(entry.Extensions[cut:]); stored != entrySum(entry, kept) && !planted.crcOff() {
+	if stored := binary.LittleEndian.Uint32(entry.Extensions[cut:]); stored != entrySum(entry, kept) &&
+		!planted.crcOff() {
 		return &DamagedEntryError{index, "its checksum does not match"}
 	}
 	if entry.Extensions = kept; cut == 0 {

@@ -48,7 +48,8 @@ func readEntry(inner raft.LogStore, index uint64, entry *raft.Log) (err error) {
 		}
 	}()
 	err = inner.GetLog(index, entry)
-	if err == nil || errors.Is(err, raft.ErrLogNotFound) || errors.Is(err, bolterrors.ErrDatabaseNotOpen) || errors.Is(err, os.ErrClosed) {
+	if err == nil || errors.Is(err, raft.ErrLogNotFound) || errors.Is(err, bolterrors.ErrDatabaseNotOpen) ||
+		errors.Is(err, os.ErrClosed) {
 		return err
 	}
 	if _, ok := errors.AsType[*DamagedEntryError](err); ok {

@@ -51,7 +51,8 @@ func decodeHead(b []byte) (h wal.Head, err error) {
 		return h, &DamagedValueError{string(keyLog), fmt.Sprintf("it has %d bytes", len(b))}
 	}
 	h.File, h.Offset = binary.BigEndian.Uint64(b[1:]), int64(binary.BigEndian.Uint64(b[9:]))
-	h.Mark = wal.Mark{Index: binary.BigEndian.Uint64(b[17:]), Term: binary.BigEndian.Uint64(b[25:]), Sum: binary.BigEndian.Uint32(b[33:])}
+	h.Mark = wal.Mark{Index: binary.BigEndian.Uint64(b[17:]), Term: binary.BigEndian.Uint64(b[25:]),
+		Sum: binary.BigEndian.Uint32(b[33:])}
 	return h, nil
 }
 
@@ -75,8 +76,10 @@ func saveHead(bolt *raftboltdb.BoltStore, h wal.Head) error {
 }
 
 // openSegments opens the log in its files; raft.db holds its head.
-func openSegments(dir string, bolt *raftboltdb.BoltStore, head wal.Head, noSync bool, failed func() error) (*wal.Log, error) {
-	log, err := wal.Open(filepath.Join(dir, logDir), head, wal.Options{NoSync: noSync || planted.noFsync(), Unverified: planted.crcOff(),
+func openSegments(dir string, bolt *raftboltdb.BoltStore, head wal.Head, noSync bool,
+	failed func() error) (*wal.Log, error) {
+	log, err := wal.Open(filepath.Join(dir, logDir), head, wal.Options{NoSync: noSync || planted.noFsync(),
+		Unverified: planted.crcOff(),
 		SaveHead: func(h wal.Head) error {
 			if err := failed(); err != nil {
 				return err
@@ -96,8 +99,9 @@ func describeDamage(err error) error {
 
 // unreleased rejects a directory of a build that no release has.
 func unreleased(path string) error {
-	return rota.Refusef(rota.KindConflict, "data", "%s was written by an unreleased build of rota, which spaced its log: "+
-		"start with an empty --data and a NEW node id, or run the build that wrote it", path)
+	return rota.Refusef(rota.KindConflict, "data",
+		"%s was written by an unreleased build of rota, which spaced its log: "+
+			"start with an empty --data and a NEW node id, or run the build that wrote it", path)
 }
 
 // moveLog moves the log of a directory from raft.db into files of its own. A process that dies in between leaves raft.db
@@ -147,7 +151,8 @@ func newestSpan(path string) (span logSpan, err error) {
 
 // copyEntries writes entries to files of their own, and returns the head of that log.
 func copyEntries(dir string, from raft.LogStore, span logSpan, noSync bool) (head wal.Head, err error) {
-	to, err := wal.Open(filepath.Join(dir, logDir), head, wal.Options{NoSync: noSync, SaveHead: func(h wal.Head) error { head = h; return nil }})
+	to, err := wal.Open(filepath.Join(dir, logDir), head, wal.Options{NoSync: noSync,
+		SaveHead: func(h wal.Head) error { head = h; return nil }})
 	if err != nil {
 		return head, err
 	}
@@ -215,7 +220,8 @@ type marker struct {
 }
 
 func newMarker(log *wal.Log, writer *writer) *marker {
-	m := &marker{log: log, writer: writer, dirty: make(chan struct{}, 1), stop: make(chan struct{}), ended: make(chan struct{})}
+	m := &marker{log: log, writer: writer, dirty: make(chan struct{}, 1), stop: make(chan struct{}),
+		ended: make(chan struct{})}
 	go m.run()
 	return m
 }
@@ -233,8 +239,6 @@ func (m *marker) touch() {
 
 func (m *marker) run() {
 	defer close(m.ended)
-	pause := time.NewTicker(markEvery)
-	defer pause.Stop()
 	for {
 		select {
 		case <-m.stop:
@@ -247,11 +251,10 @@ func (m *marker) run() {
 				return
 			}
 		}
-		pause.Reset(markEvery)
 		select {
 		case <-m.stop:
 			return
-		case <-pause.C:
+		case <-time.After(markEvery):
 		}
 	}
 }

@@ -23,8 +23,10 @@ func plainState(t *testing.T) (dir string, entries []*raft.Log) {
 	dir = t.TempDir()
 	stores := openTestStoresWith(t, dir, Options{Plain: true})
 	entries = testEntries(31, 90, 3)
-	entries[7].Data, entries[8].Extensions, entries[9].Type = bytes.Repeat([]byte("large"), 5000), []byte("e"), raft.LogNoop
-	err := errors.Join(stores.Log.StoreLogs(testEntries(1, 20, 2)), stores.Log.StoreLogs(entries), stores.Stable.SetUint64(keyCurrentTerm, 3))
+	entries[7].Data, entries[8].Extensions, entries[9].Type = bytes.Repeat([]byte("large"),
+		5000), []byte("e"), raft.LogNoop
+	err := errors.Join(stores.Log.StoreLogs(testEntries(1, 20, 2)), stores.Log.StoreLogs(entries),
+		stores.Stable.SetUint64(keyCurrentTerm, 3))
 	vote(t, stores, 3, "a:1")
 	if err = errors.Join(err, stores.Close()); err != nil {
 		t.Fatal(err)
@@ -45,7 +47,8 @@ func wantState(t *testing.T, what, dir string, opts Options, entries []*raft.Log
 		t.Fatalf("%s: %v", what, err)
 	}
 	var entry raft.Log
-	if err := stopped.GetLog(50, &entry); err != nil || stopped.First != 31 || stopped.Last != 90 || string(entry.Data) != "payload-50" {
+	if err := stopped.GetLog(50, &entry); err != nil || stopped.First != 31 || stopped.Last != 90 ||
+		string(entry.Data) != "payload-50" {
 		t.Errorf("%s: a stopped log has %d to %d, %v", what, stopped.First, stopped.Last, err)
 	}
 	if err := stopped.Close(); err != nil {
@@ -60,7 +63,8 @@ func wantState(t *testing.T, what, dir string, opts Options, entries []*raft.Log
 			t.Errorf("%s: entry %d is %+v, %v", what, want.Index, got, err)
 		}
 	}
-	if err := errors.Join(stores.Log.StoreLogs(testEntries(91, 92, 3)), stores.Log.DeleteRange(91, 92), stores.Close()); err != nil {
+	if err := errors.Join(stores.Log.StoreLogs(testEntries(91, 92, 3)), stores.Log.DeleteRange(91, 92),
+		stores.Close()); err != nil {
 		t.Errorf("%s: %v", what, err)
 	}
 }
@@ -106,7 +110,8 @@ func TestMove(t *testing.T) {
 			}
 		},
 		"written": func(t *testing.T, dir string) {
-			if err := copyValues(filepath.Join(dir, raftFile), filepath.Join(dir, movedFile), copied(t, dir), true); err != nil {
+			if err := copyValues(filepath.Join(dir, raftFile), filepath.Join(dir, movedFile), copied(t, dir),
+				true); err != nil {
 				t.Fatal(err)
 			}
 		},
@@ -143,11 +148,13 @@ func TestMove_damage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(bolt.StoreLog(&raft.Log{Index: 50, Term: 3, Data: []byte("another")}), bolt.Close()); err != nil {
+	if err := errors.Join(bolt.StoreLog(&raft.Log{Index: 50, Term: 3, Data: []byte("another")}),
+		bolt.Close()); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if _, err := Preflight(dir, nil); rota.KindOf(err) != rota.KindConflict || !strings.Contains(err.Error(), "log entry 50") {
+		if _, err := Preflight(dir, nil); rota.KindOf(err) != rota.KindConflict ||
+			!strings.Contains(err.Error(), "log entry 50") {
 			t.Errorf("Preflight: %v", err)
 		}
 		if _, err := Open(dir, Options{NoSync: true}); err == nil || !strings.Contains(err.Error(), "log entry 50") {
@@ -204,11 +211,15 @@ func TestPreflight_lostLog(t *testing.T) {
 		do   func(dir string) error
 		want string
 	}{
-		"no raft.db":    {func(dir string) error { return os.Remove(filepath.Join(dir, raftFile)) }, "the votes are lost"},
-		"empty raft.db": {func(dir string) error { return os.Truncate(filepath.Join(dir, raftFile), 0) }, "the votes are lost"},
-		"no log":        {func(dir string) error { return os.RemoveAll(filepath.Join(dir, logDir)) }, "without entry 90"},
+		"no raft.db": {func(dir string) error { return os.Remove(filepath.Join(dir, raftFile)) },
+			"the votes are lost"},
+		"empty raft.db": {func(dir string) error { return os.Truncate(filepath.Join(dir, raftFile), 0) },
+			"the votes are lost"},
+		"no log": {func(dir string) error { return os.RemoveAll(filepath.Join(dir, logDir)) },
+			"without entry 90"},
 		"another raft.db": {func(dir string) error {
-			return errors.Join(os.Remove(filepath.Join(dir, raftFile)), edit(dir, func(*raftboltdb.BoltStore) error { return nil }))
+			return errors.Join(os.Remove(filepath.Join(dir, raftFile)),
+				edit(dir, func(*raftboltdb.BoltStore) error { return nil }))
 		}, "the votes are lost"},
 		"a damaged head": {func(dir string) error {
 			return edit(dir, func(b *raftboltdb.BoltStore) error {
@@ -216,10 +227,16 @@ func TestPreflight_lostLog(t *testing.T) {
 			})
 		}, "rota.log.1"},
 		"a short head": {func(dir string) error {
-			return edit(dir, func(b *raftboltdb.BoltStore) error { return b.Set(keyLog, sealValue(keyLog, []byte{1, 2})) })
+			return edit(dir, func(b *raftboltdb.BoltStore) error {
+				return b.Set(keyLog,
+					sealValue(keyLog, []byte{1, 2}))
+			})
 		}, "rota.log.1"},
 		"two logs": {func(dir string) error {
-			return edit(dir, func(b *raftboltdb.BoltStore) error { return b.StoreLog(sealEntry(testEntries(5, 5, 1)[0])) })
+			return edit(dir, func(b *raftboltdb.BoltStore) error {
+				return b.StoreLog(sealEntry(testEntries(5, 5,
+					1)[0]))
+			})
 		}, "the head of another"},
 		"a log rolled back": {func(dir string) error {
 			path := filepath.Join(dir, logDir, "00000000000000000001.wal")
@@ -238,7 +255,8 @@ func TestPreflight_lostLog(t *testing.T) {
 			if err := c.do(dir); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := Preflight(dir, nil); rota.KindOf(err) != rota.KindConflict || !strings.Contains(err.Error(), c.want) {
+			if _, err := Preflight(dir, nil); rota.KindOf(err) != rota.KindConflict ||
+				!strings.Contains(err.Error(), c.want) {
 				t.Errorf("got %v, want a conflict with %q", err, c.want)
 			}
 			if holds, err := (&DataDir{path: dir}).hasRaftState(); err != nil || !holds {

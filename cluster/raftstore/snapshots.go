@@ -59,7 +59,8 @@ func (s *Snapshots) look() {
 	newest := Kept{}
 	if len(kept) > 0 {
 		newest = Kept{Index: rota.Index(kept[0].Index), Bytes: kept[0].Size}
-		date, _ := strconv.ParseInt(kept[0].ID[strings.LastIndexByte(kept[0].ID, '-')+1:], 10, 64) // term-index-milliseconds
+		date, _ := strconv.ParseInt(kept[0].ID[strings.LastIndexByte(kept[0].ID, '-')+1:], 10,
+			64) // term-index-milliseconds
 		newest.Date = rota.Date(date)
 	}
 	s.newest.Store(&newest)
@@ -80,7 +81,8 @@ func OpenSnapshots(data string, log *slog.Logger, room func() uint64) (*Snapshot
 }
 
 // Create implements raft.SnapshotStore.
-func (s *Snapshots) Create(version raft.SnapshotVersion, index, term uint64, members raft.Configuration, membersIndex uint64,
+func (s *Snapshots) Create(version raft.SnapshotVersion, index, term uint64, members raft.Configuration,
+	membersIndex uint64,
 	transport raft.Transport) (raft.SnapshotSink, error) {
 	sink, err := s.FileSnapshotStore.Create(version, index, term, members, membersIndex, transport)
 	if err != nil {
@@ -174,8 +176,9 @@ const snapshotLook = 1 << 20
 func (s *snapshotSink) Write(p []byte) (int, error) {
 	if s.unseen += len(p); s.unseen >= snapshotLook {
 		if s.of.room() == 0 {
-			return 0, rota.Refusef(rota.KindExhausted, "disk", "the snapshot has no room, the rest of the disk is the log's: free space "+
-				"there, or enlarge the disk")
+			return 0, rota.Refusef(rota.KindExhausted, "disk",
+				"the snapshot has no room, the rest of the disk is the log's: free space "+
+					"there, or enlarge the disk")
 		}
 		s.unseen = 0
 	}

@@ -116,7 +116,8 @@ func Open(dir string, opts Options) (stores *Stores, err error) {
 		return nil, err
 	}
 	s.marker = newMarker(s.files, s.writer)
-	log := &logStore{inner: s.log, where: s.where(), writer: s.writer, marker: s.marker, keepFrom: opts.KeepFrom, cutting: opts.Cutting}
+	log := &logStore{inner: s.log, where: s.where(), writer: s.writer, marker: s.marker, keepFrom: opts.KeepFrom,
+		cutting: opts.Cutting}
 	if s.Log, err = cachedLog(log); err != nil {
 		return nil, err
 	}
@@ -235,7 +236,10 @@ const cutAtOnce = 10_000
 func (s *Stores) CutStored(first, last uint64) error {
 	for low := first; low <= last; low += cutAtOnce {
 		high := min(low+cutAtOnce-1, last)
-		if err := s.writer.do("cut damaged entries off", func() error { return s.log.DeleteRange(low, high) }); err != nil {
+		if err := s.writer.do("cut damaged entries off", func() error {
+			return s.log.DeleteRange(low,
+				high)
+		}); err != nil {
 			return err
 		}
 	}
@@ -363,9 +367,10 @@ func diskFailed(dir string, cause error) *rota.Error {
 
 // dataGone returns the error for a log that was removed from under a live node.
 func dataGone(path, how string) *rota.Error {
-	return rota.Refusef(rota.KindConflict, "data", "%s %s: what this node promises from now on would be forgotten, so it ends. "+
-		"If its data directory was moved, put it back and start again; if it was deleted, replace the node by one with a NEW "+
-		"node id and an empty data directory (docs/operations/replace-a-node.md)", path, how)
+	return rota.Refusef(rota.KindConflict, "data",
+		"%s %s: what this node promises from now on would be forgotten, so it ends. "+
+			"If its data directory was moved, put it back and start again; if it was deleted, replace the node by one with a NEW "+
+			"node id and an empty data directory (docs/operations/replace-a-node.md)", path, how)
 }
 
 // damaged returns the error for a file whose content cannot be trusted.

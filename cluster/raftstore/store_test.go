@@ -285,7 +285,8 @@ func TestLogStore_keepsTheLogOfTheSnapshotBefore(t *testing.T) {
 		first, _ := store.FirstIndex()
 		last, _ := store.LastIndex()
 		if first != c.first || last != c.last {
-			t.Errorf("after cutting %d to %d the log is %d to %d, not %d to %d", c.low, c.high, first, last, c.first, c.last)
+			t.Errorf("after cutting %d to %d the log is %d to %d, not %d to %d", c.low, c.high, first, last, c.first,
+				c.last)
 		}
 	}
 }
@@ -475,8 +476,8 @@ func TestStores_lost(t *testing.T) {
 	}{
 		"left alone":            {func(*testing.T, string) {}, ""},
 		"the directory deleted": {func(_ *testing.T, dir string) { _ = os.RemoveAll(dir) }, "is gone"},
-		"the file deleted":      {func(_ *testing.T, dir string) { _ = os.Remove(filepath.Join(dir, raftFile)) }, "is gone"},
-		"the directory moved":   {move, "is gone"},
+		"the file deleted": {func(_ *testing.T, dir string) { _ = os.Remove(filepath.Join(dir, raftFile)) },
+			"is gone"}, "the directory moved": {move, "is gone"},
 		"a file in its place": {func(t *testing.T, dir string) {
 			move(t, dir)
 			if err := os.WriteFile(dir, nil, 0o600); err != nil {

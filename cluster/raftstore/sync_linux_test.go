@@ -60,7 +60,8 @@ func TestOpenStoresCommits(t *testing.T) {
 	dir := t.TempDir()
 	commits := func() (n int) {
 		t.Helper()
-		db, err := bbolt.Open(filepath.Join(dir, raftFile), 0o600, &bbolt.Options{ReadOnly: true, Timeout: raftFileLock})
+		db, err := bbolt.Open(filepath.Join(dir, raftFile), 0o600,
+			&bbolt.Options{ReadOnly: true, Timeout: raftFileLock})
 		if err == nil {
 			err = errors.Join(db.View(func(tx *bbolt.Tx) error { n = tx.ID(); return nil }), db.Close())
 		}

@@ -62,10 +62,16 @@ func Open(dir string, head Head, opts Options) (*Log, error) {
 	if opts.FileSize <= 0 {
 		opts.FileSize = fileSize
 	}
-	if err := os.Mkdir(dir, 0o700); err == nil {
+	err := os.Mkdir(dir, 0o700)
+	switch {
+	case errors.Is(err, os.ErrExist):
+	case err == nil && !opts.NoSync:
 		err = syncDir(filepath.Dir(dir))
-	} else if !errors.Is(err, os.ErrExist) {
-		return nil, fmt.Errorf("create the log: %w", err)
+		fallthrough
+	default:
+		if err != nil {
+			return nil, fmt.Errorf("create the log: %w", err)
+		}
 	}
 	found, err := Scan(dir, head)
 	if err != nil {
@@ -237,7 +243,8 @@ func (l *Log) StoreLogs(entries []*raft.Log) error {
 	}
 	for i, e := range entries {
 		if want := entries[0].Index + uint64(i); e.Index != want || e.Index <= l.last.Index {
-			return fmt.Errorf("store entry %d: the log ends at entry %d, and entry %d is next in the batch", e.Index, l.last.Index, want)
+			return fmt.Errorf("store entry %d: the log ends at entry %d, and entry %d is next in the batch", e.Index,
+				l.last.Index, want)
 		}
 	}
 	s, err := l.room(entries[0].Index)

@@ -74,7 +74,8 @@ func read(t testing.TB, l *Log) (all []*raft.Log) {
 
 func same(a, b []*raft.Log) bool {
 	return slices.EqualFunc(a, b, func(a, b *raft.Log) bool {
-		return a.Index == b.Index && a.Term == b.Term && a.Type == b.Type && bytes.Equal(a.Data, b.Data) && bytes.Equal(a.Extensions, b.Extensions)
+		return a.Index == b.Index && a.Term == b.Term && a.Type == b.Type && bytes.Equal(a.Data, b.Data) &&
+			bytes.Equal(a.Extensions, b.Extensions)
 	})
 }
 
@@ -219,7 +220,8 @@ func judge(t *testing.T, what string, files tree, head Head, all, marked []*raft
 		if !ok || damage.Reason == "" {
 			t.Errorf("%s: %v", what, err)
 		}
-		if now := treeOf(t, dir); !slices.EqualFunc(now.names(), files.names(), func(a, b string) bool { return a == b && bytes.Equal(now[a], files[b]) }) {
+		if now := treeOf(t, dir); !slices.EqualFunc(now.names(), files.names(),
+			func(a, b string) bool { return a == b && bytes.Equal(now[a], files[b]) }) {
 			t.Errorf("%s: a log that was refused was changed", what)
 		}
 		return true, false
@@ -331,7 +333,11 @@ func TestLog_missing(t *testing.T) {
 		"the file with the mark": func(f tree) { delete(f, fileName(o.head.File+uint64(len(names))-1)) },
 		"all files":              func(f tree) { clear(f) },
 		"swapped files":          func(f tree) { f[names[0]], f[names[1]] = f[names[1]], f[names[0]] },
-		"another log's file":     func(f tree) { _, other, _, _ := sample(t); f[names[len(names)-1]] = other[names[0]] },
+		"another log's file": func(f tree) {
+			_, other, _,
+				_ := sample(t)
+			f[names[len(names)-1]] = other[names[0]]
+		},
 		"another log": func(f tree) {
 			o := newOwner(t)
 			o.size = 700
@@ -367,7 +373,8 @@ func TestLog_missing(t *testing.T) {
 // in between.
 func TestLog_diesAnywhere(t *testing.T) {
 	t.Parallel()
-	for name, cut := range map[string][2]uint64{"all": {1, 40}, "front": {1, 22}, "back": {11, 40}, "back to the mark": {37, 40},
+	for name, cut := range map[string][2]uint64{"all": {1, 40}, "front": {1, 22}, "back": {11, 40},
+		"back to the mark": {37, 40},
 		"one at the front": {1, 1}, "one at the back": {40, 40}} {
 		o, whole, all, _ := sample(t)
 		l := o.open(t)
@@ -502,7 +509,8 @@ func TestLog_framesInPayloads(t *testing.T) {
 		t.Fatal(err)
 	}
 	files := treeOf(t, o.dir)
-	binary.LittleEndian.PutUint64(files[fileName(1)][l.segments[0].offsets[1]:], 77) // its frame is torn, the payload is not
+	binary.LittleEndian.PutUint64(files[fileName(1)][l.segments[0].offsets[1]:],
+		77) // its frame is torn, the payload is not
 	found, err := Scan(files.write(t), o.head)
 	if err != nil || found.Torn == 0 || found.last.Index != 1 {
 		t.Errorf("%+v, %v", found, err)

@@ -102,7 +102,8 @@ func Scan(dir string, head Head) (*Found, error) {
 		if n := len(numbers); n > 0 {
 			path = filepath.Join(dir, fileName(numbers[n-1]))
 		}
-		return nil, &DamageError{path, fmt.Sprintf("it ends at entry %d without entry %d, which it had", found.last.Index, m.Index)}
+		return nil, &DamageError{path, fmt.Sprintf("it ends at entry %d without entry %d, which it had",
+			found.last.Index, m.Index)}
 	}
 	return found, nil
 }
@@ -148,11 +149,13 @@ func (found *Found) read(path string, number uint64, head Head, newest bool) err
 	s.end = at
 	if at < int64(len(data)) {
 		if !newest {
-			return &DamageError{path, fmt.Sprintf("what follows entry %d does not match its checksum", found.last.Index)}
+			return &DamageError{path, fmt.Sprintf("what follows entry %d does not match its checksum",
+				found.last.Index)}
 		}
 		if later, ok := laterBatch(data[at:], h.salt, found.last.Index); ok {
-			return &DamageError{path, fmt.Sprintf("entry %d does not match its checksum, but entry %d, which was written later, does",
-				found.last.Index+1, later)}
+			return &DamageError{path,
+				fmt.Sprintf("entry %d does not match its checksum, but entry %d, which was written later, does",
+					found.last.Index+1, later)}
 		}
 		found.Torn = int64(len(data)) - at
 	}
@@ -169,7 +172,8 @@ func (found *Found) add(s *segment, f frame, at int64, head Head) error {
 	n := len(found.Spans)
 	switch {
 	case f.index != s.from+uint64(len(s.offsets)) || f.index == 0:
-		return &DamageError{s.path, fmt.Sprintf("entry %d is where entry %d belongs", f.index, s.from+uint64(len(s.offsets)))}
+		return &DamageError{s.path, fmt.Sprintf("entry %d is where entry %d belongs", f.index,
+			s.from+uint64(len(s.offsets)))}
 	case n > 0 && f.index <= found.last.Index:
 		return &DamageError{s.path, fmt.Sprintf("entry %d comes after entry %d", f.index, found.last.Index)}
 	case n > 0 && f.index == found.last.Index+1:
