@@ -128,10 +128,12 @@ func (s *BatchSpec) CheckShape(payloadMax int64) error {
 	}
 	switch own := &s.Callback; {
 	case own.ID != "":
-		return Refusef(KindInvalid, "callback", "the callback of batch %s has the id %.80q: omit it, the callback's id is %s", s.ID, own.ID, CallbackID(s.ID))
+		return Refusef(KindInvalid, "callback",
+			"the callback of batch %s has the id %.80q: omit it, the callback's id is %s", s.ID, own.ID,
+			CallbackID(s.ID))
 	case len(own.Labels) > MaxLabels-len(batchLabels):
-		return Refusef(KindInvalid, "labels", "too many labels: got %d in the callback, maximum %d; the batch adds %d", len(own.Labels),
-			MaxLabels-len(batchLabels), len(batchLabels))
+		return Refusef(KindInvalid, "labels", "too many labels: got %d in the callback, maximum %d; the batch adds %d",
+			len(own.Labels), MaxLabels-len(batchLabels), len(batchLabels))
 	}
 	for _, l := range batchLabels {
 		if _, has := s.Callback.Labels[l.name]; has {
@@ -192,7 +194,8 @@ const (
 	PlanVerbLast = PlanRetryWorkflows
 )
 
-var planVerbNames = []string{"none", "cancel", "retry", "delete", "move", "reprioritise", "cancel-workflows", "retry-workflows"}
+var planVerbNames = []string{"none", "cancel", "retry", "delete", "move", "reprioritise", "cancel-workflows",
+	"retry-workflows"}
 
 // String names the verb.
 func (v PlanVerb) String() string { return nameOf(planVerbNames, int(v)) }
@@ -281,8 +284,9 @@ func (p *PlanSpec) CheckShape() error {
 		return err
 	}
 	if p.Verb == PlanNone || p.Verb > PlanVerbLast {
-		return Refusef(KindInvalid, "verb", "verb is missing: use cancel, retry, delete, move, reprioritise, cancel-workflows or "+
-			"retry-workflows")
+		return Refusef(KindInvalid, "verb",
+			"verb is missing: use cancel, retry, delete, move, reprioritise, cancel-workflows or "+
+				"retry-workflows")
 	}
 	switch to := p.To != ""; {
 	case p.Verb == PlanMove && !to:

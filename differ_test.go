@@ -74,12 +74,14 @@ func TestDifference_inside(t *testing.T) {
 		{batch.Difference(&batch), ""},
 		{other.Difference(&batch), `its callback.labels was "map[]", not "map[a:b]"`},
 		{(&BatchSpec{ID: "b", Size: 3, Callback: batch.Callback}).Difference(&batch), `its size was "2", not "3"`},
-		{(&PlanSpec{ID: "p", Verb: PlanCancel, Filter: "id=*", Priority: &five}).Difference(&plan), `its priority was "", not "5"`},
+		{(&PlanSpec{ID: "p", Verb: PlanCancel, Filter: "id=*", Priority: &five}).Difference(&plan),
+			`its priority was "", not "5"`},
 		{(&PlanSpec{Priority: &five}).Difference(&PlanSpec{Priority: &six}), `its priority was "6", not "5"`},
-		{(&PlanSpec{Priority: &five}).Difference(&PlanSpec{Priority: func() *int32 { n := int32(5); return &n }()}), ""},
-		{(&PlanSpec{Filter: strings.Repeat("x", 99)}).Difference(&PlanSpec{}), "its filter was another"},
+		{(&PlanSpec{Priority: &five}).Difference(&PlanSpec{Priority: func() *int32 { n := int32(5); return &n }()}),
+			""}, {(&PlanSpec{Filter: strings.Repeat("x", 99)}).Difference(&PlanSpec{}), "its filter was another"},
 		{(&WorkflowSpec{ID: "w", Nodes: []NodeSpec{{ID: "a"}}}).Difference(&WorkflowSpec{ID: "w"}), ""},
-		{(&WorkflowSpec{ID: "w", OnFailure: FailureContinue}).Difference(&WorkflowSpec{ID: "w"}), `its on_failure was "fail_fast", not "continue"`},
+		{(&WorkflowSpec{ID: "w", OnFailure: FailureContinue}).Difference(&WorkflowSpec{ID: "w"}),
+			`its on_failure was "fail_fast", not "continue"`},
 	} {
 		if c.got != c.want {
 			t.Errorf("%q, %q is wanted", c.got, c.want)

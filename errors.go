@@ -246,7 +246,8 @@ func NotOneOf(field, got string, options ...string) *Error {
 	if best := nearest.Name(got, options); best != "" {
 		text = "; did you mean " + strconv.Quote(best) + "?"
 	}
-	return Refusef(KindInvalid, field, "%s must be one of %s, got %q%s", field, strings.Join(options, ", "), shorten(got), text)
+	return Refusef(KindInvalid, field, "%s must be one of %s, got %q%s", field, strings.Join(options, ", "),
+		shorten(got), text)
 }
 
 // Malformed returns an error of kind KindInvalid for a value that cannot be parsed. It shows at most 80 bytes of the

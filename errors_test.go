@@ -8,8 +8,10 @@ import (
 
 // sentinels maps kinds to their sentinels.
 var sentinels = map[Kind]error{
-	KindInvalid: ErrInvalid, KindNotFound: ErrNotFound, KindConflict: ErrConflict, KindStale: ErrStale, KindMode: ErrMode, KindExhausted: ErrExhausted,
-	KindUnavailable: ErrUnavailable, KindTimeout: ErrTimeout, KindOutOfRange: ErrOutOfRange, KindDenied: ErrDenied, KindInternal: ErrInternal,
+	KindInvalid: ErrInvalid, KindNotFound: ErrNotFound, KindConflict: ErrConflict, KindStale: ErrStale,
+	KindMode: ErrMode, KindExhausted: ErrExhausted,
+	KindUnavailable: ErrUnavailable, KindTimeout: ErrTimeout, KindOutOfRange: ErrOutOfRange, KindDenied: ErrDenied,
+	KindInternal:        ErrInternal,
 	KindUnauthenticated: ErrUnauthenticated,
 }
 

@@ -33,7 +33,8 @@ func ParseEventID(text string) (EventID, error) {
 	if text == "" {
 		return EventID{}, nil
 	}
-	bad := Refusef(KindInvalid, "event_id", "invalid event id %q: use INCARNATION.INDEX.SEQ, such as 1.4711.0", shorten(text))
+	bad := Refusef(KindInvalid, "event_id", "invalid event id %q: use INCARNATION.INDEX.SEQ, such as 1.4711.0",
+		shorten(text))
 	parts := strings.Split(text, ".")
 	if len(parts) != 3 {
 		return EventID{}, bad
@@ -58,7 +59,8 @@ func (id EventID) IsZero() bool { return id == EventID{} }
 
 // Compare orders events as they happened.
 func (id EventID) Compare(b EventID) int {
-	return cmp.Or(cmp.Compare(id.Incarnation, b.Incarnation), cmp.Compare(id.Index, b.Index), cmp.Compare(id.Seq, b.Seq))
+	return cmp.Or(cmp.Compare(id.Incarnation, b.Incarnation), cmp.Compare(id.Index, b.Index),
+		cmp.Compare(id.Seq, b.Seq))
 }
 
 // EventKind is the kind of an event (SPEC §12.2).
@@ -149,8 +151,8 @@ var eventKindNames = []string{"none", "jobEnqueued", "jobAssigned", "jobRunning"
 	"jobDeleted", "authChanged", "authReset",
 	"workflowCancelled", "clusterChanged", "queueDeleted", "tenantDeleted", "workerDeleted",
 	"backupStored", "jobMerged", "gateWaiting", "gateSignalled",
-	"keyRuleChanged", "keyBlocked", "keyPassed", "scheduleChanged", "scheduleFired", "scheduleSkipped", "scheduleMissed",
-	"planStarted", "planFinished", "workflowGrown",
+	"keyRuleChanged", "keyBlocked", "keyPassed", "scheduleChanged", "scheduleFired", "scheduleSkipped",
+	"scheduleMissed", "planStarted", "planFinished", "workflowGrown",
 	"batchOpened", "batchSealed", "batchFinished", "batchWaits",
 	"webhookChanged", "snapshotRead", "jobBlocked", "jobIsolated", "jobCleared"}
 
@@ -239,13 +241,15 @@ type EventFilter struct {
 
 // All reports whether the filter matches every event.
 func (f *EventFilter) All() bool {
-	return len(f.Kinds) == 0 && f.Job == "" && f.Queue == "" && f.Type == "" && f.Tenant == "" && f.Worker == "" && f.Workflow == "" && f.Actor == ""
+	return len(f.Kinds) == 0 && f.Job == "" && f.Queue == "" && f.Type == "" && f.Tenant == "" && f.Worker == "" &&
+		f.Workflow == "" && f.Actor == ""
 }
 
 // Wants reports whether the filter matches an event.
 func (f *EventFilter) Wants(e *Event) bool {
 	return (len(f.Kinds) == 0 || slices.Contains(f.Kinds, e.Kind)) && (f.Job == "" || f.Job == e.Job) &&
-		(f.Queue == "" || f.Queue == e.Queue) && (f.Type == "" || f.Type == e.Type) && (f.Tenant == "" || f.Tenant == e.Tenant) &&
+		(f.Queue == "" || f.Queue == e.Queue) && (f.Type == "" || f.Type == e.Type) &&
+		(f.Tenant == "" || f.Tenant == e.Tenant) &&
 		(f.Worker == "" || f.Worker == e.Worker) && (f.Workflow == "" || string(f.Workflow) == e.Run) &&
 		(f.Actor == "" || f.Actor == e.Actor || f.Actor == e.Actor.Owner())
 }

@@ -11,8 +11,10 @@ func TestEventFilter_actor(t *testing.T) {
 	t.Parallel()
 	token := TokenPrincipal("aaaaaaaaaaaa")
 	session := SessionPrincipal("ssssssssssss", token)
-	all := []Principal{"", Anonymous, token, session, TokenPrincipal("bbbbbbbbbbbb"), SessionPrincipal("ssssssssssss", CertPrincipal("r", "n"))}
-	for actor, want := range map[Principal][]Principal{"": all, token: {token, session}, session: {session}, Anonymous: {Anonymous}, Local: nil} {
+	all := []Principal{"", Anonymous, token, session, TokenPrincipal("bbbbbbbbbbbb"),
+		SessionPrincipal("ssssssssssss", CertPrincipal("r", "n"))}
+	for actor, want := range map[Principal][]Principal{"": all, token: {token, session}, session: {session},
+		Anonymous: {Anonymous}, Local: nil} {
 		f := EventFilter{Actor: actor}
 		var got []Principal
 		for _, by := range all {

@@ -11,7 +11,8 @@ import (
 
 // Test an error's kind with its sentinel, through any wrapping.
 func ExampleError_Is() {
-	err := fmt.Errorf("look up the photo: %w", rota.Refusef(rota.KindNotFound, "photo-4711", "job photo-4711 is not known"))
+	err := fmt.Errorf("look up the photo: %w", rota.Refusef(rota.KindNotFound, "photo-4711",
+		"job photo-4711 is not known"))
 	fmt.Println(errors.Is(err, rota.ErrNotFound), errors.Is(err, rota.ErrConflict))
 	fmt.Println(rota.KindOf(err))
 	// Output:

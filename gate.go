@@ -54,7 +54,8 @@ func (s *JobSpec) CheckGate(g *Gate) error {
 	if g.OnTimeout > GateCompletes {
 		return NotOneOf("gate.on_timeout", g.OnTimeout.String(), gateTimeoutNames...)
 	}
-	bare := &JobSpec{ID: s.ID, Queue: s.Queue, Type: s.Type, Tenant: s.Tenant, Priority: s.Priority, Labels: s.Labels, Minted: s.Minted}
+	bare := &JobSpec{ID: s.ID, Queue: s.Queue, Type: s.Type, Tenant: s.Tenant, Priority: s.Priority, Labels: s.Labels,
+		Minted: s.Minted}
 	if how := s.Difference(bare); how != "" || len(s.Headers) > 0 {
 		how = cmp.Or(how, "it has headers")
 		return Refusef(KindInvalid, "gate", "a gate may only have id, parents, queue, priority and labels: %s", how)
@@ -102,7 +103,8 @@ func (s *Signal) CheckShape() error {
 		return err
 	}
 	if n := len(s.Payload); n > MaxSignalBytes {
-		return Refusef(KindInvalid, "payload", "payload too long: got %d bytes, maximum %d; store large data elsewhere and send its name", n,
+		return Refusef(KindInvalid, "payload",
+			"payload too long: got %d bytes, maximum %d; store large data elsewhere and send its name", n,
 			MaxSignalBytes)
 	}
 	return nil

@@ -93,7 +93,8 @@ func (w *WorkflowSpec) fillNodes() error {
 		bytes += n.templateBytes() + int64(len(n.ID))
 	}
 	if bytes > MaxWorkflowBytes {
-		return Refusef(KindInvalid, "nodes", "nodes too long: got %d bytes in all, maximum %d; store large data elsewhere and name it in payloads",
+		return Refusef(KindInvalid, "nodes",
+			"nodes too long: got %d bytes in all, maximum %d; store large data elsewhere and name it in payloads",
 			bytes, MaxWorkflowBytes)
 	}
 	return nil
@@ -189,14 +190,16 @@ func (a *arranger) link() error {
 	for i := range from {
 		if from[i] == to[i] {
 			n := int(from[i])
-			return Refusef(KindInvalid, fmt.Sprintf("nodes[%d].parents", n), "%s is its own parent: remove that edge", a.spec.node(n))
+			return Refusef(KindInvalid, fmt.Sprintf("nodes[%d].parents", n), "%s is its own parent: remove that edge",
+				a.spec.node(n))
 		}
 	}
 	return a.once(from, to)
 }
 
 func (a *arranger) unknownEnd(i int, end, id string, e Edge) error {
-	return Refusef(KindInvalid, fmt.Sprintf("edges[%d].%s", i, end), "edges[%d] goes from %q to %q, and %q is not a node of the workflow",
+	return Refusef(KindInvalid, fmt.Sprintf("edges[%d].%s", i, end),
+		"edges[%d] goes from %q to %q, and %q is not a node of the workflow",
 		i, shorten(e.From), shorten(e.To), shorten(id))
 }
 
@@ -363,7 +366,8 @@ func (h *placeHeap) pop() uint32 {
 // templateBytes is the approximate size of a stored template, and never more: the state machine counts exact bytes, as
 // its rows are encoded, but only when the nodes have arrived.
 func (s *JobSpec) templateBytes() int64 {
-	n := len(s.Payload) + len(s.ExpectedDigest) + len(s.Queue) + len(s.Type) + len(s.Zone) + len(s.Domain) + len(s.Worker)
+	n := len(s.Payload) + len(s.ExpectedDigest) + len(s.Queue) + len(s.Type) + len(s.Zone) + len(s.Domain) + len(
+		s.Worker)
 	for _, list := range [...][]string{s.Requires, s.RegionsAllow, s.RegionsDeny, s.DataKeys, s.Keys} {
 		for _, text := range list {
 			n += 1 + len(text)

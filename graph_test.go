@@ -46,7 +46,8 @@ func TestArrange(t *testing.T) {
 	if got := fmt.Sprint(g.Parents); got != "[[] [0] [0] [0 1 2] []]" || g.Edges != 5 {
 		t.Errorf("parents %s, %d edges", got, g.Edges)
 	}
-	if w.Nodes[0].Queue != "q" || w.Nodes[4].Queue != "own" || w.Nodes[0].Tenant != DefaultTenant || w.Tenant != DefaultTenant {
+	if w.Nodes[0].Queue != "q" || w.Nodes[4].Queue != "own" || w.Nodes[0].Tenant != DefaultTenant ||
+		w.Tenant != DefaultTenant {
 		t.Errorf("filled in as %q, %q, %q, %q", w.Nodes[0].Queue, w.Nodes[4].Queue, w.Nodes[0].Tenant, w.Tenant)
 	}
 	again, err := w.Arrange()
@@ -70,21 +71,27 @@ func TestArrangeRefuses(t *testing.T) {
 		subject string
 		texts   []string
 	}{
-		"no_nodes":     {flow(), "nodes", []string{"nodes: got 0, want 1 to 100000"}},
-		"no_id":        {with(flow("a"), func(w *WorkflowSpec) { w.ID = "" }), "id", nil},
-		"bad_queue":    {with(flow("a"), func(w *WorkflowSpec) { w.Queue = "a b" }), "queue", nil},
-		"bad_tenant":   {with(flow("a"), func(w *WorkflowSpec) { w.Tenant = "a/b" }), "tenant", nil},
-		"bad_policy":   {with(flow("a"), func(w *WorkflowSpec) { w.OnFailure = 7 }), "on_failure", []string{"fail_fast, continue"}},
-		"bad_labels":   {with(flow("a"), func(w *WorkflowSpec) { w.Labels = map[string]string{"a b": ""} }), "labels", nil},
-		"bad_node_id":  {flow("a", "b c"), "nodes[1].id", []string{`"b c"`}},
-		"twice":        {flow("a", "b", "x", "a"), "nodes[3].id", []string{"nodes[0] and nodes[3]", `"a"`}},
-		"no_parent":    {flow("a", "b:a,x"), "nodes[1].parents[1]", []string{`node "b" (nodes[1])`, `"x"`}},
-		"no_from":      {with(flow("a"), func(w *WorkflowSpec) { w.Edges = []Edge{{"x", "a"}} }), "edges[0].from", []string{`"x"`}},
-		"no_to":        {with(flow("a"), func(w *WorkflowSpec) { w.Edges = []Edge{{"a", "a"}, {"a", "y"}} }), "edges[1].to", []string{`"y"`}},
-		"own_parent":   {flow("a", "b:b"), "nodes[1].parents", []string{`node "b" (nodes[1]) is its own parent`}},
-		"own_edge":     {with(flow("a"), func(w *WorkflowSpec) { w.Edges = []Edge{{"a", "a"}} }), "nodes[0].parents", nil},
-		"bad_type":     {with(flow("a", "b"), func(w *WorkflowSpec) { w.Nodes[1].Type = "" }), "nodes[1].type", []string{`node "b" (nodes[1]): type`}},
-		"other_tenant": {with(flow("a"), func(w *WorkflowSpec) { w.Nodes[0].Tenant = "other" }), "nodes[0].tenant", []string{`"other"`}},
+		"no_nodes":   {flow(), "nodes", []string{"nodes: got 0, want 1 to 100000"}},
+		"no_id":      {with(flow("a"), func(w *WorkflowSpec) { w.ID = "" }), "id", nil},
+		"bad_queue":  {with(flow("a"), func(w *WorkflowSpec) { w.Queue = "a b" }), "queue", nil},
+		"bad_tenant": {with(flow("a"), func(w *WorkflowSpec) { w.Tenant = "a/b" }), "tenant", nil},
+		"bad_policy": {with(flow("a"), func(w *WorkflowSpec) { w.OnFailure = 7 }), "on_failure",
+			[]string{"fail_fast, continue"}},
+		"bad_labels": {with(flow("a"), func(w *WorkflowSpec) { w.Labels = map[string]string{"a b": ""} }), "labels",
+			nil}, "bad_node_id": {flow("a", "b c"), "nodes[1].id", []string{`"b c"`}},
+		"twice":     {flow("a", "b", "x", "a"), "nodes[3].id", []string{"nodes[0] and nodes[3]", `"a"`}},
+		"no_parent": {flow("a", "b:a,x"), "nodes[1].parents[1]", []string{`node "b" (nodes[1])`, `"x"`}},
+		"no_from": {with(flow("a"), func(w *WorkflowSpec) { w.Edges = []Edge{{"x", "a"}} }), "edges[0].from",
+			[]string{`"x"`}},
+		"no_to": {with(flow("a"), func(w *WorkflowSpec) { w.Edges = []Edge{{"a", "a"}, {"a", "y"}} }),
+			"edges[1].to", []string{`"y"`}},
+		"own_parent": {flow("a", "b:b"), "nodes[1].parents", []string{`node "b" (nodes[1]) is its own parent`}},
+		"own_edge": {with(flow("a"), func(w *WorkflowSpec) { w.Edges = []Edge{{"a", "a"}} }), "nodes[0].parents",
+			nil},
+		"bad_type": {with(flow("a", "b"), func(w *WorkflowSpec) { w.Nodes[1].Type = "" }), "nodes[1].type",
+			[]string{`node "b" (nodes[1]): type`}},
+		"other_tenant": {with(flow("a"), func(w *WorkflowSpec) { w.Nodes[0].Tenant = "other" }), "nodes[0].tenant",
+			[]string{`"other"`}},
 		"too_many_bytes": {with(flow(slices.Repeat([]string{"a"}, 300)...), func(w *WorkflowSpec) {
 			for i := range w.Nodes {
 				w.Nodes[i].Payload = make([]byte, MaxPayloadBytes)
@@ -134,9 +141,11 @@ func TestArrangeLimits(t *testing.T) {
 	if err != nil || g.Edges != MaxWorkflowEdges || g.Order[0] != MaxWorkflowNodes-1 {
 		t.Fatal(err)
 	}
-	t.Logf("%d nodes, %d edges told as %d: %v", len(g.Order), g.Edges, len(most.Edges)+MaxWorkflowNodes-1, time.Since(begun))
+	t.Logf("%d nodes, %d edges told as %d: %v", len(g.Order), g.Edges, len(most.Edges)+MaxWorkflowNodes-1,
+		time.Since(begun))
 	most.Edges = append(most.Edges, Edge{fmt.Sprint("n", MaxWorkflowNodes-1), "n0"})
-	if _, err := most.Arrange(); KindOf(err) != KindInvalid || !strings.Contains(err.Error(), "too many edges: got 1000001") {
+	if _, err := most.Arrange(); KindOf(err) != KindInvalid ||
+		!strings.Contains(err.Error(), "too many edges: got 1000001") {
 		t.Errorf("one edge more: %v", err)
 	}
 	most.Edges = []Edge{{"n0", fmt.Sprint("n", MaxWorkflowNodes-1)}}
@@ -185,7 +194,8 @@ func checkArrange(t interface{ Fatalf(string, ...any) }, w *WorkflowSpec, edges 
 	told := 0
 	for number, parents := range g.Parents {
 		for i, parent := range parents {
-			if i > 0 && parents[i-1] >= parent || int(parent) >= number || !edges[[2]int{g.Order[parent], g.Order[number]}] {
+			if i > 0 && parents[i-1] >= parent || int(parent) >= number ||
+				!edges[[2]int{g.Order[parent], g.Order[number]}] {
 				t.Fatalf("node %d has parents %v", number, parents)
 			}
 			told++
@@ -210,7 +220,8 @@ func checkCycle(t interface{ Fatalf(string, ...any) }, err error, edges map[[2]i
 	seen := map[string]bool{}
 	for i, name := range names[1:] {
 		var from, to int
-		if _, err := fmt.Sscanf(names[i]+" "+name, "n%d n%d", &from, &to); err != nil || !edges[[2]int{from, to}] || seen[name] {
+		if _, err := fmt.Sscanf(names[i]+" "+name, "n%d n%d", &from, &to); err != nil || !edges[[2]int{from, to}] ||
+			seen[name] {
 			t.Fatalf("%s is no cycle at %s", text, name)
 		}
 		seen[name] = true

@@ -174,7 +174,8 @@ func CheckID[S ~string](field string, s S) error {
 	if ValidID(s) {
 		return nil
 	}
-	return Refusef(KindInvalid, field, "%s: got %q; use 1 to %d of the characters A-Z a-z 0-9 . _ : -", field, shorten(string(s)),
+	return Refusef(KindInvalid, field, "%s: got %q; use 1 to %d of the characters A-Z a-z 0-9 . _ : -", field,
+		shorten(string(s)),
 		MaxIDBytes)
 }
 
@@ -206,7 +207,8 @@ func CheckNodeIDBytes(field, s string) error {
 }
 
 func badNodeID(field, s string) error {
-	return Refusef(KindInvalid, field, "%s: got %q; use 1 to %d bytes of printable UTF-8 without blanks", field, shorten(s),
+	return Refusef(KindInvalid, field, "%s: got %q; use 1 to %d bytes of printable UTF-8 without blanks", field,
+		shorten(s),
 		MaxNodeIDBytes)
 }
 

@@ -52,7 +52,8 @@ func (b *Blob) UnmarshalJSON(text []byte) error {
 			return Refusef(KindInvalid, "payload", "payload: got base64 twice; remove one")
 		}
 		if err := json.Unmarshal(inside, (*[]byte)(b)); err != nil || *b == nil {
-			return Refusef(KindInvalid, "payload", `payload: {"base64":…} does not hold base64; to send this object as it is, send its text as a string`)
+			return Refusef(KindInvalid, "payload",
+				`payload: {"base64":…} does not hold base64; to send this object as it is, send its text as a string`)
 		}
 		return nil
 	}

@@ -81,14 +81,18 @@ func (c *JobChange) CheckShape(payloadMax int64) error {
 		return TooMany("labels", n, 2*MaxLabels)
 	}
 	if c.Priority == nil && c.Fee == nil && len(c.Labels) == 0 && c.TTL == nil && c.StartBy == nil && c.Payload == nil {
-		return Refusef(KindInvalid, "change", "the change of job %s is empty: set at least one of priority, fee, labels, ttl_ms, start_by_ms, payload", c.ID)
+		return Refusef(KindInvalid, "change",
+			"the change of job %s is empty: set at least one of priority, fee, labels, ttl_ms, start_by_ms, payload",
+			c.ID)
 	}
 	if (c.Life == nil) != (c.Changes == nil) || c.Life != nil && min(*c.Life, *c.Changes) < 0 {
-		return Refusef(KindInvalid, "life", "the change of job %s: set both life and changes, each at least 0, or neither", c.ID)
+		return Refusef(KindInvalid, "life",
+			"the change of job %s: set both life and changes, each at least 0, or neither", c.ID)
 	}
 	for _, key := range slices.Sorted(maps.Keys(c.Labels)) { // removed labels too, as events contain them
 		if !validLabel(key) {
-			return Refusef(KindInvalid, "labels", "labels: a key must be 1 to %d bytes of printable ASCII without blanks", MaxLabelBytes)
+			return Refusef(KindInvalid, "labels",
+				"labels: a key must be 1 to %d bytes of printable ASCII without blanks", MaxLabelBytes)
 		}
 	}
 	spec := c.Of(&JobSpec{ID: "j", Queue: DefaultQueue, Type: "t", Tenant: DefaultTenant})

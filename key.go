@@ -188,7 +188,8 @@ func (f *KeyFilter) Check() error {
 		}
 	}
 	if f.Name != "" && (!validLabel(f.Name) || strings.Contains(f.Name, ":")) {
-		return Refusef(KindInvalid, "name", "name: got %.80q; use 1 to %d bytes of printable ASCII without blanks and colons", f.Name, MaxKeyBytes)
+		return Refusef(KindInvalid, "name",
+			"name: got %.80q; use 1 to %d bytes of printable ASCII without blanks and colons", f.Name, MaxKeyBytes)
 	}
 	if f.Held > KeyHeldBlocked {
 		return NotOneOf("held", strconv.Itoa(int(f.Held)), keyHelds[:]...)
@@ -224,7 +225,8 @@ func keyName(key string) (name string, ok bool) {
 // badKey returns why a key is invalid.
 func badKey(field, key string) error {
 	if !validLabel(key) {
-		return Refusef(KindInvalid, "keys", "%s: use NAME:VALUE, 3 to %d bytes of printable ASCII without blanks", field, MaxKeyBytes)
+		return Refusef(KindInvalid, "keys", "%s: use NAME:VALUE, 3 to %d bytes of printable ASCII without blanks",
+			field, MaxKeyBytes)
 	}
 	return Refusef(KindInvalid, "keys", "%s: got %q; use NAME:VALUE", field, key)
 }
@@ -237,10 +239,13 @@ func (r *KeyRule) Check() error {
 		}
 	}
 	if !validLabel(r.Name) || strings.Contains(r.Name, ":") {
-		return Refusef(KindInvalid, "name", "name: got %.80q; use 1 to %d bytes of printable ASCII without blanks and colons", r.Name, MaxKeyBytes)
+		return Refusef(KindInvalid, "name",
+			"name: got %.80q; use 1 to %d bytes of printable ASCII without blanks and colons", r.Name, MaxKeyBytes)
 	}
 	if r.Value != "" && !validLabel(r.Name+":"+r.Value) {
-		return Refusef(KindInvalid, "value", "value: got %.80q; use printable ASCII without blanks, at most %d bytes with the name", r.Value, MaxKeyBytes)
+		return Refusef(KindInvalid, "value",
+			"value: got %.80q; use printable ASCII without blanks, at most %d bytes with the name", r.Value,
+			MaxKeyBytes)
 	}
 	if r.Scope > KeyOfCluster {
 		return NotOneOf("scope", strconv.Itoa(int(r.Scope)), keyScopes[:]...)
@@ -249,34 +254,40 @@ func (r *KeyRule) Check() error {
 		return NotOneOf("sequence", strconv.Itoa(int(r.Sequence)), keySequences[:]...)
 	}
 	if r.Concurrency < 0 || r.Concurrency > MaxKeyConcurrency {
-		return Refusef(KindInvalid, "concurrency", "concurrency must be between 0 (no limit) and %d, got %d", MaxKeyConcurrency, r.Concurrency)
+		return Refusef(KindInvalid, "concurrency", "concurrency must be between 0 (no limit) and %d, got %d",
+			MaxKeyConcurrency, r.Concurrency)
 	}
 	if r.Group && (r.Queue == "" || r.Value != "") {
-		return Refusef(KindInvalid, "group", "group applies to all keys of a name in a queue: set queue, and omit value")
+		return Refusef(KindInvalid, "group",
+			"group applies to all keys of a name in a queue: set queue, and omit value")
 	}
 	if err := r.checkRate(); err != nil {
 		return err
 	}
 	if r.Value == "" && r.Concurrency == 0 && r.Rate == 0 && r.Sequence == SequenceNone && !r.Group {
-		return Refusef(KindInvalid, "rule", "the rule of key %s is empty: set at least one of concurrency, rate, sequence, group", r.Name)
+		return Refusef(KindInvalid, "rule",
+			"the rule of key %s is empty: set at least one of concurrency, rate, sequence, group", r.Name)
 	}
 	return nil
 }
 
 func (r *KeyRule) checkRate() error {
 	if r.Rate < 0 || r.Rate > MaxKeyRate || r.Rate == 0 && (r.PeriodMs != 0 || r.Burst != 0) {
-		return Refusef(KindInvalid, "rate", "rate must be between 1 and %d, got %d with period_ms %d and burst %d; omit all three for no rate limit",
+		return Refusef(KindInvalid, "rate",
+			"rate must be between 1 and %d, got %d with period_ms %d and burst %d; omit all three for no rate limit",
 			MaxKeyRate, r.Rate, r.PeriodMs, r.Burst)
 	}
 	if r.Rate == 0 {
 		return nil
 	}
 	if r.PeriodMs < 1 || r.PeriodMs > int64(MaxKeyPeriod) {
-		return Refusef(KindInvalid, "period_ms", "period_ms must be between 1 and %d (a day), got %d", MaxKeyPeriod, r.PeriodMs)
+		return Refusef(KindInvalid, "period_ms", "period_ms must be between 1 and %d (a day), got %d", MaxKeyPeriod,
+			r.PeriodMs)
 	}
 	every := r.PeriodMs * 1_000_000 / r.Rate
 	if most := int64(MaxKeyBurst) * 1_000_000 / every; r.Burst < 0 || r.Burst > most {
-		return Refusef(KindInvalid, "burst", "burst must be between 0 and %d (the refill of ten days), got %d", most, r.Burst)
+		return Refusef(KindInvalid, "burst", "burst must be between 0 and %d (the refill of ten days), got %d", most,
+			r.Burst)
 	}
 	return nil
 }

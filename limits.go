@@ -135,7 +135,8 @@ func ParseDuration(text string) (time.Duration, error) {
 	if !negative {
 		bare = strings.TrimPrefix(bare, "+")
 	}
-	refusal := Refusef(KindInvalid, "duration", "invalid duration %q: use a value such as 300ms, 30s, 5m, 2h or 1d12h", shorten(text))
+	refusal := Refusef(KindInvalid, "duration", "invalid duration %q: use a value such as 300ms, 30s, 5m, 2h or 1d12h",
+		shorten(text))
 	if _, err := strconv.ParseInt(bare, 10, 64); err == nil && strings.Trim(bare, "0") != "" {
 		return 0, Refusef(KindInvalid, "duration", "%q has no unit: write %sms or %ss", text, text, text)
 	}

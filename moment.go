@@ -84,7 +84,8 @@ func (m Moment) Time() time.Time { return m.Date.Time() }
 func ParseDate(text string) (Date, error) {
 	t, err := time.Parse(time.RFC3339Nano, text)
 	if err != nil {
-		return 0, Refusef(KindInvalid, "date", "invalid date %q: use RFC 3339, such as 2030-01-02T15:04:05Z", shorten(text))
+		return 0, Refusef(KindInvalid, "date", "invalid date %q: use RFC 3339, such as 2030-01-02T15:04:05Z",
+			shorten(text))
 	}
 	return Date(t.UnixMilli()), nil
 }
@@ -225,7 +226,8 @@ func readDate(given [][]byte, name string, into *Date) error {
 	case err != nil:
 		return Malformed(name+"_at", text, "use RFC 3339, such as 2030-01-02T15:04:05Z")
 	case given[0] != nil && d != *into:
-		return Refusef(KindInvalid, name+"_at", "%s_at is %s, but %s_ms is %d, which is %s: set only one of them", name, text, name, *into, *into)
+		return Refusef(KindInvalid, name+"_at", "%s_at is %s, but %s_ms is %d, which is %s: set only one of them", name,
+			text, name, *into, *into)
 	}
 	*into = d
 	return nil
@@ -345,7 +347,8 @@ func (f *layoutField) write(w *layoutWriter, v reflect.Value) error {
 		}
 		return nil
 	case rawField:
-		if text := v.String(); text != "" && strings.ContainsRune("{[", rune(text[0])) && plainJSON([]byte(text)) == text {
+		if text := v.String(); text != "" && strings.ContainsRune("{[", rune(text[0])) &&
+			plainJSON([]byte(text)) == text {
 			w.name(f.name)
 			return w.value(json.RawMessage(text))
 		}

@@ -13,7 +13,8 @@ func BenchmarkLayouts(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	for name, read := range map[string]func(*layout, []byte, any) error{"onePass": (*layout).unmarshal, "slowly": slowUnmarshal} {
+	for name, read := range map[string]func(*layout, []byte, any) error{"onePass": (*layout).unmarshal,
+		"slowly": slowUnmarshal} {
 		b.Run("read/"+name, func(b *testing.B) {
 			for b.Loop() {
 				if err := read(jobSpecJSON, text, new(JobSpec)); err != nil {
@@ -22,7 +23,8 @@ func BenchmarkLayouts(b *testing.B) {
 			}
 		})
 	}
-	for name, write := range map[string]func(*layout, any) ([]byte, error){"onePass": (*layout).marshal, "slowly": slowMarshal} {
+	for name, write := range map[string]func(*layout, any) ([]byte, error){"onePass": (*layout).marshal,
+		"slowly": slowMarshal} {
 		b.Run("write/"+name, func(b *testing.B) {
 			for b.Loop() {
 				if _, err := write(jobSpecJSON, job); err != nil {

@@ -112,7 +112,8 @@ func (f *layoutField) names() []string {
 }
 
 // shortest has the durations whose limit is less than MaxDuration, in ms.
-var shortest = map[string]int64{"Gate.timeout_ms": MaxGateTimeout.Milliseconds(), "Unique.keep_ms": MaxUniqueKeep.Milliseconds()}
+var shortest = map[string]int64{"Gate.timeout_ms": MaxGateTimeout.Milliseconds(),
+	"Unique.keep_ms": MaxUniqueKeep.Milliseconds()}
 
 // strictly returns the layout of a type that people write.
 func strictly(l *layout) *layout {
@@ -153,7 +154,8 @@ func (l *layout) add(t reflect.Type, path []int) {
 		if !strings.HasSuffix(name, "_us") {
 			most = cmp.Or(shortest[l.name+"."+name], maxMs)
 		}
-		l.put(layoutField{name: name, index: index, kind: kind, plain: plain, most: most, empty: hasOption(options, "omitempty"), zero: hasOption(options, "omitzero")})
+		l.put(layoutField{name: name, index: index, kind: kind, plain: plain, most: most,
+			empty: hasOption(options, "omitempty"), zero: hasOption(options, "omitzero")})
 	}
 }
 
@@ -173,7 +175,8 @@ func (f *layoutField) width() int {
 func ownJSON(t reflect.Type) bool {
 	p := reflect.PointerTo(t)
 	return p.Implements(reflect.TypeFor[json.Marshaler]()) || p.Implements(reflect.TypeFor[json.Unmarshaler]()) ||
-		p.Implements(reflect.TypeFor[encoding.TextMarshaler]()) || p.Implements(reflect.TypeFor[encoding.TextUnmarshaler]())
+		p.Implements(reflect.TypeFor[encoding.TextMarshaler]()) ||
+		p.Implements(reflect.TypeFor[encoding.TextUnmarshaler]())
 }
 
 // put adds a field; of two with one name the outer one counts, as with Go's own.

@@ -18,15 +18,24 @@ import (
 // FuzzLayouts checks that JSON is read as encoding/json alone would read it, and written as it would be written.
 func FuzzLayouts(f *testing.F) {
 	for _, text := range []string{
-		`{}`, `null`, ` {"id" : "a" , "priority":-3}`, `{"id":"a\u0062","queue":"\ud83d\ude00","type":"\n"}`, `{"id":"é","id":"b"}`,
-		`{"p\u0072iority":5}`, `{"priority":1.5}`, `{"priority":"5"}`, `{"priority":2147483648}`, `{"priority":-0,"fee":1e3}`, `{"fee":9223372036854775807}`,
-		`{"fee":9223372036854775808}`, `{"fee":null,"id":null,"payload":null}`, `{"payload":{"base64":"AAE="}}`, `{"payload":{"base64":null}}`,
-		`{"payload":{"base64":"AA==","base64":"AQ=="}}`, `{"payload":{"base64":"AA==","x":1}}`, `{"payload":{"a": [1, {"b":"}"}]}}`, `{"payload":true}`,
-		`{"payload":"<&>"}`, `{"payload":"\u2028"}`, `{"payload":" ~\u007f"}`, `{"requires":["a","b"],"labels":{"a":"b"}}`, `{"retry":{"attempts":3,"tries":1}}`,
-		`{"delay_ms":5,"ttl_ms":"5"}`, `{"not_before_ms":1700000000007}`, `{"not_before_at":"2023-11-14T22:13:20.007Z"}`,
-		`{"not_before_at":"2023-11-14T22:13:20.007Z","not_before_ms":5}`, `{"not_before_at":5}`, `{"":1}`, `{"zzz":1,"aaa":[],"id":5}`, `[1]`, `"x"`, `5`,
-		`{"expected_digest":"abcd","expected_ms":1}`, `{"id":"\\\"","type":"\\"}`, `{"payload":{"text":"\u003ca\u003e"},"kind":"jobAssigned"}`,
-		`{"started_ms":5,"started_clock_ms":7,"lease_id":"ab"}`, "{\"id\":\"\xff\"}", "{\"\xff\":1}", `{"unique":{"by":["args"]},"parents":["a"]}`,
+		`{}`, `null`, ` {"id" : "a" , "priority":-3}`, `{"id":"a\u0062","queue":"\ud83d\ude00","type":"\n"}`,
+		`{"id":"é","id":"b"}`,
+		`{"p\u0072iority":5}`, `{"priority":1.5}`, `{"priority":"5"}`, `{"priority":2147483648}`,
+		`{"priority":-0,"fee":1e3}`, `{"fee":9223372036854775807}`,
+		`{"fee":9223372036854775808}`, `{"fee":null,"id":null,"payload":null}`, `{"payload":{"base64":"AAE="}}`,
+		`{"payload":{"base64":null}}`,
+		`{"payload":{"base64":"AA==","base64":"AQ=="}}`, `{"payload":{"base64":"AA==","x":1}}`,
+		`{"payload":{"a": [1, {"b":"}"}]}}`, `{"payload":true}`,
+		`{"payload":"<&>"}`, `{"payload":"\u2028"}`, `{"payload":" ~\u007f"}`,
+		`{"requires":["a","b"],"labels":{"a":"b"}}`, `{"retry":{"attempts":3,"tries":1}}`,
+		`{"delay_ms":5,"ttl_ms":"5"}`, `{"not_before_ms":1700000000007}`,
+		`{"not_before_at":"2023-11-14T22:13:20.007Z"}`,
+		`{"not_before_at":"2023-11-14T22:13:20.007Z","not_before_ms":5}`, `{"not_before_at":5}`, `{"":1}`,
+		`{"zzz":1,"aaa":[],"id":5}`, `[1]`, `"x"`, `5`,
+		`{"expected_digest":"abcd","expected_ms":1}`, `{"id":"\\\"","type":"\\"}`,
+		`{"payload":{"text":"\u003ca\u003e"},"kind":"jobAssigned"}`,
+		`{"started_ms":5,"started_clock_ms":7,"lease_id":"ab"}`, "{\"id\":\"\xff\"}", "{\"\xff\":1}",
+		`{"unique":{"by":["args"]},"parents":["a"]}`,
 	} {
 		f.Add([]byte(text))
 	}
@@ -41,8 +50,10 @@ func FuzzLayouts(f *testing.F) {
 			layout     *layout
 			into, slow any
 		}{
-			{jobSpecJSON, &JobSpec{Priority: 5}, &JobSpec{Priority: 5}}, {nodeSpecJSON, &NodeSpec{}, &NodeSpec{}}, {attemptJSON, &Attempt{}, &Attempt{}},
-			{eventJSON, &Event{}, &Event{}}, {retryPolicyJSON, &RetryPolicy{}, &RetryPolicy{}}, {typeStatsJSON, &TypeStats{}, &TypeStats{}},
+			{jobSpecJSON, &JobSpec{Priority: 5}, &JobSpec{Priority: 5}}, {nodeSpecJSON, &NodeSpec{}, &NodeSpec{}},
+			{attemptJSON, &Attempt{}, &Attempt{}},
+			{eventJSON, &Event{}, &Event{}}, {retryPolicyJSON, &RetryPolicy{}, &RetryPolicy{}},
+			{typeStatsJSON, &TypeStats{}, &TypeStats{}},
 		} {
 			err, slow := c.layout.unmarshal(text, c.into), slowUnmarshal(c.layout, text, c.slow)
 			if fmt.Sprint(err) != fmt.Sprint(slow) || !reflect.DeepEqual(c.into, c.slow) {
@@ -55,7 +66,8 @@ func FuzzLayouts(f *testing.F) {
 			}
 		}
 		var b, slowly Blob
-		if err, slow := b.UnmarshalJSON(text), slowBlob(&slowly, text); fmt.Sprint(err) != fmt.Sprint(slow) || !reflect.DeepEqual(b, slowly) {
+		if err, slow := b.UnmarshalJSON(text), slowBlob(&slowly, text); fmt.Sprint(err) != fmt.Sprint(slow) ||
+			!reflect.DeepEqual(b, slowly) {
 			t.Fatalf("a blob from %s: %q, %v: want %q, %v", text, b, err, slowly, slow)
 		}
 	})
@@ -125,7 +137,8 @@ func slowWrite(f *layoutField, w *slowWriter, v reflect.Value) error {
 		}
 		return w.field(f.name, millis.Of(time.Duration(v.Int())))
 	case rawField:
-		if text := v.String(); text != "" && strings.ContainsRune("{[", rune(text[0])) && plainJSON([]byte(text)) == text {
+		if text := v.String(); text != "" && strings.ContainsRune("{[", rune(text[0])) &&
+			plainJSON([]byte(text)) == text {
 			return w.field(f.name, json.RawMessage(text))
 		}
 	}
@@ -222,7 +235,8 @@ func slowField(given map[string]json.RawMessage, name string, into any) error {
 func slowDate(given map[string]json.RawMessage, name string, into *Date) error {
 	var text string
 	_, both := given[name+"_ms"]
-	if err := errors.Join(slowField(given, name+"_ms", into), slowField(given, name+"_at", &text)); err != nil || text == "" {
+	if err := errors.Join(slowField(given, name+"_ms", into), slowField(given, name+"_at", &text)); err != nil ||
+		text == "" {
 		return err
 	}
 	d, err := ParseDate(text)
@@ -230,7 +244,8 @@ func slowDate(given map[string]json.RawMessage, name string, into *Date) error {
 	case err != nil:
 		return Malformed(name+"_at", text, "use RFC 3339, such as 2030-01-02T15:04:05Z")
 	case both && d != *into:
-		return Refusef(KindInvalid, name+"_at", "%s_at is %s, but %s_ms is %d, which is %s: set only one of them", name, text, name, *into, *into)
+		return Refusef(KindInvalid, name+"_at", "%s_at is %s, but %s_ms is %d, which is %s: set only one of them", name,
+			text, name, *into, *into)
 	}
 	*into = d
 	return nil
@@ -255,7 +270,8 @@ func slowBlob(b *Blob, text []byte) error {
 			return Refusef(KindInvalid, "payload", "payload: got base64 twice; remove one")
 		}
 		if err := json.Unmarshal(o["base64"], (*[]byte)(b)); err != nil || *b == nil {
-			return Refusef(KindInvalid, "payload", `payload: {"base64":…} does not hold base64; to send this object as it is, send its text as a string`)
+			return Refusef(KindInvalid, "payload",
+				`payload: {"base64":…} does not hold base64; to send this object as it is, send its text as a string`)
 		}
 		return nil
 	}

@@ -20,10 +20,12 @@ import (
 )
 
 // laidOut lists the types whose JSON has moments.
-var laidOut = []any{JobSpec{}, NodeSpec{}, Attempt{}, Job{}, Lease{}, Attestation{}, TypeUntil{}, UnitsUsed{}, Worker{}, Event{},
-	ServedEvent{}, Domain{}, ModeStatus{}, Explanation{}, ClusterStatus{}, Attention{}, Concern{}, NodeStatus{}, RaftPeer{}, NodeHealth{}, NodeSnapshot{}, NodeArchive{}, SnapshotInfo{}, Workflow{}, WorkflowNode{},
-	Role{}, AccessToken{}, Block{}, Issuer{}, StoredBackup{}, KeyState{}, ScheduleTimes{}, ScheduleSpec{}, Schedule{}, ScheduleDecision{}, Batch{},
-	Plan{}, Webhook{}, ETA{}, TZData{}, TZInstall{}}
+var laidOut = []any{JobSpec{}, NodeSpec{}, Attempt{}, Job{}, Lease{}, Attestation{}, TypeUntil{}, UnitsUsed{}, Worker{},
+	Event{},
+	ServedEvent{}, Domain{}, ModeStatus{}, Explanation{}, ClusterStatus{}, Attention{}, Concern{}, NodeStatus{},
+	RaftPeer{}, NodeHealth{}, NodeSnapshot{}, NodeArchive{}, SnapshotInfo{}, Workflow{}, WorkflowNode{},
+	Role{}, AccessToken{}, Block{}, Issuer{}, StoredBackup{}, KeyState{}, ScheduleTimes{}, ScheduleSpec{}, Schedule{},
+	ScheduleDecision{}, Batch{}, Plan{}, Webhook{}, ETA{}, TZData{}, TZInstall{}}
 
 // timesOnly lists those of them that have only durations.
 var timesOnly = []any{ReadAt{}, RetryPolicy{}, Gate{}, Queue{}, TypeStats{}, Unique{}}
@@ -58,7 +60,8 @@ func TestMomentsInJSON(t *testing.T) {
 				}
 			}
 			back := reflect.New(typ)
-			if err := json.Unmarshal(text, back.Interface()); err != nil || fmt.Sprint(back.Elem()) != fmt.Sprint(filled.Elem()) {
+			if err := json.Unmarshal(text, back.Interface()); err != nil ||
+				fmt.Sprint(back.Elem()) != fmt.Sprint(filled.Elem()) {
 				t.Errorf("%v; came back as\n%+v, was\n%+v", err, back.Elem(), filled.Elem())
 			}
 			if text, _ := json.Marshal(v); strings.Contains(string(text), "_at\"") {
@@ -132,7 +135,8 @@ func TestEveryTypeWithMomentsIsLaidOut(t *testing.T) {
 			return true
 		}
 		for _, f := range fields.Fields.List {
-			if of, ok := f.Type.(*ast.SelectorExpr); ok && f.Tag != nil && (of.Sel.Name == "Time" || of.Sel.Name == "Duration") && !known[spec.Name.Name] {
+			if of, ok := f.Type.(*ast.SelectorExpr); ok && f.Tag != nil &&
+				(of.Sel.Name == "Time" || of.Sel.Name == "Duration") && !known[spec.Name.Name] {
 				t.Errorf("%s has a time.%s: give it a layout (moment_types.go)", spec.Name, of.Sel.Name)
 			}
 			typ, _ := f.Type.(*ast.Ident)
@@ -142,7 +146,8 @@ func TestEveryTypeWithMomentsIsLaidOut(t *testing.T) {
 				if found++; !known[spec.Name.Name] {
 					t.Errorf("%s has a %s: give it a layout (moment_types.go)", spec.Name, typ.Name)
 				}
-			case f.Tag != nil && typ.Name == "Clock" && !strings.Contains(f.Tag.Value, `"clock_ms`) && !strings.Contains(f.Tag.Value, `"logical_time`):
+			case f.Tag != nil && typ.Name == "Clock" && !strings.Contains(f.Tag.Value, `"clock_ms`) &&
+				!strings.Contains(f.Tag.Value, `"logical_time`):
 				t.Errorf("%s.%s is shown by the clock alone: make it a Moment", spec.Name, f.Names[0])
 			}
 		}
@@ -156,15 +161,16 @@ func TestEveryTypeWithMomentsIsLaidOut(t *testing.T) {
 // TestDurationsInJSON checks that JSON has durations in milliseconds, under names that show it.
 func TestDurationsInJSON(t *testing.T) {
 	t.Parallel()
-	spec := JobSpec{ID: "j", Delay: time.Second, TTL: time.Hour, MaxRuntime: time.Minute, Simulate: 1, Expected: 1_500_001,
-		NotBefore: time.Date(2030, 1, 2, 3, 4, 5, 6_999_999, time.FixedZone("x", 3600))}
+	spec := JobSpec{ID: "j", Delay: time.Second, TTL: time.Hour, MaxRuntime: time.Minute, Simulate: 1,
+		Expected: 1_500_001, NotBefore: time.Date(2030, 1, 2, 3, 4, 5, 6_999_999, time.FixedZone("x", 3600))}
 	const want = `{"id":"j","queue":"","type":"","priority":0,"delay_ms":1000,"not_before_ms":1893549845006,` +
 		`"not_before_at":"2030-01-02T02:04:05.006Z","ttl_ms":3600000,"max_runtime_ms":60000,"simulate_ms":1,"expected_ms":2}`
 	if text, err := json.Marshal(spec); err != nil || string(text) != want {
 		t.Errorf("%v\n%s, want\n%s", err, text, want)
 	}
 	var back JobSpec
-	if err := json.Unmarshal([]byte(want), &back); err != nil || back.Delay != time.Second || back.Expected != 2*time.Millisecond ||
+	if err := json.Unmarshal([]byte(want), &back); err != nil || back.Delay != time.Second ||
+		back.Expected != 2*time.Millisecond ||
 		!back.NotBefore.Equal(spec.NotBefore.Truncate(time.Millisecond)) {
 		t.Errorf("%v, %+v", err, back)
 	}
@@ -172,7 +178,8 @@ func TestDurationsInJSON(t *testing.T) {
 	if err := json.Unmarshal([]byte(`{"delay_ms":"5s"}`), &back); !errors.As(err, &wrong) || wrong.Field != "delay_ms" {
 		t.Errorf("a duration in words: %v", err)
 	}
-	if text, err := json.Marshal(ReadAt{Index: 7, Age: -time.Millisecond}); err != nil || string(text) != `{"index":7,"age_ms":-1}` {
+	if text, err := json.Marshal(ReadAt{Index: 7, Age: -time.Millisecond}); err != nil ||
+		string(text) != `{"index":7,"age_ms":-1}` {
 		t.Errorf("%s, %v", text, err)
 	}
 }
@@ -212,7 +219,8 @@ func TestSpecTakesEitherDate(t *testing.T) {
 			t.Errorf("%s: %s, %v", text, s.NotBefore, err)
 		}
 		var n NodeSpec
-		if again := json.Unmarshal([]byte(text), &n); (again == nil) != (err == nil) || err == nil && DateOf(n.NotBefore) != want {
+		if again := json.Unmarshal([]byte(text), &n); (again == nil) != (err == nil) || err == nil &&
+			DateOf(n.NotBefore) != want {
 			t.Errorf("node %s: %s, %v", text, n.NotBefore, again)
 		}
 	}
@@ -244,8 +252,10 @@ func TestPayloadIsJSON(t *testing.T) {
 // FuzzEventPayload checks that every payload read back from the JSON of its event is unchanged, even if the JSON was
 // reformatted on its way.
 func FuzzEventPayload(f *testing.F) {
-	for _, text := range []string{"", `"text"`, "null", "12", "true", "text", `{"a":1}`, `{"a": 1}`, " {}", "{} ", "[1,2]", "[ ]", "{", "[1",
-		`{"a":"<b>&"}`, `{"a":"\u003cb"}`, `{"a":"\u003Cb"}`, "[\"\u2028\"]", `["\u2028"]`, `{"a":1.50,"a":2}`, `"\"`, "\x00", "<&>"} {
+	for _, text := range []string{"", `"text"`, "null", "12", "true", "text", `{"a":1}`, `{"a": 1}`, " {}", "{} ",
+		"[1,2]", "[ ]", "{", "[1",
+		`{"a":"<b>&"}`, `{"a":"\u003cb"}`, `{"a":"\u003Cb"}`, "[\"\u2028\"]", `["\u2028"]`, `{"a":1.50,"a":2}`, `"\"`,
+		"\x00", "<&>"} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, payload string) {

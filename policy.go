@@ -240,7 +240,8 @@ func (k *policyKey) parse(text string, ratio bool) (int64, error) {
 		}
 		return 0, nil
 	case ratio:
-		want := fmt.Sprintf("a ratio of %s to %s with at most %d decimals", ratioText(k.min, k.scale()), ratioText(k.max, k.scale()),
+		want := fmt.Sprintf("a ratio of %s to %s with at most %d decimals", ratioText(k.min, k.scale()),
+			ratioText(k.max, k.scale()),
 			decimals(k.scale()))
 		if v, err = parseRatio(text, k.scale()); err != nil || v < k.min || v > k.max {
 			return 0, bad(want)
@@ -303,12 +304,14 @@ func PolicyFromValues(preset string, values []int64) (QueuePolicy, error) {
 	p := StandardPolicy()
 	p.Preset = preset
 	if len(values) < frozenKeys || len(values) > len(policyKeys) {
-		return p, Refusef(KindInternal, "policy", "policy: got %d values, but this binary knows %d keys", len(values), len(policyKeys))
+		return p, Refusef(KindInternal, "policy", "policy: got %d values, but this binary knows %d keys", len(values),
+			len(policyKeys))
 	}
 	for i, v := range values {
 		k := &policyKeys[i]
 		if k.set(&p, v); k.get(&p) != v { // such as a flag that is neither 0 nor 1
-			return p, Refusef(KindInternal, "policy", "policy: %s must be between %d and %d, got %d", k.name, k.min, k.max, v)
+			return p, Refusef(KindInternal, "policy", "policy: %s must be between %d and %d, got %d", k.name, k.min,
+				k.max, v)
 		}
 	}
 	err := p.Check()
@@ -330,11 +333,13 @@ func (p *QueuePolicy) Check() error {
 		return err
 	}
 	if p.RenewAdds && p.RenewalsMax < 0 {
-		return Refusef(KindInvalid, "renew_adds", "renew_adds: got on with renewals_max -1 (no limit), want renewals_max of 0 to 1000000; set both in one call")
+		return Refusef(KindInvalid, "renew_adds",
+			"renew_adds: got on with renewals_max -1 (no limit), want renewals_max of 0 to 1000000; set both in one call")
 	}
 	if p.LeaseGraceMs != 0 && p.LeaseGraceMs < int64(GraceLeast) {
 		return Refusef(KindInvalid, "lease_grace_on_disconnect_ms",
-			"lease_grace_on_disconnect_ms must be 0 or between %d and %d, got %d", GraceLeast, SilenceEnds, p.LeaseGraceMs)
+			"lease_grace_on_disconnect_ms must be 0 or between %d and %d, got %d", GraceLeast, SilenceEnds,
+			p.LeaseGraceMs)
 	}
 	if err := p.checkScoring(); err != nil {
 		return err

@@ -38,7 +38,8 @@ func PolicyDocs() []PolicyDoc {
 	docs := make([]PolicyDoc, len(policyKeys))
 	for i := range policyKeys {
 		k := &policyKeys[i]
-		docs[i] = PolicyDoc{Key: k.name, Alias: k.alias, Meaning: k.meaning, Zero: k.zero, Values: k.values(), Source: k.source,
+		docs[i] = PolicyDoc{Key: k.name, Alias: k.alias, Meaning: k.meaning, Zero: k.zero, Values: k.values(),
+			Source:    k.source,
 			KeyValues: k.keyValues(), Unit: unitNames[k.unit], Least: k.min, Most: k.max, Choices: k.choices()}
 		for _, preset := range Presets {
 			p, _ := PresetPolicy(preset) // every one of Presets is known
@@ -188,8 +189,9 @@ var backfillKeys = []policyKey{
 // checkBackfill rejects backfilling together with an order of jobs that is not stable.
 func (p *QueuePolicy) checkBackfill() error {
 	if p.Backfill != BackfillFree && p.Ranking == RankAdaptive {
-		return Refusef(KindInvalid, "backfill", "backfill=%s does not work with ranking=%s, whose order changes every round: "+
-			"use another ranking, or backfill=free", p.Backfill, p.Ranking)
+		return Refusef(KindInvalid, "backfill",
+			"backfill=%s does not work with ranking=%s, whose order changes every round: "+
+				"use another ranking, or backfill=free", p.Backfill, p.Ranking)
 	}
 	return nil
 }

@@ -34,7 +34,8 @@ const (
 	unitDecimal // thousandths, written as a decimal number
 )
 
-func key(name, alias string, unit policyUnit, lo, hi int64, f func(*QueuePolicy) *int64, source, meaning string) policyKey {
+func key(name, alias string, unit policyUnit, lo, hi int64, f func(*QueuePolicy) *int64, source,
+	meaning string) policyKey {
 	return policyKey{name: name, alias: alias, unit: unit, min: lo, max: hi, source: source, meaning: meaning,
 		get: func(p *QueuePolicy) int64 { return *f(p) }, set: func(p *QueuePolicy, v int64) { *f(p) = v }}
 }
@@ -53,13 +54,16 @@ func boolKey(name, alias string, f func(*QueuePolicy) *bool, source, meaning str
 		return 0
 	}
 	set := func(p *QueuePolicy, v int64) { *f(p) = v == 1 }
-	return policyKey{name: name, alias: alias, unit: unitBool, max: 1, get: get, set: set, source: source, meaning: meaning}
+	return policyKey{name: name, alias: alias, unit: unitBool, max: 1, get: get, set: set, source: source,
+		meaning: meaning}
 }
 
 // choiceKey is a key of an enumeration, by the names of its values.
 func choiceKey[T ~uint8](name string, names []string, f func(*QueuePolicy) *T, source, meaning string) policyKey {
-	return policyKey{name: name, unit: unitChoice, max: int64(len(names) - 1), names: names, source: source, meaning: meaning,
-		get: func(p *QueuePolicy) int64 { return int64(*f(p)) }, set: func(p *QueuePolicy, v int64) { *f(p) = T(v) }}
+	return policyKey{name: name, unit: unitChoice, max: int64(len(names) - 1), names: names, source: source,
+		meaning: meaning,
+		get:     func(p *QueuePolicy) int64 { return int64(*f(p)) },
+		set:     func(p *QueuePolicy, v int64) { *f(p) = T(v) }}
 }
 
 // healthKey is a key for the effect of an outcome on a worker's health.
@@ -94,7 +98,8 @@ var policyKeys = append([]policyKey{
 		"SPEC §20.2", "The longest that an attempt may take, 3s or more, where its job names nothing shorter. Its worker ends it 1s before, to report it.").off("no limit"),
 	key("leases_max_per_worker", "max_queue_per_worker", unitCount, 0, 1_000_000,
 		func(p *QueuePolicy) *int64 { return &p.LeasesMaxPerWorker },
-		"AICF §3, DAG", "The most leases that a worker may have open when it gets a job of this queue.").off("no limit"),
+		"AICF §3, DAG", "The most leases that a worker may have open when it gets a job of this queue.").off(
+		"no limit"),
 	key("units_per_period", "", unitCount, 0, math.MaxInt64/4, func(p *QueuePolicy) *int64 { return &p.UnitsPerPeriod },
 		"AICF §3", "How many units of this queue's jobs a worker may take a period.").off("no limit"),
 	key("attempt_max", "", unitCount, 1, MaxAttempts, func(p *QueuePolicy) *int64 { return &p.AttemptMax },
@@ -106,8 +111,8 @@ var policyKeys = append([]policyKey{
 		"AICF §6", "By how much the wait grows with each attempt."),
 	key("backoff_cap_ms", "backoff_cap", unitMs, 0, maxMs, func(p *QueuePolicy) *int64 { return &p.BackoffCapMs },
 		"AICF §6", "The longest wait between two attempts.").off("no wait"),
-	key("backoff_unit_ms", "backoff_unit", unitMs, 1, 3_600_000, func(p *QueuePolicy) *int64 { return &p.BackoffUnitMs },
-		"AICF §6", "To what multiple the wait is rounded."),
+	key("backoff_unit_ms", "backoff_unit", unitMs, 1, 3_600_000,
+		func(p *QueuePolicy) *int64 { return &p.BackoffUnitMs }, "AICF §6", "To what multiple the wait is rounded."),
 	key("backoff_jitter_permille", "backoff_jitter", unitPermille, 0, 1000,
 		func(p *QueuePolicy) *int64 { return &p.BackoffJitterPermille },
 		"SPEC §9.2", "By how much a wait is longer or shorter at most.").off("the same wait for all"),
@@ -169,8 +174,8 @@ var policyKeys = append([]policyKey{
 	key("min_health", "", unitCount, 0, 1000, func(p *QueuePolicy) *int64 { return &p.MinHealth },
 		"AICF §3", "The least health, of 1000, of a worker that gets this queue's jobs.").off("off"),
 	key("min_stake", "", unitCount, 0, MaxFee, func(p *QueuePolicy) *int64 { return &p.MinStake },
-		"AICF §3", "The least attested stake, in millionths of a unit, of a worker that gets this queue's jobs.").off("off"),
-	boolKey("paused", "", func(p *QueuePolicy) *bool { return &p.Paused },
+		"AICF §3", "The least attested stake, in millionths of a unit, of a worker that gets this queue's jobs.").off(
+		"off"), boolKey("paused", "", func(p *QueuePolicy) *bool { return &p.Paused },
 		"SPEC §6.1", "Whether no job of the queue starts."),
 	boolKey("require_attestation", "", func(p *QueuePolicy) *bool { return &p.RequireAttestation },
 		"AICF §3", "Whether only workers with an attestation that has not expired get this queue's jobs."),
@@ -184,7 +189,8 @@ var policyKeys = append([]policyKey{
 	key("domain_failure_threshold_permille", "domain_failure_threshold", unitPermille, 0, 1000,
 		func(p *QueuePolicy) *int64 { return &p.DomainFailureThresholdPermille },
 		"FF §4",
-		"Above which share of failures in a minute a failure domain is isolated; it recovers at half of it.").off("off"),
+		"Above which share of failures in a minute a failure domain is isolated; it recovers at half of it.").off(
+		"off"),
 	key("domain_min_samples", "", unitCount, 1, 1_000_000, func(p *QueuePolicy) *int64 { return &p.DomainMinSamples },
 		"FF §4", "How many outcomes a minute it takes to isolate a failure domain."),
 	key("domain_probe_rps", "", unitCount, 1, 1_000_000, func(p *QueuePolicy) *int64 { return &p.DomainProbeRPS },
@@ -202,8 +208,8 @@ var policyKeys = append([]policyKey{
 		"AICF §8", "How long after a completion a verifier may report its proof invalid.").off("never"),
 	key("cool_after", "", unitCount, 0, 1_000_000, func(p *QueuePolicy) *int64 { return &p.CoolAfter },
 		"AICF §3, SPEC §16.1",
-		"From how many failures in a row of a type on a worker cools down for that type, in queues that set this.").off("off"),
-	key("cool_ms", "", unitMs, 1, maxMs, func(p *QueuePolicy) *int64 { return &p.CoolMs },
+		"From how many failures in a row of a type on a worker cools down for that type, in queues that set this.").off(
+		"off"), key("cool_ms", "", unitMs, 1, maxMs, func(p *QueuePolicy) *int64 { return &p.CoolMs },
 		"AICF §3", "How long a worker cools down for a type."),
 	boolKey("decline_cools", "", func(p *QueuePolicy) *bool { return &p.DeclineCools },
 		"AICF §3",
@@ -216,7 +222,8 @@ var policyKeys = append([]policyKey{
 	key("lease_grace_on_disconnect_ms", "lease_grace_on_disconnect", unitMs, 0, int64(SilenceEnds),
 		func(p *QueuePolicy) *int64 { return &p.LeaseGraceMs },
 		"SPEC 16.7", "How long a lease outlives its worker's broken stream, 0 or 10 s to 40 s; 0 lets silence end it.").off("off"),
-	key("units_period_ms", "units_period", unitMs, 1_000, maxMs, func(p *QueuePolicy) *int64 { return &p.UnitsPeriodMs },
+	key("units_period_ms", "units_period", unitMs, 1_000, maxMs,
+		func(p *QueuePolicy) *int64 { return &p.UnitsPeriodMs },
 		"AICF §9", "The period of units_per_period; one that has begun keeps its end unless a shorter one ends sooner."),
 	healthKey("health_ack_timeout", func(p *QueuePolicy) *int64 { return &p.HealthAckTimeout },
 		"an acknowledgement that did not come takes from"),
@@ -229,8 +236,10 @@ var policyKeys = append([]policyKey{
 	healthKey("health_success", func(p *QueuePolicy) *int64 { return &p.HealthSuccess },
 		"a completed job adds to"),
 	key("bytes_max", "", unitBytes, 0, MaxStateBytes, func(p *QueuePolicy) *int64 { return &p.BytesMax },
-		"SPEC §4.14", "How many bytes the queue's jobs and workflows may hold, as `queue show` counts them.").off("no limit"),
-	key("gc_horizon_ms", "gc_horizon", unitMs, GCHorizonLeast, maxMs, func(p *QueuePolicy) *int64 { return &p.GCHorizonMs },
+		"SPEC §4.14", "How many bytes the queue's jobs and workflows may hold, as `queue show` counts them.").off(
+		"no limit"),
+	key("gc_horizon_ms", "gc_horizon", unitMs, GCHorizonLeast, maxMs,
+		func(p *QueuePolicy) *int64 { return &p.GCHorizonMs },
 		"AICF §7", "How long a job or a workflow is remembered from its end, as this was then. At least audit_window_ms."),
 }, slices.Concat(scoringKeys, backfillKeys, laterKeys)...)
 
@@ -238,7 +247,8 @@ var policyKeys = append([]policyKey{
 // v0.1.0; the other keys are left out where they are as in usualPolicy.
 var (
 	laterKeys = []policyKey{
-		key("worker_losses_max", "", unitCount, 0, MaxWorkerLosses, func(p *QueuePolicy) *int64 { return &p.WorkerLossesMax },
+		key("worker_losses_max", "", unitCount, 0, MaxWorkerLosses,
+			func(p *QueuePolicy) *int64 { return &p.WorkerLossesMax },
 			"SPEC §9.7", "How many attempts of a job may end because their worker was lost, uncounted, before it is DEAD; after two it runs alone on a worker.").off("each uses up an attempt"),
 		healthKey("health_provider_fail", func(p *QueuePolicy) *int64 { return &p.HealthProviderFail },
 			"a failed attempt takes from"),

@@ -46,7 +46,8 @@ var usualTiers = [MaxTiers + 1]struct{ bases, quotas [MaxTiers]int64 }{
 	5: {[MaxTiers]int64{100_000, 10_000, 2_000, 1_000, 500}, [MaxTiers]int64{20, 15, 10, 5, 1}},
 	6: {[MaxTiers]int64{100_000, 10_000, 5_000, 2_000, 1_000, 500}, [MaxTiers]int64{20, 15, 12, 10, 5, 1}},
 	7: {[MaxTiers]int64{100_000, 20_000, 10_000, 5_000, 2_000, 1_000, 500}, [MaxTiers]int64{20, 15, 13, 11, 8, 5, 1}},
-	8: {[MaxTiers]int64{100_000, 30_000, 20_000, 10_000, 5_000, 2_000, 1_000, 500}, [MaxTiers]int64{20, 15, 13, 11, 9, 7, 5, 1}},
+	8: {[MaxTiers]int64{100_000, 30_000, 20_000, 10_000, 5_000, 2_000, 1_000, 500},
+		[MaxTiers]int64{20, 15, 13, 11, 9, 7, 5, 1}},
 }
 
 // setTiers changes the number of tiers, 2 to MaxTiers, and with it their bases and quotas.
@@ -74,7 +75,8 @@ var scoringKeys = []policyKey{
 	key("t_aging_ms", "t_aging", unitMs, 1_000, maxMs, func(p *QueuePolicy) *int64 { return &p.TAgingMs },
 		"DFPS-S", "ranking=adaptive: the wait that adds one to that factor."),
 	// Before bases and quotas, which it sets to the defaults for this number of tiers.
-	{name: "tiers", unit: unitCount, min: 2, max: MaxTiers, get: func(p *QueuePolicy) int64 { return p.Tiers }, set: (*QueuePolicy).setTiers,
+	{name: "tiers", unit: unitCount, min: 2, max: MaxTiers, get: func(p *QueuePolicy) int64 { return p.Tiers },
+		set:    (*QueuePolicy).setTiers,
 		source: "DFPS-R", meaning: "ranking=adaptive: the number of tiers; resets bases and quotas to the defaults for that number."},
 	key("base_0", "", unitDecimal, 0, 1_000_000_000, func(p *QueuePolicy) *int64 { return &p.TierBasesMilli[0] },
 		"DFPS-S", "ranking=adaptive: what a job of tier 0 scores before all else; 0 beyond the tiers."),
@@ -121,10 +123,12 @@ func (p *QueuePolicy) checkScoring() error {
 		base, quota := p.TierBasesMilli[i], p.TierQuotas[i]
 		switch {
 		case i < p.Tiers && base == 0:
-			return Refusef(KindInvalid, "base_"+strconv.FormatInt(i, 10), "base_%d must be between 0.001 and 1000000, got 0", i)
+			return Refusef(KindInvalid, "base_"+strconv.FormatInt(i, 10),
+				"base_%d must be between 0.001 and 1000000, got 0", i)
 		case i >= p.Tiers && (base != 0 || quota != 0):
-			return Refusef(KindInvalid, "base_"+strconv.FormatInt(i, 10), "base_%d and quota_%d must be 0: tiers is %d, so the last tier "+
-				"is %d", i, i, p.Tiers, p.Tiers-1)
+			return Refusef(KindInvalid, "base_"+strconv.FormatInt(i, 10),
+				"base_%d and quota_%d must be 0: tiers is %d, so the last tier "+
+					"is %d", i, i, p.Tiers, p.Tiers-1)
 		}
 		drawn += quota
 	}
@@ -179,9 +183,10 @@ func (s Setting) CheckUnit() error {
 	if n, err := strconv.ParseInt(text, 10, 64); err != nil || n == 0 || strings.HasSuffix(name, "_ms") {
 		return nil
 	}
-	timed := name == "penalty" || strings.HasPrefix(name, expectedPrefix) || slices.ContainsFunc(policyKeys, func(k policyKey) bool {
-		return k.unit == unitMs && name == k.alias
-	})
+	timed := name == "penalty" || strings.HasPrefix(name, expectedPrefix) ||
+		slices.ContainsFunc(policyKeys, func(k policyKey) bool {
+			return k.unit == unitMs && name == k.alias
+		})
 	if !timed {
 		return nil
 	}
@@ -202,21 +207,23 @@ func StandardPolicy() QueuePolicy {
 	return QueuePolicy{
 		Preset: "standard", Ranking: RankAging, Strategy: StrategyLeastLoaded,
 		LeaseMs: 60_000, AckTimeoutMs: 5_000, RenewAlphaPermille: 600, RenewBetaPermille: 500, RenewalsMax: -1,
-		AttemptMax: 6, BackoffBaseMs: 5_000, BackoffFactorPermille: 2_000, BackoffCapMs: 900_000, BackoffUnitMs: 1, BackoffJitterPermille: 100,
-		PayloadMaxBytes: MaxPayloadBytes, QueueCap: 1_000_000, RejectThresholdPermille: 1_000,
+		AttemptMax: 6, BackoffBaseMs: 5_000, BackoffFactorPermille: 2_000, BackoffCapMs: 900_000, BackoffUnitMs: 1,
+		BackoffJitterPermille: 100,
+		PayloadMaxBytes:       MaxPayloadBytes, QueueCap: 1_000_000, RejectThresholdPermille: 1_000,
 		AgingFactorMs: 10_000,
 		WFee:          550_000, WAge: 250_000, WSize: 100_000, WTier: 100_000,
 		FeeHalf: 1_000_000, SizeHalf: 1 << 20, AgeHorizonMs: 3_600_000,
 		BatchSize: 256, DispatchIntervalMs: 250, Weight: 1, FairShare: true, StarvationInterleave: 0, OldestEvery: 20,
 		HoldAfterMs: 30_000, HoldMaxMs: 600_000,
 		PrefetchMax: MaxPrefetch, TenantWindowMs: 60_000,
-		DomainFailureThresholdPermille: 300, DomainMinSamples: 10, DomainProbeRPS: 1, DomainProbeBurst: 5, PreemptMax: 3,
-		AgingThresholdMs: 60_000, StatsWindow: 1_000, AuditWindowMs: 3_600_000,
+		DomainFailureThresholdPermille: 300, DomainMinSamples: 10, DomainProbeRPS: 1, DomainProbeBurst: 5,
+		PreemptMax: 3, AgingThresholdMs: 60_000, StatsWindow: 1_000, AuditWindowMs: 3_600_000,
 		CoolMs:           30_000,
 		UnitsPeriodMs:    3_600_000,
 		GCHorizonMs:      7 * 24 * 3_600_000,
-		HealthAckTimeout: 50, HealthLeaseExpired: 150, HealthProofInvalid: 500, HealthLateRenewal: 10, HealthSuccess: 20,
-		EpsilonMilli: 2_000, NMin: 50, WMinMilli: 100, WMaxMilli: 1_500, MaxAgingMilli: 3_000, TAgingMs: 600_000,
+		HealthAckTimeout: 50, HealthLeaseExpired: 150, HealthProofInvalid: 500, HealthLateRenewal: 10,
+		HealthSuccess: 20,
+		EpsilonMilli:  2_000, NMin: 50, WMinMilli: 100, WMaxMilli: 1_500, MaxAgingMilli: 3_000, TAgingMs: 600_000,
 		Tiers: 5, TierBasesMilli: usualTiers[5].bases, TierQuotas: usualTiers[5].quotas,
 		ShortestAging: 10, BackfillDepth: 1_000, WorkerLossesMax: 3,
 	}

@@ -31,13 +31,14 @@ func TestScoringKeys(t *testing.T) {
 		}
 	}
 	for _, c := range []struct{ key, value, refused string }{
-		{"epsilon", "0.001", ""}, {"epsilon", "7", ""}, {"w_max", "1.25", ""}, {"t_aging", "10m", ""}, {"base_1", "12.5", ""},
-		{"quota_4", "0", ""}, {"estimate", "user", ""},
+		{"epsilon", "0.001", ""}, {"epsilon", "7", ""}, {"w_max", "1.25", ""}, {"t_aging", "10m", ""},
+		{"base_1", "12.5", ""}, {"quota_4", "0", ""}, {"estimate", "user", ""},
 		{"epsilon", "0", "0.001 to 1000"}, {"epsilon", "1.0005", "three places"}, {"epsilon", "-1", "three places"},
 		{"epsilon", "NaN", "three places"}, {"epsilon", "1e3", "three places"}, {"epsilon", ".5", "three places"},
 		{"epsilon", "1.", "three places"}, {"epsilon", "99999999999999999999", "three places"}, {"n_min", "0", "1 to"},
 		{"w_min", "1.501", "at most w_max"}, {"base_4", "0", "base_4 must be"}, {"base_5", "1", "tiers is 5"},
-		{"quota_5", "1", "tiers is 5"}, {"tiers", "9", "2 to 8"}, {"max_aging", "0.9", "1 to 1000"}, {"estimate", "mine", "type, user"},
+		{"quota_5", "1", "tiers is 5"}, {"tiers", "9", "2 to 8"}, {"max_aging", "0.9", "1 to 1000"},
+		{"estimate", "mine", "type, user"},
 	} {
 		p := StandardPolicy()
 		err := p.Set(Setting{c.key, c.value})
@@ -77,8 +78,10 @@ func TestExpectedSettings(t *testing.T) {
 		is, ok     bool
 	}{
 		{"expected.resize", "2s", "resize", 2000, true, true}, {"expected.A.b:c", "0", "A.b:c", 0, true, true},
-		{"expected.", "2s", "", 0, true, false}, {"expected.a b", "2s", "", 0, true, false}, {"expected.a", "-1", "a", 0, true, false},
-		{"expected.a", "soon", "a", 0, true, false}, {"expected", "2s", "", 0, false, true}, {"epsilon", "2", "", 0, false, true},
+		{"expected.", "2s", "", 0, true, false}, {"expected.a b", "2s", "", 0, true, false},
+		{"expected.a", "-1", "a", 0, true, false},
+		{"expected.a", "soon", "a", 0, true, false}, {"expected", "2s", "", 0, false, true},
+		{"epsilon", "2", "", 0, false, true},
 	} {
 		typ, ms, is, err := Setting{c.key, c.value}.Expected()
 		if is != c.is || (err == nil) != c.ok || err == nil && (typ != c.typ || ms != c.ms) {

@@ -125,9 +125,10 @@ func TestPresets(t *testing.T) {
 	ai, _ := PresetPolicy("aicf-ai")
 	quantum, _ := PresetPolicy("aicf-quantum")
 	standard := StandardPolicy()
-	got := []int64{standard.LeaseMs, standard.RenewalsMax, standard.QueueCap, standard.OldestEvery, standard.BackoffUnitMs,
-		ai.LeaseMs, ai.RenewalsMax, ai.BackoffBaseMs, ai.TTLAbsMs, ai.TTLRelMaxMs, ai.LeasesMaxPerWorker, ai.UnitsPerPeriod,
-		ai.StarvationInterleave, ai.OldestEvery, ai.BackoffUnitMs,
+	got := []int64{standard.LeaseMs, standard.RenewalsMax, standard.QueueCap, standard.OldestEvery,
+		standard.BackoffUnitMs,
+		ai.LeaseMs, ai.RenewalsMax, ai.BackoffBaseMs, ai.TTLAbsMs, ai.TTLRelMaxMs, ai.LeasesMaxPerWorker,
+		ai.UnitsPerPeriod, ai.StarvationInterleave, ai.OldestEvery, ai.BackoffUnitMs,
 		quantum.LeaseMs, quantum.BackoffBaseMs, quantum.TTLAbsMs, quantum.UnitsPerPeriod}
 	want := []int64{60_000, -1, 1_000_000, 20, 1,
 		600_000, 4, 5_000, 86_400_000, 21_600_000, 16, 100_000, 20, 0, 1_000,
@@ -175,7 +176,8 @@ func TestPolicyJSONKeepsEveryBit(t *testing.T) {
 // FuzzPolicySet sets any key to any text: it is rejected and changes nothing, or gives a value in its range that
 // Settings formats so that Set reads the same value.
 func FuzzPolicySet(f *testing.F) {
-	for _, s := range []Setting{{"reject_threshold", "0.9"}, {"w_fee", "1"}, {"lease", "1h"}, {"alpha", "0.000"}, {"beta", "1e9"},
+	for _, s := range []Setting{{"reject_threshold", "0.9"}, {"w_fee", "1"}, {"lease", "1h"}, {"alpha", "0.000"},
+		{"beta", "1e9"},
 		{"backoff_factor", "1000.000"}, {"w_age_ppm", "-1"}, {"paused", "on"}, {"ranking", "FIFO"}, {"alpha", "٣"}} {
 		f.Add(s.Key, s.Value)
 	}
@@ -243,7 +245,8 @@ func TestSettingDocs(t *testing.T) {
 		same func() bool
 	}{
 		{tenant.Docs(), TenantKeys(), tenant.Set, func() bool { return tenant == DefaultTenantLimits() }},
-		{cluster.Docs(), ClusterKeys(), cluster.Set, func() bool { usual := DefaultClusterSettings(); return cluster.Same(&usual) }},
+		{cluster.Docs(), ClusterKeys(), cluster.Set,
+			func() bool { usual := DefaultClusterSettings(); return cluster.Same(&usual) }},
 	} {
 		var keys []string
 		for _, d := range of.docs {
@@ -257,7 +260,8 @@ func TestSettingDocs(t *testing.T) {
 				}
 			}
 			if d.Choices == nil && d.Unit != "switch" {
-				for value, taken := range map[int64]bool{d.Least - 1: false, d.Least: true, d.Most: true, d.Most + 1: false} {
+				for value, taken := range map[int64]bool{d.Least - 1: false, d.Least: true, d.Most: true,
+					d.Most + 1: false} {
 					if err := of.set(Setting{d.Key, strconv.FormatInt(value, 10)}); (err == nil) != taken {
 						t.Errorf("%s=%d with a range of %d to %d: %v", d.Key, value, d.Least, d.Most, err)
 					}

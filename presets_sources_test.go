@@ -30,10 +30,12 @@ var sourced = []struct {
 	{"AICF-88", "aicf-ai", "attempt_max", 6}, {"AICF-88", "aicf-ai", "backoff_factor_permille", 2_000},
 	{"AICF-88", "aicf-ai", "units_per_period", 100_000}, {"AICF-88", "aicf-quantum", "units_per_period", 10_000},
 	{"DFPS-S-4", "dfps", "epsilon", 2_000}, {"DFPS-S-9", "dfps", "n_min", 50}, {"DFPS-S-11", "dfps", "w_min", 100},
-	{"DFPS-S-11", "dfps", "w_max", 1_500}, {"DFPS-S-13", "dfps", "base_0", 100_000}, {"DFPS-S-13", "dfps", "base_1", 10_000},
-	{"DFPS-S-13", "dfps", "base_2", 2_000}, {"DFPS-S-13", "dfps", "base_3", 1_000}, {"DFPS-S-13", "dfps", "base_4", 500},
-	{"DFPS-S-14", "dfps", "max_aging", 3_000}, {"DFPS-S-16", "dfps", "quota_0", 20}, {"DFPS-S-16", "dfps", "quota_1", 15},
-	{"DFPS-S-16", "dfps", "quota_2", 10}, {"DFPS-S-16", "dfps", "quota_3", 5},
+	{"DFPS-S-11", "dfps", "w_max", 1_500}, {"DFPS-S-13", "dfps", "base_0", 100_000},
+	{"DFPS-S-13", "dfps", "base_1", 10_000},
+	{"DFPS-S-13", "dfps", "base_2", 2_000}, {"DFPS-S-13", "dfps", "base_3", 1_000},
+	{"DFPS-S-13", "dfps", "base_4", 500},
+	{"DFPS-S-14", "dfps", "max_aging", 3_000}, {"DFPS-S-16", "dfps", "quota_0", 20},
+	{"DFPS-S-16", "dfps", "quota_1", 15}, {"DFPS-S-16", "dfps", "quota_2", 10}, {"DFPS-S-16", "dfps", "quota_3", 5},
 	{"DFPS-R-34", "dfps", "dispatch_interval_ms", 100}, {"FF-17", "fluxforge", "dispatch_interval_ms", 200},
 	{"FF-21", "fluxforge", "min_health", 300},
 	{"DFPS-R-34", "dfps", "batch_size", 5_000}, {"DAG-40", "dag", "prefetch_max", 10},
@@ -86,7 +88,8 @@ func TestPresets_ofTheSources(t *testing.T) {
 			}
 			return p
 		}
-		if faults := strings.Join(sourceFaults(mutated), "; "); !strings.Contains(faults, c.row+" "+c.preset+" "+c.key) {
+		if faults := strings.Join(sourceFaults(mutated), "; "); !strings.Contains(faults,
+			c.row+" "+c.preset+" "+c.key) {
 			t.Errorf("%s: %s of %s may change unseen", c.row, c.key, c.preset)
 		}
 		_, row, found := strings.Cut(string(page), "\n| "+c.row+" |")

@@ -110,7 +110,8 @@ func TestCheckShape_quotesWhatWasSent(t *testing.T) {
 		paths := make(map[string]bool)
 		numbersOf(c.of, "", paths)
 		for path := range paths {
-			if c.name == "node" && !strings.HasPrefix(path, "gate.") || strings.HasPrefix(path, "job.not_before") || strings.HasPrefix(path, "job.unique.") {
+			if c.name == "node" && !strings.HasPrefix(path, "gate.") || strings.HasPrefix(path, "job.not_before") ||
+				strings.HasPrefix(path, "job.unique.") {
 				continue // a job's, or rejected whatever it is
 			}
 			fields++

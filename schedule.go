@@ -85,7 +85,8 @@ type ScheduleTimes struct {
 
 // Same reports whether all fields of both are equal, so that they are due on the same dates.
 func (t *ScheduleTimes) Same(o *ScheduleTimes) bool {
-	return t.Cron == o.Cron && t.Every == o.Every && t.TZ == o.TZ && t.Start == o.Start && t.End == o.End && slices.Equal(t.Dates, o.Dates)
+	return t.Cron == o.Cron && t.Every == o.Every && t.TZ == o.TZ && t.Start == o.Start && t.End == o.End &&
+		slices.Equal(t.Dates, o.Dates)
 }
 
 // ScheduleSpec is the definition of a schedule (SPEC §17.1).
@@ -138,11 +139,14 @@ func (s *ScheduleSpec) CheckShape(payloadMax int64) error {
 	}
 	switch {
 	case s.Job.ID != "":
-		return Refusef(KindInvalid, "job", "the job of schedule %s has the id %.80q: omit it, each run gets its own", s.Name, s.Job.ID)
+		return Refusef(KindInvalid, "job", "the job of schedule %s has the id %.80q: omit it, each run gets its own",
+			s.Name, s.Job.ID)
 	case s.Job.Unique != nil:
-		return Refusef(KindInvalid, "unique", "the job of schedule %s has a unique key: omit it, overlap limits how many runs are live", s.Name)
+		return Refusef(KindInvalid, "unique",
+			"the job of schedule %s has a unique key: omit it, overlap limits how many runs are live", s.Name)
 	case !s.Job.NotBefore.IsZero():
-		return Refusef(KindInvalid, "job", "the job of schedule %s has a not_before: omit it, each run has its own date", s.Name)
+		return Refusef(KindInvalid, "job",
+			"the job of schedule %s has a not_before: omit it, each run has its own date", s.Name)
 	}
 	return s.Job.CheckTemplate(payloadMax)
 }
@@ -168,7 +172,8 @@ func (t *ScheduleTimes) check() error {
 	case t.Start < 0 || t.Start > MaxDate:
 		return Refusef(KindInvalid, "start", "start_ms must be between 0 and %d, got %d", int64(MaxDate), t.Start)
 	case t.End < 0 || t.End > MaxDate || t.End != 0 && t.End <= t.Start:
-		return Refusef(KindInvalid, "end", "end_ms must be after start_ms (%d) and at most %d, got %d", t.Start, int64(MaxDate), t.End)
+		return Refusef(KindInvalid, "end", "end_ms must be after start_ms (%d) and at most %d, got %d", t.Start,
+			int64(MaxDate), t.End)
 	}
 	return checkDates(t.Dates)
 }
@@ -181,7 +186,8 @@ func checkDates(dates []Date) error {
 	last := Date(0)
 	for i, d := range dates {
 		if d <= last || d > MaxDate {
-			return Refusef(KindInvalid, "dates", "dates_ms[%d] must be after %d and at most %d, got %d; dates must ascend", i, last, int64(MaxDate), d)
+			return Refusef(KindInvalid, "dates",
+				"dates_ms[%d] must be after %d and at most %d, got %d; dates must ascend", i, last, int64(MaxDate), d)
 		}
 		last = d
 	}

@@ -41,8 +41,8 @@ type ClusterSettings struct {
 
 // Settings returns every key with its value, in the form that Set accepts.
 func (c *ClusterSettings) Settings() []Setting {
-	return []Setting{{"state_bytes_max", strconv.FormatInt(c.StateBytesMax, 10)}, {"voters_wanted", strconv.FormatInt(c.VotersWanted, 10)},
-		{"autopilot", strconv.FormatBool(c.Autopilot)}}
+	return []Setting{{"state_bytes_max", strconv.FormatInt(c.StateBytesMax, 10)},
+		{"voters_wanted", strconv.FormatInt(c.VotersWanted, 10)}, {"autopilot", strconv.FormatBool(c.Autopilot)}}
 }
 
 // Differences lists the keys whose values differ in other settings.
@@ -69,15 +69,15 @@ func (*ClusterSettings) Docs() []PolicyDoc {
 			"How many bytes the jobs, workflows, workers, queues and tenants of the whole cluster may hold; work beyond them is refused."),
 		countDoc("voters_wanted", LeastVotersWanted, MaxVoters, LeastVotersWanted,
 			"How many healthy voters the cluster shall have: a dead one is removed once there are so many others."),
-		{Key: "autopilot", Meaning: "Whether the leader removes dead voters.", Values: "on, off", Unit: unitNames[unitBool], Most: 1,
-			Defaults: []string{"on"}, KeyDefaults: []string{"on"}},
+		{Key: "autopilot", Meaning: "Whether the leader removes dead voters.", Values: "on, off",
+			Unit: unitNames[unitBool], Most: 1, Defaults: []string{"on"}, KeyDefaults: []string{"on"}},
 	}
 }
 
 func countDoc(key string, least, most, usual int64, meaning string) PolicyDoc {
 	text := []string{strconv.FormatInt(usual, 10)}
-	return PolicyDoc{Key: key, Meaning: meaning, Values: fmt.Sprintf("%d to %d", least, most), Unit: unitNames[unitCount], Least: least, Most: most,
-		Defaults: text, KeyDefaults: text}
+	return PolicyDoc{Key: key, Meaning: meaning, Values: fmt.Sprintf("%d to %d", least, most),
+		Unit: unitNames[unitCount], Least: least, Most: most, Defaults: text, KeyDefaults: text}
 }
 
 func byteDoc(key string, least, most, usual int64, meaning string) PolicyDoc {
@@ -104,7 +104,8 @@ func (c *ClusterSettings) Set(s Setting) error {
 	case "voters_wanted":
 		v, err := strconv.ParseInt(strings.TrimSpace(s.Value), 10, 64)
 		if err != nil || v < LeastVotersWanted || v > MaxVoters {
-			return Refusef(KindInvalid, key, "%s must be between %d and %d, got %q", key, LeastVotersWanted, MaxVoters, shorten(s.Value))
+			return Refusef(KindInvalid, key, "%s must be between %d and %d, got %q", key, LeastVotersWanted, MaxVoters,
+				shorten(s.Value))
 		}
 		c.VotersWanted = v
 	case "autopilot":
@@ -156,10 +157,14 @@ type sourceName struct {
 
 // sourceNames are in lower case. docs/internals/sources.md lists them.
 var sourceNames = map[string]sourceName{
-	"renew_alpha": {key: "alpha"}, "renew_beta": {key: "beta"}, "leases_max_per_provider": {key: "leases_max_per_worker"},
-	"ai_secs": {"t_lease", true}, "quantum_secs": {"t_lease", true}, "base_backoff_ai_secs": {"backoff_base", true},
-	"base_backoff_quantum_secs": {"backoff_base", true}, "backoff_cap_secs": {"backoff_cap", true}, "abs_default_ai_secs": {"ttl_abs", true},
-	"abs_default_quantum_secs": {"ttl_abs", true}, "rel_max_secs": {"ttl_rel_max", true}, "gc_horizon_secs": {"gc_horizon", true},
+	"renew_alpha": {key: "alpha"}, "renew_beta": {key: "beta"},
+	"leases_max_per_provider": {key: "leases_max_per_worker"},
+	"ai_secs":                 {"t_lease", true}, "quantum_secs": {"t_lease", true},
+	"base_backoff_ai_secs":      {"backoff_base", true},
+	"base_backoff_quantum_secs": {"backoff_base", true}, "backoff_cap_secs": {"backoff_cap", true},
+	"abs_default_ai_secs":      {"ttl_abs", true},
+	"abs_default_quantum_secs": {"ttl_abs", true}, "rel_max_secs": {"ttl_rel_max", true},
+	"gc_horizon_secs":    {"gc_horizon", true},
 	"ai_units_per_epoch": {key: "units_per_period"}, "quantum_units_per_epoch": {key: "units_per_period"},
 	"schedulerqueuecap": {key: "queue_cap"}, "agingfactorseconds": {"aging_factor", true},
 	"domainfailurethreshold": {key: "domain_failure_threshold"}, "tenantratelimit": {key: "rate_limit_rps"},

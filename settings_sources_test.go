@@ -10,9 +10,11 @@ import (
 // TestCanonical sets each name of the sources, as the page of the sources lists it, and reads rota's own.
 func TestCanonical(t *testing.T) {
 	t.Parallel()
-	values := map[string]string{"t_lease": "7", "aging_factor": "7", "backoff_base": "7", "alpha": "0.5", "domain_failure_threshold": "0.5", "beta": "0.5", "tiers": "4",
+	values := map[string]string{"t_lease": "7", "aging_factor": "7", "backoff_base": "7", "alpha": "0.5",
+		"domain_failure_threshold": "0.5", "beta": "0.5", "tiers": "4",
 		"max_aging": "4", "strategy": "LeastLoaded", "gc_horizon": "86400", "ttl_abs": "3600"}
-	wants := map[string]string{"t_lease": "7s", "aging_factor": "7s", "backoff_base": "7s", "strategy": "least_loaded", "gc_horizon": "1d", "ttl_abs": "1h"}
+	wants := map[string]string{"t_lease": "7s", "aging_factor": "7s", "backoff_base": "7s", "strategy": "least_loaded",
+		"gc_horizon": "1d", "ttl_abs": "1h"}
 	page, err := os.ReadFile("docs/internals/sources.md")
 	if err != nil {
 		t.Fatal(err)

@@ -53,7 +53,8 @@ func (s *JobSpec) CheckTemplate(payloadMax int64) error {
 		return Refusef(KindInvalid, "unique", "unique is only allowed for single jobs: omit it from nodes of workflows")
 	}
 	if s.Batch != "" {
-		return Refusef(KindInvalid, "batch", "batch is only allowed for single jobs: omit %.80q from nodes, runs and callbacks", s.Batch)
+		return Refusef(KindInvalid, "batch",
+			"batch is only allowed for single jobs: omit %.80q from nodes, runs and callbacks", s.Batch)
 	}
 	return s.checkTemplate(payloadMax)
 }
@@ -87,7 +88,8 @@ func (s *JobSpec) checkTemplate(payloadMax int64) error {
 		field string
 		list  []string
 		most  int
-	}{{"requires", s.Requires, MaxLabels}, {"regions_allow", s.RegionsAllow, MaxRegions}, {"regions_deny", s.RegionsDeny, MaxRegions}} {
+	}{{"requires", s.Requires, MaxLabels}, {"regions_allow", s.RegionsAllow, MaxRegions}, {"regions_deny",
+		s.RegionsDeny, MaxRegions}} {
 		if err := checkLabels(l.field, l.list, l.most); err != nil {
 			return err
 		}
@@ -110,10 +112,12 @@ func (s *JobSpec) checkTemplate(payloadMax int64) error {
 func (s *JobSpec) checkPayload(most int64) error {
 	if int64(len(s.Payload)) > most {
 		// This text is frozen: a schedule whose run is refused keeps it in its row, which the state's digest covers.
-		return Refusef(KindInvalid, "payload", "payload has %d bytes: at most %d (payload_max_bytes) are taken", len(s.Payload), most)
+		return Refusef(KindInvalid, "payload", "payload has %d bytes: at most %d (payload_max_bytes) are taken",
+			len(s.Payload), most)
 	}
 	if s.Unique.Collects() && !jsonparts.Valid(s.Payload) {
-		return Refusef(KindInvalid, "payload", "payload must be JSON if unique.on_conflict is %q: the payloads become one list", UniqueCollect)
+		return Refusef(KindInvalid, "payload",
+			"payload must be JSON if unique.on_conflict is %q: the payloads become one list", UniqueCollect)
 	}
 	return nil
 }
@@ -130,16 +134,19 @@ func (s *JobSpec) CheckHeaders() error {
 	bytes := 0
 	for _, k := range slices.Sorted(maps.Keys(headers)) {
 		if !validLabel(k) {
-			return Refusef(KindInvalid, "headers", "headers: got the name %q; use 1 to %d bytes of printable ASCII without blanks",
+			return Refusef(KindInvalid, "headers",
+				"headers: got the name %q; use 1 to %d bytes of printable ASCII without blanks",
 				shorten(k), MaxLabelBytes)
 		}
 		if v := headers[k]; !utf8.ValidString(v) || strings.ContainsFunc(v, unicode.IsControl) {
-			return Refusef(KindInvalid, "headers", "headers: the value of %s must be UTF-8 without control characters; encode it", k)
+			return Refusef(KindInvalid, "headers",
+				"headers: the value of %s must be UTF-8 without control characters; encode it", k)
 		}
 		bytes += len(k) + len(headers[k])
 	}
 	if bytes > MaxHeadersBytes {
-		return Refusef(KindInvalid, "headers", "headers too long: got %d bytes of names and values, maximum %d; put large data into the payload",
+		return Refusef(KindInvalid, "headers",
+			"headers too long: got %d bytes of names and values, maximum %d; put large data into the payload",
 			bytes, MaxHeadersBytes)
 	}
 	return nil
@@ -159,8 +166,9 @@ func checkLabelMap(field string, labels map[string]string) error {
 	for _, k := range slices.Sorted(maps.Keys(labels)) {
 		v := labels[k]
 		if !validLabel(k) || len(v) > MaxLabelBytes || !utf8.ValidString(v) {
-			return Refusef(KindInvalid, field, "%s: use keys of 1 to %d bytes of printable ASCII without blanks, and values of at most %d bytes of UTF-8", field,
-				MaxLabelBytes, MaxLabelBytes)
+			return Refusef(KindInvalid, field,
+				"%s: use keys of 1 to %d bytes of printable ASCII without blanks, and values of at most %d bytes of UTF-8",
+				field, MaxLabelBytes, MaxLabelBytes)
 		}
 	}
 	return nil
@@ -192,7 +200,8 @@ func (s *JobSpec) checkNumbers() error {
 		}
 	}
 	if s.StartBy != 0 && s.StartBy <= s.Delay {
-		return Refusef(KindInvalid, "start_by_ms", "start_by_ms must be more than delay_ms (%d), got %d; both count from the submission",
+		return Refusef(KindInvalid, "start_by_ms",
+			"start_by_ms must be more than delay_ms (%d), got %d; both count from the submission",
 			s.Delay.Milliseconds(), s.StartBy.Milliseconds())
 	}
 	if r := &s.Retry; *r != (RetryPolicy{}) {
@@ -253,7 +262,8 @@ func (w *WorkerSpec) CheckShape() error {
 		}
 	}
 	if len(w.Types) > MaxTypesHandled {
-		return Refusef(KindInvalid, "types", "too many types: got %d, maximum %d; a worker without types handles every type", len(w.Types),
+		return Refusef(KindInvalid, "types",
+			"too many types: got %d, maximum %d; a worker without types handles every type", len(w.Types),
 			MaxTypesHandled)
 	}
 	for i, typ := range w.Types {
@@ -299,7 +309,8 @@ func checkLimits(limits map[string]int64) error {
 	}
 	for _, k := range slices.Sorted(maps.Keys(limits)) {
 		if !validLabel(k) {
-			return Refusef(KindInvalid, "limits", "limits: a name must be 1 to %d bytes of printable ASCII without blanks", MaxLabelBytes)
+			return Refusef(KindInvalid, "limits",
+				"limits: a name must be 1 to %d bytes of printable ASCII without blanks", MaxLabelBytes)
 		}
 		if v := limits[k]; v < 0 || v > MaxFee {
 			return Refusef(KindInvalid, "limits", "limits: %s must be between 0 and %d, got %d", k, int64(MaxFee), v)
@@ -314,7 +325,8 @@ func checkLabels(field string, list []string, most int) error {
 	}
 	for i, l := range list {
 		if !validLabel(l) {
-			return Refusef(KindInvalid, field, "%s[%d] must be 1 to %d bytes of printable ASCII without blanks", field, i, MaxLabelBytes)
+			return Refusef(KindInvalid, field, "%s[%d] must be 1 to %d bytes of printable ASCII without blanks", field,
+				i, MaxLabelBytes)
 		}
 	}
 	return nil

@@ -264,8 +264,8 @@ var reasonNames = []string{"NONE", "ACK_TIMEOUT", "LEASE_EXPIRED", "PROOF_INVALI
 	"CANCELLED", "WORKER_SUSPENDED", "WORKER_JAILED", "WORKER_RETIRED", "PREEMPTED", "QUOTA_CUT", "TAKEN_OVER",
 	"TTL_ABSOLUTE", "TTL_RELATIVE", "ATTEMPTS_USED_UP", "DONE", "RESTORED", "PROOF_REJECTED",
 	"PARENT_FAILED", "WORKFLOW_FAILED", "WORKFLOW_CANCELLED", "TIMED_OUT", "ACCESS_ENDED",
-	"SNOOZED", "CANCELLED_BY_HANDLER", "GATE_REFUSED", "GATE_TIMEOUT", "SCHEDULE_CANCELLED", "START_BY", "NOT_NEEDED", "WORKER_LOST",
-	"INTERRUPTED", "INTERRUPTED_COUNTED"}
+	"SNOOZED", "CANCELLED_BY_HANDLER", "GATE_REFUSED", "GATE_TIMEOUT", "SCHEDULE_CANCELLED", "START_BY", "NOT_NEEDED",
+	"WORKER_LOST", "INTERRUPTED", "INTERRUPTED_COUNTED"}
 
 // String names the reason in capitals.
 func (r Reason) String() string { return nameOf(reasonNames, int(r)) }
@@ -293,7 +293,8 @@ func (r *Reason) UnmarshalText(text []byte) error {
 // outlives the job.
 func (r Reason) EndsJob() bool {
 	switch r {
-	case ReasonCancelledByUser, ReasonTTLAbsolute, ReasonTTLRelative, ReasonParentFailed, ReasonWorkflowFailed, ReasonWorkflowCancelled,
+	case ReasonCancelledByUser, ReasonTTLAbsolute, ReasonTTLRelative, ReasonParentFailed, ReasonWorkflowFailed,
+		ReasonWorkflowCancelled,
 		ReasonScheduleCancelled:
 		return true
 	}

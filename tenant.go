@@ -18,18 +18,24 @@ func TenantKeys() []string { return append([]string(nil), tenantKeys...) }
 func (TenantLimits) Docs() []PolicyDoc {
 	usual := DefaultTenantLimits()
 	docs := []PolicyDoc{
-		{Key: "tier", Meaning: "The service tier, a term of ranking=market.", Values: strings.Join(serviceTierNames, ", "),
-			Unit: unitNames[unitChoice], Most: int64(TierPremium), Choices: ServiceTierNames()},
+		{Key: "tier", Meaning: "The service tier, a term of ranking=market.",
+			Values: strings.Join(serviceTierNames, ", "),
+			Unit:   unitNames[unitChoice], Most: int64(TierPremium), Choices: ServiceTierNames()},
 		countDoc("weight", 1, maxTenantWeight, usual.Weight, "The tenant's share where fair_share=on."),
-		countDoc("max_concurrent", 0, maxTenantLeases, usual.MaxConcurrent, "The most leases that it may have open over all queues; its other jobs wait."),
+		countDoc("max_concurrent", 0, maxTenantLeases, usual.MaxConcurrent,
+			"The most leases that it may have open over all queues; its other jobs wait."),
 		countDoc("rate_limit_rps", -1, maxTenantRPS, usual.RateLimitRPS,
 			"How many submissions a second it may make over all queues; -1 leaves that to each queue's rate_limit_rps."),
-		{Key: "penalty_ms", Alias: "penalty", Meaning: "How long its jobs wait at least once it has reached max_concurrent.",
-			Values: "a duration, 0 to " + durationText(maxTenantPenaltyMs), Unit: unitNames[unitMs], Most: maxTenantPenaltyMs},
-		byteDoc("bytes_max", 0, MaxStateBytes, usual.BytesMax, "How many bytes its jobs and workflows may hold; more are refused."),
+		{Key: "penalty_ms", Alias: "penalty",
+			Meaning: "How long its jobs wait at least once it has reached max_concurrent.",
+			Values:  "a duration, 0 to " + durationText(maxTenantPenaltyMs), Unit: unitNames[unitMs],
+			Most: maxTenantPenaltyMs},
+		byteDoc("bytes_max", 0, MaxStateBytes, usual.BytesMax,
+			"How many bytes its jobs and workflows may hold; more are refused."),
 	}
-	zeros := map[string]string{"max_concurrent": "no limit", "rate_limit_rps": "no limit", "penalty_ms": "they wait for a lease that ends only",
-		"bytes_max": "no limit"}
+	zeros := map[string]string{"max_concurrent": "no limit", "rate_limit_rps": "no limit",
+		"penalty_ms": "they wait for a lease that ends only",
+		"bytes_max":  "no limit"}
 	for i, s := range usual.Settings() {
 		docs[i].Zero, docs[i].Defaults, docs[i].KeyDefaults = zeros[s.Key], []string{s.Value}, []string{s.Value}
 	}
@@ -90,6 +96,8 @@ func (l *TenantLimits) Set(s Setting) error {
 // Settings returns every key with its value in the form that Set accepts.
 func (l TenantLimits) Settings() []Setting {
 	number := func(v int64) string { return strconv.FormatInt(v, 10) }
-	return []Setting{{"tier", l.Tier.String()}, {"weight", number(l.Weight)}, {"max_concurrent", number(l.MaxConcurrent)},
-		{"rate_limit_rps", number(l.RateLimitRPS)}, {"penalty_ms", number(l.PenaltyMs)}, {"bytes_max", number(l.BytesMax)}}
+	return []Setting{{"tier", l.Tier.String()}, {"weight", number(l.Weight)},
+		{"max_concurrent", number(l.MaxConcurrent)},
+		{"rate_limit_rps", number(l.RateLimitRPS)}, {"penalty_ms", number(l.PenaltyMs)},
+		{"bytes_max", number(l.BytesMax)}}
 }

@@ -10,7 +10,8 @@ func TestTenantLimits_set(t *testing.T) {
 	t.Parallel()
 	want := TenantLimits{Tier: TierPremium, Weight: 3, MaxConcurrent: 8, RateLimitRPS: 50, PenaltyMs: 1500}
 	got := DefaultTenantLimits()
-	for _, s := range []Setting{{"tier", "premium"}, {"WEIGHT", "3"}, {"max_concurrent", " 8 "}, {"rate_limit_rps", "50"},
+	for _, s := range []Setting{{"tier", "premium"}, {"WEIGHT", "3"}, {"max_concurrent", " 8 "},
+		{"rate_limit_rps", "50"},
 		{"penalty", "1.5s"}} {
 		if err := got.Set(s); err != nil {
 			t.Fatalf("%v: %v", s, err)

@@ -144,8 +144,8 @@ func (u *Unique) Equal(v *Unique) bool {
 	if u == nil || v == nil {
 		return u == v
 	}
-	return u.Key == v.Key && u.Period == v.Period && u.Keep == v.Keep && u.OnConflict == v.OnConflict && u.ExtendMax == v.ExtendMax &&
-		slices.Equal(u.By, v.By) && slices.Equal(u.Scope, v.Scope)
+	return u.Key == v.Key && u.Period == v.Period && u.Keep == v.Keep && u.OnConflict == v.OnConflict &&
+		u.ExtendMax == v.ExtendMax && slices.Equal(u.By, v.By) && slices.Equal(u.Scope, v.Scope)
 }
 
 func maskOf(list, words []string) (mask uint64) {
@@ -168,7 +168,8 @@ func (u *Unique) check() error {
 	case u.Key != "" && len(u.By) > 0:
 		return Refusef(KindInvalid, "unique", "unique has both key and by: set only one of them")
 	case len(u.Key) > MaxLabelBytes || !utf8.ValidString(u.Key):
-		return Refusef(KindInvalid, "unique", "unique.key: got %d bytes, want at most %d of UTF-8", len(u.Key), MaxLabelBytes)
+		return Refusef(KindInvalid, "unique", "unique.key: got %d bytes, want at most %d of UTF-8", len(u.Key),
+			MaxLabelBytes)
 	}
 	for _, l := range []struct {
 		field       string
@@ -176,12 +177,14 @@ func (u *Unique) check() error {
 	}{{"by", u.By, uniqueParts}, {"scope", u.Scope, uniqueScopes}} {
 		for i, w := range l.list {
 			if !slices.Contains(l.words, w) || slices.Contains(l.list[:i], w) {
-				return Refusef(KindInvalid, "unique", "unique.%s[%d]: got %.20q; use each of %s at most once", l.field, i, w, strings.Join(l.words, ", "))
+				return Refusef(KindInvalid, "unique", "unique.%s[%d]: got %.20q; use each of %s at most once", l.field,
+					i, w, strings.Join(l.words, ", "))
 			}
 		}
 	}
 	if u.OnConflict != "" && !slices.Contains(uniqueConflicts, u.OnConflict) {
-		return Refusef(KindInvalid, "unique", "unique.on_conflict must be one of %s, got %.20q", strings.Join(uniqueConflicts, ", "), u.OnConflict)
+		return Refusef(KindInvalid, "unique", "unique.on_conflict must be one of %s, got %.20q",
+			strings.Join(uniqueConflicts, ", "), u.OnConflict)
 	}
 	return u.checkTimes()
 }
@@ -191,24 +194,31 @@ func (u *Unique) checkTimes() error {
 		field string
 		value time.Duration
 		most  int64
-	}{{"period_ms", u.Period, maxMs}, {"keep_ms", u.Keep, MaxUniqueKeep.Milliseconds()}, {"extend_max_ms", u.ExtendMax, maxMs}} {
+	}{{"period_ms", u.Period, maxMs}, {"keep_ms", u.Keep, MaxUniqueKeep.Milliseconds()}, {"extend_max_ms", u.ExtendMax,
+		maxMs}} {
 		if ms := n.value.Milliseconds(); ms < 0 || ms > n.most {
-			return Refusef(KindInvalid, "unique", "unique.%s must be between 0 and %d, got %s", n.field, n.most, quoted(n.field, ms))
+			return Refusef(KindInvalid, "unique", "unique.%s must be between 0 and %d, got %s", n.field, n.most,
+				quoted(n.field, ms))
 		}
 	}
 	switch completed := slices.Contains(u.Scope, UniqueCompleted); {
 	case completed && u.Keep.Milliseconds() == 0:
-		return Refusef(KindInvalid, "unique", "unique.keep_ms is 0, but scope has COMPLETED: set how long a completed job keeps its key")
+		return Refusef(KindInvalid, "unique",
+			"unique.keep_ms is 0, but scope has COMPLETED: set how long a completed job keeps its key")
 	case !completed && u.Keep != 0:
-		return Refusef(KindInvalid, "unique", "unique.keep_ms: got %d without COMPLETED in scope; add COMPLETED, or omit keep_ms", u.Keep.Milliseconds())
+		return Refusef(KindInvalid, "unique",
+			"unique.keep_ms: got %d without COMPLETED in scope; add COMPLETED, or omit keep_ms", u.Keep.Milliseconds())
 	case u.ExtendMax != 0 && u.OnConflict != UniqueExtend && u.OnConflict != UniqueCollect:
-		return Refusef(KindInvalid, "unique", "unique.extend_max_ms: got %d with on_conflict %q; only %q and %q delay a job", u.ExtendMax.Milliseconds(),
+		return Refusef(KindInvalid, "unique",
+			"unique.extend_max_ms: got %d with on_conflict %q; only %q and %q delay a job", u.ExtendMax.Milliseconds(),
 			u.OnConflict, UniqueExtend, UniqueCollect)
 	case u.Succeeds() && len(u.Scope) > 0 && !slices.Contains(u.Scope, UniquePending):
-		return Refusef(KindInvalid, "unique", "unique.scope must have PENDING if on_conflict is %q: a pending job must hold its key",
+		return Refusef(KindInvalid, "unique",
+			"unique.scope must have PENDING if on_conflict is %q: a pending job must hold its key",
 			u.OnConflict)
 	case u.Collects() && slices.Contains(u.By, UniqueByArgs):
-		return Refusef(KindInvalid, "unique", "unique.by must not have args if on_conflict is %q: different payloads would have different keys",
+		return Refusef(KindInvalid, "unique",
+			"unique.by must not have args if on_conflict is %q: different payloads would have different keys",
 			u.OnConflict)
 	}
 	return nil

@@ -30,7 +30,8 @@ func ParsePast(text string) (WhyQuery, error) {
 	}
 	at, err := time.Parse(time.RFC3339Nano, text)
 	if err != nil || at.UnixMilli() <= 0 {
-		return WhyQuery{}, Refusef(KindInvalid, "at", "invalid moment %q: use an index such as 48112, or a date such as 2026-11-25T15:04:05Z", shorten(text))
+		return WhyQuery{}, Refusef(KindInvalid, "at",
+			"invalid moment %q: use an index such as 48112, or a date such as 2026-11-25T15:04:05Z", shorten(text))
 	}
 	return WhyQuery{AtDate: DateOf(at)}, nil
 }
@@ -39,12 +40,16 @@ func ParsePast(text string) (WhyQuery, error) {
 // reason.
 var figures = [...]struct{ rule, reason, n, of string }{
 	ReasoningNone: {rule: "NONE"}, ReasoningOnlyWorkerAvailable: {rule: "OnlyWorkerAvailable"},
-	ReasoningByLeastLoaded: {rule: "LeastLoaded", n: "queue_depth"}, ReasoningByDataLocality: {rule: "Affinity", reason: "DataLocality", n: "data_keys"},
-	ReasoningByPreviouslyExecuted: {rule: "Affinity", reason: "PreviouslyExecuted"}, ReasoningBySameZone: {rule: "Affinity", reason: "SameZone"},
-	ReasoningByRoundRobin: {rule: "RoundRobin", n: "cursor"}, ReasoningBySeededRandom: {rule: "SeededRandom"},
-	ReasoningByResourceFit:   {rule: "ResourceFit", n: "available_cpu", of: "required_cpu"},
-	ReasoningBySeededShuffle: {rule: "SeededShuffle", n: "position", of: "of"}, ReasoningByTurnOfTheOldest: {rule: "TurnOfTheOldest"},
-	ReasoningByPreemption: {rule: "Preemption", n: "revoked"}, ReasoningBackfilled: {rule: "Backfilled", n: "until_ms", of: "estimate_ms"},
+	ReasoningByLeastLoaded:        {rule: "LeastLoaded", n: "queue_depth"},
+	ReasoningByDataLocality:       {rule: "Affinity", reason: "DataLocality", n: "data_keys"},
+	ReasoningByPreviouslyExecuted: {rule: "Affinity", reason: "PreviouslyExecuted"},
+	ReasoningBySameZone:           {rule: "Affinity", reason: "SameZone"},
+	ReasoningByRoundRobin:         {rule: "RoundRobin", n: "cursor"}, ReasoningBySeededRandom: {rule: "SeededRandom"},
+	ReasoningByResourceFit:     {rule: "ResourceFit", n: "available_cpu", of: "required_cpu"},
+	ReasoningBySeededShuffle:   {rule: "SeededShuffle", n: "position", of: "of"},
+	ReasoningByTurnOfTheOldest: {rule: "TurnOfTheOldest"},
+	ReasoningByPreemption:      {rule: "Preemption", n: "revoked"},
+	ReasoningBackfilled:        {rule: "Backfilled", n: "until_ms", of: "estimate_ms"},
 }
 
 // AppendJSON writes the reasoning for a worker as the JSON object that attempts, leases,
@@ -67,7 +72,8 @@ func (r Reasoning) AppendJSON(b []byte, worker WorkerID) []byte {
 		name  string
 		value int64
 	}{{f.n, r.N}, {f.of, r.Of}} {
-		if x.name != "" && (x.value != 0 || r.Rule != ReasoningBackfilled) { // entries of rules version 1 have no estimate
+		if x.name != "" && (x.value != 0 ||
+			r.Rule != ReasoningBackfilled) { // entries of rules version 1 have no estimate
 			b = append(append(append(b, ',', '"'), x.name...), '"', ':')
 			b = strconv.AppendInt(b, x.value, 10)
 		}

@@ -68,7 +68,8 @@ func TestMoves(t *testing.T) {
 			}
 		}
 	}
-	if !JobQueued.MayBecome(JobAssigned) || !JobAssigned.MayBecome(JobRunning) || !JobRunning.MayBecome(JobCompleted) || JobQueued.MayBecome(JobCompleted) {
+	if !JobQueued.MayBecome(JobAssigned) || !JobAssigned.MayBecome(JobRunning) || !JobRunning.MayBecome(JobCompleted) ||
+		JobQueued.MayBecome(JobCompleted) {
 		t.Error("a job's way is not that of SPEC §1")
 	}
 }
@@ -86,13 +87,14 @@ func TestTexts(t *testing.T) {
 		Binary Blob
 		Hex    Hex
 	}
-	in := all{LeaseID{1, 31: 2}, Token{3, 4}, Digest{5, 6}, JobRunning, ReasonLeaseExpired, ReasoningByRoundRobin, Blob("text"),
-		Blob{0xff, 0}, Hex{0xab}}
+	in := all{LeaseID{1, 31: 2}, Token{3, 4}, Digest{5, 6}, JobRunning, ReasonLeaseExpired, ReasoningByRoundRobin,
+		Blob("text"), Blob{0xff, 0}, Hex{0xab}}
 	text, err := json.Marshal(in)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{`"Token":"3.4"`, `"State":"RUNNING"`, `"Reason":"LEASE_EXPIRED"`, `"Text":"text"`, `{"base64":"/wA="}`} {
+	for _, want := range []string{`"Token":"3.4"`, `"State":"RUNNING"`, `"Reason":"LEASE_EXPIRED"`, `"Text":"text"`,
+		`{"base64":"/wA="}`} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("%s lacks %s", text, want)
 		}
@@ -101,7 +103,8 @@ func TestTexts(t *testing.T) {
 	if err := json.Unmarshal(text, &out); err != nil || fmt.Sprint(out) != fmt.Sprint(in) {
 		t.Errorf("%v came back as %v, %v", in, out, err)
 	}
-	for _, wrong := range []string{`{"State":"RUN"}`, `{"Lease":"00"}`, `{"Token":"3"}`, `{"Digest":"x"}`, `{"Text":{"base64":1}}`, `{"Hex":"xy"}`} {
+	for _, wrong := range []string{`{"State":"RUN"}`, `{"Lease":"00"}`, `{"Token":"3"}`, `{"Digest":"x"}`,
+		`{"Text":{"base64":1}}`, `{"Hex":"xy"}`} {
 		if err := json.Unmarshal([]byte(wrong), &all{}); err == nil {
 			t.Errorf("%s is taken", wrong)
 		}

@@ -145,9 +145,11 @@ const attestationDomain = "rota|attestation|1"
 
 // Attest returns a key holder's signed statement that a worker may serve a cluster until a date, with a stake in
 // millionths of a unit (SPEC §6.5). The key is an Ed25519 private key of 64 bytes.
-func Attest(key ed25519.PrivateKey, cluster ClusterID, worker WorkerID, expires Date, stake int64) (Attestation, error) {
+func Attest(key ed25519.PrivateKey, cluster ClusterID, worker WorkerID, expires Date,
+	stake int64) (Attestation, error) {
 	if len(key) != ed25519.PrivateKeySize {
-		return Attestation{}, Refusef(KindInvalid, "key", "key: got %d bytes, want the %d of an Ed25519 private key", len(key),
+		return Attestation{}, Refusef(KindInvalid, "key", "key: got %d bytes, want the %d of an Ed25519 private key",
+			len(key),
 			ed25519.PrivateKeySize)
 	}
 	if err := CheckID("cluster_id", cluster); err != nil {
@@ -162,7 +164,8 @@ func Attest(key ed25519.PrivateKey, cluster ClusterID, worker WorkerID, expires 
 	if stake < 0 || stake > MaxFee {
 		return Attestation{}, OutOfRange("stake", stake, 0, MaxFee)
 	}
-	a := Attestation{Cluster: cluster, Worker: worker, Expires: expires, Stake: stake, Key: Hex(key.Public().(ed25519.PublicKey))}
+	a := Attestation{Cluster: cluster, Worker: worker, Expires: expires, Stake: stake,
+		Key: Hex(key.Public().(ed25519.PublicKey))}
 	a.Signature = ed25519.Sign(key, a.message())
 	return a, nil
 }
@@ -212,10 +215,12 @@ func (a *Attestation) Verify(keys []ed25519.PublicKey, cluster ClusterID, worker
 	}
 	switch {
 	case a.Cluster != cluster:
-		return Refusef(KindDenied, "attestation.cluster_id", "the attestation is for cluster %q, and this cluster is %q", a.Cluster,
+		return Refusef(KindDenied, "attestation.cluster_id",
+			"the attestation is for cluster %q, and this cluster is %q", a.Cluster,
 			cluster)
 	case a.Worker != worker:
-		return Refusef(KindDenied, "attestation.worker", "the attestation is for worker %q, and this worker is %q", a.Worker, worker)
+		return Refusef(KindDenied, "attestation.worker", "the attestation is for worker %q, and this worker is %q",
+			a.Worker, worker)
 	}
 	known := false
 	for _, k := range keys {
@@ -223,12 +228,15 @@ func (a *Attestation) Verify(keys []ed25519.PublicKey, cluster ClusterID, worker
 	}
 	switch {
 	case !known:
-		return Refusef(KindDenied, "attestation.key", "the attestation is signed by key %s, which the cluster's configuration "+
-			"does not name", a.Key)
+		return Refusef(KindDenied, "attestation.key",
+			"the attestation is signed by key %s, which the cluster's configuration "+
+				"does not name", a.Key)
 	case !ed25519.Verify(ed25519.PublicKey(a.Key), a.message(), a.Signature):
-		return Refusef(KindDenied, "attestation.signature", "the attestation's signature is wrong: it was changed after it was signed")
+		return Refusef(KindDenied, "attestation.signature",
+			"the attestation's signature is wrong: it was changed after it was signed")
 	case a.Expires <= now:
-		return Refusef(KindDenied, "attestation.expires_ms", "the attestation expired at %s, and it is %s now: create a new one",
+		return Refusef(KindDenied, "attestation.expires_ms",
+			"the attestation expired at %s, and it is %s now: create a new one",
 			dateText(a.Expires), dateText(now))
 	}
 	return nil

@@ -352,7 +352,8 @@ func (n *NodeSpec) checkChild(before map[string]bool) error {
 	}
 	for i, id := range n.Parents {
 		if !before[id] {
-			return Refusef(KindInvalid, fmt.Sprintf("parents[%d]", i), "%q is neither the completing node nor an earlier child", shorten(id))
+			return Refusef(KindInvalid, fmt.Sprintf("parents[%d]", i),
+				"%q is neither the completing node nor an earlier child", shorten(id))
 		}
 	}
 	if n.Tenant != "" {

@@ -13,16 +13,18 @@ import (
 
 // Workers lists all workers by id.
 func (c *Client) Workers(ctx context.Context, opts ...ReadOption) iter.Seq2[rota.Worker, error] {
-	return list(ctx, c, "list workers", 0, "", opts, func(ctx context.Context, n *node, p page) (got pageOf[rota.Worker], err error) {
-		request := &rotav1.ListWorkersRequest{Read: words.ReadToWire(p.read), Limit: int32(p.limit), Cursor: p.cursor}
-		answer, err := n.workers.List(ctx, request)
-		if err != nil {
+	return list(ctx, c, "list workers", 0, "", opts,
+		func(ctx context.Context, n *node, p page) (got pageOf[rota.Worker], err error) {
+			request := &rotav1.ListWorkersRequest{Read: words.ReadToWire(p.read), Limit: int32(p.limit),
+				Cursor: p.cursor}
+			answer, err := n.workers.List(ctx, request)
+			if err != nil {
+				return got, err
+			}
+			got.items, err = words.WorkersFromWire(answer.GetWorkers())
+			got.next, got.at = answer.GetNextCursor(), answer.GetAt()
 			return got, err
-		}
-		got.items, err = words.WorkersFromWire(answer.GetWorkers())
-		got.next, got.at = answer.GetNextCursor(), answer.GetAt()
-		return got, err
-	})
+		})
 }
 
 // Worker reads one worker with its open leases.
@@ -36,7 +38,8 @@ func (c *Client) Worker(ctx context.Context, id rota.WorkerID, opts ...ReadOptio
 
 // Queues lists all queues by name.
 func (c *Client) Queues(ctx context.Context, opts ...ReadOption) iter.Seq2[rota.Queue, error] {
-	return list(ctx, c, "list queues", 0, "", opts, func(ctx context.Context, n *node, p page) (got pageOf[rota.Queue], err error) {
+	return list(ctx, c, "list queues", 0, "", opts, func(ctx context.Context, n *node, p page) (got pageOf[rota.Queue],
+		err error) {
 		request := &rotav1.ListQueuesRequest{Read: words.ReadToWire(p.read), Limit: int32(p.limit), Cursor: p.cursor}
 		answer, err := n.queues.List(ctx, request)
 		if err != nil {
@@ -63,7 +66,8 @@ func (c *Client) SetQueue(ctx context.Context, name rota.QueueName, preset strin
 	set []rota.Setting, opts ...SetOption) (rota.Queue, error) {
 	how := setting(opts)
 	ask := func(ctx context.Context, n *node) (*rotav1.Queue, error) {
-		request := &rotav1.SetQueueRequest{Name: string(name), Preset: preset, Set: words.SettingsToWire(set), DryRun: how.dryRun, IfMatch: how.ifMatch}
+		request := &rotav1.SetQueueRequest{Name: string(name), Preset: preset, Set: words.SettingsToWire(set),
+			DryRun: how.dryRun, IfMatch: how.ifMatch}
 		return n.queues.Set(ctx, request)
 	}
 	return one(ctx, c, "set queue", words.QueueFromWire, ask)

@@ -108,8 +108,8 @@ func (t *leaseTable) refused(l *lease, c *command, err *rota.Error) {
 	} else {
 		l.ackRefused = err
 	}
-	t.log.Log(context.Background(), level, c.Verb.String()+" refused, the lease goes on to its end", "job", string(c.Job),
-		"lease", c.Lease.String(), "err", err)
+	t.log.Log(context.Background(), level, c.Verb.String()+" refused, the lease goes on to its end", "job",
+		string(c.Job), "lease", c.Lease.String(), "err", err)
 	t.observe(t.worker.observer.Refused, l, err)
 }
 
@@ -118,7 +118,8 @@ func (t *leaseTable) reported(l *lease, c *command, a *peer.LeaseAnswer) {
 	if c != l.outcome {
 		return
 	}
-	if a.Err != nil && c.Verb == rota.VerbComplete && (a.Err.Kind == rota.KindInvalid || a.Err.Kind == rota.KindDenied && len(c.Children) > 0) {
+	if a.Err != nil && c.Verb == rota.VerbComplete && (a.Err.Kind == rota.KindInvalid ||
+		a.Err.Kind == rota.KindDenied && len(c.Children) > 0) {
 		// The queue or the workflow has a lower limit: fail the attempt, with the reason.
 		text := lastOf("the completion was refused: " + a.Err.Error())
 		l.outcome = t.put(l, peer.LeaseCommand{Verb: rota.VerbFail, Text: text, Log: c.Log})
@@ -126,7 +127,8 @@ func (t *leaseTable) reported(l *lease, c *command, a *peer.LeaseAnswer) {
 	}
 	if a.Err != nil && a.Err.Kind == rota.KindStale && c.Verb != rota.VerbDecline && closed(t.superseded) {
 		// The job belongs to the new process; report that this one has stopped.
-		l.outcome = t.put(l, peer.LeaseCommand{Verb: rota.VerbDecline, Text: "the outcome came after a takeover", Log: c.Log})
+		l.outcome = t.put(l, peer.LeaseCommand{Verb: rota.VerbDecline, Text: "the outcome came after a takeover",
+			Log: c.Log})
 		return
 	}
 	var err error

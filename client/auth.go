@@ -95,7 +95,8 @@ func hidden(address string, s *settings, what string) error {
 	if s.tls != nil || ofSocket(address) || loopback(address) {
 		return nil
 	}
-	return rota.Refusef(rota.KindInvalid, what, "the %s would go to %s in clear text: set up TLS, or use an address of loopback", what, address)
+	return rota.Refusef(rota.KindInvalid, what,
+		"the %s would go to %s in clear text: set up TLS, or use an address of loopback", what, address)
 }
 
 func loopback(address string) bool {
@@ -142,14 +143,16 @@ func (a Auth) first(ctx context.Context, what string, expires rota.Date, reset b
 // CreateToken creates an access token with the Roles, the narrowing and the expiry date of want. The client generates
 // id and secret; the cluster gets only a hash, and the secret is returned only here.
 func (a Auth) CreateToken(ctx context.Context, want rota.AccessToken) (t rota.AccessToken, secret string, err error) {
-	return a.make(ctx, "create token", func(ctx context.Context, n *node, c access.Credential) (*rotav1.AccessToken, error) {
+	return a.make(ctx, "create token", func(ctx context.Context, n *node, c access.Credential) (*rotav1.AccessToken,
+		error) {
 		want.ID = c.ID
 		return n.auth.CreateToken(ctx, words.NewTokenToWire(&want, c.Hash()))
 	})
 }
 
 // make generates a token and has the cluster store its hash.
-func (a Auth) make(ctx context.Context, what string, call func(context.Context, *node, access.Credential) (*rotav1.AccessToken, error)) (
+func (a Auth) make(ctx context.Context, what string,
+	call func(context.Context, *node, access.Credential) (*rotav1.AccessToken, error)) (
 	t rota.AccessToken, secret string, err error) {
 	var random [40]byte
 	_, _ = rand.Read(random[:]) // never fails: crypto/rand stops the process instead
@@ -163,15 +166,17 @@ func (a Auth) make(ctx context.Context, what string, call func(context.Context, 
 
 // AccessTokens lists the tokens that have not expired, by id, including revoked ones.
 func (a Auth) AccessTokens(ctx context.Context, opts ...ReadOption) iter.Seq2[rota.AccessToken, error] {
-	return list(ctx, a.c, "list tokens", 0, "", opts, func(ctx context.Context, n *node, p page) (got pageOf[rota.AccessToken], err error) {
-		answer, err := n.auth.ListTokens(ctx, &rotav1.ListTokensRequest{Read: words.ReadToWire(p.read), Limit: int32(p.limit), Cursor: p.cursor})
-		if err != nil {
+	return list(ctx, a.c, "list tokens", 0, "", opts,
+		func(ctx context.Context, n *node, p page) (got pageOf[rota.AccessToken], err error) {
+			answer, err := n.auth.ListTokens(ctx, &rotav1.ListTokensRequest{Read: words.ReadToWire(p.read),
+				Limit: int32(p.limit), Cursor: p.cursor})
+			if err != nil {
+				return got, err
+			}
+			got.items, err = words.AccessTokensFromWire(answer.GetTokens())
+			got.next, got.at = answer.GetNextCursor(), answer.GetAt()
 			return got, err
-		}
-		got.items, err = words.AccessTokensFromWire(answer.GetTokens())
-		got.next, got.at = answer.GetNextCursor(), answer.GetAt()
-		return got, err
-	})
+		})
 }
 
 // RevokeToken revokes a token for good, by its id; revoking it again is not an error.
@@ -195,8 +200,10 @@ func (a Auth) SetRole(ctx context.Context, role rota.Role, only ...Condition) (r
 
 // Roles lists the roles by name, including built-in ones.
 func (a Auth) Roles(ctx context.Context, opts ...ReadOption) iter.Seq2[rota.Role, error] {
-	return list(ctx, a.c, "list roles", 0, "", opts, func(ctx context.Context, n *node, p page) (got pageOf[rota.Role], err error) {
-		answer, err := n.auth.ListRoles(ctx, &rotav1.ListRolesRequest{Read: words.ReadToWire(p.read), Limit: int32(p.limit), Cursor: p.cursor})
+	return list(ctx, a.c, "list roles", 0, "", opts, func(ctx context.Context, n *node, p page) (got pageOf[rota.Role],
+		err error) {
+		answer, err := n.auth.ListRoles(ctx, &rotav1.ListRolesRequest{Read: words.ReadToWire(p.read),
+			Limit: int32(p.limit), Cursor: p.cursor})
 		if err != nil {
 			return got, err
 		}
@@ -224,15 +231,17 @@ func (a Auth) SetBlock(ctx context.Context, role, name string, blocked bool) err
 
 // Blocks lists the blocked client certificates, by role and name.
 func (a Auth) Blocks(ctx context.Context, opts ...ReadOption) iter.Seq2[rota.Block, error] {
-	return list(ctx, a.c, "list blocks", 0, "", opts, func(ctx context.Context, n *node, p page) (got pageOf[rota.Block], err error) {
-		answer, err := n.auth.ListBlocks(ctx, &rotav1.ListBlocksRequest{Read: words.ReadToWire(p.read), Limit: int32(p.limit), Cursor: p.cursor})
-		if err != nil {
+	return list(ctx, a.c, "list blocks", 0, "", opts,
+		func(ctx context.Context, n *node, p page) (got pageOf[rota.Block], err error) {
+			answer, err := n.auth.ListBlocks(ctx, &rotav1.ListBlocksRequest{Read: words.ReadToWire(p.read),
+				Limit: int32(p.limit), Cursor: p.cursor})
+			if err != nil {
+				return got, err
+			}
+			got.items, err = words.BlocksFromWire(answer.GetBlocks())
+			got.next, got.at = answer.GetNextCursor(), answer.GetAt()
 			return got, err
-		}
-		got.items, err = words.BlocksFromWire(answer.GetBlocks())
-		got.next, got.at = answer.GetNextCursor(), answer.GetAt()
-		return got, err
-	})
+		})
 }
 
 // SetAnonymous sets the roles of callers without a credential; with none they have no rights.
@@ -247,22 +256,25 @@ func (a Auth) SetAnonymous(ctx context.Context, roles []string) error {
 // CA and Maps.
 func (a Auth) SetIssuer(ctx context.Context, i rota.Issuer, only ...Condition) (rota.Issuer, error) {
 	ask := func(ctx context.Context, n *node) (*rotav1.Issuer, error) {
-		return n.auth.SetIssuer(ctx, &rotav1.SetIssuerRequest{Url: i.URL, Audience: i.Audience, Ca: i.CA, Maps: words.MapsToWire(i.Maps), IfMatch: etagOf(only)})
+		return n.auth.SetIssuer(ctx, &rotav1.SetIssuerRequest{Url: i.URL, Audience: i.Audience, Ca: i.CA,
+			Maps: words.MapsToWire(i.Maps), IfMatch: etagOf(only)})
 	}
 	return one(ctx, a.c, "set issuer", words.IssuerFromWire, ask)
 }
 
 // Issuers lists the identity providers whose JWTs are accepted, by URL.
 func (a Auth) Issuers(ctx context.Context, opts ...ReadOption) iter.Seq2[rota.Issuer, error] {
-	return list(ctx, a.c, "list issuers", 0, "", opts, func(ctx context.Context, n *node, p page) (got pageOf[rota.Issuer], err error) {
-		answer, err := n.auth.ListIssuers(ctx, &rotav1.ListIssuersRequest{Read: words.ReadToWire(p.read), Limit: int32(p.limit), Cursor: p.cursor})
-		if err != nil {
+	return list(ctx, a.c, "list issuers", 0, "", opts,
+		func(ctx context.Context, n *node, p page) (got pageOf[rota.Issuer], err error) {
+			answer, err := n.auth.ListIssuers(ctx, &rotav1.ListIssuersRequest{Read: words.ReadToWire(p.read),
+				Limit: int32(p.limit), Cursor: p.cursor})
+			if err != nil {
+				return got, err
+			}
+			got.items, err = words.IssuersFromWire(answer.GetIssuers())
+			got.next, got.at = answer.GetNextCursor(), answer.GetAt()
 			return got, err
-		}
-		got.items, err = words.IssuersFromWire(answer.GetIssuers())
-		got.next, got.at = answer.GetNextCursor(), answer.GetAt()
-		return got, err
-	})
+		})
 }
 
 // DeleteIssuer makes the cluster reject the JWTs of an identity provider, by its URL. Access tokens that were created
@@ -299,12 +311,13 @@ func (a Auth) Exchange(ctx context.Context, jwt string) (t rota.AccessToken, sec
 // has no rights until it is opened in the console, once, within a minute. OpenSession returns the secret, only here,
 // and the console's origin for browsers, which is empty if the node that answers has no --ui-origin.
 func (a Auth) OpenSession(ctx context.Context, asLink bool) (t rota.AccessToken, secret, origin string, err error) {
-	t, secret, err = a.make(ctx, "open session", func(ctx context.Context, n *node, c access.Credential) (*rotav1.AccessToken, error) {
-		hash := c.Hash()
-		made, err := n.auth.OpenSession(ctx, &rotav1.OpenSessionRequest{Id: c.ID, Hash: hash[:], Link: asLink})
-		origin = made.GetUiOrigin()
-		return made.GetSession(), err
-	})
+	t, secret, err = a.make(ctx, "open session",
+		func(ctx context.Context, n *node, c access.Credential) (*rotav1.AccessToken, error) {
+			hash := c.Hash()
+			made, err := n.auth.OpenSession(ctx, &rotav1.OpenSessionRequest{Id: c.ID, Hash: hash[:], Link: asLink})
+			origin = made.GetUiOrigin()
+			return made.GetSession(), err
+		})
 	return t, secret, origin, err
 }
 

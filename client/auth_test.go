@@ -47,17 +47,20 @@ func TestExchange(t *testing.T) {
 	defer server.Stop()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	for address, want := range map[string]rota.Kind{"127.0.0.1:1": rota.KindNone, "unix:/nowhere": rota.KindNone, "10.0.0.1:1": rota.KindInvalid} {
+	for address, want := range map[string]rota.Kind{"127.0.0.1:1": rota.KindNone, "unix:/nowhere": rota.KindNone,
+		"10.0.0.1:1": rota.KindInvalid} {
 		c, err := Dial([]string{address}, WithInsecure(),
 			WithDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }))
 		if err != nil {
 			t.Fatal(err)
 		}
 		made, secret, err := c.Auth().Exchange(ctx, "a.b.c")
-		if rota.KindOf(err) != want || strings.Contains(fmt.Sprint(err), "a.b.c") || (err == nil) != (made.By == "a.b.c") {
+		if rota.KindOf(err) != want || strings.Contains(fmt.Sprint(err), "a.b.c") ||
+			(err == nil) != (made.By == "a.b.c") {
 			t.Errorf("%s: %+v, %v", address, made, err)
 		}
-		if credential, failed := access.ParseCredential(secret); (err == nil) != (failed == nil && credential.ID == made.ID) {
+		if credential, failed := access.ParseCredential(secret); (err == nil) != (failed == nil &&
+			credential.ID == made.ID) {
 			t.Errorf("%s: the secret is %v", address, failed)
 		}
 		_ = c.Close()
@@ -81,12 +84,14 @@ func TestCreateToken(t *testing.T) {
 	defer c.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	made, secret, err := c.Auth().CreateToken(ctx, rota.AccessToken{Roles: []string{"worker"}, WorkerPrefix: "gpu-", Expires: 7})
+	made, secret, err := c.Auth().CreateToken(ctx, rota.AccessToken{Roles: []string{"worker"}, WorkerPrefix: "gpu-",
+		Expires: 7})
 	if err != nil {
 		t.Fatal(err)
 	}
 	credential, err := access.ParseCredential(secret)
-	if err != nil || credential.ID != made.ID || made.WorkerPrefix != "gpu-" || made.Expires != 7 || !credential.Proves([32]byte(n.asked.GetHash())) {
+	if err != nil || credential.ID != made.ID || made.WorkerPrefix != "gpu-" || made.Expires != 7 ||
+		!credential.Proves([32]byte(n.asked.GetHash())) {
 		t.Errorf("%+v, %v", made, err)
 	}
 	if !slices.Equal(n.header, []string{"Bearer " + own}) {

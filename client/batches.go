@@ -46,15 +46,17 @@ func (b Batches) Get(ctx context.Context, id rota.BatchID, opts ...ReadOption) (
 
 // List lists all batches by id.
 func (b Batches) List(ctx context.Context, opts ...ReadOption) iter.Seq2[rota.Batch, error] {
-	return list(ctx, b.c, "list batches", 0, "", opts, func(ctx context.Context, n *node, p page) (got pageOf[rota.Batch], err error) {
-		answer, err := n.batches.List(ctx, &rotav1.ListBatchesRequest{Read: words.ReadToWire(p.read), Limit: int32(p.limit), Cursor: p.cursor, By: p.by})
-		if err != nil {
+	return list(ctx, b.c, "list batches", 0, "", opts,
+		func(ctx context.Context, n *node, p page) (got pageOf[rota.Batch], err error) {
+			answer, err := n.batches.List(ctx, &rotav1.ListBatchesRequest{Read: words.ReadToWire(p.read),
+				Limit: int32(p.limit), Cursor: p.cursor, By: p.by})
+			if err != nil {
+				return got, err
+			}
+			got.items, err = words.BatchesFromWire(answer.GetBatches())
+			got.next, got.at = answer.GetNextCursor(), answer.GetAt()
 			return got, err
-		}
-		got.items, err = words.BatchesFromWire(answer.GetBatches())
-		got.next, got.at = answer.GetNextCursor(), answer.GetAt()
-		return got, err
-	})
+		})
 }
 
 // Wait returns a batch once all its jobs have ended and its callback was submitted. It retries like

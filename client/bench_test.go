@@ -110,20 +110,25 @@ func benchNotices(b *testing.B, at, n int) []byte {
 		spec := rota.NewJobSpec("bench", make([]byte, 256))
 		spec.ID, spec.Queue, spec.Tenant = job, "bench", rota.DefaultTenant
 		notices[i].Assigned = &rota.Assignment{
-			Lease: rota.Lease{ID: sha256.Sum256([]byte(job)), Token: rota.Token{Incarnation: 1, Counter: uint64(at + i + 1)},
-				Job: job, Worker: "bench-0123456789-w0", Session: 7, State: rota.LeaseActive, Started: rota.Moment{Clock: 100_000}, AckBy: rota.Moment{Clock: 105_000},
-				RenewBy: rota.Moment{Clock: 136_000}, Deadline: rota.Moment{Clock: 160_000}, Decision: rota.Decision{Epoch: 5, Height: 600_000, Rank: 3, Score: 17,
+			Lease: rota.Lease{ID: sha256.Sum256([]byte(job)),
+				Token: rota.Token{Incarnation: 1, Counter: uint64(at + i + 1)},
+				Job:   job, Worker: "bench-0123456789-w0", Session: 7, State: rota.LeaseActive,
+				Started: rota.Moment{Clock: 100_000}, AckBy: rota.Moment{Clock: 105_000},
+				RenewBy: rota.Moment{Clock: 136_000}, Deadline: rota.Moment{Clock: 160_000},
+				Decision: rota.Decision{Epoch: 5, Height: 600_000, Rank: 3, Score: 17,
 					Reasoning: rota.Reasoning{Rule: rota.ReasoningByLeastLoaded, N: 2, Of: 4}, Seed: make([]byte, 32)}},
 			Spec: spec, RenewEvery: 36 * time.Second, LeaseFor: time.Minute, RenewalsMax: -1,
 		}
 	}
-	return benchWire(b, &rotav1.WorkResponse{Message: &rotav1.WorkResponse_Notices{Notices: words.NoticesToWire(notices)}})
+	return benchWire(b, &rotav1.WorkResponse{Message: &rotav1.WorkResponse_Notices{Notices: words.NoticesToWire(
+		notices)}})
 }
 
 func benchAnswers(b *testing.B, sequence uint64, n int) []byte {
 	answers := &rotav1.LeaseAnswers{Sequence: sequence}
 	for range n {
-		answers.Answers = append(answers.Answers, words.LeaseAnswerToWire(&peer.LeaseAnswer{JobState: rota.JobCompleted, Index: 600_000}))
+		answers.Answers = append(answers.Answers, words.LeaseAnswerToWire(&peer.LeaseAnswer{JobState: rota.JobCompleted,
+			Index: 600_000}))
 	}
 	return benchWire(b, &rotav1.WorkResponse{Message: &rotav1.WorkResponse_Answers{Answers: answers}})
 }

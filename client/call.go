@@ -141,7 +141,8 @@ func (c *Client) gaveUp(ctx context.Context, op string, last *rota.Error) error 
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return &rota.Error{Kind: rota.KindTimeout, Op: op, Text: "cancelled by the caller", Cause: endOf(ctx)}
 	}
-	e := &rota.Error{Kind: rota.KindUnavailable, Op: op, Text: "no node of " + addressesOf(c) + " answered in time", Cause: endOf(ctx)}
+	e := &rota.Error{Kind: rota.KindUnavailable, Op: op, Text: "no node of " + addressesOf(c) + " answered in time",
+		Cause: endOf(ctx)}
 	if last != nil {
 		e.Text, e.Cause, e.RetryAfter = e.Text+", the last error was", &lastError{last, e.Cause}, last.RetryAfter
 	}

@@ -216,7 +216,9 @@ func newNode(address string, s *settings) (*node, error) {
 		jobs: rotav1.NewJobsClient(conn), workers: rotav1.NewWorkersClient(conn),
 		queues: rotav1.NewQueuesClient(conn), tenants: rotav1.NewTenantsClient(conn), keys: rotav1.NewKeysClient(conn),
 		cluster: rotav1.NewClusterClient(conn), events: rotav1.NewEventsClient(conn),
-		flows: rotav1.NewWorkflowsClient(conn), auth: rotav1.NewAuthClient(conn), schedules: rotav1.NewSchedulesClient(conn), batches: rotav1.NewBatchesClient(conn), webhooks: rotav1.NewWebhooksClient(conn), plans: rotav1.NewPlansClient(conn),
+		flows: rotav1.NewWorkflowsClient(conn), auth: rotav1.NewAuthClient(conn),
+		schedules: rotav1.NewSchedulesClient(conn), batches: rotav1.NewBatchesClient(conn),
+		webhooks: rotav1.NewWebhooksClient(conn), plans: rotav1.NewPlansClient(conn),
 		shows: shows, noJWT: hidden(address, s, "jwt"),
 	}, nil
 }

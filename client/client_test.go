@@ -125,7 +125,8 @@ func TestSubmit_splitsAndRetriesOnlyWhatHasNoOutcome(t *testing.T) {
 		if calls != 5 { // 1000, 500 and 3 large, 4 large, 1 large, then those with unknown outcomes
 			t.Errorf("%d messages", calls)
 		}
-		if out[0].Err != nil || rota.KindOf(out[1].Err) != rota.KindExhausted || rota.KindOf(out[len(out)-1].Err) != rota.KindInvalid {
+		if out[0].Err != nil || rota.KindOf(out[1].Err) != rota.KindExhausted ||
+			rota.KindOf(out[len(out)-1].Err) != rota.KindInvalid {
 			t.Fatalf("outcomes %+v %+v %+v", out[0], out[1], out[len(out)-1])
 		}
 		if seen["unknown"] != 2 || seen["refused"] != 1 || len(seen) != len(jobs)-1 {
@@ -142,7 +143,8 @@ func TestCall_givesUpAsUnavailable(t *testing.T) {
 		tries := 0
 		noLeader := func(context.Context, *rotav1.SubmitRequest) (*rotav1.SubmitResponse, error) {
 			tries++
-			return nil, words.ToStatus(&rota.Error{Kind: rota.KindUnavailable, Text: "no leader", RetryAfter: time.Second})
+			return nil, words.ToStatus(&rota.Error{Kind: rota.KindUnavailable, Text: "no leader",
+				RetryAfter: time.Second})
 		}
 		f.nodes[0].onSubmit, f.nodes[1].onSubmit = noLeader, noLeader
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -241,7 +243,8 @@ func TestWait_endsByTheNodesWord(t *testing.T) {
 		f.nodes[0].onWait = func(_ *rotav1.WaitJobsRequest, s grpc.ServerStreamingServer[rotav1.Job]) error {
 			deadline, _ := s.Context().Deadline()
 			pause(s.Context(), time.Until(deadline)-100*time.Millisecond)
-			return words.ToStatus(rota.Refusef(rota.KindTimeout, "job", "the waiting time is over and jobs are still running"))
+			return words.ToStatus(rota.Refusef(rota.KindTimeout, "job",
+				"the waiting time is over and jobs are still running"))
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()

@@ -41,7 +41,8 @@ func (d Definition[In, Out]) Type() rota.JobType { return d.of.typ }
 func (d Definition[In, Out]) Job(in In, opts ...JobOption) (rota.JobSpec, error) {
 	payload, err := d.of.codec.Marshal(in)
 	if err != nil {
-		return rota.JobSpec{}, rota.Refusef(rota.KindInvalid, "payload", "payload: cannot encode a %[2]T for a job of type %[1]s: %[3]v", d.of.typ, in, err)
+		return rota.JobSpec{}, rota.Refusef(rota.KindInvalid, "payload",
+			"payload: cannot encode a %[2]T for a job of type %[1]s: %[3]v", d.of.typ, in, err)
 	}
 	spec := rota.NewJobSpec(d.of.typ, payload)
 	for _, o := range d.of.options {
@@ -66,7 +67,8 @@ func (d Definition[In, Out]) Submit(ctx context.Context, c *Client, in In, opts 
 		return nil, err
 	}
 	if len(outcomes) != 1 { // a submitter set by WithSubmitter did not pass the job on
-		return nil, cmp.Or(err, error(rota.Refusef(rota.KindInternal, "outcomes", "outcomes: got %d for one job, want 1", len(outcomes))))
+		return nil, cmp.Or(err, error(rota.Refusef(rota.KindInternal, "outcomes",
+			"outcomes: got %d for one job, want 1", len(outcomes))))
 	}
 	h := d.Of(c, outcomes[0].ID)
 	h.submitted = outcomes[0]

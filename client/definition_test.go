@@ -37,14 +37,18 @@ func TestDefinition_decodesAndEncodes(t *testing.T) {
 	if r, err := h(t.Context(), NewJob(*a, nil)); err != nil || string(r.Output) != `{"twice":0}` {
 		t.Errorf("an empty payload: %s, %v", r.Output, err)
 	}
-	whole := Define[string, Result]("whole", Encoded(Bytes)).Handler(func(_ context.Context, _ *Job, in string) (Result, error) {
+	whole := Define[string, Result]("whole", Encoded(Bytes)).Handler(func(_ context.Context, _ *Job, in string) (Result,
+		error) {
 		return Result{Output: []byte("of " + in), Meta: map[string]string{"a": "b"}}, nil
 	})
 	a.Spec.Payload = []byte(`"x`)
 	if r, err := whole(t.Context(), NewJob(*a, nil)); err != nil || string(r.Output) != `of "x` || r.Meta["a"] != "b" {
 		t.Errorf("an Out of type Result: %v, %v", r, err)
 	}
-	bad := Define[struct{}, chan int]("bad").Handler(func(context.Context, *Job, struct{}) (chan int, error) { return nil, nil })
+	bad := Define[struct{}, chan int]("bad").Handler(func(context.Context, *Job, struct{}) (chan int,
+		error) {
+		return nil, nil
+	})
 	a.Spec.Payload = nil
 	if _, err := bad(t.Context(), NewJob(*a, nil)); err == nil || outcomeOfError(err).Fail != peer.FailNoRetry {
 		t.Errorf("an output that does not encode: %v", err)
@@ -56,14 +60,16 @@ func TestDefinition_options(t *testing.T) {
 	noon := time.Date(2030, 1, 2, 12, 0, 0, 0, time.UTC)
 	labels := Labels{"team": "web"}
 	keys := []JobOption{Key("album", "7"), Key("user", "ann")}
-	d := Define[int, int]("count", Queue("q"), Tenant("t"), Priority(3), MaxRuntime(time.Minute), TTL(time.Hour), labels,
-		Requires("gpu"), Retry(5), keys[0])
+	d := Define[int, int]("count", Queue("q"), Tenant("t"), Priority(3), MaxRuntime(time.Minute), TTL(time.Hour),
+		labels, Requires("gpu"), Retry(5), keys[0])
 	labels["team"] = "changed later"
-	got, err := d.Job(7, ID("j"), At(noon), After(time.Second), Labels{"x": "y"}, keys[1], Requires("ssd"), Unique(ByArgs|ByQueue, time.Hour),
-		InBatch("b"), Spec(func(s *rota.JobSpec) { s.Zone = "z" }))
-	want := rota.JobSpec{ID: "j", Queue: "q", Type: "count", Tenant: "t", Priority: 3, Payload: rota.Blob("7"), Delay: time.Second,
+	got, err := d.Job(7, ID("j"), At(noon), After(time.Second), Labels{"x": "y"}, keys[1], Requires("ssd"),
+		Unique(ByArgs|ByQueue, time.Hour), InBatch("b"), Spec(func(s *rota.JobSpec) { s.Zone = "z" }))
+	want := rota.JobSpec{ID: "j", Queue: "q", Type: "count", Tenant: "t", Priority: 3, Payload: rota.Blob("7"),
+		Delay:     time.Second,
 		NotBefore: noon, TTL: time.Hour, MaxRuntime: time.Minute, Requires: []string{"gpu", "ssd"}, Zone: "z",
-		Labels: map[string]string{"team": "web", "x": "y"}, Retry: rota.RetryPolicy{Attempts: 5}, Keys: []string{"album:7", "user:ann"},
+		Labels: map[string]string{"team": "web", "x": "y"}, Retry: rota.RetryPolicy{Attempts: 5},
+		Keys:  []string{"album:7", "user:ann"},
 		Batch: "b", Unique: &rota.Unique{By: []string{"queue", "type", "args"}, Period: time.Hour}}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v, %v\nwant %+v", got, err, want)
@@ -74,7 +80,8 @@ func TestDefinition_options(t *testing.T) {
 	if one.Keys[1] != "a:1" || two.Keys[1] != "b:2" || len(one.Labels) != 2 || len(two.Labels) != 2 {
 		t.Errorf("jobs share options that they added: %v %v, %v %v", one.Keys, two.Keys, one.Labels, two.Labels)
 	}
-	if plain, _ := Define[int, int]("count").Job(1); plain.Priority != rota.DefaultPriority || plain.Queue != rota.DefaultQueue {
+	if plain, _ := Define[int, int]("count").Job(1); plain.Priority != rota.DefaultPriority ||
+		plain.Queue != rota.DefaultQueue {
 		t.Errorf("without options: %+v", plain)
 	}
 }
@@ -92,7 +99,8 @@ func TestDefinition_jobThatDoesNotEncode(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	for name, d := range map[string]Definition[any, any]{"func()": Define[any, any]("any"), "nor string": Define[any, any]("any", Encoded(Bytes))} {
+	for name, d := range map[string]Definition[any, any]{"func()": Define[any, any]("any"),
+		"nor string": Define[any, any]("any", Encoded(Bytes))} {
 		h, err := d.Submit(t.Context(), c, func() {})
 		if h != nil || rota.KindOf(err) != rota.KindInvalid || !strings.Contains(err.Error(), name) {
 			t.Errorf("got %v, %v; want a refusal that names %q", h, err, name)
@@ -117,12 +125,16 @@ func TestHandle_wait(t *testing.T) {
 		kind rota.Kind
 		text string
 	}{
-		"an output":      {job: rota.Job{State: rota.JobCompleted, Output: []byte("7"), OutputDigest: something[:]}, want: 7},
-		"no output":      {job: rota.Job{State: rota.JobCompleted, OutputDigest: nothing[:]}},
-		"dead":           {job: rota.Job{State: rota.JobDead, Reason: rota.ReasonAttemptsUsedUp, Error: "boom"}, kind: rota.KindInternal, text: "job j is DEAD (ATTEMPTS_USED_UP): boom"},
-		"another type":   {job: rota.Job{State: rota.JobCompleted, Output: []byte(`"seven"`), OutputDigest: something[:]}, kind: rota.KindInvalid, text: "does not decode as int"},
-		"hidden":         {job: rota.Job{State: rota.JobCompleted, OutputDigest: something[:]}, kind: rota.KindDenied, text: "right data"},
-		"no longer kept": {job: rota.Job{State: rota.JobCompleted, OutputDigest: something[:], RecordDropped: true}, kind: rota.KindOutOfRange, text: "archive_retention"},
+		"an output": {job: rota.Job{State: rota.JobCompleted, Output: []byte("7"), OutputDigest: something[:]},
+			want: 7}, "no output": {job: rota.Job{State: rota.JobCompleted, OutputDigest: nothing[:]}},
+		"dead": {job: rota.Job{State: rota.JobDead, Reason: rota.ReasonAttemptsUsedUp, Error: "boom"},
+			kind: rota.KindInternal, text: "job j is DEAD (ATTEMPTS_USED_UP): boom"},
+		"another type": {job: rota.Job{State: rota.JobCompleted, Output: []byte(`"seven"`), OutputDigest: something[:]},
+			kind: rota.KindInvalid, text: "does not decode as int"},
+		"hidden": {job: rota.Job{State: rota.JobCompleted, OutputDigest: something[:]}, kind: rota.KindDenied,
+			text: "right data"},
+		"no longer kept": {job: rota.Job{State: rota.JobCompleted, OutputDigest: something[:], RecordDropped: true},
+			kind: rota.KindOutOfRange, text: "archive_retention"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

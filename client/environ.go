@@ -43,7 +43,8 @@ func DialEnv(opts ...Option) (*Client, error) {
 	if text := os.Getenv("ROTA_TIMEOUT"); text != "" {
 		timeout, err := rota.ParseDuration(text)
 		if err == nil && (timeout < time.Millisecond || timeout > rota.MaxDuration) {
-			err = rota.Refusef(rota.KindInvalid, "timeout", "timeout must be between %v and %v, got %v", time.Millisecond, rota.MaxDuration, timeout)
+			err = rota.Refusef(rota.KindInvalid, "timeout", "timeout must be between %v and %v, got %v",
+				time.Millisecond, rota.MaxDuration, timeout)
 		}
 		if err != nil {
 			return nil, refusedEnv("ROTA_TIMEOUT", err)

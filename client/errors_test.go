@@ -26,15 +26,19 @@ func TestErrors_areFoundByTheirSentinels(t *testing.T) {
 	sentinels := map[rota.Kind]error{
 		rota.KindInvalid: rota.ErrInvalid, rota.KindNotFound: rota.ErrNotFound, rota.KindConflict: rota.ErrConflict,
 		rota.KindStale: rota.ErrStale, rota.KindMode: rota.ErrMode, rota.KindExhausted: rota.ErrExhausted,
-		rota.KindUnavailable: rota.ErrUnavailable, rota.KindTimeout: rota.ErrTimeout, rota.KindOutOfRange: rota.ErrOutOfRange,
-		rota.KindDenied: rota.ErrDenied, rota.KindInternal: rota.ErrInternal,
+		rota.KindUnavailable: rota.ErrUnavailable, rota.KindTimeout: rota.ErrTimeout,
+		rota.KindOutOfRange: rota.ErrOutOfRange,
+		rota.KindDenied:     rota.ErrDenied, rota.KindInternal: rota.ErrInternal,
 	}
 	bubble(t, func(t *testing.T) {
 		f, stop := setup(t, 1)
 		defer stop()
 		for kind, sentinel := range sentinels {
 			refusal := words.ToStatus(rota.Refusef(kind, "j", "no"))
-			f.nodes[0].onGet = func(context.Context, *rotav1.GetJobRequest) (*rotav1.GetJobResponse, error) { return nil, refusal }
+			f.nodes[0].onGet = func(context.Context, *rotav1.GetJobRequest) (*rotav1.GetJobResponse,
+				error) {
+				return nil, refusal
+			}
 			f.nodes[0].onWait = func(*rotav1.WaitJobsRequest, grpc.ServerStreamingServer[rotav1.Job]) error { return refusal }
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			_, err := f.client.Job(ctx, "j")
@@ -81,14 +85,23 @@ func TestErrors_sayThatTheTimeIsOver(t *testing.T) {
 						return answer(s.Context())
 					}
 					n.onStatus = func(ctx context.Context) (*rotav1.StatusResponse, error) { return nil, answer(ctx) }
-					n.flows.onWait = func(ctx context.Context, _ *rotav1.WaitWorkflowRequest) (*rotav1.Workflow, error) {
+					n.flows.onWait = func(ctx context.Context, _ *rotav1.WaitWorkflowRequest) (*rotav1.Workflow,
+						error) {
 						return nil, answer(ctx)
 					}
 				}
 				calls := map[string]func(context.Context) error{
-					"job":    func(ctx context.Context) error { _, err := f.client.Job(ctx, "j"); return err },
-					"submit": func(ctx context.Context) error { _, err := f.client.Submit(ctx, rota.NewJobSpec("t", nil)); return err },
-					"wait":   func(ctx context.Context) error { _, err := Collect(f.client.Wait(ctx, "j")); return err },
+					"job": func(ctx context.Context) error { _, err := f.client.Job(ctx, "j"); return err },
+					"submit": func(ctx context.Context) error {
+						_,
+							err := f.client.Submit(ctx, rota.NewJobSpec("t", nil))
+						return err
+					},
+					"wait": func(ctx context.Context) error {
+						_,
+							err := Collect(f.client.Wait(ctx, "j"))
+						return err
+					},
 					"flow":   func(ctx context.Context) error { _, err := f.client.WaitWorkflow(ctx, "f"); return err },
 					"status": func(ctx context.Context) error { _, err := f.client.Status(ctx); return err },
 				}
@@ -99,7 +112,8 @@ func TestErrors_sayThatTheTimeIsOver(t *testing.T) {
 					ctx, cancel := context.WithTimeoutCause(t.Context(), 3*time.Second, errWhy)
 					err := ask(ctx)
 					cancel()
-					if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, errWhy) || errors.Is(err, context.Canceled) {
+					if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, errWhy) ||
+						errors.Is(err, context.Canceled) {
 						t.Errorf("%s of %s nodes, a deadline: %v", call, name, err)
 					}
 					if call != "wait" && call != "flow" && rota.KindOf(err) != rota.KindUnavailable {
@@ -111,7 +125,8 @@ func TestErrors_sayThatTheTimeIsOver(t *testing.T) {
 					ctx, stop := context.WithCancelCause(t.Context())
 					stop(errWhy)
 					err = ask(ctx)
-					if !errors.Is(err, context.Canceled) || !errors.Is(err, errWhy) || !errors.Is(err, rota.ErrTimeout) {
+					if !errors.Is(err, context.Canceled) || !errors.Is(err, errWhy) ||
+						!errors.Is(err, rota.ErrTimeout) {
 						t.Errorf("%s of %s nodes, cancelled: %v", call, name, err)
 					}
 				}
@@ -178,7 +193,8 @@ func TestErrors_sayWhatIsThere(t *testing.T) {
 			}
 			defer client.Close()
 			_, err = client.Status(t.Context())
-			if want := "node " + address + ": no connection: "; !errors.Is(err, rota.ErrUnavailable) || !strings.Contains(err.Error(), want) ||
+			if want := "node " + address + ": no connection: "; !errors.Is(err, rota.ErrUnavailable) ||
+				!strings.Contains(err.Error(), want) ||
 				!strings.Contains(err.Error(), c.want) {
 				t.Errorf("got %v; want %q and %q", err, want, c.want)
 			}

@@ -59,7 +59,8 @@ func (c *Client) tail(ctx context.Context, filter rota.EventFilter, f func([]rot
 		case c.life.Err() != nil:
 			return &rota.Error{Kind: rota.KindUnavailable, Op: "tail events", Text: "the client is closed"}
 		case ended(ctx) && (last == nil || errors.Is(ctx.Err(), context.Canceled)):
-			return &rota.Error{Kind: rota.KindTimeout, Op: "tail events", Text: "cancelled by the caller", Cause: endOf(ctx)}
+			return &rota.Error{Kind: rota.KindTimeout, Op: "tail events", Text: "cancelled by the caller",
+				Cause: endOf(ctx)}
 		case ended(ctx):
 			return c.gaveUp(ctx, "tail events", last)
 		case e.Kind != rota.KindUnavailable && e.Kind != rota.KindTimeout:

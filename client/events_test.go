@@ -40,7 +40,8 @@ func (n *teller) Tail(r *rotav1.TailRequest, s grpc.ServerStreamingServer[rotav1
 		from-- // a fault: an event already sent is sent again
 	}
 	for seq := from; seq < n.until; seq++ {
-		e := &rota.ServedEvent{Event: rota.Event{ID: rota.EventID{Incarnation: 1, Index: 5, Seq: seq}, Kind: rota.EventJobCompleted}}
+		e := &rota.ServedEvent{Event: rota.Event{ID: rota.EventID{Incarnation: 1, Index: 5, Seq: seq},
+			Kind: rota.EventJobCompleted}}
 		if err := s.Send(&rotav1.EventBatch{Events: []*rotav1.ServedEvent{words.EventToWire(e)}}); err != nil {
 			return err
 		}

@@ -20,7 +20,8 @@ func ExampleClient_Auth() {
 		fmt.Println(err)
 		return
 	}
-	made, secret, err := c.Auth().CreateToken(ctx, rota.AccessToken{Roles: []string{"billing"}, Expires: rota.DateOf(time.Now().Add(time.Hour))})
+	made, secret, err := c.Auth().CreateToken(ctx, rota.AccessToken{Roles: []string{"billing"},
+		Expires: rota.DateOf(time.Now().Add(time.Hour))})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -38,7 +38,8 @@ func ExampleRefusedError() {
 	_, err := c.Submit(ctx, good, bad)
 	var refused *client.RefusedError
 	if errors.As(err, &refused) {
-		fmt.Println(len(refused.Jobs), "of", refused.Of, "refused:", refused.Jobs[0].ID, errors.Is(err, rota.ErrInvalid))
+		fmt.Println(len(refused.Jobs), "of", refused.Of, "refused:", refused.Jobs[0].ID,
+			errors.Is(err, rota.ErrInvalid))
 	}
 	// Output: 1 of 2 refused: refused-bad true
 }

@@ -36,7 +36,8 @@ func ExampleClient_Submit_unique() {
 	defer done()
 	job := rota.NewJobSpec("reindex", nil)
 	job.Queue, job.Delay = "unique", time.Minute
-	job.Unique = &rota.Unique{Key: "shop-7", Scope: []string{rota.UniquePending}, OnConflict: rota.UniqueExtend, ExtendMax: 10 * time.Minute}
+	job.Unique = &rota.Unique{Key: "shop-7", Scope: []string{rota.UniquePending}, OnConflict: rota.UniqueExtend,
+		ExtendMax: 10 * time.Minute}
 	for i, id := range []rota.JobID{"first", "second", "third"} {
 		job.ID, job.Payload = id, []byte(fmt.Sprint("change ", i))
 		out, err := c.Submit(ctx, job)
@@ -64,7 +65,8 @@ func ExampleClient_WaitWorkflow() {
 	})()
 	first, second := rota.NewNodeSpec("fetch", "step", []byte("a")), rota.NewNodeSpec("load", "step", []byte("b"))
 	second.Parents = []string{"fetch"}
-	submitted, err := c.SubmitWorkflow(ctx, rota.WorkflowSpec{ID: "nightly", Queue: "flow", Nodes: []rota.NodeSpec{first, second}})
+	submitted, err := c.SubmitWorkflow(ctx, rota.WorkflowSpec{ID: "nightly", Queue: "flow",
+		Nodes: []rota.NodeSpec{first, second}})
 	if err != nil {
 		fmt.Println(err)
 		return

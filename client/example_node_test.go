@@ -58,7 +58,8 @@ func connect(queues ...rota.QueueName) (*client.Client, context.Context, func())
 
 // work runs a worker of one queue for one type until stop is called.
 func work(c *client.Client, queue rota.QueueName, typ rota.JobType, h client.Handler) (stop func()) {
-	w, err := client.NewWorker(c, rota.WorkerSpec{ID: rota.WorkerID("worker-" + queue), Queues: []rota.QueueName{queue}, Slots: 1})
+	w, err := client.NewWorker(c, rota.WorkerSpec{ID: rota.WorkerID("worker-" + queue), Queues: []rota.QueueName{queue},
+		Slots: 1})
 	if err != nil {
 		panic(err)
 	}

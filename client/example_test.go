@@ -51,7 +51,8 @@ func ExampleWorker() {
 		fmt.Println(err)
 		return
 	}
-	client.Define[resize, string]("resize").Handle(w, func(ctx context.Context, job *client.Job, in resize) (string, error) {
+	client.Define[resize, string]("resize").Handle(w, func(ctx context.Context, job *client.Job, in resize) (string,
+		error) {
 		if in.Width <= 0 {
 			return "", client.NoRetry(fmt.Errorf("width must be at least 1, got %d", in.Width))
 		}

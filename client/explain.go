@@ -16,9 +16,11 @@ func (c *Client) Why(ctx context.Context, id rota.JobID, opts ...ReadOption) (ro
 // WhyAt is Why for the past state that a query names, as far back as the cluster's audit_retention keeps (OutOfRange
 // beyond that). With Others it also returns the other workers considered when the job was placed. A node reads the past
 // for one caller at a time (Exhausted).
-func (c *Client) WhyAt(ctx context.Context, id rota.JobID, q rota.WhyQuery, opts ...ReadOption) (rota.Explanation, error) {
+func (c *Client) WhyAt(ctx context.Context, id rota.JobID, q rota.WhyQuery,
+	opts ...ReadOption) (rota.Explanation, error) {
 	ask := func(ctx context.Context, n *node, how *rotav1.Read) (*rotav1.WhyResponse, error) {
-		return rotav1.NewExplainClient(n.conn).Why(ctx, &rotav1.WhyRequest{Id: string(id), At: uint64(q.At), AtDateMs: int64(q.AtDate), Others: q.Others, Read: how})
+		return rotav1.NewExplainClient(n.conn).Why(ctx, &rotav1.WhyRequest{Id: string(id), At: uint64(q.At),
+			AtDateMs: int64(q.AtDate), Others: q.Others, Read: how})
 	}
 	from := func(w *rotav1.WhyResponse) (rota.Explanation, error) {
 		return words.ExplanationFromWire(w.GetExplanation())
@@ -40,7 +42,8 @@ func (c *Client) ETA(ctx context.Context, id rota.JobID, opts ...ReadOption) (ro
 // none. WhyAt may be answered by another node, which has kept another state.
 func (c *Client) Past(ctx context.Context, q rota.WhyQuery) (p rota.Past, err error) {
 	err = c.call(ctx, "look at the past", maxAnswer, func(ctx context.Context, n *node) error {
-		got, err := rotav1.NewExplainClient(n.conn).Past(ctx, &rotav1.PastRequest{At: uint64(q.At), AtDateMs: int64(q.AtDate)})
+		got, err := rotav1.NewExplainClient(n.conn).Past(ctx,
+			&rotav1.PastRequest{At: uint64(q.At), AtDateMs: int64(q.AtDate)})
 		p = words.PastFromWire(got)
 		return err
 	})

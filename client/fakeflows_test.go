@@ -77,7 +77,9 @@ func (n flowsOf) Cancel(_ context.Context, r *rotav1.CancelWorkflowRequest) (*ro
 }
 
 func (n flowsOf) Signal(_ context.Context, r *rotav1.SignalWorkflowRequest) (*rotav1.WorkflowSignalled, error) {
-	return &rotav1.WorkflowSignalled{Workflow: r.GetWorkflow(), Node: r.GetNode(), Id: r.GetId(), Existed: r.GetRefuse()}, nil
+	return &rotav1.WorkflowSignalled{Workflow: r.GetWorkflow(), Node: r.GetNode(), Id: r.GetId(),
+			Existed: r.GetRefuse()},
+		nil
 }
 
 func (n flowsOf) Retry(_ context.Context, r *rotav1.RetryWorkflowRequest) (*rotav1.Workflow, error) {
@@ -87,7 +89,8 @@ func (n flowsOf) Retry(_ context.Context, r *rotav1.RetryWorkflowRequest) (*rota
 	return &rotav1.Workflow{Id: r.GetId(), State: "RUNNING", Runs: 2, FailedNode: r.GetFrom()}, nil
 }
 
-func (n flowsOf) ParentOutputs(r *rotav1.ParentOutputsRequest, s grpc.ServerStreamingServer[rotav1.ParentOutput]) error {
+func (n flowsOf) ParentOutputs(r *rotav1.ParentOutputsRequest,
+	s grpc.ServerStreamingServer[rotav1.ParentOutput]) error {
 	n.flows.Lock()
 	answer := n.flows.onOutputs
 	n.flows.Unlock()

@@ -67,7 +67,8 @@ func leaseOf(job rota.JobID) *rota.Assignment {
 		Lease: rota.Lease{
 			ID: sha256.Sum256([]byte(job)), Job: job, Token: rota.Token{Incarnation: 1, Counter: 7},
 			State:   rota.LeaseActive,
-			Started: rota.Moment{Clock: 100_000}, AckBy: rota.Moment{Clock: 105_000}, RenewBy: rota.Moment{Clock: 136_000}, Deadline: rota.Moment{Clock: 160_000},
+			Started: rota.Moment{Clock: 100_000}, AckBy: rota.Moment{Clock: 105_000},
+			RenewBy: rota.Moment{Clock: 136_000}, Deadline: rota.Moment{Clock: 160_000},
 		},
 		Spec: spec, RenewEvery: 36 * time.Second, LeaseFor: time.Minute, RenewalsMax: -1,
 	}

@@ -63,7 +63,8 @@ var _ = func(ctx context.Context, addrs []string, secret string, p photo, m mail
 	if _, err = c.Job(ctx, first.ID, client.Stale(), client.Seen(&at)); err != nil {
 		return err
 	}
-	w, err := client.NewWorker(c, rota.WorkerSpec{Queues: []rota.QueueName{"images"}, Slots: 8}, client.Use(func(next client.Handler) client.Handler { return next }))
+	w, err := client.NewWorker(c, rota.WorkerSpec{Queues: []rota.QueueName{"images"}, Slots: 8},
+		client.Use(func(next client.Handler) client.Handler { return next }))
 	if err != nil {
 		return err
 	}

@@ -15,7 +15,8 @@ type freshTLS struct {
 }
 
 // ClientHandshake implements credentials.TransportCredentials.
-func (f freshTLS) ClientHandshake(ctx context.Context, authority string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+func (f freshTLS) ClientHandshake(ctx context.Context, authority string,
+	conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	config, err := f.config()
 	if err != nil {
 		return nil, nil, err

@@ -118,7 +118,8 @@ func TestGrace_numbersGoOnAboveWhatWasSeen(t *testing.T) {
 		defer stop()
 		seen := b.s.hello.Connection + 1<<30
 		for b.s.hello.Connection <= seen {
-			b.s.end <- words.ToStatus(rota.Refusef(rota.KindStale, "connection", "connection %d is over", b.s.hello.Connection))
+			b.s.end <- words.ToStatus(rota.Refusef(rota.KindStale, "connection", "connection %d is over",
+				b.s.hello.Connection))
 			b.s, b.node = b.stream()
 		}
 		b.s.welcome(1)

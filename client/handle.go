@@ -66,14 +66,17 @@ func (h *Handle[Out]) output(job *rota.Job) (out Out, err error) {
 		return out, &JobError{Job: *job}
 	case len(job.Output) > 0:
 		if err := h.codec.Unmarshal(job.Output, &out); err != nil {
-			return out, rota.Refusef(rota.KindInvalid, "output", "the output of job %s does not decode as %T: %v", job.ID, out, err)
+			return out, rota.Refusef(rota.KindInvalid, "output", "the output of job %s does not decode as %T: %v",
+				job.ID, out, err)
 		}
 		return out, nil
 	case job.RecordDropped:
-		return out, rota.Refusef(rota.KindOutOfRange, "output", "job %s is COMPLETED, but its output was removed: archive_retention "+
-			"of its queue sets how long outputs are kept", job.ID)
+		return out, rota.Refusef(rota.KindOutOfRange, "output",
+			"job %s is COMPLETED, but its output was removed: archive_retention "+
+				"of its queue sets how long outputs are kept", job.ID)
 	case !bytes.Equal(job.OutputDigest, nothing[:]):
-		return out, rota.Refusef(rota.KindDenied, "output", "job %s is COMPLETED, but reading its output needs the right data",
+		return out, rota.Refusef(rota.KindDenied, "output",
+			"job %s is COMPLETED, but reading its output needs the right data",
 			job.ID)
 	}
 	return out, nil // it has no output

@@ -51,7 +51,8 @@ func (c *Client) RetireWorker(ctx context.Context, id rota.WorkerID) (rota.Worke
 // Stale.
 func (c *Client) WorkerGone(ctx context.Context, id rota.WorkerID, session rota.Session, secret []byte) error {
 	return c.call(ctx, "worker gone", maxAnswer, func(ctx context.Context, n *node) error {
-		_, err := n.workers.Gone(ctx, &rotav1.WorkerGoneRequest{Id: string(id), Session: uint64(session), Secret: secret})
+		_, err := n.workers.Gone(ctx, &rotav1.WorkerGoneRequest{Id: string(id), Session: uint64(session),
+			Secret: secret})
 		return err
 	})
 }
@@ -67,16 +68,18 @@ func (c *Client) ReportProof(ctx context.Context, report rota.ProofReport) (rota
 
 // Tenants lists the tenants that have settings or open leases, by id.
 func (c *Client) Tenants(ctx context.Context, opts ...ReadOption) iter.Seq2[rota.Tenant, error] {
-	return list(ctx, c, "list tenants", 0, "", opts, func(ctx context.Context, n *node, p page) (got pageOf[rota.Tenant], err error) {
-		request := &rotav1.ListTenantsRequest{Read: words.ReadToWire(p.read), Limit: int32(p.limit), Cursor: p.cursor}
-		answer, err := n.tenants.List(ctx, request)
-		if err != nil {
+	return list(ctx, c, "list tenants", 0, "", opts,
+		func(ctx context.Context, n *node, p page) (got pageOf[rota.Tenant], err error) {
+			request := &rotav1.ListTenantsRequest{Read: words.ReadToWire(p.read), Limit: int32(p.limit),
+				Cursor: p.cursor}
+			answer, err := n.tenants.List(ctx, request)
+			if err != nil {
+				return got, err
+			}
+			got.items, err = words.TenantsFromWire(answer.GetTenants())
+			got.next, got.at = answer.GetNextCursor(), answer.GetAt()
 			return got, err
-		}
-		got.items, err = words.TenantsFromWire(answer.GetTenants())
-		got.next, got.at = answer.GetNextCursor(), answer.GetAt()
-		return got, err
-	})
+		})
 }
 
 // Tenant reads any tenant; one without settings has the default limits.
@@ -133,10 +136,12 @@ func etagOf(conditions []Condition) (etag string) {
 }
 
 // SetTenant creates or changes a tenant, key by key (rota.TenantKeys).
-func (c *Client) SetTenant(ctx context.Context, id rota.TenantID, set []rota.Setting, opts ...SetOption) (rota.Tenant, error) {
+func (c *Client) SetTenant(ctx context.Context, id rota.TenantID, set []rota.Setting,
+	opts ...SetOption) (rota.Tenant, error) {
 	how := setting(opts)
 	ask := func(ctx context.Context, n *node) (*rotav1.Tenant, error) {
-		return n.tenants.Set(ctx, &rotav1.SetTenantRequest{Id: string(id), Set: words.SettingsToWire(set), DryRun: how.dryRun, IfMatch: how.ifMatch})
+		return n.tenants.Set(ctx, &rotav1.SetTenantRequest{Id: string(id), Set: words.SettingsToWire(set),
+			DryRun: how.dryRun, IfMatch: how.ifMatch})
 	}
 	return one(ctx, c, "set tenant", words.TenantFromWire, ask)
 }
@@ -154,7 +159,8 @@ func (c *Client) Mode(ctx context.Context, opts ...ReadOption) (rota.ModeStatus,
 func (c *Client) SetCluster(ctx context.Context, set []rota.Setting, opts ...SetOption) (rota.ClusterSettings, error) {
 	how := setting(opts)
 	ask := func(ctx context.Context, n *node) (*rotav1.ClusterSettings, error) {
-		return n.cluster.Set(ctx, &rotav1.SetClusterRequest{Set: words.SettingsToWire(set), DryRun: how.dryRun, IfMatch: how.ifMatch})
+		return n.cluster.Set(ctx, &rotav1.SetClusterRequest{Set: words.SettingsToWire(set), DryRun: how.dryRun,
+			IfMatch: how.ifMatch})
 	}
 	return one(ctx, c, "set cluster", words.ClusterSettingsFromWire, ask)
 }
@@ -198,8 +204,9 @@ func (c *Client) DrainQueue(ctx context.Context, name, to rota.QueueName, left f
 			return nil
 		}
 		if now >= before && !pause(ctx, drainPause) { // nothing moved: the rest are running
-			return c.gaveUp(ctx, "drain queue", rota.Refusef(rota.KindConflict, "queue", "queue %q has %d live jobs that do not move: leased jobs, "+
-				"nodes of workflows, or more requirement sets than %q accepts", name, now, to))
+			return c.gaveUp(ctx, "drain queue", rota.Refusef(rota.KindConflict, "queue",
+				"queue %q has %d live jobs that do not move: leased jobs, "+
+					"nodes of workflows, or more requirement sets than %q accepts", name, now, to))
 		}
 		before = now
 	}

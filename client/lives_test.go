@@ -42,7 +42,8 @@ func TestRetry_saysWhichLifeItFollows(t *testing.T) {
 			!slices.Equal(asked[0], want) || !slices.Equal(asked[1], want) {
 			t.Fatalf("%+v, %v, asked with lives %v", out, err, asked)
 		}
-		if _, err := f.client.RetryLives(t.Context(), rota.JobRetry{ID: "j", Life: 1}, rota.JobRetry{ID: "k"}, rota.JobRetry{ID: "l"}); err != nil ||
+		if _, err := f.client.RetryLives(t.Context(), rota.JobRetry{ID: "j", Life: 1}, rota.JobRetry{ID: "k"},
+			rota.JobRetry{ID: "l"}); err != nil ||
 			!slices.Equal(asked[2], []int32{1, 0, 0}) {
 			t.Fatalf("%v, asked with lives %v", err, asked[2])
 		}
@@ -56,7 +57,9 @@ func TestChangeJob_saysWhatItFollows(t *testing.T) {
 		defer stop()
 		n, changes, asked := f.nodes[0], int32(4), []*rotav1.ChangeJobRequest{}
 		n.onGet = func(context.Context, *rotav1.GetJobRequest) (*rotav1.GetJobResponse, error) {
-			return &rotav1.GetJobResponse{Job: words.JobToWire(&rota.Job{State: rota.JobQueued, Life: 1, Changes: changes})}, nil
+			return &rotav1.GetJobResponse{Job: words.JobToWire(&rota.Job{State: rota.JobQueued, Life: 1,
+					Changes: changes})},
+				nil
 		}
 		n.onChange = func(r *rotav1.ChangeJobRequest) (*rotav1.JobOutcome, error) {
 			asked = append(asked, r)
@@ -67,7 +70,8 @@ func TestChangeJob_saysWhatItFollows(t *testing.T) {
 		}
 		fee := int64(1)
 		_, err := f.client.ChangeJob(t.Context(), rota.JobChange{ID: "j", Fee: &fee})
-		if rota.KindOf(err) != rota.KindStale || len(asked) != 2 || asked[1].Life == nil || asked[1].GetLife() != 1 || asked[1].GetChanges() != 4 {
+		if rota.KindOf(err) != rota.KindStale || len(asked) != 2 || asked[1].Life == nil || asked[1].GetLife() != 1 ||
+			asked[1].GetChanges() != 4 {
 			t.Fatalf("%v, asked %v", err, asked)
 		}
 	})

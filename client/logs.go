@@ -33,7 +33,8 @@ func FollowLog(ctx context.Context, c *Client, of rota.LogOf, opts ...ReadOption
 	return func(yield func(rota.AttemptLog, error) bool) {
 		for first, misses := true, 0; ; first = false {
 			l, err := JobLog(ctx, c, of, opts...)
-			if !first && misses < followTries && rota.KindOf(err) == rota.KindNotFound && rota.ErrorOf(err).Subject == "lease" {
+			if !first && misses < followTries && rota.KindOf(err) == rota.KindNotFound &&
+				rota.ErrorOf(err).Subject == "lease" {
 				if misses++; !pause(ctx, followEvery) {
 					yield(rota.AttemptLog{}, ctx.Err())
 					return

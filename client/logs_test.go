@@ -60,7 +60,8 @@ func TestFollowLog_missesNoTail(t *testing.T) {
 					open = l.Open
 				}
 				if got != c.want || open || asked != c.asked {
-					t.Errorf("%s: got %q after %d calls, open %v; want %q after %d", name, got, asked, open, c.want, c.asked)
+					t.Errorf("%s: got %q after %d calls, open %v; want %q after %d", name, got, asked, open, c.want,
+						c.asked)
 				}
 			})
 		})

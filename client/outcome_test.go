@@ -32,13 +32,21 @@ func TestHandler_outcomes(t *testing.T) {
 		"no retry": {func(context.Context, *Job) (Result, error) {
 			return Result{}, fmt.Errorf("x: %w", NoRetry(errBoom))
 		}, rota.VerbFail, "x: boom", rotav1.FailKind_FAIL_KIND_NO_RETRY, 0},
-		"retry after": {func(context.Context, *Job) (Result, error) { return Result{}, RetryAfter(time.Minute, errBoom) },
-			rota.VerbFail, "boom", rotav1.FailKind_FAIL_KIND_RETRY_AFTER, 60_000},
-		"a snooze": {func(context.Context, *Job) (Result, error) { return Result{}, fmt.Errorf("x: %w", Snooze(time.Second)) },
+		"retry after": {func(context.Context, *Job) (Result, error) {
+			return Result{},
+				RetryAfter(time.Minute, errBoom)
+		}, rota.VerbFail, "boom", rotav1.FailKind_FAIL_KIND_RETRY_AFTER, 60_000},
+		"a snooze": {func(context.Context, *Job) (Result, error) {
+			return Result{},
+				fmt.Errorf("x: %w", Snooze(time.Second))
+		},
 			rota.VerbFail, "x: put off", rotav1.FailKind_FAIL_KIND_SNOOZE, 1_000},
 		"a snooze of no time": {func(context.Context, *Job) (Result, error) { return Result{}, Snooze(-time.Second) },
 			rota.VerbFail, "put off", rotav1.FailKind_FAIL_KIND_SNOOZE, 1},
-		"a snooze of a year": {func(context.Context, *Job) (Result, error) { return Result{}, Snooze(365 * 24 * time.Hour) },
+		"a snooze of a year": {func(context.Context, *Job) (Result, error) {
+			return Result{},
+				Snooze(365 * 24 * time.Hour)
+		},
 			rota.VerbFail, "put off", rotav1.FailKind_FAIL_KIND_SNOOZE, limits.MaxFailWait.Milliseconds()},
 		"a cancellation": {func(context.Context, *Job) (Result, error) { return Result{}, Cancel(errBoom) },
 			rota.VerbFail, "boom", rotav1.FailKind_FAIL_KIND_CANCEL, 0},
@@ -52,7 +60,8 @@ func TestHandler_outcomes(t *testing.T) {
 		"a short digest": {func(context.Context, *Job) (Result, error) { return Result{Digest: []byte("x")}, nil },
 			rota.VerbFail, "digest: got 1 bytes", 0, 0},
 		"no handler": {nil, rota.VerbDecline, "no handler for type work", 0, 0},
-		"a payload that is no JSON": {Define[int, int]("work").Handler(func(_ context.Context, _ *Job, in int) (int, error) {
+		"a payload that is no JSON": {Define[int, int]("work").Handler(func(_ context.Context, _ *Job, in int) (int,
+			error) {
 			return in, nil
 		}), rota.VerbFail, "decode payload", rotav1.FailKind_FAIL_KIND_NO_RETRY, 0},
 	}
@@ -68,7 +77,8 @@ func TestHandler_outcomes(t *testing.T) {
 				s.assign(leaseOf("one"))
 				batch := s.expect(test.verb)
 				c := batch.Commands[0]
-				if !strings.Contains(c.Text, test.text) || c.Fail != test.fail || c.AfterMs != test.ms || len(c.Text) > limits.MaxErrorBytes {
+				if !strings.Contains(c.Text, test.text) || c.Fail != test.fail || c.AfterMs != test.ms ||
+					len(c.Text) > limits.MaxErrorBytes {
 					t.Fatalf("command %v", c)
 				}
 				s.answer(batch, peer.LeaseAnswer{})
@@ -84,7 +94,8 @@ func TestWorker_confirmsARevocationAfterItsHandler(t *testing.T) {
 		defer stop()
 		a := leaseOf("revoked")
 		r := b.run(a)
-		b.s.notice(peer.Notice{Revoked: &peer.LeaseEnd{Lease: a.Lease.ID, Job: "revoked", Reason: rota.ReasonPreempted}})
+		b.s.notice(peer.Notice{Revoked: &peer.LeaseEnd{Lease: a.Lease.ID, Job: "revoked",
+			Reason: rota.ReasonPreempted}})
 		if e := lost(t, r, "revoked"); e.Reason != rota.ReasonPreempted || !e.Revoked {
 			t.Fatalf("cause %+v", e)
 		}
@@ -105,8 +116,8 @@ func TestWorker_tellsOfARefusal(t *testing.T) {
 		}
 		report := func(e HandlerEvent) { reported = append(reported, fmt.Sprintf("%s %s: %v", e.Verb, e.Job, e.Err)) }
 		var lines strings.Builder
-		b, stop := begin(t, 1, rota.WorkerSpec{Slots: 2}, WithObserver(Observer{Refused: note("refused"), Reported: report}),
-			WithWorkerLogger(slog.New(slog.NewTextHandler(&lines, nil))))
+		b, stop := begin(t, 1, rota.WorkerSpec{Slots: 2}, WithObserver(Observer{Refused: note("refused"),
+			Reported: report}), WithWorkerLogger(slog.New(slog.NewTextHandler(&lines, nil))))
 		defer stop()
 		b.s.answerBeats(ticking())
 		renewed := b.run(leaseOf("renewed"))
@@ -120,7 +131,8 @@ func TestWorker_tellsOfARefusal(t *testing.T) {
 		acked.done <- nil
 		b.s.answer(b.s.expect(rota.VerbDecline), peer.LeaseAnswer{})
 		b.at(35 * time.Second)
-		b.s.answer(b.s.expect(rota.VerbRenew), peer.LeaseAnswer{Err: rota.Refusef(rota.KindInvalid, "ordinal", "no ordinal")})
+		b.s.answer(b.s.expect(rota.VerbRenew), peer.LeaseAnswer{Err: rota.Refusef(rota.KindInvalid, "ordinal",
+			"no ordinal")})
 		synctest.Wait()
 		alive(t, renewed) // to its deadline
 		if want := []string{"refused wf/acked: no id", "refused renewed: no ordinal"}; !slices.Equal(told, want) {
@@ -130,7 +142,8 @@ func TestWorker_tellsOfARefusal(t *testing.T) {
 		if want := []string{"DECLINE wf/acked: <nil>"}; !slices.Equal(reported, want) {
 			t.Errorf("reported %q, want %q", reported, want)
 		}
-		for _, line := range []string{`level=WARN msg="ACK refused`, `level=WARN msg="RENEW refused`, `level=WARN msg="lease lost"`} {
+		for _, line := range []string{`level=WARN msg="ACK refused`, `level=WARN msg="RENEW refused`,
+			`level=WARN msg="lease lost"`} {
 			if !strings.Contains(lines.String(), line) {
 				t.Errorf("no line %s in\n%s", line, &lines)
 			}
@@ -148,7 +161,8 @@ func TestWorker_stopsWorkOnWhatEnded(t *testing.T) {
 			b.s.notice(peer.Notice{Ended: &e})
 		},
 		"a stale ack": func(b *begun, _ *rota.Assignment) {
-			b.s.answer(b.s.expect(rota.VerbAck), peer.LeaseAnswer{Err: rota.Refusef(rota.KindStale, "lease", "not yours")})
+			b.s.answer(b.s.expect(rota.VerbAck), peer.LeaseAnswer{Err: rota.Refusef(rota.KindStale, "lease",
+				"not yours")})
 		},
 		"a new session": func(b *begun, a *rota.Assignment) {
 			b.s.answer(b.s.expect(rota.VerbAck), peer.LeaseAnswer{Deadline: a.Lease.Deadline.Clock})

@@ -45,8 +45,10 @@ func (p Plans) Preview(ctx context.Context, spec rota.PlanSpec) (rota.PlanPrevie
 
 // List lists the running plans and those that are kept, by id.
 func (p Plans) List(ctx context.Context, opts ...ReadOption) iter.Seq2[rota.Plan, error] {
-	return list(ctx, p.c, "list plans", 0, "", opts, func(ctx context.Context, n *node, at page) (got pageOf[rota.Plan], err error) {
-		answer, err := n.plans.List(ctx, &rotav1.ListPlansRequest{Read: words.ReadToWire(at.read), Limit: int32(at.limit), Cursor: at.cursor, By: at.by})
+	return list(ctx, p.c, "list plans", 0, "", opts, func(ctx context.Context, n *node, at page) (got pageOf[rota.Plan],
+		err error) {
+		answer, err := n.plans.List(ctx, &rotav1.ListPlansRequest{Read: words.ReadToWire(at.read),
+			Limit: int32(at.limit), Cursor: at.cursor, By: at.by})
 		if err != nil {
 			return got, err
 		}
@@ -80,7 +82,8 @@ func (p Plans) Wait(ctx context.Context, id rota.PlanID) (rota.Plan, error) {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return plan, &rota.Error{Kind: rota.KindTimeout, Subject: "plan", Text: "the waiting time is over and plan " + string(id) + " runs still",
+			return plan, &rota.Error{Kind: rota.KindTimeout, Subject: "plan",
+				Text:  "the waiting time is over and plan " + string(id) + " runs still",
 				Cause: ctx.Err()}
 		}
 	}

@@ -30,7 +30,8 @@ func TestPool(t *testing.T) {
 		for _, one := range []struct {
 			job  rota.JobID
 			verb rota.LeaseVerb
-		}{{"first", rota.VerbComplete}, {"panics", rota.VerbFail}, {"ends", rota.VerbFail}, {"last", rota.VerbComplete}} {
+		}{{"first", rota.VerbComplete}, {"panics", rota.VerbFail}, {"ends", rota.VerbFail}, {"last",
+			rota.VerbComplete}} {
 			s.assign(leaseOf(one.job))
 			s.answer(s.expect(one.verb), peer.LeaseAnswer{})
 		}

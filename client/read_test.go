@@ -56,7 +56,8 @@ func TestJobs_pagesByItself(t *testing.T) {
 		}{
 			{name: "all", jobs: 8, asked: []string{"+500@0", "3+500@7", "6+500@7"}},
 			{name: "a limit", filter: rota.JobFilter{Limit: 5}, jobs: 5, asked: []string{"+5@0", "3+2@7"}, next: "5"},
-			{name: "a limit beyond all", filter: rota.JobFilter{Limit: 5000, Cursor: "6"}, jobs: 2, asked: []string{"6+1000@0"}},
+			{name: "a limit beyond all", filter: rota.JobFilter{Limit: 5000, Cursor: "6"}, jobs: 2,
+				asked: []string{"6+1000@0"}},
 			{name: "a broken loop", leave: 4, jobs: 4, asked: []string{"+500@0", "3+500@7"}, next: "as it was"},
 			{name: "a loop broken at a page's end", leave: 3, jobs: 3, asked: []string{"+500@0"}, next: "as it was"},
 		} {
@@ -75,7 +76,8 @@ func TestJobs_pagesByItself(t *testing.T) {
 					}
 				}
 				if got != c.jobs || next != c.next || !slices.Equal(s.asked, c.asked) {
-					t.Errorf("%s: %d jobs, next %q, asked %q; want %d, %q, %q", c.name, got, next, s.asked, c.jobs, c.next, c.asked)
+					t.Errorf("%s: %d jobs, next %q, asked %q; want %d, %q, %q", c.name, got, next, s.asked, c.jobs,
+						c.next, c.asked)
 				}
 			}
 		}

@@ -25,7 +25,8 @@ func TestSubmit_tellsOfRefusals(t *testing.T) {
 				case "full":
 					answer.Jobs[i].Refusal = words.RefusalToWire(full)
 				case "nowhere":
-					answer.Jobs[i].Refusal = words.RefusalToWire(rota.Refusef(rota.KindNotFound, "queue", "queue n is not known"))
+					answer.Jobs[i].Refusal = words.RefusalToWire(rota.Refusef(rota.KindNotFound, "queue",
+						"queue n is not known"))
 				}
 			}
 			return answer, nil
@@ -37,11 +38,13 @@ func TestSubmit_tellsOfRefusals(t *testing.T) {
 		}
 		out, err := f.client.Submit(t.Context(), job("good"), job("nowhere"), job("full"))
 		var refused *RefusedError
-		if !errors.As(err, &refused) || len(refused.Jobs) != 2 || refused.Of != 3 || rota.KindOf(err) != rota.KindNotFound ||
+		if !errors.As(err, &refused) || len(refused.Jobs) != 2 || refused.Of != 3 ||
+			rota.KindOf(err) != rota.KindNotFound ||
 			!errors.Is(err, out[2].Err) || !errors.Is(err, out[1].Err) {
 			t.Fatalf("%+v, %v", out, err)
 		}
-		if text := err.Error(); !strings.Contains(text, "2 of 3 jobs are refused, first nowhere: queue n is not known") {
+		if text := err.Error(); !strings.Contains(text,
+			"2 of 3 jobs are refused, first nowhere: queue n is not known") {
 			t.Errorf("got %q", text)
 		}
 		if out[0].Err != nil || out[0].State != rota.JobQueued || rota.KindOf(out[2].Err) != rota.KindExhausted {

@@ -64,7 +64,8 @@ func TestSubmit_holdsBackWhatWasToComeLater(t *testing.T) {
 		time.Sleep(600 * time.Millisecond)
 		refusal, sent := submit(job("full", "b", 7))
 		e := rota.ErrorOf(refusal)
-		if sent || e == nil || e.Kind != rota.KindExhausted || e.Subject != "queue" || e.RetryAfter < 400*time.Millisecond ||
+		if sent || e == nil || e.Kind != rota.KindExhausted || e.Subject != "queue" ||
+			e.RetryAfter < 400*time.Millisecond ||
 			e.RetryAfter > 650*time.Millisecond || e.Text != "queue full holds 9 pending jobs: queue_cap is 9" {
 			t.Fatalf("sent %v, %+v", sent, e)
 		}
@@ -97,7 +98,8 @@ func TestSubmit_withoutRestraint(t *testing.T) {
 		for range 3 {
 			s := rota.NewJobSpec("t", nil)
 			s.Queue = "full"
-			if out, err := EachOutcome(f.client.Submit(t.Context(), s)); err != nil || out[0].Err == nil || errors.Is(out[0].Err, ErrHeldBack) {
+			if out, err := EachOutcome(f.client.Submit(t.Context(), s)); err != nil || out[0].Err == nil ||
+				errors.Is(out[0].Err, ErrHeldBack) {
 				t.Fatal(out, err)
 			}
 		}

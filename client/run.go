@@ -206,7 +206,8 @@ func (w *Worker) connect(ctx context.Context, t *leaseTable) error {
 			t.taken.Store(false)
 		}
 		t.log.Info("connection lost, going on elsewhere", "address", s.node.address, "err", e)
-		if f := (failure{s.node.address, e.Subject, e.Kind}); !s.welcomed && time.Since(reported[f]) >= turnedAwayEvery {
+		if f := (failure{s.node.address, e.Subject, e.Kind}); !s.welcomed &&
+			time.Since(reported[f]) >= turnedAwayEvery {
 			reported[f] = time.Now()
 			t.tellConnection(w.observer.TurnedAway, s, e)
 		}

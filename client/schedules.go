@@ -17,16 +17,19 @@ func (c *Client) Schedules() Schedules { return Schedules{c} }
 
 // List lists all schedules by name.
 func (s Schedules) List(ctx context.Context, opts ...ReadOption) iter.Seq2[rota.Schedule, error] {
-	return list(ctx, s.c, "list schedules", 0, "", opts, func(ctx context.Context, n *node, p page) (got pageOf[rota.Schedule], err error) {
-		request := &rotav1.ListSchedulesRequest{Read: words.ReadToWire(p.read), Limit: int32(p.limit), Cursor: p.cursor, By: p.by}
-		answer, err := n.schedules.List(ctx, request)
-		if err != nil {
+	return list(ctx, s.c, "list schedules", 0, "", opts,
+		func(ctx context.Context, n *node, p page) (got pageOf[rota.Schedule], err error) {
+			request := &rotav1.ListSchedulesRequest{Read: words.ReadToWire(p.read), Limit: int32(p.limit),
+				Cursor: p.cursor,
+				By:     p.by}
+			answer, err := n.schedules.List(ctx, request)
+			if err != nil {
+				return got, err
+			}
+			got.items, err = words.SchedulesFromWire(answer.GetSchedules())
+			got.next, got.at = answer.GetNextCursor(), answer.GetAt()
 			return got, err
-		}
-		got.items, err = words.SchedulesFromWire(answer.GetSchedules())
-		got.next, got.at = answer.GetNextCursor(), answer.GetAt()
-		return got, err
-	})
+		})
 }
 
 // Get reads one schedule.
@@ -43,23 +46,28 @@ func (s Schedules) Get(ctx context.Context, name rota.ScheduleName, opts ...Read
 // Set creates or replaces a schedule; setting the same again changes nothing. [rota.NewScheduleSpec] has the defaults.
 func (s Schedules) Set(ctx context.Context, spec rota.ScheduleSpec, only ...Condition) (rota.Schedule, error) {
 	ask := func(ctx context.Context, n *node) (*rotav1.Schedule, error) {
-		return n.schedules.Set(ctx, &rotav1.SetScheduleRequest{Spec: words.ScheduleSpecToWire(&spec), IfMatch: etagOf(only)})
+		return n.schedules.Set(ctx, &rotav1.SetScheduleRequest{Spec: words.ScheduleSpecToWire(&spec),
+			IfMatch: etagOf(only)})
 	}
 	return one(ctx, s.c, "set schedule", words.ScheduleFromWire, ask)
 }
 
 // Pause stops a schedule from starting runs until it is resumed; the reason is shown with it.
-func (s Schedules) Pause(ctx context.Context, name rota.ScheduleName, reason string, only ...Condition) (rota.Schedule, error) {
+func (s Schedules) Pause(ctx context.Context, name rota.ScheduleName, reason string,
+	only ...Condition) (rota.Schedule, error) {
 	ask := func(ctx context.Context, n *node) (*rotav1.Schedule, error) {
-		return n.schedules.Pause(ctx, &rotav1.PauseScheduleRequest{Name: string(name), Reason: reason, IfMatch: etagOf(only)})
+		return n.schedules.Pause(ctx, &rotav1.PauseScheduleRequest{Name: string(name), Reason: reason,
+			IfMatch: etagOf(only)})
 	}
 	return one(ctx, s.c, "pause schedule", words.ScheduleFromWire, ask)
 }
 
 // Resume resumes a paused schedule: from now on, or, with catchUp, from where it stopped.
-func (s Schedules) Resume(ctx context.Context, name rota.ScheduleName, catchUp bool, only ...Condition) (rota.Schedule, error) {
+func (s Schedules) Resume(ctx context.Context, name rota.ScheduleName, catchUp bool,
+	only ...Condition) (rota.Schedule, error) {
 	ask := func(ctx context.Context, n *node) (*rotav1.Schedule, error) {
-		return n.schedules.Resume(ctx, &rotav1.ResumeScheduleRequest{Name: string(name), CatchUp: catchUp, IfMatch: etagOf(only)})
+		return n.schedules.Resume(ctx, &rotav1.ResumeScheduleRequest{Name: string(name), CatchUp: catchUp,
+			IfMatch: etagOf(only)})
 	}
 	return one(ctx, s.c, "resume schedule", words.ScheduleFromWire, ask)
 }
@@ -78,9 +86,11 @@ func (s Schedules) Trigger(ctx context.Context, name rota.ScheduleName, id strin
 
 // Backfill runs the schedule's past dates from one moment up to another, and returns how many dates there are. Runs
 // that are already known do not run again.
-func (s Schedules) Backfill(ctx context.Context, name rota.ScheduleName, from, until rota.Date, overlap rota.Overlap) (int64, error) {
+func (s Schedules) Backfill(ctx context.Context, name rota.ScheduleName, from, until rota.Date,
+	overlap rota.Overlap) (int64, error) {
 	ask := func(ctx context.Context, n *node) (*rotav1.BackfillScheduleResponse, error) {
-		return n.schedules.Backfill(ctx, &rotav1.BackfillScheduleRequest{Name: string(name), FromMs: int64(from), UntilMs: int64(until),
+		return n.schedules.Backfill(ctx, &rotav1.BackfillScheduleRequest{Name: string(name), FromMs: int64(from),
+			UntilMs: int64(until),
 			Overlap: overlap.String()})
 	}
 	count := func(w *rotav1.BackfillScheduleResponse) (int64, error) { return w.GetDates(), nil }
@@ -96,21 +106,25 @@ func (s Schedules) Delete(ctx context.Context, name rota.ScheduleName, only ...C
 }
 
 // Next returns up to most of the next dates of a schedule, calculated by the node that answers; 0 means 10.
-func (s Schedules) Next(ctx context.Context, name rota.ScheduleName, most int, opts ...ReadOption) ([]rota.Date, error) {
+func (s Schedules) Next(ctx context.Context, name rota.ScheduleName, most int,
+	opts ...ReadOption) ([]rota.Date, error) {
 	return s.DatesAfter(ctx, name, 0, most, opts...)
 }
 
 // DatesAfter returns up to most of the dates of a schedule after a date, which may be in the past, calculated by the
 // node that answers. The dates between two moments are those that a backfill would run.
-func (s Schedules) DatesAfter(ctx context.Context, name rota.ScheduleName, after rota.Date, most int, opts ...ReadOption) ([]rota.Date, error) {
+func (s Schedules) DatesAfter(ctx context.Context, name rota.ScheduleName, after rota.Date, most int,
+	opts ...ReadOption) ([]rota.Date, error) {
 	d, err := s.Forecast(ctx, name, after, most, opts...)
 	return d.Dates, err
 }
 
 // Forecast is DatesAfter that also returns the release of the time zone database used to calculate the dates.
-func (s Schedules) Forecast(ctx context.Context, name rota.ScheduleName, after rota.Date, most int, opts ...ReadOption) (rota.ScheduleDates, error) {
+func (s Schedules) Forecast(ctx context.Context, name rota.ScheduleName, after rota.Date, most int,
+	opts ...ReadOption) (rota.ScheduleDates, error) {
 	ask := func(ctx context.Context, n *node, how *rotav1.Read) (*rotav1.NextDatesResponse, error) {
-		return n.schedules.Next(ctx, &rotav1.NextDatesRequest{Name: string(name), Limit: int32(most), Read: how, AfterMs: int64(after)})
+		return n.schedules.Next(ctx, &rotav1.NextDatesRequest{Name: string(name), Limit: int32(most), Read: how,
+			AfterMs: int64(after)})
 	}
 	from := func(w *rotav1.NextDatesResponse) (rota.ScheduleDates, error) {
 		return rota.ScheduleDates{Dates: words.DatesFromWire(w.GetDatesMs()), TZData: w.GetTzdata()}, nil

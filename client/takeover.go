@@ -19,7 +19,8 @@ func (t *leaseTable) revoked(n *peer.LeaseEnd) {
 		t.revoke(l, n.Reason)
 		return
 	}
-	l := &lease{assignment: &rota.Assignment{Lease: rota.Lease{ID: n.Lease, Job: n.Job}}, phase: waiting, received: t.worker.now()}
+	l := &lease{assignment: &rota.Assignment{Lease: rota.Lease{ID: n.Lease, Job: n.Job}}, phase: waiting,
+		received: t.worker.now()}
 	t.leases[n.Lease] = l
 	t.waiting++
 	t.decline(l, "no handler runs under it here")

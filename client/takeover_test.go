@@ -13,7 +13,8 @@ import (
 func TestTakeover_confirmsForAsLongAsADrainDoes(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		givenUp := make(chan HandlerEvent, 10)
-		b, stop := begin(t, 1, rota.WorkerSpec{}, WithObserver(Observer{GivenUp: func(e HandlerEvent) { givenUp <- e }}))
+		b, stop := begin(t, 1, rota.WorkerSpec{},
+			WithObserver(Observer{GivenUp: func(e HandlerEvent) { givenUp <- e }}))
 		defer stop()
 		a := leaseOf("job")
 		a.Lease.Deadline.Clock, a.RenewEvery = 104_000, 0

@@ -27,7 +27,8 @@ var errCause = errors.New("the cause")
 // returned, with or without error, the attempt is failed as TIMED_OUT (SPEC §20.2). A decline, which does not count,
 // would let the job run forever.
 func TestTimeout_failsTheAttempt(t *testing.T) {
-	for name, returned := range map[string]error{"what its context says": context.Canceled, "the cause": errCause, "an error": errBoom, "a decline": Decline(errBoom), "nothing": nil,
+	for name, returned := range map[string]error{"what its context says": context.Canceled, "the cause": errCause,
+		"an error": errBoom, "a decline": Decline(errBoom), "nothing": nil,
 		"no retry": NoRetry(errBoom)} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -39,7 +40,8 @@ func TestTimeout_failsTheAttempt(t *testing.T) {
 				alive(t, r)
 				b.at(8 * time.Second)
 				e := lost(t, r, "max_runtime is over")
-				if e.Reason != rota.ReasonTimedOut || !errors.Is(e, context.DeadlineExceeded) || !errors.Is(e, ErrLeaseLost) {
+				if e.Reason != rota.ReasonTimedOut || !errors.Is(e, context.DeadlineExceeded) ||
+					!errors.Is(e, ErrLeaseLost) {
 					t.Fatalf("cause %+v", e)
 				}
 				b.s.nothing() // not before the handler returned, and no renewal ever

@@ -26,15 +26,16 @@ func TestWorker_types(t *testing.T) {
 		{"those of its handlers, sorted", nil, []rota.JobType{"shrink", "crop"}, []rota.JobType{"crop", "shrink"}},
 		{"every type by one handler", nil, []rota.JobType{"shrink", ""}, nil},
 		{"those of its spec", []rota.JobType{"crop"}, []rota.JobType{"shrink", "crop"}, []rota.JobType{"crop"}},
-		{"those of its spec with a handler for the rest", []rota.JobType{"crop"}, []rota.JobType{""}, []rota.JobType{"crop"}},
-		{"as many as can be told", nil, many[1:], many[1:]},
+		{"those of its spec with a handler for the rest", []rota.JobType{"crop"}, []rota.JobType{""},
+			[]rota.JobType{"crop"}}, {"as many as can be told", nil, many[1:], many[1:]},
 		{"every type where they are too many to tell", nil, many, nil},
 	} {
 		t.Run(one.name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				f, stop := setup(t, 1)
 				defer stop()
-				w, err := NewWorker(f.client, rota.WorkerSpec{Queues: []rota.QueueName{"default"}, Slots: 1, Types: one.named})
+				w, err := NewWorker(f.client, rota.WorkerSpec{Queues: []rota.QueueName{"default"}, Slots: 1,
+					Types: one.named})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -50,7 +51,8 @@ func TestWorker_types(t *testing.T) {
 					got = append(got, rota.JobType(typ))
 				}
 				if !slices.Equal(got, one.want) {
-					t.Errorf("got %d types: %q…; want %d: %q…", len(got), got[:min(3, len(got))], len(one.want), one.want[:min(3, len(one.want))])
+					t.Errorf("got %d types: %q…; want %d: %q…", len(got), got[:min(3, len(got))], len(one.want),
+						one.want[:min(3, len(one.want))])
 				}
 				s.welcome(1)
 				r.stopped(t, s)

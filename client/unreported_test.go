@@ -24,7 +24,8 @@ func TestDrain_givesUpWhatCannotBeReported(t *testing.T) {
 			defer mu.Unlock()
 			givenUp = append(givenUp, e.Verb.String()+" "+string(e.Job))
 		}
-		b, stop := begin(t, 1, rota.WorkerSpec{Slots: 3}, WithDrainTimeout(10*365*24*time.Hour), WithObserver(Observer{GivenUp: note}))
+		b, stop := begin(t, 1, rota.WorkerSpec{Slots: 3}, WithDrainTimeout(10*365*24*time.Hour),
+			WithObserver(Observer{GivenUp: note}))
 		defer stop()
 		done, running := b.run(leaseOf("done")), b.run(leaseOf("running"))
 		b.s.end <- rota.Refusef(rota.KindUnavailable, "", "gone") // and no node welcomes it again
@@ -44,7 +45,8 @@ func TestDrain_givesUpWhatCannotBeReported(t *testing.T) {
 		err := within5s(t, b.result, "Run's end")
 		var unreported *UnreportedError
 		if !errors.As(err, &unreported) || !slices.Equal(unreported.Jobs, []rota.JobID{"done", "running"}) ||
-			rota.KindOf(err) != rota.KindUnavailable || !strings.Contains(err.Error(), "2 jobs, which may run again: done, running") {
+			rota.KindOf(err) != rota.KindUnavailable || !strings.Contains(err.Error(),
+			"2 jobs, which may run again: done, running") {
 			t.Fatalf("Run returned %v", err)
 		}
 		slices.Sort(givenUp)

@@ -161,9 +161,11 @@ func TestIdleBeats(t *testing.T) {
 		}
 		b.s.mu.Unlock()
 		want := []string{"0s, the next in 2s", "2s, the next in 10s", "12s, the next in 10s", "22s, the next in 10s",
-			"27s, the next in 5s", "32s, the next in 5s", "37s, the next in 10s", "43s, the next in 5s", "48s, the next in 10s",
+			"27s, the next in 5s", "32s, the next in 5s", "37s, the next in 10s", "43s, the next in 5s",
+			"48s, the next in 10s",
 			"54s, the next in 2s", "56s, the next in 2s", "58s, the next in 10s", "1m4s, the next in 5s",
-			"1m6s, the next in 2s", "1m8s, the next in 2s", "1m10s, the next in 2s", "1m12s, the next in 10s", "1m22s, the next in 10s", "1m24s, the next in 10s"}
+			"1m6s, the next in 2s", "1m8s, the next in 2s", "1m10s, the next in 2s", "1m12s, the next in 10s",
+			"1m22s, the next in 10s", "1m24s, the next in 10s"}
 		if !slices.Equal(got, want) {
 			t.Errorf("it beat at\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 		}

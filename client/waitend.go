@@ -78,7 +78,8 @@ func awaitEnd[T any](ctx context.Context, c *Client, w *endWait[T]) (none T, err
 		if last != nil || errors.Is(ctx.Err(), context.Canceled) {
 			return none, c.gaveUp(ctx, w.op, last)
 		}
-		return none, &rota.Error{Kind: rota.KindTimeout, Op: w.op, Subject: w.id, Text: w.what + " did not end in time", Cause: endOf(ctx)}
+		return none, &rota.Error{Kind: rota.KindTimeout, Op: w.op, Subject: w.id, Text: w.what + " did not end in time",
+			Cause: endOf(ctx)}
 	}
 }
 

@@ -19,7 +19,8 @@ func WebhooksOf(c *Client) Webhooks { return Webhooks{c} }
 
 // webhook makes a call that returns a webhook.
 func webhook[Q any](ctx context.Context, c *Client, what string, request *Q,
-	call func(rotav1.WebhooksClient, context.Context, *Q, ...grpc.CallOption) (*rotav1.Webhook, error)) (rota.Webhook, error) {
+	call func(rotav1.WebhooksClient, context.Context, *Q, ...grpc.CallOption) (*rotav1.Webhook, error)) (rota.Webhook,
+	error) {
 	ask := func(ctx context.Context, n *node) (*rotav1.Webhook, error) { return call(n.webhooks, ctx, request) }
 	return one(ctx, c, what, words.WebhookFromWire, ask)
 }
@@ -27,17 +28,23 @@ func webhook[Q any](ctx context.Context, c *Client, what string, request *Q,
 // Set creates or replaces a webhook; setting the same again changes nothing. The events that it selects from now on
 // become jobs, which `rota relay webhooks` posts.
 func (w Webhooks) Set(ctx context.Context, spec rota.WebhookSpec, only ...Condition) (rota.Webhook, error) {
-	return webhook(ctx, w.c, "set webhook", &rotav1.SetWebhookRequest{Spec: words.WebhookSpecToWire(&spec), IfMatch: etagOf(only)}, rotav1.WebhooksClient.Set)
+	return webhook(ctx, w.c, "set webhook", &rotav1.SetWebhookRequest{Spec: words.WebhookSpecToWire(&spec),
+		IfMatch: etagOf(only)},
+		rotav1.WebhooksClient.Set)
 }
 
 // Pause disables a webhook; the reason is shown with it.
-func (w Webhooks) Pause(ctx context.Context, name rota.WebhookName, reason string, only ...Condition) (rota.Webhook, error) {
-	return webhook(ctx, w.c, "pause webhook", &rotav1.PauseWebhookRequest{Name: string(name), Reason: reason, IfMatch: etagOf(only)}, rotav1.WebhooksClient.Pause)
+func (w Webhooks) Pause(ctx context.Context, name rota.WebhookName, reason string,
+	only ...Condition) (rota.Webhook, error) {
+	return webhook(ctx, w.c, "pause webhook", &rotav1.PauseWebhookRequest{Name: string(name), Reason: reason,
+		IfMatch: etagOf(only)},
+		rotav1.WebhooksClient.Pause)
 }
 
 // Resume continues a webhook from its cursor.
 func (w Webhooks) Resume(ctx context.Context, name rota.WebhookName, only ...Condition) (rota.Webhook, error) {
-	return webhook(ctx, w.c, "resume webhook", &rotav1.ResumeWebhookRequest{Name: string(name), IfMatch: etagOf(only)}, rotav1.WebhooksClient.Resume)
+	return webhook(ctx, w.c, "resume webhook", &rotav1.ResumeWebhookRequest{Name: string(name), IfMatch: etagOf(only)},
+		rotav1.WebhooksClient.Resume)
 }
 
 // Skip skips the events that are pending at a webhook's cursor.
@@ -50,7 +57,11 @@ func (w Webhooks) Delete(ctx context.Context, name rota.WebhookName, only ...Con
 	ask := func(ctx context.Context, n *node) (*rotav1.DeleteWebhookResponse, error) {
 		return n.webhooks.Delete(ctx, &rotav1.DeleteWebhookRequest{Name: string(name), IfMatch: etagOf(only)})
 	}
-	_, err := one(ctx, w.c, "delete webhook", func(*rotav1.DeleteWebhookResponse) (struct{}, error) { return struct{}{}, nil }, ask)
+	_, err := one(ctx, w.c, "delete webhook", func(*rotav1.DeleteWebhookResponse) (struct{}, error) {
+		return struct{}{},
+			nil
+	},
+		ask)
 	return err
 }
 
@@ -65,13 +76,15 @@ func (w Webhooks) Get(ctx context.Context, name rota.WebhookName, opts ...ReadOp
 
 // List lists the webhooks by name.
 func (w Webhooks) List(ctx context.Context, opts ...ReadOption) iter.Seq2[rota.Webhook, error] {
-	return list(ctx, w.c, "list webhooks", 0, "", opts, func(ctx context.Context, n *node, p page) (got pageOf[rota.Webhook], err error) {
-		answer, err := n.webhooks.List(ctx, &rotav1.ListWebhooksRequest{Read: words.ReadToWire(p.read), Limit: int32(p.limit), Cursor: p.cursor, By: p.by})
-		if err != nil {
+	return list(ctx, w.c, "list webhooks", 0, "", opts,
+		func(ctx context.Context, n *node, p page) (got pageOf[rota.Webhook], err error) {
+			answer, err := n.webhooks.List(ctx, &rotav1.ListWebhooksRequest{Read: words.ReadToWire(p.read),
+				Limit: int32(p.limit), Cursor: p.cursor, By: p.by})
+			if err != nil {
+				return got, err
+			}
+			got.items, err = words.WebhooksFromWire(answer.GetWebhooks())
+			got.next, got.at = answer.GetNextCursor(), answer.GetAt()
 			return got, err
-		}
-		got.items, err = words.WebhooksFromWire(answer.GetWebhooks())
-		got.next, got.at = answer.GetNextCursor(), answer.GetAt()
-		return got, err
-	})
+		})
 }

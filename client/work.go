@@ -117,7 +117,8 @@ func outcomeOf(job rota.JobID, r Result, err error) peer.LeaseCommand {
 		sum := sha256.Sum256(r.Output)
 		r.Digest = sum[:]
 	}
-	return peer.LeaseCommand{Verb: rota.VerbComplete, Output: r.Output, OutputDigest: r.Digest, Meta: r.Meta, Children: children}
+	return peer.LeaseCommand{Verb: rota.VerbComplete, Output: r.Output, OutputDigest: r.Digest, Meta: r.Meta,
+		Children: children}
 }
 
 // childrenOf encodes the nodes that a handler adds to its job's workflow, nil for none.
@@ -127,15 +128,17 @@ func childrenOf(job rota.JobID, g *rota.Growth) ([]byte, error) {
 	}
 	_, node, ok := rota.SplitNodeJobID(job)
 	if !ok {
-		return nil, rota.Refusef(rota.KindInvalid, "children", "job %s is not a node of a workflow: only such a job can have children", job)
+		return nil, rota.Refusef(rota.KindInvalid, "children",
+			"job %s is not a node of a workflow: only such a job can have children", job)
 	}
 	if err := g.CheckShape(node); err != nil {
 		return nil, err
 	}
 	b, err := words.GrowthToWire(g)
 	if err == nil && len(b) > limits.MaxChildrenBytes {
-		err = rota.Refusef(rota.KindInvalid, "children", "children too long: got %d bytes, maximum %d; store large data elsewhere and name it "+
-			"in payloads", len(b), limits.MaxChildrenBytes)
+		err = rota.Refusef(rota.KindInvalid, "children",
+			"children too long: got %d bytes, maximum %d; store large data elsewhere and name it "+
+				"in payloads", len(b), limits.MaxChildrenBytes)
 	}
 	if err != nil {
 		return nil, err

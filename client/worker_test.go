@@ -378,10 +378,12 @@ func TestWorker_tellsThatItIsTurnedAway(t *testing.T) {
 		f, stop := setup(t, 1)
 		defer stop()
 		told := make(chan ConnectionEvent, 10)
-		w := f.worker(rota.WorkerSpec{}, newScript().handle, WithObserver(Observer{TurnedAway: func(e ConnectionEvent) { told <- e }}))
+		w := f.worker(rota.WorkerSpec{}, newScript().handle,
+			WithObserver(Observer{TurnedAway: func(e ConnectionEvent) { told <- e }}))
 		refuse := func() {
 			s, _ := f.stream()
-			s.end <- words.ToStatus(rota.Refusef(rota.KindExhausted, "max_workers", "cert:worker/a has 3 workers, 3 are allowed"))
+			s.end <- words.ToStatus(rota.Refusef(rota.KindExhausted, "max_workers",
+				"cert:worker/a has 3 workers, 3 are allowed"))
 		}
 		for range 3 {
 			refuse()
@@ -399,7 +401,8 @@ func TestWorker_tellsThatItIsTurnedAway(t *testing.T) {
 		if n := len(told); n != 3 {
 			t.Fatalf("it is reported %d times in a minute", n)
 		}
-		if e := <-told; !errors.Is(e.Err, rota.ErrExhausted) || !strings.Contains(e.Err.Error(), "3 are allowed") || e.Address == "" {
+		if e := <-told; !errors.Is(e.Err, rota.ErrExhausted) || !strings.Contains(e.Err.Error(), "3 are allowed") ||
+			e.Address == "" {
 			t.Errorf("reported %+v", e)
 		}
 		w.stopped(t, s)

@@ -51,7 +51,8 @@ func (c *Client) Workflow(ctx context.Context, id rota.WorkflowID, opts ...ReadO
 }
 
 // WorkflowGraph reads a workflow with its nodes, critical path and estimates.
-func (c *Client) WorkflowGraph(ctx context.Context, id rota.WorkflowID, opts ...ReadOption) (flow rota.Workflow, err error) {
+func (c *Client) WorkflowGraph(ctx context.Context, id rota.WorkflowID,
+	opts ...ReadOption) (flow rota.Workflow, err error) {
 	r := readingOf(opts)
 	request := &rotav1.GetWorkflowRequest{Id: string(id), Read: words.ReadToWire(r.how)}
 	err = c.call(ctx, "show workflow", unbounded, func(ctx context.Context, n *node) (err error) {
@@ -62,7 +63,8 @@ func (c *Client) WorkflowGraph(ctx context.Context, id rota.WorkflowID, opts ...
 }
 
 // show reads a workflow with its nodes from one node.
-func (c *Client) show(ctx context.Context, n *node, request *rotav1.GetWorkflowRequest, r *reading) (flow rota.Workflow, err error) {
+func (c *Client) show(ctx context.Context, n *node, request *rotav1.GetWorkflowRequest,
+	r *reading) (flow rota.Workflow, err error) {
 	ctx, watch := c.watch(ctx)
 	defer watch.end()
 	stream, err := n.flows.Show(ctx, request)
@@ -108,7 +110,8 @@ func unexpected(err error) error {
 
 // Workflows lists the workflows that a filter selects, by id, without their nodes: all of them from the filter's Cursor
 // on, or as many as its Limit.
-func (c *Client) Workflows(ctx context.Context, filter rota.WorkflowFilter, opts ...ReadOption) iter.Seq2[rota.Workflow, error] {
+func (c *Client) Workflows(ctx context.Context, filter rota.WorkflowFilter,
+	opts ...ReadOption) iter.Seq2[rota.Workflow, error] {
 	ask := func(ctx context.Context, n *node, p page) (got pageOf[rota.Workflow], err error) {
 		f := filter
 		f.Limit, f.Cursor = p.limit, p.cursor
@@ -206,7 +209,8 @@ func (c *Client) parentOutputs(ctx context.Context, job rota.JobID) ([]rota.Pare
 		}
 		if size += len(p.Output); size > maxOutputs {
 			return nil, rota.Refusef(rota.KindExhausted, "output",
-				"the parents of job %s put out more than %d bytes: take them one by one with Client.ParentOutputs", job, maxOutputs)
+				"the parents of job %s put out more than %d bytes: take them one by one with Client.ParentOutputs", job,
+				maxOutputs)
 		}
 		all = append(all, p)
 	}

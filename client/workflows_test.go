@@ -50,15 +50,21 @@ func TestSubmitWorkflow_asksAnotherNodeWithTheSameID(t *testing.T) {
 			ids = append(ids, spec.ID)
 			return spec
 		}
-		f.nodes[0].flows.onSubmit = func(ctx context.Context, m []*rotav1.SubmitWorkflowRequest) (*rotav1.WorkflowSubmitted, error) {
+		f.nodes[0].flows.onSubmit = func(ctx context.Context, m []*rotav1.SubmitWorkflowRequest) (
+			*rotav1.WorkflowSubmitted,
+			error) {
 			take(m)
 			<-ctx.Done() // cut off: the outcome is unknown
 			return nil, ctx.Err()
 		}
 		f.nodes[1].server.Stop() // dead
-		f.nodes[2].flows.onSubmit = func(_ context.Context, m []*rotav1.SubmitWorkflowRequest) (*rotav1.WorkflowSubmitted, error) {
+		f.nodes[2].flows.onSubmit = func(_ context.Context, m []*rotav1.SubmitWorkflowRequest) (
+			*rotav1.WorkflowSubmitted,
+			error) {
 			spec := take(m)
-			return &rotav1.WorkflowSubmitted{Id: string(spec.ID), State: "RUNNING", Existed: true, Nodes: int64(len(spec.Nodes)), Index: 4}, nil
+			return &rotav1.WorkflowSubmitted{Id: string(spec.ID), State: "RUNNING", Existed: true,
+					Nodes: int64(len(spec.Nodes)), Index: 4},
+				nil
 		}
 		start := time.Now()
 		out, err := f.client.SubmitWorkflow(t.Context(), flowOf(3, 10))
@@ -97,7 +103,9 @@ func TestSubmitWorkflow_sendsAllInPieces(t *testing.T) {
 		want.Edges = []rota.Edge{{From: "n0", To: "n7"}}
 		var got rota.WorkflowSpec
 		pieces := 0
-		f.nodes[0].flows.onSubmit = func(_ context.Context, m []*rotav1.SubmitWorkflowRequest) (*rotav1.WorkflowSubmitted, error) {
+		f.nodes[0].flows.onSubmit = func(_ context.Context, m []*rotav1.SubmitWorkflowRequest) (
+			*rotav1.WorkflowSubmitted,
+			error) {
 			pieces = len(m)
 			for i := range m {
 				if n := proto.Size(m[i]); n > limits.MaxMessageBytes {
@@ -119,9 +127,11 @@ func TestSubmitWorkflow_sendsAllInPieces(t *testing.T) {
 			}
 		}
 		got.Edges, got.Nodes[40].Parents = got.Edges[len(wide.Parents):], wide.Parents
-		if !reflect.DeepEqual(got.Edges, want.Edges) || got.ID != "big" || got.OnFailure != rota.FailureContinue || got.Labels["k"] != "v" ||
+		if !reflect.DeepEqual(got.Edges, want.Edges) || got.ID != "big" || got.OnFailure != rota.FailureContinue ||
+			got.Labels["k"] != "v" ||
 			len(got.Nodes) != 41 || !slices.EqualFunc(got.Nodes, want.Nodes, func(a, b rota.NodeSpec) bool {
-			return a.ID == b.ID && slices.Equal(a.Parents, b.Parents) && string(a.Payload) == string(b.Payload) && a.Priority == b.Priority
+			return a.ID == b.ID && slices.Equal(a.Parents, b.Parents) && string(a.Payload) == string(b.Payload) &&
+				a.Priority == b.Priority
 		}) {
 			t.Errorf("got %d nodes, edges %v", len(got.Nodes), got.Edges)
 		}
@@ -129,7 +139,8 @@ func TestSubmitWorkflow_sendsAllInPieces(t *testing.T) {
 			t.Errorf("%d messages", pieces)
 		}
 		want.Nodes[3].Payload = make([]byte, 2<<20)
-		if _, err := f.client.SubmitWorkflow(t.Context(), want); rota.KindOf(err) != rota.KindInvalid || !strings.Contains(err.Error(), `"n3"`) {
+		if _, err := f.client.SubmitWorkflow(t.Context(), want); rota.KindOf(err) != rota.KindInvalid ||
+			!strings.Contains(err.Error(), `"n3"`) {
 			t.Errorf("a node that fits into no message: %v", err)
 		}
 	})
@@ -164,8 +175,8 @@ func TestSubmitWorkflow_tellsARefusal(t *testing.T) {
 // showOf returns a workflow of n nodes, each with the previous one as its parent.
 func showOf(n, perPage int) func(*rotav1.GetWorkflowRequest, grpc.ServerStreamingServer[rotav1.ShowWorkflowResponse]) error {
 	return func(r *rotav1.GetWorkflowRequest, s grpc.ServerStreamingServer[rotav1.ShowWorkflowResponse]) error {
-		head := &rotav1.ShowWorkflowResponse{Workflow: &rotav1.Workflow{Id: r.GetId(), State: "RUNNING", NodeCount: int64(n)},
-			At: &rotav1.ReadAt{Index: 5}, CriticalPath: []uint32{0, uint32(n - 1)}}
+		head := &rotav1.ShowWorkflowResponse{Workflow: &rotav1.Workflow{Id: r.GetId(), State: "RUNNING",
+			NodeCount: int64(n)}, At: &rotav1.ReadAt{Index: 5}, CriticalPath: []uint32{0, uint32(n - 1)}}
 		err := s.Send(head)
 		for i := 0; i < n && err == nil; i += perPage {
 			page := &rotav1.ShowWorkflowResponse{}
@@ -197,7 +208,8 @@ func TestWorkflow(t *testing.T) {
 		if err != nil || at.Index != 5 || len(flow.Nodes) != 7 || flow.State != rota.WorkflowRunning {
 			t.Fatalf("%+v, %v, %v", flow, at, err)
 		}
-		if n := flow.Nodes[6]; n.Job != "f1/n6" || !slices.Equal(n.Parents, []string{"n5"}) || n.State != rota.NodeState(rota.JobBlocked) {
+		if n := flow.Nodes[6]; n.Job != "f1/n6" || !slices.Equal(n.Parents, []string{"n5"}) ||
+			n.State != rota.NodeState(rota.JobBlocked) {
 			t.Errorf("the last node is %+v", n)
 		}
 		if !slices.Equal(flow.CriticalPath, []string{"n0", "n6"}) {
@@ -212,15 +224,18 @@ func TestWorkflow(t *testing.T) {
 			t.Errorf("without nodes: %+v, %v, %v", flow, at, err)
 		}
 		next := ""
-		flows, err := Collect(f.client.Workflows(t.Context(), rota.WorkflowFilter{State: rota.WorkflowFailed, Cursor: "c", Limit: 1},
+		flows, err := Collect(f.client.Workflows(t.Context(),
+			rota.WorkflowFilter{State: rota.WorkflowFailed, Cursor: "c", Limit: 1},
 			AtLeast(3), Seen(&at), Next(&next)))
-		if err != nil || at.Index != 3 || len(flows) != 1 || flows[0].ID != "c+" || flows[0].State != rota.WorkflowFailed || next != "next" {
+		if err != nil || at.Index != 3 || len(flows) != 1 || flows[0].ID != "c+" ||
+			flows[0].State != rota.WorkflowFailed || next != "next" {
 			t.Errorf("list: %+v, %v, %v, %q", flows, at, err, next)
 		}
 		if flow, err = f.client.CancelWorkflow(t.Context(), "f1"); err != nil || flow.Ending != rota.WorkflowCancelled {
 			t.Errorf("cancel: %+v, %v", flow, err)
 		}
-		if flow, err = f.client.RetryWorkflow(t.Context(), "f1", "n3"); err != nil || flow.Runs != 2 || flow.FailedNode != "n3" {
+		if flow, err = f.client.RetryWorkflow(t.Context(), "f1", "n3"); err != nil || flow.Runs != 2 ||
+			flow.FailedNode != "n3" {
 			t.Errorf("retry: %+v, %v", flow, err)
 		}
 		s, err := f.client.SignalWorkflow(t.Context(), rota.Signal{Workflow: "f1", Node: "n3", Refuse: true})
@@ -272,7 +287,8 @@ func TestWorkflow_refusesAFault(t *testing.T) {
 			"state":  {Nodes: []*rotav1.WorkflowNode{{Id: "a", State: "LOST"}}},
 		} {
 			f.nodes[0].flows.onShow = func(r *rotav1.GetWorkflowRequest, s grpc.ServerStreamingServer[rotav1.ShowWorkflowResponse]) error {
-				return errors.Join(s.Send(&rotav1.ShowWorkflowResponse{Workflow: &rotav1.Workflow{NodeCount: 1}}), s.Send(second))
+				return errors.Join(s.Send(&rotav1.ShowWorkflowResponse{Workflow: &rotav1.Workflow{NodeCount: 1}}),
+					s.Send(second))
 			}
 			if _, err := f.client.WorkflowGraph(t.Context(), "f1"); err == nil {
 				t.Errorf("%s: it was accepted", name)
@@ -307,7 +323,8 @@ func TestWaitWorkflow(t *testing.T) {
 			f.nodes[2].flows.onWait, f.nodes[3].flows.onWait = noLeader, over
 			start := time.Now()
 			flow, err := f.client.WaitWorkflow(t.Context(), "f1")
-			if took := time.Since(start); err != nil || flow.State != rota.WorkflowFailed || took > maxWait+time.Second {
+			if took := time.Since(start); err != nil || flow.State != rota.WorkflowFailed ||
+				took > maxWait+time.Second {
 				t.Errorf("after %v: %+v, %v", took, flow, err)
 			}
 		})
@@ -316,12 +333,15 @@ func TestWaitWorkflow(t *testing.T) {
 		bubble(t, func(t *testing.T) {
 			f, stop := setup(t, 1)
 			defer stop()
-			for want, answer := range map[rota.Kind]func(context.Context, *rotav1.WaitWorkflowRequest) (*rotav1.Workflow, error){
+			for want, answer := range map[rota.Kind]func(context.Context, *rotav1.WaitWorkflowRequest) (
+				*rotav1.Workflow,
+				error){
 				rota.KindTimeout: open, rota.KindUnavailable: noLeader} {
 				f.nodes[0].flows.onWait = answer
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				start := time.Now()
-				if _, err := f.client.WaitWorkflow(ctx, "f1"); rota.KindOf(err) != want || time.Since(start) != time.Minute {
+				if _, err := f.client.WaitWorkflow(ctx, "f1"); rota.KindOf(err) != want ||
+					time.Since(start) != time.Minute {
 					t.Errorf("after %v: %v, want %v", time.Since(start), err, want)
 				}
 				cancel()
@@ -344,10 +364,12 @@ func TestWaitWorkflow(t *testing.T) {
 				f.nodes[0].flows.onWait = over
 				return &rotav1.GetWorkflowResponse{Workflow: &rotav1.Workflow{Id: r.GetId(), State: "RUNNING"}}, nil
 			}
-			if _, err := f.client.WaitWorkflow(t.Context(), "nobody"); rota.KindOf(err) != rota.KindNotFound || asked != 1 {
+			if _, err := f.client.WaitWorkflow(t.Context(), "nobody"); rota.KindOf(err) != rota.KindNotFound ||
+				asked != 1 {
 				t.Errorf("asked %d times: %v", asked, err)
 			}
-			if flow, err := f.client.WaitWorkflow(t.Context(), "f1"); err != nil || flow.State != rota.WorkflowFailed || asked != 2 {
+			if flow, err := f.client.WaitWorkflow(t.Context(), "f1"); err != nil || flow.State != rota.WorkflowFailed ||
+				asked != 2 {
 				t.Errorf("a replica that lagged: %+v, %v, asked %d times", flow, err, asked)
 			}
 		})
@@ -359,7 +381,8 @@ func TestWaitWorkflow(t *testing.T) {
 			f.nodes[0].flows.onWait = open
 			ctx, cancel := context.WithCancel(t.Context())
 			time.AfterFunc(time.Second, cancel)
-			if _, err := f.client.WaitWorkflow(ctx, "f1"); rota.KindOf(err) != rota.KindTimeout || !errors.Is(err, context.Canceled) {
+			if _, err := f.client.WaitWorkflow(ctx, "f1"); rota.KindOf(err) != rota.KindTimeout ||
+				!errors.Is(err, context.Canceled) {
 				t.Errorf("got %v", err)
 			}
 		})
@@ -367,10 +390,12 @@ func TestWaitWorkflow(t *testing.T) {
 }
 
 // outputs sends count outputs, then ends with err.
-func outputs(count int, err error) func(*rotav1.ParentOutputsRequest, grpc.ServerStreamingServer[rotav1.ParentOutput]) error {
+func outputs(
+	count int, err error) func(*rotav1.ParentOutputsRequest, grpc.ServerStreamingServer[rotav1.ParentOutput]) error {
 	return func(r *rotav1.ParentOutputsRequest, s grpc.ServerStreamingServer[rotav1.ParentOutput]) error {
 		for i := range count {
-			p := rota.ParentOutput{Node: fmt.Sprint("p", i), Job: rota.JobID(r.GetJob()), Output: rota.Blob(fmt.Sprint(i))}
+			p := rota.ParentOutput{Node: fmt.Sprint("p", i), Job: rota.JobID(r.GetJob()),
+				Output: rota.Blob(fmt.Sprint(i))}
 			if err := s.Send(words.ParentOutputToWire(&p)); err != nil {
 				return err
 			}
@@ -403,14 +428,15 @@ func TestParentOutputs(t *testing.T) {
 		if _, err := Collect(f.client.ParentOutputs(t.Context(), "f1/sum")); rota.KindOf(err) != rota.KindOutOfRange {
 			t.Errorf("a refusal: %v", err)
 		}
-		answer(&f.nodes[1].flows, func(_ *rotav1.ParentOutputsRequest, s grpc.ServerStreamingServer[rotav1.ParentOutput]) error {
-			big := &rotav1.ParentOutput{Output: make([]byte, 4<<20-1<<10)}
-			for {
-				if err := s.Send(big); err != nil {
-					return err
+		answer(&f.nodes[1].flows,
+			func(_ *rotav1.ParentOutputsRequest, s grpc.ServerStreamingServer[rotav1.ParentOutput]) error {
+				big := &rotav1.ParentOutput{Output: make([]byte, 4<<20-1<<10)}
+				for {
+					if err := s.Send(big); err != nil {
+						return err
+					}
 				}
-			}
-		})
+			})
 		if _, err := f.client.parentOutputs(t.Context(), "f1/sum"); rota.KindOf(err) != rota.KindExhausted {
 			t.Errorf("more than the limit: %v", err)
 		}

@@ -24,9 +24,10 @@ func (cv *clusterVerbs) ownStatus() rota.NodeStatus {
 		}
 	}
 	problems := cv.n.problems()
-	s := rota.NodeStatus{ID: cv.n.cfg.Node, API: cv.n.cfg.API, Raft: cv.n.cfg.Raft, State: strings.ToUpper(cv.n.raft.State().String()),
-		Version: cv.n.cfg.Version, AppliedIndex: head.Index, Digest: head.Digest, Healthy: len(problems) == 0, Problems: problems,
-		RulesVersion: cv.n.cfg.knows, NonVoter: cv.n.cfg.NonVoter, WallSkew: cv.n.watch.skew()}
+	s := rota.NodeStatus{ID: cv.n.cfg.Node, API: cv.n.cfg.API, Raft: cv.n.cfg.Raft,
+		State:   strings.ToUpper(cv.n.raft.State().String()),
+		Version: cv.n.cfg.Version, AppliedIndex: head.Index, Digest: head.Digest, Healthy: len(problems) == 0,
+		Problems: problems, RulesVersion: cv.n.cfg.knows, NonVoter: cv.n.cfg.NonVoter, WallSkew: cv.n.watch.skew()}
 	s.DiskFree, s.DiskTotal = cv.n.disk.space()
 	if ends := cv.n.cfg.CertificateEnds; ends != nil {
 		s.CertificateEnds = rota.Date(ends().UnixMilli())
@@ -35,8 +36,8 @@ func (cv *clusterVerbs) ownStatus() rota.NodeStatus {
 		s.Snapshot = &rota.NodeSnapshot{Index: kept.Index, Date: kept.Date, Bytes: kept.Bytes}
 	}
 	a := cv.n.archive.ArchiveStatus()
-	s.Archive = &rota.NodeArchive{Records: int64(a.Records), Oldest: a.OldestDate, Bytes: int64(a.Bytes), Lag: millis.Duration(a.LagMs),
-		Staged: a.Staged, Lacking: int64(a.Lacking), Lost: int64(a.Lost)}
+	s.Archive = &rota.NodeArchive{Records: int64(a.Records), Oldest: a.OldestDate, Bytes: int64(a.Bytes),
+		Lag: millis.Duration(a.LagMs), Staged: a.Staged, Lacking: int64(a.Lacking), Lost: int64(a.Lost)}
 	if cv.n.cfg.Exposed { // a note on how it was started, not a fault
 		s.Problems = append(s.Problems, ExposedText)
 	}
@@ -81,7 +82,8 @@ func (cv *clusterVerbs) StateBytesMax() (most int64) {
 
 // Status returns the whole cluster as this node sees it; it works without a leader.
 func (cv *clusterVerbs) Status(context.Context) (rota.ClusterStatus, error) {
-	c := rota.ClusterStatus{ClusterID: cv.n.ClusterID(), AppliedIndex: rota.Index(cv.n.replica.applied.Load()), RulesVersion: cv.n.replica.rules.Load()}
+	c := rota.ClusterStatus{ClusterID: cv.n.ClusterID(), AppliedIndex: rota.Index(cv.n.replica.applied.Load()),
+		RulesVersion: cv.n.replica.rules.Load()}
 	cv.n.replica.peek(func(s *fsm.View) {
 		head, mode := s.Head(), s.Mode()
 		c.AppliedIndex, c.Clock, c.Date, c.RulesVersion = head.Index, head.Clock, head.Date, head.Rules
@@ -144,8 +146,8 @@ func (cv *clusterVerbs) Peers(ctx context.Context) ([]rota.RaftPeer, error) {
 	lead := slices.DeleteFunc(slices.Clone(servers), func(s raft.Server) bool { return s.ID != leader })
 	_, health := cv.autopilotOf(cv.n.watch.inspectAll(lead, nil)[rota.NodeID(leader)])
 	for _, s := range servers {
-		peers = append(peers, rota.RaftPeer{ID: rota.NodeID(s.ID), Address: string(s.Address), Voter: s.Suffrage == raft.Voter,
-			Leader: s.ID == leader, NodeHealth: health[rota.NodeID(s.ID)]})
+		peers = append(peers, rota.RaftPeer{ID: rota.NodeID(s.ID), Address: string(s.Address),
+			Voter: s.Suffrage == raft.Voter, Leader: s.ID == leader, NodeHealth: health[rota.NodeID(s.ID)]})
 	}
 	return peers, nil
 }

@@ -20,7 +20,11 @@ func (b *bench) sound() {
 	b.t.Helper()
 	n := b.leader()
 	b.eventually("gossip knows all nodes", func() bool { // some were just restarted
-		return !slices.ContainsFunc(n.membership.servers(), func(s raft.Server) bool { _, ok := n.membership.address(rota.NodeID(s.ID)); return !ok })
+		return !slices.ContainsFunc(n.membership.servers(), func(s raft.Server) bool {
+			_,
+				ok := n.membership.address(rota.NodeID(s.ID))
+			return !ok
+		})
 	})
 	v, err := n.Verify(within(b.t, ample))
 	if err != nil || !v.Equal {
@@ -95,7 +99,8 @@ func TestArchive_aListIsNeverShort(t *testing.T) {
 	}
 	b.heal(n.cfg.Node)
 	b.complete(n.cfg.Node)
-	if page, _, err = n.Jobs(within(t, ample), rota.JobFilter{}, peer.ReadOptions{}); err != nil || len(page.Jobs) != 5 {
+	if page, _, err = n.Jobs(within(t, ample), rota.JobFilter{}, peer.ReadOptions{}); err != nil ||
+		len(page.Jobs) != 5 {
 		t.Errorf("%d jobs, %v", len(page.Jobs), err)
 	}
 }
@@ -171,7 +176,8 @@ func TestArchive_theLatestEndIsToldOnEveryNode(t *testing.T) {
 		_, _, ok := f.replica.machine.Tombstone(id)
 		return !ok
 	})
-	if err := errors.Join(f.historyFile.Jobs.Drop([]uint64{1, 2}), f.historyFile.Jobs.Put([]peer.ArchiveRecord{first}, nil)); err != nil {
+	if err := errors.Join(f.historyFile.Jobs.Drop([]uint64{1, 2}),
+		f.historyFile.Jobs.Put([]peer.ArchiveRecord{first}, nil)); err != nil {
 		t.Fatal(err)
 	}
 	job, _, err := f.Job(within(t, ample), id, peer.ReadOptions{})
@@ -193,7 +199,8 @@ func TestArchive_aDiskThatCannotBeReadIsNoLackOfAJob(t *testing.T) {
 	if err := n.historyFile.DB.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := n.Job(within(t, 5*time.Second), jobs[0].ID, peer.ReadOptions{}); rota.KindOf(err) != rota.KindUnavailable {
+	if _, _, err := n.Job(within(t, 5*time.Second), jobs[0].ID,
+		peer.ReadOptions{}); rota.KindOf(err) != rota.KindUnavailable {
 		t.Errorf("the job is reported as unknown: %v", err)
 	}
 	if _, err := n.Submit(within(t, 5*time.Second), jobs); rota.KindOf(err) != rota.KindUnavailable {

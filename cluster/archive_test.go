@@ -93,7 +93,8 @@ func (b *bench) complete(id rota.NodeID) {
 	applied := b.leader().replica.applied.Load()
 	b.eventually(string(id)+" has the whole history", func() bool {
 		n := b.node(id)
-		return n.replica.applied.Load() >= applied && n.archive.Flush() == nil && n.ArchiveStatus().Staged == 0 && len(n.archive.Lacks(9)) == 0
+		return n.replica.applied.Load() >= applied && n.archive.Flush() == nil && n.ArchiveStatus().Staged == 0 &&
+			len(n.archive.Lacks(9)) == 0
 	})
 }
 
@@ -214,7 +215,8 @@ func TestArchive_nodesFetchWhatTheyLack(t *testing.T) {
 		t.Fatalf("%+v", s)
 	}
 	damage(t, n, 17)
-	if job, _, err := n.Job(within(t, ample), jobs[16].ID, peer.ReadOptions{}); err != nil || string(job.Payload) != "payload" {
+	if job, _, err := n.Job(within(t, ample), jobs[16].ID, peer.ReadOptions{}); err != nil ||
+		string(job.Payload) != "payload" {
 		t.Fatalf("%+v, %v", job, err)
 	}
 	b.complete(id)
@@ -266,7 +268,8 @@ func TestArchive_aFlushWhoseEndWasLostIsRepeated(t *testing.T) {
 	for _, s := range staged {
 		entries = append(entries, peer.ArchiveRecord{Seq: s.Seq, Data: s.Append(nil)})
 	}
-	if err := errors.Join(n.historyFile.Jobs.Claim(head.ClusterID, head.Incarnation), n.historyFile.Jobs.Put(entries, nil)); err != nil {
+	if err := errors.Join(n.historyFile.Jobs.Claim(head.ClusterID, head.Incarnation),
+		n.historyFile.Jobs.Put(entries, nil)); err != nil {
 		t.Fatal(err)
 	}
 	b.stop("n1")
@@ -325,7 +328,8 @@ func TestArchive_idsBeyondTombstonesAreKnown(t *testing.T) {
 		other := specs("j", 1)
 		other[0].Type = "else"
 		refused, err := n.Submit(within(t, ample), other)
-		if e := rota.ErrorOf(refused[0].Err); err != nil || e == nil || e.Kind != rota.KindConflict || e.Subject != "id" ||
+		if e := rota.ErrorOf(refused[0].Err); err != nil || e == nil || e.Kind != rota.KindConflict ||
+			e.Subject != "id" ||
 			!strings.Contains(e.Text, `its type was "work", not "else"`) {
 			t.Fatalf("another job with an archived id: %+v, %v", refused, err)
 		}
@@ -365,7 +369,8 @@ func TestArchive_backupAndRestore(t *testing.T) {
 	to := newBench(t)
 	to.plan("n1", 0)
 	c := to.addrs["n1"]
-	if _, err := recovery.RestoreBackup(recovery.RestoreOptions{Backup: snapshot.At(path), Data: c.Data, Node: "n1", Cluster: "test", Raft: c.Raft}); err != nil {
+	if _, err := recovery.RestoreBackup(recovery.RestoreOptions{Backup: snapshot.At(path), Data: c.Data, Node: "n1",
+		Cluster: "test", Raft: c.Raft}); err != nil {
 		t.Fatal(err)
 	}
 	to.start("n1")
@@ -391,7 +396,8 @@ func TestArchive_backupAndRestore(t *testing.T) {
 		if err := os.WriteFile(path, file.Bytes()[:cut], 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := recovery.RestoreBackup(recovery.RestoreOptions{Backup: snapshot.At(path), Data: filepath.Join(t.TempDir(), "x"), Node: "n1", Cluster: "test",
+		if _, err := recovery.RestoreBackup(recovery.RestoreOptions{Backup: snapshot.At(path),
+			Data: filepath.Join(t.TempDir(), "x"), Node: "n1", Cluster: "test",
 			Raft: c.Raft}); err == nil {
 			t.Fatal("a truncated backup is restored")
 		}
@@ -416,7 +422,8 @@ func TestArchive_ofAnotherClusterIsRefusedByName(t *testing.T) {
 	if err := errors.Join(err, a.Claim("c-other", 1), db.Close()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.tryStart("n1"); rota.KindOf(err) != rota.KindConflict || !strings.Contains(err.Error(), "history of cluster c-other") {
+	if _, err := b.tryStart("n1"); rota.KindOf(err) != rota.KindConflict ||
+		!strings.Contains(err.Error(), "history of cluster c-other") {
 		t.Fatal(err)
 	}
 	if err := os.Remove(path); err != nil {

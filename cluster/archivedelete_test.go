@@ -39,10 +39,12 @@ func (b *bench) wantNone(jobs ...rota.JobSpec) {
 	for _, id := range b.ids() {
 		n := b.node(id)
 		for _, j := range jobs {
-			if job, _, err := n.Job(within(b.t, ample), j.ID, peer.ReadOptions{}); rota.KindOf(err) != rota.KindNotFound {
+			if job, _, err := n.Job(within(b.t, ample), j.ID,
+				peer.ReadOptions{}); rota.KindOf(err) != rota.KindNotFound {
 				b.t.Fatalf("node %s shows job %s: %+v, %v", id, j.ID, job, err)
 			}
-			if _, _, err := n.Why(within(b.t, ample), j.ID, rota.WhyQuery{Others: true}, peer.ReadOptions{}); rota.KindOf(err) != rota.KindNotFound {
+			if _, _, err := n.Why(within(b.t, ample), j.ID, rota.WhyQuery{Others: true},
+				peer.ReadOptions{}); rota.KindOf(err) != rota.KindNotFound {
 				b.t.Fatalf("node %s explains job %s: %v", id, j.ID, err)
 			}
 			if err := n.AwaitJobs(within(b.t, ample), []rota.JobID{j.ID}, nil); rota.KindOf(err) != rota.KindNotFound {
@@ -113,7 +115,8 @@ func TestDelete_everywhere(t *testing.T) {
 	again := slices.Clone(jobs[:2])
 	again[0].Type, again[1].Type = "else", "else" // other jobs, with ids that are free
 	submitAll(t, b.leader(), again)
-	if out, err = b.follower().DeleteJobs(within(t, ample), []rota.JobID{again[1].ID}); err != nil || out[0].Err == nil ||
+	if out, err = b.follower().DeleteJobs(within(t, ample), []rota.JobID{again[1].ID}); err != nil ||
+		out[0].Err == nil ||
 		rota.KindOf(out[0].Err) != rota.KindConflict {
 		t.Fatalf("%+v, %v", out, err)
 	}
@@ -197,7 +200,8 @@ func TestDelete_backupAndRetention(t *testing.T) {
 	to := newBench(t)
 	to.plan("n1", 0)
 	c := to.addrs["n1"]
-	if _, err := recovery.RestoreBackup(recovery.RestoreOptions{Backup: snapshot.At(path), Data: c.Data, Node: "n1", Cluster: "test", Raft: c.Raft}); err != nil {
+	if _, err := recovery.RestoreBackup(recovery.RestoreOptions{Backup: snapshot.At(path), Data: c.Data, Node: "n1",
+		Cluster: "test", Raft: c.Raft}); err != nil {
 		t.Fatal(err)
 	}
 	to.start("n1")
@@ -227,7 +231,8 @@ func TestDelete_backupAndRetention(t *testing.T) {
 		t.Fatal("a number is forgotten although the other node's archive holds it")
 	}
 	for _, id := range to.ids() {
-		to.eventually("the date has come", func() bool { return to.node(id).replica.applied.Load() >= l.replica.applied.Load() })
+		to.eventually("the date has come",
+			func() bool { return to.node(id).replica.applied.Load() >= l.replica.applied.Load() })
 		to.node(id).archive.Prune()
 	}
 	l.chores.dropDeleted(l.terms.leading())

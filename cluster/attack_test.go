@@ -94,7 +94,8 @@ func TestH05_whatAStaleLeaderDecidedChangesNothing(t *testing.T) {
 	a := b.raw(n, &fsmpb.Entry{Term: stale, NowMs: int64(before) + 600_000, WallMs: []int64{1 << 45}, Ops: []*fsmpb.Op{
 		{Op: &fsmpb.Op_Sweep{Sweep: &fsmpb.Sweep{}}},
 		{Op: &fsmpb.Op_Reach{Reach: &fsmpb.Reach{Worker: "w1", Session: session}}},
-		{Op: &fsmpb.Op_Round{Round: &fsmpb.Round{Queue: "default", Pairs: []*fsmpb.Pair{{Job: "x-00001", Worker: "w1"}}}}},
+		{Op: &fsmpb.Op_Round{Round: &fsmpb.Round{Queue: "default",
+			Pairs: []*fsmpb.Pair{{Job: "x-00001", Worker: "w1"}}}}},
 		{Op: &fsmpb.Op_BeginTerm{BeginTerm: &fsmpb.BeginTerm{Term: stale, Node: "n9", Random: make([]byte, 32)}}},
 	}})
 	for i, o := range a.Outcomes {
@@ -118,7 +119,8 @@ func TestH11_aLeaseWhoseNewsDiedWithTheLeaderIsTold(t *testing.T) {
 	b := startBench(t, 3)
 	n := b.leader()
 	// The election may take longer than the usual time to acknowledge a lease.
-	if _, err := n.SetQueue(within(t, ample), rota.DefaultQueue, "", []rota.Setting{{Key: "ack_timeout_ms", Value: "60000"}}); err != nil {
+	if _, err := n.SetQueue(within(t, ample), rota.DefaultQueue, "",
+		[]rota.Setting{{Key: "ack_timeout_ms", Value: "60000"}}); err != nil {
 		t.Fatal(err)
 	}
 	h := newHand(t, n, "w1", 20)
@@ -250,10 +252,19 @@ func TestH24_aWorkerThatDiedWithItsLeaderIsFoundSilentThoughAllElseRests(t *test
 	h.beat()
 	b.stop(b.leader().cfg.Node) // and the worker with it
 	n := b.leader()
-	b.eventually("the clock runs on", func() bool { l := n.terms.leading(); return l != nil && clockOf(n) > l.began+300 })
+	b.eventually("the clock runs on", func() bool {
+		l := n.terms.leading()
+		return l != nil &&
+			clockOf(n) > l.began+300
+	})
 	b.pass(11_000)
 	b.eventually("it is found silent", func() bool { return statusOf(b.leader(), "w1") == rota.WorkerUnreachable })
-	b.eventually("the cluster rests", func() bool { n := b.leader(); l := n.terms.leading(); return l != nil && !n.chores.sweepNeeded(l) })
+	b.eventually("the cluster rests", func() bool {
+		n := b.leader()
+		l := n.terms.leading()
+		return l != nil &&
+			!n.chores.sweepNeeded(l)
+	})
 }
 
 func TestBeats(t *testing.T) {
@@ -262,7 +273,11 @@ func TestBeats(t *testing.T) {
 	b.loyal()
 	t.Run("of sessions that are over are refused, though the cluster rests", func(t *testing.T) {
 		n := b.leader()
-		b.eventually("an empty cluster rests", func() bool { l := n.terms.leading(); return l != nil && !n.chores.sweepNeeded(l) })
+		b.eventually("an empty cluster rests", func() bool {
+			l := n.terms.leading()
+			return l != nil &&
+				!n.chores.sweepNeeded(l)
+		})
 		a, err := n.Beats(within(t, ample), []peer.Beat{{Worker: "nobody", Session: 7}, {Worker: "no-one", Session: 8}})
 		if err != nil || !slices.Equal(a.Refused, []int32{0, 1}) {
 			t.Fatalf("%+v, %v", a, err)
@@ -311,7 +326,8 @@ func TestBeats(t *testing.T) {
 	t.Run("are not answered by a leader that is cut off", func(t *testing.T) {
 		n := b.leader()
 		b.isolate(n.cfg.Node)
-		if a, err := n.Beats(within(t, 700*time.Millisecond), []peer.Beat{{Worker: "w1", Session: h.s.Session()}}); err == nil {
+		if a, err := n.Beats(within(t, 700*time.Millisecond),
+			[]peer.Beat{{Worker: "w1", Session: h.s.Session()}}); err == nil {
 			t.Fatalf("a deposed leader answered %+v", a)
 		}
 		b.heal(n.cfg.Node)
@@ -326,7 +342,8 @@ func TestSilence_ofTheIdle(t *testing.T) {
 	for _, c := range []struct {
 		workers int
 		want    time.Duration
-	}{{0, 2 * time.Second}, {400, 2 * time.Second}, {401, 2005 * time.Millisecond}, {1000, 5 * time.Second}, {2000, 10 * time.Second}, {1_000_000, 10 * time.Second}} {
+	}{{0, 2 * time.Second}, {400, 2 * time.Second}, {401, 2005 * time.Millisecond}, {1000, 5 * time.Second}, {2000,
+		10 * time.Second}, {1_000_000, 10 * time.Second}} {
 		if got := idleBeat(c.workers); got != c.want {
 			t.Errorf("%d workers beat every %v, want %v", c.workers, got, c.want)
 		}
@@ -402,7 +419,12 @@ func TestSweep_aDateThatIsDueWakesAClusterAtRest(t *testing.T) {
 	job := specs("dated", 1)
 	job[0].NotBefore = time.Now().Add(1500 * time.Millisecond)
 	submitAll(t, b.follower(), job)
-	b.eventually("the cluster rests", func() bool { n := b.leader(); l := n.terms.leading(); return l != nil && !n.chores.sweepNeeded(l) })
+	b.eventually("the cluster rests", func() bool {
+		n := b.leader()
+		l := n.terms.leading()
+		return l != nil &&
+			!n.chores.sweepNeeded(l)
+	})
 	b.eventually("it is QUEUED", func() bool { return jobOf(b.leader(), job[0].ID).State == rota.JobQueued })
 	if early := job[0].NotBefore.UnixMilli() - time.Now().UnixMilli(); early > 100 {
 		t.Errorf("it was woken %d ms early", early)

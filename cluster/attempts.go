@@ -25,11 +25,14 @@ func newAttempts() *attempts {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "rota_" + name, Help: help}, labels)
 	}
 	a := &attempts{
-		ended:   vec("attempts_ended_total", "Attempts that ended, by why: DONE is a completion.", "queue", "reason"),
-		retried: vec("attempts_retried_total", "Attempts that ended and whose job is tried again, by why they ended.", "queue", "reason"),
-		types:   vec("type_attempts_total", "Attempts that completed, used up one of their job's or lost their worker, by the job's type.", "type", "outcome"),
-		queues:  make(map[rota.QueueName]*[rota.ReasonLast + 1]endedAttempts),
-		byType:  make(map[rota.JobType]*[len(attemptOutcomes)]prometheus.Counter),
+		ended: vec("attempts_ended_total", "Attempts that ended, by why: DONE is a completion.", "queue", "reason"),
+		retried: vec("attempts_retried_total", "Attempts that ended and whose job is tried again, by why they ended.",
+			"queue", "reason"),
+		types: vec("type_attempts_total",
+			"Attempts that completed, used up one of their job's or lost their worker, by the job's type.", "type",
+			"outcome"),
+		queues: make(map[rota.QueueName]*[rota.ReasonLast + 1]endedAttempts),
+		byType: make(map[rota.JobType]*[len(attemptOutcomes)]prometheus.Counter),
 	}
 	a.of("", rota.ReasonDone) // so that a series of each exists before the first attempt
 	a.retried.WithLabelValues("", rota.ReasonProviderFail.String())

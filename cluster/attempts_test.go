@@ -56,21 +56,28 @@ func TestAttempts_countsByReason(t *testing.T) {
 		{end(rota.EventLeaseCancelled, rota.ReasonAckTimeout), next(rota.EventJobDead)},
 		{end(rota.EventLeaseDeclined, rota.ReasonDeclined), next(rota.EventJobRetryScheduled)},
 		{end(rota.EventLeaseCancelled, rota.ReasonCancelledByUser), next(rota.EventJobCancelled)},
-		{end(rota.EventLeaseCancelled, rota.ReasonTTLAbsolute), next(rota.EventJobEnqueued)}, // a retry after the confirmation
-		{end(rota.EventLeaseExpired, rota.ReasonWorkerLost), next(rota.EventJobIsolated), other, next(rota.EventJobRetryScheduled)},
+		{end(rota.EventLeaseCancelled, rota.ReasonTTLAbsolute),
+			next(rota.EventJobEnqueued)}, // a retry after the confirmation
+		{end(rota.EventLeaseExpired, rota.ReasonWorkerLost), next(rota.EventJobIsolated), other,
+			next(rota.EventJobRetryScheduled)},
 		{end(rota.EventLeaseCancelled, rota.ReasonInterruptedCounted), next(rota.EventJobRetryScheduled)},
 		{{Kind: rota.EventJobCompleted, Queue: "q", Job: "gate", Reason: rota.ReasonDone}},
 	} {
 		m.countEvents(entry)
 	}
 	want := map[string]float64{
-		"rota_attempts_ended_total q DONE": 1, "rota_attempts_ended_total q PROVIDER_FAIL": 2, "rota_attempts_ended_total q TIMED_OUT": 1,
-		"rota_attempts_ended_total q LEASE_EXPIRED": 1, "rota_attempts_ended_total q ACK_TIMEOUT": 1, "rota_attempts_ended_total q DECLINED": 1,
-		"rota_attempts_ended_total q CANCELLED": 1, "rota_attempts_retried_total q PROVIDER_FAIL": 1, "rota_attempts_retried_total q TIMED_OUT": 1,
+		"rota_attempts_ended_total q DONE": 1, "rota_attempts_ended_total q PROVIDER_FAIL": 2,
+		"rota_attempts_ended_total q TIMED_OUT":     1,
+		"rota_attempts_ended_total q LEASE_EXPIRED": 1, "rota_attempts_ended_total q ACK_TIMEOUT": 1,
+		"rota_attempts_ended_total q DECLINED":  1,
+		"rota_attempts_ended_total q CANCELLED": 1, "rota_attempts_retried_total q PROVIDER_FAIL": 1,
+		"rota_attempts_retried_total q TIMED_OUT":     1,
 		"rota_attempts_retried_total q LEASE_EXPIRED": 1, "rota_attempts_retried_total q DECLINED": 1,
-		"rota_type_attempts_total completed resize": 1, "rota_type_attempts_total failed resize": 2, "rota_type_attempts_total timed_out resize": 1,
-		"rota_type_attempts_total lost resize":     3,
-		"rota_attempts_ended_total q TTL_ABSOLUTE": 1, "rota_attempts_ended_total q WORKER_LOST": 1, "rota_attempts_retried_total q WORKER_LOST": 1,
+		"rota_type_attempts_total completed resize": 1, "rota_type_attempts_total failed resize": 2,
+		"rota_type_attempts_total timed_out resize": 1,
+		"rota_type_attempts_total lost resize":      3,
+		"rota_attempts_ended_total q TTL_ABSOLUTE":  1, "rota_attempts_ended_total q WORKER_LOST": 1,
+		"rota_attempts_retried_total q WORKER_LOST":       1,
 		"rota_attempts_ended_total q INTERRUPTED_COUNTED": 1, "rota_attempts_retried_total q INTERRUPTED_COUNTED": 1,
 	}
 	got := counted(t, m.attempts.ended, m.attempts.retried, m.attempts.types)
@@ -95,8 +102,8 @@ func TestAttempts_boundsSeries(t *testing.T) {
 	m := newMeasures()
 	const more = 7
 	for i := range limits.MaxMeasuredQueues + more {
-		m.countEvents([]rota.Event{{Kind: rota.EventJobCompleted, Queue: rota.QueueName(fmt.Sprint("q", i)), Type: rota.JobType(fmt.Sprint("t", i)),
-			Lease: rota.LeaseID{1}, Reason: rota.ReasonDone}})
+		m.countEvents([]rota.Event{{Kind: rota.EventJobCompleted, Queue: rota.QueueName(fmt.Sprint("q", i)),
+			Type: rota.JobType(fmt.Sprint("t", i)), Lease: rota.LeaseID{1}, Reason: rota.ReasonDone}})
 	}
 	got := counted(t, m.attempts.ended)
 	if len(got) != limits.MaxMeasuredQueues+1 || got["rota_attempts_ended_total  DONE"] != more {
@@ -104,7 +111,8 @@ func TestAttempts_boundsSeries(t *testing.T) {
 	}
 	types := counted(t, m.attempts.types)
 	together := float64(limits.MaxMeasuredQueues + more - limits.MaxMeasuredTypes)
-	if len(types) != len(attemptOutcomes)*(limits.MaxMeasuredTypes+1) || types["rota_type_attempts_total completed "] != together {
+	if len(types) != len(attemptOutcomes)*(limits.MaxMeasuredTypes+1) ||
+		types["rota_type_attempts_total completed "] != together {
 		t.Errorf("%d series of types, %v together", len(types), types["rota_type_attempts_total completed "])
 	}
 }

@@ -80,7 +80,8 @@ func TestAudit_afterAnInstalledSnapshot(t *testing.T) {
 		return err == nil && first > away.raft.LastIndex()+8
 	})
 	b.heal("n3")
-	b.eventually("it was sent a snapshot", func() bool { return away.replica.applied.Load() >= leader.replica.applied.Load() })
+	b.eventually("it was sent a snapshot",
+		func() bool { return away.replica.applied.Load() >= leader.replica.applied.Load() })
 	auditedBackup(t, away, 0)
 	submitAll(t, b.leader(), specs("after", 20))
 	b.stop("n3")

@@ -14,8 +14,10 @@ import (
 
 // InitAuth creates the first token, after which callers without one have no rights; a reset creates another one at any
 // time. Repeating the call returns the same token.
-func (av *authVerbs) InitAuth(ctx context.Context, t rota.AccessToken, hash [32]byte, reset bool) (rota.AccessToken, error) {
-	return av.makeToken(ctx, t.ID, &fsmpb.Op{Op: &fsmpb.Op_InitAuth{InitAuth: &fsmpb.InitAuth{Token: tokenOp(&t, hash), Reset_: reset}}})
+func (av *authVerbs) InitAuth(ctx context.Context, t rota.AccessToken, hash [32]byte,
+	reset bool) (rota.AccessToken, error) {
+	return av.makeToken(ctx, t.ID, &fsmpb.Op{Op: &fsmpb.Op_InitAuth{InitAuth: &fsmpb.InitAuth{Token: tokenOp(&t, hash),
+		Reset_: reset}}})
 }
 
 // CreateToken creates a token identified by the hash of its secret. Repeating the call returns the same token, unless
@@ -25,8 +27,9 @@ func (av *authVerbs) CreateToken(ctx context.Context, t rota.AccessToken, hash [
 }
 
 func tokenOp(t *rota.AccessToken, hash [32]byte) *fsmpb.CreateToken {
-	return &fsmpb.CreateToken{Id: t.ID, Hash: hash[:], Roles: t.Roles, Tenants: t.Tenants, Queues: t.Queues, WorkerPrefix: t.WorkerPrefix,
-		ExpiresMs: int64(t.Expires)}
+	return &fsmpb.CreateToken{Id: t.ID, Hash: hash[:], Roles: t.Roles, Tenants: t.Tenants, Queues: t.Queues,
+		WorkerPrefix: t.WorkerPrefix,
+		ExpiresMs:    int64(t.Expires)}
 }
 
 // makeToken proposes a token and reads it.
@@ -55,8 +58,10 @@ func (av *authVerbs) RevokeToken(ctx context.Context, id string) error {
 
 // SetRole creates a role, or replaces its grants and limits.
 func (av *authVerbs) SetRole(ctx context.Context, role rota.Role) (rota.Role, error) {
-	op := &fsmpb.SetRole{Name: role.Name, MaxQueues: role.MaxQueues, MaxTenants: role.MaxTenants, MaxWorkers: role.MaxWorkers,
-		MaxWorkflows: role.MaxWorkflows, MaxTokens: role.MaxTokens, MaxSchedules: role.MaxSchedules, MaxBatches: role.MaxBatches, MaxWebhooks: role.MaxWebhooks}
+	op := &fsmpb.SetRole{Name: role.Name, MaxQueues: role.MaxQueues, MaxTenants: role.MaxTenants,
+		MaxWorkers:   role.MaxWorkers,
+		MaxWorkflows: role.MaxWorkflows, MaxTokens: role.MaxTokens, MaxSchedules: role.MaxSchedules,
+		MaxBatches: role.MaxBatches, MaxWebhooks: role.MaxWebhooks}
 	for _, g := range role.Grants {
 		op.Grants = append(op.Grants, &fsmpb.Grant{Right: uint32(g.Right), Tenant: g.Tenant, Queue: g.Queue})
 	}
@@ -78,7 +83,8 @@ func (av *authVerbs) DeleteRole(ctx context.Context, name string) error {
 
 // SetBlock blocks or unblocks the certificates of a role and a name.
 func (av *authVerbs) SetBlock(ctx context.Context, role, name string, blocked bool) error {
-	return av.propose(ctx, &fsmpb.Op{Op: &fsmpb.Op_SetBlock{SetBlock: &fsmpb.SetBlock{Role: role, Name: name, Blocked: blocked}}})
+	return av.propose(ctx, &fsmpb.Op{Op: &fsmpb.Op_SetBlock{SetBlock: &fsmpb.SetBlock{Role: role, Name: name,
+		Blocked: blocked}}})
 }
 
 // Blocks lists the blocked certificates.
@@ -149,7 +155,8 @@ func (av *authVerbs) awaitMember(ctx context.Context, id rota.NodeID, index rota
 
 // readAccess is read on the table that applying published last. An object that a later entry deleted again is returned
 // empty.
-func readAccess[T any](ctx context.Context, av *authVerbs, opt peer.ReadOptions, f func(*fsm.Access) T) (T, rota.ReadAt, error) {
+func readAccess[T any](ctx context.Context, av *authVerbs, opt peer.ReadOptions,
+	f func(*fsm.Access) T) (T, rota.ReadAt, error) {
 	rp := &av.n.replica
 	return read(ctx, rp, opt, func(*fsm.View) (T, error) {
 		if a := rp.doors.table.Load(); a != nil {
@@ -184,19 +191,22 @@ func (av *authVerbs) DeleteIssuer(ctx context.Context, url string) error {
 
 // Exchange creates an access token for an identity token that this node has verified.
 func (av *authVerbs) Exchange(ctx context.Context, s access.SignIn) (rota.AccessToken, error) {
-	op := &fsmpb.Exchange{Issuer: s.Issuer, Audience: s.Audience, Subject: s.Subject, Claim: s.Claim, Value: s.Value, Role: s.Role,
-		JwtHash: s.JWT[:], UntilMs: int64(s.Until), Id: s.Token, Hash: s.Hash[:]}
+	op := &fsmpb.Exchange{Issuer: s.Issuer, Audience: s.Audience, Subject: s.Subject, Claim: s.Claim, Value: s.Value,
+		Role: s.Role, JwtHash: s.JWT[:], UntilMs: int64(s.Until), Id: s.Token, Hash: s.Hash[:]}
 	return av.makeToken(ctx, s.Token, &fsmpb.Op{Op: &fsmpb.Op_Exchange{Exchange: op}})
 }
 
 // OpenSession creates a browser session for the caller.
-func (av *authVerbs) OpenSession(ctx context.Context, id string, hash [32]byte, link bool, until rota.Date) (rota.AccessToken, error) {
-	return av.makeToken(ctx, id, &fsmpb.Op{Op: &fsmpb.Op_OpenSession{OpenSession: &fsmpb.OpenSession{Id: id, Hash: hash[:], Link: link, UntilMs: int64(until)}}})
+func (av *authVerbs) OpenSession(ctx context.Context, id string, hash [32]byte, link bool,
+	until rota.Date) (rota.AccessToken, error) {
+	return av.makeToken(ctx, id, &fsmpb.Op{Op: &fsmpb.Op_OpenSession{OpenSession: &fsmpb.OpenSession{Id: id,
+		Hash: hash[:], Link: link, UntilMs: int64(until)}}})
 }
 
 // ClaimSession replaces the secret of a link's session with that of its user.
 func (av *authVerbs) ClaimSession(ctx context.Context, id string, hash [32]byte) (rota.AccessToken, error) {
-	return av.makeToken(ctx, id, &fsmpb.Op{Op: &fsmpb.Op_ClaimSession{ClaimSession: &fsmpb.ClaimSession{Id: id, Hash: hash[:]}}})
+	return av.makeToken(ctx, id, &fsmpb.Op{Op: &fsmpb.Op_ClaimSession{ClaimSession: &fsmpb.ClaimSession{Id: id,
+		Hash: hash[:]}}})
 }
 
 // EndSession ends a browser session; ending it again is not an error while it is known.

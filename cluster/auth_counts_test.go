@@ -51,7 +51,8 @@ type rightsChange struct {
 
 func rightsChanges() []rightsChange {
 	token, session := access.CredentialOf([40]byte{7, 4}), access.CredentialOf([40]byte{7, 5})
-	want := rota.AccessToken{ID: token.ID, Roles: []string{access.RoleSubmitter}, Expires: rota.DateOf(time.Now().Add(time.Hour))}
+	want := rota.AccessToken{ID: token.ID, Roles: []string{access.RoleSubmitter},
+		Expires: rota.DateOf(time.Now().Add(time.Hour))}
 	proves := func(c access.Credential) func(*fsm.Access) bool {
 		return func(a *fsm.Access) bool {
 			_, err := a.Prove(c, rota.DateOf(time.Now()))
@@ -62,7 +63,8 @@ func rightsChanges() []rightsChange {
 		return func(a *fsm.Access) bool { return !has(a) }
 	}
 	team := rota.Role{Name: "team", Grants: []rota.Grant{{Right: rota.RightSubmit, Tenant: "*", Queue: "*"}}}
-	issuer := rota.Issuer{URL: "https://idp.example", Audience: "rota", Maps: []rota.ClaimRole{{Claim: "sub", Value: "ann", Role: access.RoleReader}}}
+	issuer := rota.Issuer{URL: "https://idp.example", Audience: "rota",
+		Maps: []rota.ClaimRole{{Claim: "sub", Value: "ann", Role: access.RoleReader}}}
 	return []rightsChange{
 		{"create a token", func(ctx context.Context, n *Node) error {
 			_, err := n.CreateToken(ctx, want, token.Hash())
@@ -75,16 +77,23 @@ func rightsChanges() []rightsChange {
 		{"end it", func(ctx context.Context, n *Node) error {
 			return n.EndSession(called(ctx, rota.TokenPrincipal(token.ID)), session.ID)
 		}, not(proves(session))},
-		{"revoke the token", func(ctx context.Context, n *Node) error { return n.RevokeToken(ctx, token.ID) }, not(proves(token))},
+		{"revoke the token", func(ctx context.Context, n *Node) error { return n.RevokeToken(ctx, token.ID) },
+			not(proves(token))},
 		{"set a role", func(ctx context.Context, n *Node) error {
 			_, err := n.SetRole(ctx, team)
 			return err
 		}, func(a *fsm.Access) bool { return len(a.Roles()) > len(access.BuiltInRoles()) }},
 		{"delete it", func(ctx context.Context, n *Node) error { return n.DeleteRole(ctx, team.Name) },
 			func(a *fsm.Access) bool { return len(a.Roles()) == len(access.BuiltInRoles()) }},
-		{"block a certificate", func(ctx context.Context, n *Node) error { return n.SetBlock(ctx, "team", "ann", true) },
+		{"block a certificate", func(ctx context.Context, n *Node) error {
+			return n.SetBlock(ctx, "team", "ann",
+				true)
+		},
 			func(a *fsm.Access) bool { return len(a.Blocks()) == 1 }},
-		{"say what others may", func(ctx context.Context, n *Node) error { return n.SetAnonymous(ctx, []string{access.RoleReader}) },
+		{"say what others may", func(ctx context.Context, n *Node) error {
+			return n.SetAnonymous(ctx,
+				[]string{access.RoleReader})
+		},
 			func(a *fsm.Access) bool { return slices.Equal(a.Anonymous(), []string{access.RoleReader}) }},
 		{"take an issuer's tokens", func(ctx context.Context, n *Node) error {
 			_, err := n.SetIssuer(ctx, issuer)
@@ -111,7 +120,8 @@ func TestRights_countOnEveryMember(t *testing.T) {
 		n := []*Node{leader, ask}[i%2]
 		err := c.make(called(within(t, ample), rota.Local), n)
 		if early, has := !released.Load(), c.has(late.replica.doors.table.Load()); err != nil || early || !has {
-			t.Errorf("%s at %s: %v; answered before a member had it: %t; that knows it: %t", c.what, n.cfg.Node, err, early, has)
+			t.Errorf("%s at %s: %v; answered before a member had it: %t; that knows it: %t", c.what, n.cfg.Node, err,
+				early, has)
 		}
 		if !c.has(n.replica.doors.table.Load()) {
 			t.Errorf("%s: the node that was asked does not know it", c.what)

@@ -18,8 +18,10 @@ func TestExchange_raced(t *testing.T) {
 	b := startBench(t, 3)
 	f, l := b.follower(), b.leader()
 	local := called(within(t, ample), rota.Local)
-	want := rota.Issuer{URL: "https://idp.example", Audience: "rota", Maps: []rota.ClaimRole{{Claim: "sub", Value: "ann", Role: access.RoleSubmitter}}}
-	if set, err := f.SetIssuer(local, want); err != nil || set.URL != want.URL || set.By != rota.Local || len(set.Maps) != 1 {
+	want := rota.Issuer{URL: "https://idp.example", Audience: "rota",
+		Maps: []rota.ClaimRole{{Claim: "sub", Value: "ann", Role: access.RoleSubmitter}}}
+	if set, err := f.SetIssuer(local, want); err != nil || set.URL != want.URL || set.By != rota.Local ||
+		len(set.Maps) != 1 {
 		t.Fatalf("%+v, %v", set, err)
 	}
 	if all, _, err := l.Issuers(local, peer.ReadOptions{}); err != nil || len(all) != 1 {
@@ -32,8 +34,10 @@ func TestExchange_raced(t *testing.T) {
 	for i := range 8 {
 		all.Go(func() {
 			credential := access.CredentialOf([40]byte{byte(i), 7})
-			s := access.SignIn{Issuer: want.URL, Audience: "rota", Subject: "ann", Claim: "sub", Value: "ann", Role: access.RoleSubmitter,
-				JWT: sha256.Sum256([]byte("a JWT")), Until: rota.DateOf(time.Now().Add(time.Hour)), Token: credential.ID, Hash: credential.Hash()}
+			s := access.SignIn{Issuer: want.URL, Audience: "rota", Subject: "ann", Claim: "sub", Value: "ann",
+				Role: access.RoleSubmitter,
+				JWT:  sha256.Sum256([]byte("a JWT")), Until: rota.DateOf(time.Now().Add(time.Hour)),
+				Token: credential.ID, Hash: credential.Hash()}
 			made, err := []*Node{f, l}[i%2].Exchange(nobody, s)
 			mu.Lock()
 			defer mu.Unlock()

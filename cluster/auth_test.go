@@ -21,7 +21,8 @@ func TestTokens(t *testing.T) {
 		Expires: rota.DateOf(time.Now().Add(time.Hour))}
 	for range 2 { // the call may be repeated after a lost answer
 		made, err := f.CreateToken(local, want, credential.Hash())
-		if err != nil || made.ID != want.ID || made.By != rota.Local || made.Created.IsZero() || !made.Revoked.IsZero() {
+		if err != nil || made.ID != want.ID || made.By != rota.Local || made.Created.IsZero() ||
+			!made.Revoked.IsZero() {
 			t.Fatalf("%+v, %v", made, err)
 		}
 	}
@@ -39,7 +40,8 @@ func TestTokens(t *testing.T) {
 	if out, err := l.Submit(called(within(t, ample), p), job); err != nil || out[0].Err != nil {
 		t.Fatalf("%+v, %v", out, err)
 	}
-	if out, err := l.Submit(called(within(t, ample), p), specs("of-others-", 1)); err != nil || rota.KindOf(out[0].Err) != rota.KindDenied {
+	if out, err := l.Submit(called(within(t, ample), p), specs("of-others-", 1)); err != nil ||
+		rota.KindOf(out[0].Err) != rota.KindDenied {
 		t.Errorf("a job of another tenant: %+v, %v", out, err)
 	}
 	for range 2 {
@@ -56,7 +58,8 @@ func TestTokens(t *testing.T) {
 	if p, err := f.Access().Prove(credential, today); rota.KindOf(err) != rota.KindUnauthenticated {
 		t.Errorf("a revoked token proves %s, %v", p, err)
 	}
-	if out, err := f.Submit(called(within(t, ample), p), specs("later-", 1)); err != nil || rota.KindOf(out[0].Err) != rota.KindUnauthenticated {
+	if out, err := f.Submit(called(within(t, ample), p), specs("later-", 1)); err != nil ||
+		rota.KindOf(out[0].Err) != rota.KindUnauthenticated {
 		t.Errorf("%+v, %v", out, err)
 	}
 }
@@ -68,8 +71,10 @@ func TestRolesAndBlocks(t *testing.T) {
 	b := startBench(t, 1)
 	n := b.leader()
 	local := called(within(t, ample), rota.Local)
-	team := rota.Role{Name: "team", Grants: []rota.Grant{{Right: rota.RightSubmit, Tenant: "*", Queue: "*"}}, RoleLimits: rota.RoleLimits{MaxWorkflows: 7}}
-	if _, err := n.SetRole(called(within(t, ample), rota.CertPrincipal(access.RoleOperator, "ann")), team); rota.KindOf(err) != rota.KindDenied {
+	team := rota.Role{Name: "team", Grants: []rota.Grant{{Right: rota.RightSubmit, Tenant: "*", Queue: "*"}},
+		RoleLimits: rota.RoleLimits{MaxWorkflows: 7}}
+	if _, err := n.SetRole(called(within(t, ample), rota.CertPrincipal(access.RoleOperator, "ann")),
+		team); rota.KindOf(err) != rota.KindDenied {
 		t.Errorf("an operator sets a role: %v", err)
 	}
 	role, err := n.SetRole(local, team)

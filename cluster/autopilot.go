@@ -141,7 +141,8 @@ func (ap *autopilot) report() (a rota.Autopilot, health []peer.NodeHealth) {
 	}
 	for _, id := range ap.voters.servers() {
 		s := ap.voters.seen[id]
-		health = append(health, peer.NodeHealth{ID: id, NodeHealth: rota.NodeHealth{HealthySince: date(s.healthy), LastContact: date(s.contact)}})
+		health = append(health, peer.NodeHealth{ID: id, NodeHealth: rota.NodeHealth{HealthySince: date(s.healthy),
+			LastContact: date(s.contact)}})
 	}
 	return a, health
 }
@@ -159,7 +160,8 @@ type patience struct {
 	gap time.Duration
 }
 
-var usualPatience = patience{dead: 10 * time.Minute, steady: time.Minute, between: 10 * time.Minute, gap: 10 * time.Second}
+var usualPatience = patience{dead: 10 * time.Minute, steady: time.Minute, between: 10 * time.Minute,
+	gap: 10 * time.Second}
 
 // within returns the patience of a world in which a voter is dead after the given time; 0 leaves it unchanged.
 func (p patience) within(dead time.Duration) patience {
@@ -258,7 +260,8 @@ func (w *voterWatch) judgement(settings rota.ClusterSettings) (v voterVerdict) {
 	wanted, healthy := int(settings.VotersWanted), len(v.healthy)
 	if len(silent) == 0 {
 		if voters < wanted {
-			v.text = fmt.Sprintf("%d of %d wanted voters are there: start another node, or lower voters_wanted", voters, wanted)
+			v.text = fmt.Sprintf("%d of %d wanted voters are there: start another node, or lower voters_wanted", voters,
+				wanted)
 		}
 		return v
 	}
@@ -270,11 +273,13 @@ func (w *voterWatch) judgement(settings rota.ClusterSettings) (v voterVerdict) {
 	case !settings.Autopilot:
 		v.text = fmt.Sprintf("autopilot is off: a dead voter goes by rota operator raft remove-peer %s", first)
 	case healthy < wanted:
-		v.text = fmt.Sprintf("none is removed while fewer than %d others have been healthy voters for %s (now %d): bring them back, start "+
-			"another node, or lower voters_wanted", wanted, w.steady, healthy)
+		v.text = fmt.Sprintf(
+			"none is removed while fewer than %d others have been healthy voters for %s (now %d): bring them back, start "+
+				"another node, or lower voters_wanted", wanted, w.steady, healthy)
 	case healthy <= voters/2:
-		v.text = fmt.Sprintf("none is removed while fewer than %d of all %d have been healthy for %s (now %d): a removal might leave no "+
-			"majority", voters/2+1, voters, w.steady, healthy)
+		v.text = fmt.Sprintf(
+			"none is removed while fewer than %d of all %d have been healthy for %s (now %d): a removal might leave no "+
+				"majority", voters/2+1, voters, w.steady, healthy)
 	case due > w.looked:
 		v.text = fmt.Sprintf("%s is removed in %s unless it answers", first, (due - w.looked).Round(time.Second))
 	default:

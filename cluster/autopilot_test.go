@@ -206,7 +206,8 @@ func TestAutopilot(t *testing.T) {
 		b.plan(id, expect)
 		c := b.addrs[id]
 		c.watchEvery = 20 * time.Millisecond
-		c.patience = patience{dead: 2 * time.Second, steady: 500 * time.Millisecond, between: 2 * time.Second, gap: time.Hour}
+		c.patience = patience{dead: 2 * time.Second, steady: 500 * time.Millisecond, between: 2 * time.Second,
+			gap: time.Hour}
 		b.addrs[id] = c
 	}
 	for _, id := range []rota.NodeID{"n1", "n2", "n3"} {
@@ -218,7 +219,8 @@ func TestAutopilot(t *testing.T) {
 	b.stop(dead)
 	b.eventually("the leader logs why it keeps it", func() bool {
 		s, err := leader.Status(within(t, ample))
-		return err == nil && strings.Contains(s.Autopilot.Text, "fewer than 3 others") && s.Autopilot.On && s.Autopilot.HealthyVoters == 2
+		return err == nil && strings.Contains(s.Autopilot.Text, "fewer than 3 others") && s.Autopilot.On &&
+			s.Autopilot.HealthyVoters == 2
 	})
 	plan("n4", 0)
 	b.start("n4")
@@ -231,7 +233,8 @@ func TestAutopilot(t *testing.T) {
 	})
 	events := tail(t, leader, rota.EventFilter{Kinds: []rota.EventKind{rota.EventNodeChanged}})
 	if i := slices.IndexFunc(events, func(e rota.ServedEvent) bool {
-		return e.Text == string(dead) && e.Actor == rota.NodePrincipal(leader.cfg.Node) && strings.Contains(e.Payload, "calls failed for")
+		return e.Text == string(dead) && e.Actor == rota.NodePrincipal(leader.cfg.Node) &&
+			strings.Contains(e.Payload, "calls failed for")
 	}); i < 0 {
 		t.Errorf("no event has the actor and cause of the removal: %+v", events)
 	}
@@ -239,7 +242,8 @@ func TestAutopilot(t *testing.T) {
 	if err := leader.Recorded(dead, of.identity); rota.KindOf(err) != rota.KindDenied {
 		t.Errorf("the dead node's calls are accepted: %v", err)
 	}
-	if err := leader.Introduce(peer.Introduction{Node: dead, Identity: of.identity, Starts: of.starts + 1, RulesVersion: leader.cfg.knows}); rota.KindOf(err) != rota.KindConflict {
+	if err := leader.Introduce(peer.Introduction{Node: dead, Identity: of.identity, Starts: of.starts + 1,
+		RulesVersion: leader.cfg.knows}); rota.KindOf(err) != rota.KindConflict {
 		t.Errorf("the dead node may start again: %v", err)
 	}
 }
@@ -271,7 +275,10 @@ func TestAutopilot_leavesNonVotersAlone(t *testing.T) {
 		t.Error("it still votes")
 	}
 	s, err := leader.Status(within(t, ample))
-	if err != nil || !slices.ContainsFunc(s.Nodes, func(n rota.NodeStatus) bool { return n.ID == "n2" && n.NonVoter && !n.Voter }) {
+	if err != nil || !slices.ContainsFunc(s.Nodes, func(n rota.NodeStatus) bool {
+		return n.ID == "n2" && n.NonVoter &&
+			!n.Voter
+	}) {
 		t.Errorf("%+v, %v", s.Nodes, err)
 	}
 	c.BootstrapExpect = 1

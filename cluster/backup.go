@@ -71,14 +71,15 @@ func (cv *clusterVerbs) tellRead(ctx context.Context, stale bool, index rota.Ind
 	if _, leader := cv.n.raft.LeaderWithID(); leader != "" || !stale {
 		ctx, cancel := context.WithTimeout(ctx, barrierTimeout)
 		defer cancel()
-		_, _, err := cv.n.proposer.proposeOne(ctx, &fsmpb.Op{Op: &fsmpb.Op_ReadSnapshot{ReadSnapshot: &fsmpb.ReadSnapshot{
-			Node: string(cv.n.cfg.Node), Index: uint64(index)}}})
+		_, _, err := cv.n.proposer.proposeOne(ctx,
+			&fsmpb.Op{Op: &fsmpb.Op_ReadSnapshot{ReadSnapshot: &fsmpb.ReadSnapshot{
+				Node: string(cv.n.cfg.Node), Index: uint64(index)}}})
 		if !stale || rota.KindOf(err) != rota.KindUnavailable {
 			return err
 		}
 	}
-	cv.n.log.Warn("a backup is read, and no leader is there to tell it to the cluster", "actor", string(caller.Actor), "via", caller.Via,
-		"request_id", caller.Request, "index", uint64(index))
+	cv.n.log.Warn("a backup is read, and no leader is there to tell it to the cluster", "actor", string(caller.Actor),
+		"via", caller.Via, "request_id", caller.Request, "index", uint64(index))
 	return nil
 }
 
@@ -124,8 +125,9 @@ func (cv *clusterVerbs) awaitHistory(ctx context.Context) error {
 		}
 		select {
 		case <-late.C:
-			return &rota.Error{Kind: rota.KindUnavailable, Subject: "archive", RetryAfter: backupWait, Text: "this node still fetches the " +
-				"history of ended jobs that it lacks: back up another node, or try again later"}
+			return &rota.Error{Kind: rota.KindUnavailable, Subject: "archive", RetryAfter: backupWait,
+				Text: "this node still fetches the " +
+					"history of ended jobs that it lacks: back up another node, or try again later"}
 		case <-time.After(backupLook):
 		case <-ctx.Done():
 			return ctxError(ctx, "waiting for this node's history")

@@ -88,7 +88,8 @@ func TestSnapshotRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	told := tail(t, leader, rota.EventFilter{Kinds: []rota.EventKind{rota.EventSnapshotRead, rota.EventBackupStored}})
-	if n := len(told); n < 2 || told[n-1].Kind != rota.EventBackupStored || told[n-1].Actor != "" || told[n-2].Kind != rota.EventSnapshotRead ||
+	if n := len(told); n < 2 || told[n-1].Kind != rota.EventBackupStored || told[n-1].Actor != "" ||
+		told[n-2].Kind != rota.EventSnapshotRead ||
 		told[n-2].Actor != rota.Anonymous {
 		t.Errorf("a requested backup is recorded as %+v", told)
 	}
@@ -118,7 +119,8 @@ func TestSnapshotRead_withoutALeader(t *testing.T) {
 	}
 	save := func(what string, request string) {
 		t.Helper()
-		ctx := context.WithValue(short(), access.CallerKey{}, access.Caller{Actor: rota.Local, Via: "n/socket", Request: request})
+		ctx := context.WithValue(short(), access.CallerKey{},
+			access.Caller{Actor: rota.Local, Via: "n/socket", Request: request})
 		want := fmt.Sprintf("actor=local via=n/socket request_id=%s index=%d", request, cut.replica.applied.Load())
 		saved := &firstByte{first: func() {
 			if !strings.Contains(log.String(), want) {
@@ -134,7 +136,8 @@ func TestSnapshotRead_withoutALeader(t *testing.T) {
 	b.eventually("it knows that there is no leader", func() bool { _, id := cut.raft.LeaderWithID(); return id == "" })
 	save("without a leader", "r2")
 	var none countingWriter
-	if err := cut.SaveSnapshot(short(), peer.ReadOptions{}, &none); rota.KindOf(err) != rota.KindUnavailable || none > 0 {
+	if err := cut.SaveSnapshot(short(), peer.ReadOptions{}, &none); rota.KindOf(err) != rota.KindUnavailable ||
+		none > 0 {
 		t.Errorf("as the cluster's: %d bytes, %v", none, err)
 	}
 	if told := snapshotReads(t, leader); len(told) > 0 {

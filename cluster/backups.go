@@ -142,9 +142,10 @@ func (bk *backups) make(ctx context.Context, l *leadership) (rota.StoredBackup, 
 	if err != nil {
 		return rota.StoredBackup{}, err
 	}
-	bk.n.log.Info("a backup is stored", "file", b.File, "bytes", b.Bytes, "index", uint64(b.Index), "sha256", b.SHA256.String())
-	err = l.all(ctx, []*fsmpb.Op{{Op: &fsmpb.Op_BackupStored{BackupStored: &fsmpb.BackupStored{Index: uint64(b.Index), Name: b.Name.String(),
-		Sha256: b.SHA256, Bytes: uint64(b.Bytes)}}}})
+	bk.n.log.Info("a backup is stored", "file", b.File, "bytes", b.Bytes, "index", uint64(b.Index), "sha256",
+		b.SHA256.String())
+	err = l.all(ctx, []*fsmpb.Op{{Op: &fsmpb.Op_BackupStored{BackupStored: &fsmpb.BackupStored{Index: uint64(b.Index),
+		Name: b.Name.String(), Sha256: b.SHA256, Bytes: uint64(b.Bytes)}}}})
 	if err != nil {
 		return rota.StoredBackup{}, fmt.Errorf("tell the state of backup %s: %w", b.File, err)
 	}
@@ -160,8 +161,9 @@ func (bk *backups) make(ctx context.Context, l *leadership) (rota.StoredBackup, 
 func (cv *clusterVerbs) StoreBackup(ctx context.Context) (rota.StoredBackup, error) {
 	bk := &cv.n.backups
 	if bk.depot == nil {
-		return rota.StoredBackup{}, rota.Refusef(rota.KindInvalid, "backup-to", "node %s has no place for backups: start all nodes with --backup-to, "+
-			"or take one with rota operator snapshot save", bk.n.cfg.Node)
+		return rota.StoredBackup{}, rota.Refusef(rota.KindInvalid, "backup-to",
+			"node %s has no place for backups: start all nodes with --backup-to, "+
+				"or take one with rota operator snapshot save", bk.n.cfg.Node)
 	}
 	l := cv.n.terms.leading()
 	if l == nil {

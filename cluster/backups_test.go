@@ -40,7 +40,11 @@ func TestBackups(t *testing.T) {
 	for i := range 5 {
 		submitAll(t, n, specs(fmt.Sprint("b", i), 1))
 		last := rota.Index(n.replica.applied.Load())
-		b.eventually("a backup holds the job", func() bool { o := own(); return len(o) > 0 && o[len(o)-1].Index >= last })
+		b.eventually("a backup holds the job", func() bool {
+			o := own()
+			return len(o) > 0 &&
+				o[len(o)-1].Index >= last
+		})
 		if first == 0 {
 			first = own()[0].Index
 		}
@@ -55,7 +59,8 @@ func TestBackups(t *testing.T) {
 	if _, err := os.Stat(foreign); err != nil {
 		t.Errorf("another cluster's backup: %v", err)
 	}
-	if last, _ := n.backups.stored(); last.Index != newest.Index || last.Name != newest.Name.String() || last.Bytes != newest.Bytes {
+	if last, _ := n.backups.stored(); last.Index != newest.Index || last.Name != newest.Name.String() ||
+		last.Bytes != newest.Bytes {
 		t.Errorf("the state has %+v, the directory %+v", last, newest)
 	}
 	<-n.backups.one
@@ -135,7 +140,8 @@ func TestBackups_due(t *testing.T) {
 	}
 	b.eventually("an idle cluster is not due", func() bool {
 		n, l := leader()
-		idle := &backups{n: &n.base, membership: &n.membership, depot: n.backups.depot, save: n.backups.save, every: time.Nanosecond, keep: 3, one: make(chan struct{}, 1)}
+		idle := &backups{n: &n.base, membership: &n.membership, depot: n.backups.depot, save: n.backups.save,
+			every: time.Nanosecond, keep: 3, one: make(chan struct{}, 1)}
 		last, whole := idle.stored()
 		if !whole { // something was written in between
 			_, err = n.StoreBackup(within(t, ample))

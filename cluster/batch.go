@@ -51,7 +51,8 @@ func (b batch) part(from, to int) batch {
 		return b
 	}
 	start, end := b.at(from), b.at(to)
-	return batch{ops: b.ops[from:to], encoded: b.encoded[start-b.start : end-b.start : end-b.start], ends: b.ends[from:to],
+	return batch{ops: b.ops[from:to], encoded: b.encoded[start-b.start : end-b.start : end-b.start],
+		ends:  b.ends[from:to],
 		start: start}
 }
 

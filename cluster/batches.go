@@ -17,7 +17,8 @@ func unknownBatch(id rota.BatchID) error {
 }
 
 // Batch reads one batch.
-func (bv *batchVerbs) Batch(ctx context.Context, id rota.BatchID, opt peer.ReadOptions) (rota.Batch, rota.ReadAt, error) {
+func (bv *batchVerbs) Batch(ctx context.Context, id rota.BatchID,
+	opt peer.ReadOptions) (rota.Batch, rota.ReadAt, error) {
 	return readAs(ctx, &bv.n.replica, opt, func(s *fsm.View, rd *access.Reader) (rota.Batch, error) {
 		b, ok := fsm.BatchOf(s, id)
 		if !ok || !rd.Batch(&b) {
@@ -28,7 +29,8 @@ func (bv *batchVerbs) Batch(ctx context.Context, id rota.BatchID, opt peer.ReadO
 }
 
 // Batches reads one page of the batches that the caller may read, after an id: those that a principal opened, or all.
-func (bv *batchVerbs) Batches(ctx context.Context, by rota.Principal, after rota.BatchID, limit int, opt peer.ReadOptions) (page peer.BatchPage, at rota.ReadAt, err error) {
+func (bv *batchVerbs) Batches(ctx context.Context, by rota.Principal, after rota.BatchID, limit int,
+	opt peer.ReadOptions) (page peer.BatchPage, at rota.ReadAt, err error) {
 	if limit <= 0 || limit > limits.MaxPage {
 		limit = limits.MaxPage
 	}

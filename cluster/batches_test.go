@@ -15,7 +15,8 @@ func TestBatches_leadersChange(t *testing.T) {
 	b := startBench(t, 3)
 	callback := rota.NewJobSpec("t", nil)
 	callback.Tenant = rota.DefaultTenant
-	if _, err := b.leader().OpenBatch(within(t, ample), rota.BatchSpec{ID: "b", Size: 3, Callback: callback}); err != nil {
+	if _, err := b.leader().OpenBatch(within(t, ample), rota.BatchSpec{ID: "b", Size: 3,
+		Callback: callback}); err != nil {
 		t.Fatal(err)
 	}
 	if got := gauges(t, b.leader(), "rota_batches"); got["OPEN"] != 1 || got["FINISHED"] != 0 {
@@ -42,7 +43,8 @@ func TestBatches_leadersChange(t *testing.T) {
 	if err != nil || done.State != rota.JobQueued || done.Labels["rota.cancelled"] != "3" {
 		t.Fatalf("%+v, %v", done, err)
 	}
-	if got := gauges(t, b.leader(), "rota_batches"); got["OPEN"] != 0 || got["SEALED"] != 0 || got["FINISHED"] != 1 || len(got) != 3 {
+	if got := gauges(t, b.leader(), "rota_batches"); got["OPEN"] != 0 || got["SEALED"] != 0 || got["FINISHED"] != 1 ||
+		len(got) != 3 {
 		t.Errorf("batches are %v", got)
 	}
 	auditedBackup(t, b.leader(), 0)
@@ -57,7 +59,8 @@ func TestBatches_pages(t *testing.T) {
 	callback := rota.NewJobSpec("t", nil)
 	callback.Tenant = rota.DefaultTenant
 	for i := range 5 {
-		if _, err := n.OpenBatch(ctx, rota.BatchSpec{ID: rota.BatchID(fmt.Sprint("b", i)), Callback: callback}); err != nil {
+		if _, err := n.OpenBatch(ctx, rota.BatchSpec{ID: rota.BatchID(fmt.Sprint("b", i)),
+			Callback: callback}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -62,7 +62,8 @@ func (b *beatBox) flush() {
 	for i, w := range waiting {
 		r := beatResult{answer.Beaten, err}
 		if refused[int32(i)] {
-			r.err = rota.Refusef(rota.KindStale, "session", "session %d of worker %s is over", w.beat.Session, w.beat.Worker)
+			r.err = rota.Refusef(rota.KindStale, "session", "session %d of worker %s is over", w.beat.Session,
+				w.beat.Worker)
 		}
 		w.done <- r
 	}

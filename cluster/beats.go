@@ -58,7 +58,8 @@ func (ch *chores) Beats(ctx context.Context, beats []peer.Beat) (peer.BeatAnswer
 // hear records beats, and returns which sessions have ended and which workers must be cleared of UNREACHABLE. If an
 // UNREACHABLE operation is in progress for one of them, it returns a channel that is closed once that has been applied:
 // then hear must be called again.
-func (ch *chores) hear(l *leadership, beats []peer.Beat) (refused []int32, silent []*fsmpb.Op, silenced <-chan struct{}) {
+func (ch *chores) hear(l *leadership,
+	beats []peer.Beat) (refused []int32, silent []*fsmpb.Op, silenced <-chan struct{}) {
 	ch.n.replica.look(func(s *fsm.View) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -88,7 +89,8 @@ func (ch *chores) hear(l *leadership, beats []peer.Beat) (refused []int32, silen
 }
 
 func reachOp(w rota.WorkerID, s rota.Session, reachable bool, sign rota.Clock) *fsmpb.Op {
-	return &fsmpb.Op{Op: &fsmpb.Op_Reach{Reach: &fsmpb.Reach{Worker: string(w), Session: uint64(s), Reachable: reachable,
+	return &fsmpb.Op{Op: &fsmpb.Op_Reach{Reach: &fsmpb.Reach{Worker: string(w), Session: uint64(s),
+		Reachable:  reachable,
 		LastSignMs: int64(sign)}}}
 }
 

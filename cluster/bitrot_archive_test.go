@@ -75,7 +75,8 @@ func shelved(t *testing.T) *rotShelf {
 		t.Fatal(err)
 	}
 	db.NoSync = true
-	err = errors.Join(a.Claim("c", 1), a.Put(s.records[:60], nil), a.Put(s.records[60:63], nil), a.Put(s.records[63:], s.also), db.Close())
+	err = errors.Join(a.Claim("c", 1), a.Put(s.records[:60], nil), a.Put(s.records[60:63], nil),
+		a.Put(s.records[63:], s.also), db.Close())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +122,8 @@ func (s *rotShelf) told(a *archive.Jobs, repaired bool) (faults []string) {
 		e, ok, err := a.At(want.Seq)
 		judge(fmt.Sprintf("number %d", want.Seq), want.Seq, ok, e.Job.ID == want.Job.ID && e.Seq == want.Seq, err)
 		r, ok, err := a.Record(want.Job.ID)
-		judge(fmt.Sprintf("job %s", want.Job.ID), want.Seq, ok, r.Seq == want.Seq && bytes.Equal(r.Data, record.Data), err)
+		judge(fmt.Sprintf("job %s", want.Job.ID), want.Seq, ok, r.Seq == want.Seq && bytes.Equal(r.Data, record.Data),
+			err)
 		mark, ok, err := a.Mark(want.Job.ID)
 		judge(fmt.Sprintf("state of %s", want.Job.ID), want.Seq, ok, mark.State == want.Job.State, err)
 	}
@@ -150,7 +152,8 @@ func (s *rotShelf) listed(a *archive.Jobs, lacks archive.Spans, repaired bool) (
 	for _, want := range s.ended {
 		mark, listed := marks[want.Job.ID]
 		delete(marks, want.Job.ID)
-		if !listed && !lacks.Has(want.Seq) && (repaired || !r.Lacks()) || listed && (mark.Seq != want.Seq || mark.State != want.Job.State) {
+		if !listed && !lacks.Has(want.Seq) && (repaired || !r.Lacks()) || listed &&
+			(mark.Seq != want.Seq || mark.State != want.Job.State) {
 			faults = append(faults, fmt.Sprintf("job %s is listed as %+v", want.Job.ID, mark))
 		}
 	}
@@ -170,7 +173,8 @@ func (s *rotShelf) judge(dir string, file []byte) (outcome string, faults []stri
 	if err := os.WriteFile(filepath.Join(dir, archive.FileName), file, 0o600); err != nil {
 		return "", []string{err.Error()}
 	}
-	opened, err := history.OpenFile(history.FileOptions{Path: filepath.Join(dir, archive.FileName), Retained: 10, NoSync: true})
+	opened, err := history.OpenFile(history.FileOptions{Path: filepath.Join(dir, archive.FileName), Retained: 10,
+		NoSync: true})
 	if err != nil {
 		return "refused", nil
 	}

@@ -56,7 +56,8 @@ func rotten(t *testing.T) *soundDir {
 		for _, a := range h.take(20) {
 			h.do(rota.VerbComplete, a)
 		}
-		if _, err := n.Cancel(within(t, ample), []rota.JobID{rota.JobID(name + "-00039"), rota.JobID(name + "-00038")}); err != nil {
+		if _, err := n.Cancel(within(t, ample), []rota.JobID{rota.JobID(name + "-00039"),
+			rota.JobID(name + "-00038")}); err != nil {
 			t.Fatal(err)
 		}
 		if round < 2 {
@@ -383,7 +384,8 @@ func boltPlaces(data []byte) map[string][]int64 {
 			element := data[page+bboltPageHeader+i*bboltElement:]
 			keyBytes, valueBytes := int(binary.NativeEndian.Uint32(element[4:])), 0
 			if kind == bboltLeaf {
-				keyBytes, valueBytes = int(binary.NativeEndian.Uint32(element[8:])), int(binary.NativeEndian.Uint32(element[12:]))
+				keyBytes, valueBytes = int(binary.NativeEndian.Uint32(element[8:])), int(binary.NativeEndian.Uint32(
+					element[12:]))
 			}
 			put(name+" keys", at, at+keyBytes)
 			put("values", at+keyBytes, at+keyBytes+valueBytes)
@@ -402,6 +404,9 @@ func loadState(path string) (*fsm.Machine, error) {
 		return nil, err
 	}
 	defer f.Close()
-	m, _, err := snapshot.Read(f, func(info rota.SnapshotInfo) (snapshot.Sink[*fsm.Machine], error) { return fsm.NewLoader(info) })
+	m, _, err := snapshot.Read(f, func(info rota.SnapshotInfo) (snapshot.Sink[*fsm.Machine],
+		error) {
+		return fsm.NewLoader(info)
+	})
 	return m, err
 }

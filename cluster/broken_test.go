@@ -22,7 +22,8 @@ func TestBrokenStream(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)
 	follower := b.follower()
-	h := &hand{t: t, id: "w", secret: sha256.Sum256([]byte("w")), slots: 1, link: peer.WorkerLink{Connection: 7, Grace: true}}
+	h := &hand{t: t, id: "w", secret: sha256.Sum256([]byte("w")), slots: 1,
+		link: peer.WorkerLink{Connection: 7, Grace: true}}
 	h.connect(follower)
 	h.s.Close()
 	b.eventually("the state shows that the stream ended", func() bool {

@@ -29,7 +29,8 @@ func TestCaller(t *testing.T) {
 	if !told {
 		t.Error("the job has no event")
 	}
-	stranger := context.WithValue(within(t, ample), access.CallerKey{}, access.Caller{Actor: rota.CertPrincipal(access.RoleReader, "eve")})
+	stranger := context.WithValue(within(t, ample), access.CallerKey{},
+		access.Caller{Actor: rota.CertPrincipal(access.RoleReader, "eve")})
 	for _, n := range []*Node{f, l} {
 		out, err := n.Submit(stranger, specs("named-", 1))
 		if err != nil || rota.KindOf(out[0].Err) != rota.KindDenied {

@@ -46,7 +46,8 @@ func Check(cfg Config) (look raftstore.Look, faults []error) {
 	if look.Absent {
 		return look, faults
 	}
-	if err := history.LookAt(history.FileOptions{Path: filepath.Join(cfg.Data, archive.FileName), Cluster: look.ClusterID, Fresh: look.Fresh}); err != nil {
+	if err := history.LookAt(history.FileOptions{Path: filepath.Join(cfg.Data, archive.FileName),
+		Cluster: look.ClusterID, Fresh: look.Fresh}); err != nil {
 		faults = append(faults, err)
 	}
 	if err := cfg.checkState(look.State); err != nil {
@@ -87,7 +88,8 @@ func (c *Config) checkRoom() error {
 	if err != nil {
 		return nil // unknown is not full: faults of the directory are already reported
 	}
-	low, critical := mustBeFree(total, percent(c.DiskLow), maxDiskLow), mustBeFree(total, percent(c.DiskCritical), maxDiskCritical)
+	low, critical := mustBeFree(total, percent(c.DiskLow), maxDiskLow), mustBeFree(total, percent(c.DiskCritical),
+		maxDiskCritical)
 	level := levelOf(diskRoomy, free, low, critical)
 	if level == diskRoomy && free >= minDisk {
 		return nil
@@ -96,6 +98,7 @@ func (c *Config) checkRoom() error {
 	if free >= minDisk {
 		effect = diskEffect(level)
 	}
-	return rota.Refusef(rota.KindExhausted, "data", "data directory %s has %d of %d MiB free (--disk-low %d, --disk-critical %d). %s",
+	return rota.Refusef(rota.KindExhausted, "data",
+		"data directory %s has %d of %d MiB free (--disk-low %d, --disk-critical %d). %s",
 		c.Data, free>>20, total>>20, c.DiskLow, c.DiskCritical, effect)
 }

@@ -32,7 +32,8 @@ func (ch *chores) switchRules(l *leadership) {
 			knows = in
 		}
 		if knows <= in && ch.n.lines.Allow("rules/"+string(id)) {
-			ch.n.log.Info("newer rules wait for a node", "other_node", string(id), "in_force", in, "known_here", ch.n.cfg.knows, "err", v.err)
+			ch.n.log.Info("newer rules wait for a node", "other_node", string(id), "in_force", in, "known_here",
+				ch.n.cfg.knows, "err", v.err)
 		}
 		next = min(next, knows)
 	}
@@ -50,8 +51,14 @@ func (ch *chores) switchRules(l *leadership) {
 // start starts the leader's loops; each ends with the leadership.
 func (ch *chores) start(l *leadership) {
 	for _, chore := range []func(){l.collect, l.land,
-		func() { ch.matchLoop(l) }, func() { ch.sweepLoop(l) }, func() { ch.silenceLoop(l) }, func() { ch.n.membership.reconcileLoop(l) },
-		func() { ch.degradeLoop(l) }, func() { ch.scheduleLoop(l) }, func() { ch.hookLoop(l) }, func() { ch.planLoop(l) }, func() { ch.n.backups.loop(l) }, func() { ch.n.autopilot.loop(l) }} {
+		func() { ch.matchLoop(l) }, func() { ch.sweepLoop(l) }, func() {
+			ch.silenceLoop(
+				l)
+		}, func() { ch.n.membership.reconcileLoop(l) },
+		func() { ch.degradeLoop(l) }, func() { ch.scheduleLoop(l) }, func() { ch.hookLoop(l) }, func() {
+			ch.planLoop(
+				l)
+		}, func() { ch.n.backups.loop(l) }, func() { ch.n.autopilot.loop(l) }} {
 		ch.n.run(chore)
 	}
 }

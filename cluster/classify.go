@@ -46,8 +46,9 @@ func errStopping() error {
 
 // ctxError returns the error for a caller's context that ended.
 func ctxError(ctx context.Context, doing string) error {
-	return &rota.Error{Kind: rota.KindUnavailable, Subject: "deadline", RetryAfter: 200 * time.Millisecond, Cause: ctx.Err(),
-		Text: "the deadline passed while " + doing}
+	return &rota.Error{Kind: rota.KindUnavailable, Subject: "deadline", RetryAfter: 200 * time.Millisecond,
+		Cause: ctx.Err(),
+		Text:  "the deadline passed while " + doing}
 }
 
 // lastWord is how long a future may take to deliver an answer that it had before raft stopped.

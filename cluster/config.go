@@ -167,14 +167,16 @@ const (
 func DefaultTiming() Timing {
 	return Timing{
 		Heartbeat: 500 * time.Millisecond, Election: 500 * time.Millisecond, LeaderLease: 500 * time.Millisecond,
-		Commit: 250 * time.Millisecond, SnapshotThreshold: 8_192, TrailingLogs: 24_576, SnapshotInterval: 20 * time.Second,
+		Commit: 250 * time.Millisecond, SnapshotThreshold: 8_192, TrailingLogs: 24_576,
+		SnapshotInterval: 20 * time.Second,
 	}
 }
 
 // check rejects invalid settings, and sets the defaults of unset ones.
 func (c *Config) check() error {
 	if err := errors.Join(c.faults()...); err != nil {
-		return &rota.Error{Kind: rota.KindInvalid, Op: "start node", Subject: "configuration", Text: "configuration is refused", Cause: err}
+		return &rota.Error{Kind: rota.KindInvalid, Op: "start node", Subject: "configuration",
+			Text: "configuration is refused", Cause: err}
 	}
 	c.defaults()
 	return nil
@@ -205,7 +207,8 @@ func (c *Config) nameFaults() (faults []error) {
 func (c *Config) settingFaults() (faults []error) {
 	for i, k := range c.attestationKeys() {
 		if len(k) != ed25519.PublicKeySize {
-			faults = append(faults, fmt.Errorf("attestation key %d: got %d bytes, want %d", i, len(k), ed25519.PublicKeySize))
+			faults = append(faults, fmt.Errorf("attestation key %d: got %d bytes, want %d", i, len(k),
+				ed25519.PublicKeySize))
 		}
 	}
 	faults = append(faults, depot.Check(c.Backup)...)
@@ -220,20 +223,24 @@ func (c *Config) settingFaults() (faults []error) {
 			MaxSnapshotEntries))
 	}
 	if e := c.SnapshotEvery; e != 0 && (e < SnapshotEveryLeast || e > MaxSnapshotEvery) {
-		faults = append(faults, fmt.Errorf("--snapshot-every: got %s, want %s to %s", e, SnapshotEveryLeast, MaxSnapshotEvery))
+		faults = append(faults, fmt.Errorf("--snapshot-every: got %s, want %s to %s", e, SnapshotEveryLeast,
+			MaxSnapshotEvery))
 	}
 	if c.BootstrapExpect < 0 || c.BootstrapExpect > rota.MaxVoters {
-		faults = append(faults, fmt.Errorf("--bootstrap-expect: got %d, want 0 to %d", c.BootstrapExpect, rota.MaxVoters))
+		faults = append(faults, fmt.Errorf("--bootstrap-expect: got %d, want 0 to %d", c.BootstrapExpect,
+			rota.MaxVoters))
 	}
 	if c.NonVoter && c.BootstrapExpect > 0 {
-		faults = append(faults, errors.New("--non-voter and --bootstrap-expect exclude each other: who founds a cluster has a vote"))
+		faults = append(faults, errors.New(
+			"--non-voter and --bootstrap-expect exclude each other: who founds a cluster has a vote"))
 	}
 	if c.AutoDegradeCommitMs < 0 || c.AutoDegradeCommitMs > MaxDegradeMs {
 		faults = append(faults, fmt.Errorf("--auto-degrade-commit: got %d ms, want 0 to %d", c.AutoDegradeCommitMs,
 			MaxDegradeMs))
 	}
 	if c.AutoDegradeUsagePermille < 0 || c.AutoDegradeUsagePermille > 1000 {
-		faults = append(faults, fmt.Errorf("--auto-degrade-usage: got %d permille, want 0 to 1000", c.AutoDegradeUsagePermille))
+		faults = append(faults, fmt.Errorf("--auto-degrade-usage: got %d permille, want 0 to 1000",
+			c.AutoDegradeUsagePermille))
 	}
 	if c.BackupEvery != 0 && c.BackupEvery < BackupEveryLeast {
 		faults = append(faults, fmt.Errorf("--backup-every: got %s, want at least %s", c.BackupEvery, BackupEveryLeast))
@@ -241,9 +248,11 @@ func (c *Config) settingFaults() (faults []error) {
 	if c.BackupKeep != 0 && c.BackupKeep < depot.KeepLeast {
 		faults = append(faults, fmt.Errorf("--backup-keep is %d: at least %d are kept", c.BackupKeep, depot.KeepLeast))
 	}
-	if low, critical := c.DiskLow, c.DiskCritical; low > MaxDiskPercent || critical > MaxDiskPercent || low > 0 && critical > low {
-		faults = append(faults, fmt.Errorf("--disk-low and --disk-critical: got %d and %d, want percentages up to %d, the latter "+
-			"at most the former", low, critical, MaxDiskPercent))
+	if low, critical := c.DiskLow, c.DiskCritical; low > MaxDiskPercent || critical > MaxDiskPercent || low > 0 &&
+		critical > low {
+		faults = append(faults, fmt.Errorf(
+			"--disk-low and --disk-critical: got %d and %d, want percentages up to %d, the latter "+
+				"at most the former", low, critical, MaxDiskPercent))
 	}
 	return faults
 }

@@ -44,7 +44,8 @@ func TestConfig_saysWhatItRefuses(t *testing.T) {
 
 // TestConfig_snapshots: the log kept after a snapshot is long enough, however rarely one is written.
 func TestConfig_snapshots(t *testing.T) {
-	for _, of := range []struct{ entries, trailing uint64 }{{0, 24_576}, {64, 24_576}, {8_192, 24_576}, {100_000, 300_000}} {
+	for _, of := range []struct{ entries, trailing uint64 }{{0, 24_576}, {64, 24_576}, {8_192, 24_576},
+		{100_000, 300_000}} {
 		c := Config{Node: "n1", Cluster: "c", API: "127.0.0.1:1", Raft: "127.0.0.1:2", Gossip: "127.0.0.1:3", Data: "d",
 			SnapshotEntries: of.entries, SnapshotEvery: time.Minute}
 		if err := c.check(); err != nil {

@@ -118,27 +118,34 @@ func TestRPCGuard_aCapturedMemberEndsNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	evil := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{Stream: layer, MaxPool: 1, Timeout: 5 * time.Second,
-		Logger: hclog.NewNullLogger()})
+	evil := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{Stream: layer, MaxPool: 1,
+		Timeout: 5 * time.Second,
+		Logger:  hclog.NewNullLogger()})
 	defer evil.Close()
-	header := raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(captured.ID()), Addr: []byte(captured.cfg.Raft)}
+	header := raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(captured.ID()),
+		Addr: []byte(captured.cfg.Raft)}
 	for _, n := range []*Node{leader, victim} {
 		id, target := raft.ServerID(n.ID()), raft.ServerAddress(n.cfg.Raft)
 		say := map[string]error{
-			"entries": evil.AppendEntries(id, target, &raft.AppendEntriesRequest{RPCHeader: header, Term: math.MaxUint64},
+			"entries": evil.AppendEntries(id, target, &raft.AppendEntriesRequest{RPCHeader: header,
+				Term: math.MaxUint64},
 				&raft.AppendEntriesResponse{}),
 			"vote": evil.RequestVote(id, target, &raft.RequestVoteRequest{RPCHeader: header, Term: math.MaxUint64,
-				LastLogIndex: math.MaxUint64, LastLogTerm: math.MaxUint64, LeadershipTransfer: true}, &raft.RequestVoteResponse{}),
+				LastLogIndex: math.MaxUint64, LastLogTerm: math.MaxUint64, LeadershipTransfer: true},
+				&raft.RequestVoteResponse{}),
 			"kind": evil.AppendEntries(id, target, &raft.AppendEntriesRequest{RPCHeader: header, Term: term,
 				Entries: []*raft.Log{{Index: 1, Term: term, Type: 99}}}, &raft.AppendEntriesResponse{}),
 			"configuration": evil.AppendEntries(id, target, &raft.AppendEntriesRequest{RPCHeader: header, Term: term,
-				Entries: []*raft.Log{{Index: 1, Term: term, Type: raft.LogConfiguration, Data: []byte("junk")}}}, &raft.AppendEntriesResponse{}),
-			"snapshot": evil.InstallSnapshot(id, target, &raft.InstallSnapshotRequest{RPCHeader: header, SnapshotVersion: 1, Term: term,
+				Entries: []*raft.Log{{Index: 1, Term: term, Type: raft.LogConfiguration, Data: []byte("junk")}}},
+				&raft.AppendEntriesResponse{}),
+			"snapshot": evil.InstallSnapshot(id, target, &raft.InstallSnapshotRequest{RPCHeader: header,
+				SnapshotVersion: 1, Term: term,
 				LastLogIndex: math.MaxUint64, LastLogTerm: term, Size: math.MaxInt64}, &raft.InstallSnapshotResponse{},
 				io.LimitReader(bytes.NewReader(make([]byte, 8<<20)), 8<<20)),
 		}
 		for range 300 {
-			if err := evil.TimeoutNow(id, target, &raft.TimeoutNowRequest{RPCHeader: header}, &raft.TimeoutNowResponse{}); err == nil {
+			if err := evil.TimeoutNow(id, target, &raft.TimeoutNowRequest{RPCHeader: header},
+				&raft.TimeoutNowResponse{}); err == nil {
 				say["handover"] = err
 				break
 			}

@@ -313,7 +313,8 @@ func (dg *diskGate) above(mark func(low, critical uint64) uint64) uint64 {
 	if err != nil || total == 0 {
 		return math.MaxUint64
 	}
-	return free - min(free, mark(mustBeFree(total, dg.low, maxDiskLow), mustBeFree(total, dg.critical, maxDiskCritical)))
+	return free - min(free, mark(mustBeFree(total, dg.low, maxDiskLow),
+		mustBeFree(total, dg.critical, maxDiskCritical)))
 }
 
 // spend counts bytes proposed to the log; the caller calls the function it returns once they are answered.

@@ -55,8 +55,9 @@ type readPast struct {
 }
 
 func newForecaster(n *base) *forecaster {
-	return &forecaster{n: n, turn: make(chan struct{}, 1), asking: make(map[rota.Principal]int), errors: eta.NewErrors(),
-		pasts: make(map[rota.QueueName]readPast)}
+	return &forecaster{n: n, turn: make(chan struct{}, 1), asking: make(map[rota.Principal]int),
+		errors: eta.NewErrors(),
+		pasts:  make(map[rota.QueueName]readPast)}
 }
 
 // enter counts a caller, and waits for its turn.
@@ -70,7 +71,8 @@ func (fc *forecaster) enter(ctx context.Context) (leave func(), err error) {
 	}
 	fc.mu.Unlock()
 	if full {
-		e := rota.Refusef(rota.KindExhausted, "eta", "node %s forecasts for %d callers at a time, %d questions of one: try again, or ask another node",
+		e := rota.Refusef(rota.KindExhausted, "eta",
+			"node %s forecasts for %d callers at a time, %d questions of one: try again, or ask another node",
 			fc.n.cfg.Node, etaAsking, etaEach)
 		e.RetryAfter = time.Second
 		return nil, e
@@ -130,7 +132,8 @@ func (fc *forecaster) forecast(ctx context.Context, x *rota.ETA, why *rota.Expla
 		return nil
 	}
 	i := fc.errors.Of(f.Raw)
-	x.Earliest, x.Expected, x.Latest = x.Date+rota.Date(i.Earliest), x.Date+rota.Date(i.Expected), x.Date+rota.Date(i.Latest)
+	x.Earliest, x.Expected, x.Latest = x.Date+rota.Date(i.Earliest), x.Date+rota.Date(i.Expected), x.Date+rota.Date(
+		i.Latest)
 	x.HangsOn = hangs(f.Hangs, rd)
 	fc.note(x, f)
 	return nil
@@ -152,10 +155,12 @@ func (fc *forecaster) basis(x *rota.ETA, f *eta.Forecast, past *eta.Past, queue 
 	case n > 0:
 		say("run times are those of the newest %d jobs that completed", n)
 	default:
-		say("no job of queue %s has completed that is known here, where the last seconds may be missing: run times are estimates", queue)
+		say("no job of queue %s has completed that is known here, where the last seconds may be missing: run times are estimates",
+			queue)
 	}
 	if guessed > 0 {
-		say("nothing is known of how long %d of the jobs before it take: a minute, or as long again, is assumed", guessed)
+		say("nothing is known of how long %d of the jobs before it take: a minute, or as long again, is assumed",
+			guessed)
 	}
 	switch {
 	case f.Beyond && rd.ReadsAll():
@@ -201,7 +206,8 @@ func (fc *forecaster) past(ctx context.Context, queue rota.QueueName) (*eta.Past
 		return p.Past, nil
 	}
 	p := eta.NewPast()
-	for _, f := range []rota.JobFilter{{State: rota.JobCompleted, Limit: maxRan}, {State: rota.JobCompleted, Limit: maxRan, Queue: queue}} {
+	for _, f := range []rota.JobFilter{{State: rota.JobCompleted, Limit: maxRan},
+		{State: rota.JobCompleted, Limit: maxRan, Queue: queue}} {
 		page, err := fc.n.archive.List(ctx, f, 0, true, nil)
 		if err != nil {
 			return nil, err
@@ -227,7 +233,8 @@ func (fc *forecaster) past(ctx context.Context, queue rota.QueueName) (*eta.Past
 // note keeps a forecast, and those of other jobs that resulted from it, until the outcome is known.
 func (fc *forecaster) note(x *rota.ETA, f *eta.Forecast) {
 	for _, o := range append(f.Others, eta.Noted{Job: x.Job, Raw: f.Raw}) {
-		if len(fc.noted) < maxNoted && !slices.ContainsFunc(fc.noted, func(n notedForecast) bool { return n.Job == o.Job && x.Clock-n.at < etaAgain }) {
+		if len(fc.noted) < maxNoted && !slices.ContainsFunc(fc.noted,
+			func(n notedForecast) bool { return n.Job == o.Job && x.Clock-n.at < etaAgain }) {
 			fc.noted = append(fc.noted, notedForecast{o, x.Clock})
 		}
 	}

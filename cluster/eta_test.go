@@ -26,7 +26,8 @@ func TestETA(t *testing.T) {
 	}
 	for _, at := range []*Node{n, other} {
 		x, seen, err := at.ETA(within(t, ample), last, opt)
-		if err != nil || x.State != rota.JobQueued || x.Expected <= x.Date || x.Earliest > x.Expected || x.Latest < x.Expected || seen.Index == 0 {
+		if err != nil || x.State != rota.JobQueued || x.Expected <= x.Date || x.Earliest > x.Expected ||
+			x.Latest < x.Expected || seen.Index == 0 {
 			t.Errorf("the last of four: %+v, %v", x, err)
 		}
 		if len(x.HangsOn) == 0 || len(x.Basis) == 0 || len(x.Reasons) > 0 {
@@ -40,7 +41,8 @@ func TestETA(t *testing.T) {
 			t.Errorf("an unknown job: %v", err)
 		}
 	}
-	if _, err := n.SetQueue(within(t, ample), rota.DefaultQueue, "", []rota.Setting{{Key: "paused", Value: "on"}}); err != nil {
+	if _, err := n.SetQueue(within(t, ample), rota.DefaultQueue, "",
+		[]rota.Setting{{Key: "paused", Value: "on"}}); err != nil {
 		t.Fatal(err)
 	}
 	h.do(rota.VerbComplete, first...)
@@ -50,7 +52,8 @@ func TestETA(t *testing.T) {
 	}
 
 	x, _, err := other.ETA(within(t, ample), last, opt)
-	if err != nil || x.Expected != 0 || len(x.Reasons) == 0 || x.Reasons[0].Reason != "QUEUE_PAUSED" || len(x.WouldRun) == 0 {
+	if err != nil || x.Expected != 0 || len(x.Reasons) == 0 || x.Reasons[0].Reason != "QUEUE_PAUSED" ||
+		len(x.WouldRun) == 0 {
 		t.Errorf("of a paused queue: %+v, %v", x, err)
 	}
 }
@@ -146,7 +149,8 @@ func TestETA_learns(t *testing.T) {
 	if first[0].Lease.Job == waits {
 		waits = "j-00001"
 	}
-	if x, _, err := n.ETA(within(t, ample), waits, opt); err != nil || !strings.Contains(strings.Join(x.Basis, "\n"), "nothing is known") {
+	if x, _, err := n.ETA(within(t, ample), waits, opt); err != nil ||
+		!strings.Contains(strings.Join(x.Basis, "\n"), "nothing is known") {
 		t.Errorf("before any job has ended: %+v, %v", x, err)
 	}
 	h.do(rota.VerbComplete, first...)

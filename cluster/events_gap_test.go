@@ -115,10 +115,11 @@ func TestEvents_aHoleThatNoNodeFills(t *testing.T) {
 	var got []rota.ServedEvent
 	b.eventually("the hole is given up", func() bool {
 		got = nil
-		return n.Events(within(t, ample), rota.EventFilter{Kinds: []rota.EventKind{rota.EventJobEnqueued}}, func(batch peer.EventBatch) error {
-			got = append(got, batch.Events...)
-			return nil
-		}) == nil
+		return n.Events(within(t, ample), rota.EventFilter{Kinds: []rota.EventKind{rota.EventJobEnqueued}},
+			func(batch peer.EventBatch) error {
+				got = append(got, batch.Events...)
+				return nil
+			}) == nil
 	})
 	if len(got) != 30 || !strings.HasPrefix(string(got[0].Job), "c-") {
 		t.Fatalf("got %d events, from %v on", len(got), got)
@@ -147,7 +148,8 @@ func TestEvents_ofAnotherClusterAreRefused(t *testing.T) {
 	if err := errors.Join(err, os.WriteFile(archives[1], data, 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := benches[1].tryStart("n1"); rota.KindOf(err) != rota.KindConflict || !strings.Contains(err.Error(), "history of cluster") {
+	if _, err := benches[1].tryStart("n1"); rota.KindOf(err) != rota.KindConflict ||
+		!strings.Contains(err.Error(), "history of cluster") {
 		t.Fatalf("started with the events of another cluster: %v", err)
 	}
 }
@@ -215,7 +217,8 @@ func TestEvents_aNodeThatLagsDoesNotSpeakOfThem(t *testing.T) {
 			t.Errorf("%+v: %d bytes, %v", r, len(chunk.Data), err)
 		}
 	}
-	if chunk, err := n.EventRange(within(t, ample), peer.EventRange{At: state.Index}); err != nil || len(chunk.Data) == 0 {
+	if chunk, err := n.EventRange(within(t, ample), peer.EventRange{At: state.Index}); err != nil ||
+		len(chunk.Data) == 0 {
 		t.Errorf("the newest entry: %d bytes, %v", len(chunk.Data), err)
 	}
 }

@@ -83,11 +83,13 @@ func TestEvents_areTheSameOnEveryNode(t *testing.T) {
 		}
 		parent, kinds = e.ID, append(kinds, e.Kind)
 	}
-	want := []rota.EventKind{rota.EventJobEnqueued, rota.EventJobAssigned, rota.EventLeaseAcked, rota.EventJobRunning, rota.EventJobCompleted}
+	want := []rota.EventKind{rota.EventJobEnqueued, rota.EventJobAssigned, rota.EventLeaseAcked, rota.EventJobRunning,
+		rota.EventJobCompleted}
 	if !slices.Equal(kinds, want) {
 		t.Errorf("a job's life was %v", kinds)
 	}
-	if n := len(tail(t, b.leader(), rota.EventFilter{Kinds: []rota.EventKind{rota.EventJobCompleted, rota.EventJobRunning}})); n != 14 {
+	if n := len(tail(t, b.leader(), rota.EventFilter{Kinds: []rota.EventKind{rota.EventJobCompleted,
+		rota.EventJobRunning}})); n != 14 {
 		t.Errorf("%d events are of two kinds", n)
 	}
 	if v, err := b.leader().Verify(within(t, ample)); err != nil || !v.Equal {
@@ -111,10 +113,13 @@ func TestEvents_refuses(t *testing.T) {
 		kind  rota.Kind
 		text  string
 	}{
-		"of the future":             {rota.EventID{Incarnation: 1, Index: last.Index + 1000}, rota.KindOutOfRange, "future"},
-		"of a later incarnation":    {rota.EventID{Incarnation: 2, Index: 1}, rota.KindOutOfRange, "future"},
-		"that never was":            {rota.EventID{Incarnation: 1, Index: last.Index, Seq: last.Seq + 1}, rota.KindInvalid, last.String()[:3]},
-		"of an entry without any":   {rota.EventID{Incarnation: 1, Index: last.Index + 1}, rota.KindInvalid, "no event"},
+		"of the future": {rota.EventID{Incarnation: 1, Index: last.Index + 1000}, rota.KindOutOfRange,
+			"future"},
+		"of a later incarnation": {rota.EventID{Incarnation: 2, Index: 1}, rota.KindOutOfRange, "future"},
+		"that never was": {rota.EventID{Incarnation: 1, Index: last.Index, Seq: last.Seq + 1},
+			rota.KindInvalid, last.String()[:3]},
+		"of an entry without any": {rota.EventID{Incarnation: 1, Index: last.Index + 1}, rota.KindInvalid,
+			"no event"},
 		"of an earlier incarnation": {rota.EventID{Index: 0, Seq: 7}, rota.KindOutOfRange, "the oldest is 1."},
 	} {
 		for _, follow := range []bool{false, true} {
@@ -208,7 +213,8 @@ func TestEvents_resume(t *testing.T) {
 	b.mu.Lock()
 	delete(b.isolated, away.cfg.Node) // raft continues, its calls do not: it fetches nothing yet
 	b.mu.Unlock()
-	b.eventually("it was sent a snapshot", func() bool { return away.replica.applied.Load() >= leader.replica.applied.Load() })
+	b.eventually("it was sent a snapshot",
+		func() bool { return away.replica.applied.Load() >= leader.replica.applied.Load() })
 	if chunk, err := away.EventRange(within(t, ample), peer.EventRange{From: 60}); len(chunk.Data) != 0 || err != nil {
 		t.Fatalf("the node that was away lacks events from meanwhile: %d bytes, %v", len(chunk.Data), err)
 	}

@@ -35,8 +35,10 @@ func TestExpiry_skewedClocks(t *testing.T) {
 	fast, slow := others[0], others[1]
 	const life = 10 * time.Minute
 	id := strings.Repeat("e", 12)
-	token := &fsmpb.CreateToken{Id: id, Hash: make([]byte, 32), Roles: []string{access.RoleSubmitter}, ExpiresMs: int64(leader.replica.head().Date) + life.Milliseconds()}
-	if _, _, err := leader.proposer.proposeOne(called(within(t, ample), rota.Local), &fsmpb.Op{Op: &fsmpb.Op_CreateToken{CreateToken: token}}); err != nil {
+	token := &fsmpb.CreateToken{Id: id, Hash: make([]byte, 32), Roles: []string{access.RoleSubmitter},
+		ExpiresMs: int64(leader.replica.head().Date) + life.Milliseconds()}
+	if _, _, err := leader.proposer.proposeOne(called(within(t, ample), rota.Local),
+		&fsmpb.Op{Op: &fsmpb.Op_CreateToken{CreateToken: token}}); err != nil {
 		t.Fatal(err)
 	}
 	principal := rota.TokenPrincipal(id)
@@ -71,10 +73,12 @@ func TestExpiry_skewedClocks(t *testing.T) {
 		if err := submit(n, name+"-late"); rota.KindOf(err) != rota.KindUnauthenticated {
 			t.Errorf("applied on the log's date, by the %s node: %v", name, err)
 		}
-		if _, _, err := n.Jobs(holder, rota.JobFilter{Limit: 1}, peer.ReadOptions{}); rota.KindOf(err) != rota.KindUnauthenticated {
+		if _, _, err := n.Jobs(holder, rota.JobFilter{Limit: 1},
+			peer.ReadOptions{}); rota.KindOf(err) != rota.KindUnauthenticated {
 			t.Errorf("read on the log's date, from the %s node: %v", name, err)
 		}
-		b.eventually("the edge of the "+name+" node knows", func() bool { return rota.KindOf(edge(n)) == rota.KindUnauthenticated })
+		b.eventually("the edge of the "+name+" node knows",
+			func() bool { return rota.KindOf(edge(n)) == rota.KindUnauthenticated })
 	}
 	if v, err := slow.Verify(within(t, ample)); err != nil || !v.Equal {
 		t.Errorf("%+v, %v", v, err)

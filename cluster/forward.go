@@ -48,7 +48,8 @@ func (pr *proposer) Forwarded(ctx context.Context, commands []byte) ([]byte, err
 	reader := readers.Get().(*entry.CommandReader)
 	ops, encoded, known, ok := reader.Read(commands, limits.MaxEntryOps)
 	if !ok {
-		return nil, rota.Refusef(rota.KindInvalid, "commands", "forwarded commands cannot be decoded, or are none or too many")
+		return nil, rota.Refusef(rota.KindInvalid, "commands",
+			"forwarded commands cannot be decoded, or are none or too many")
 	}
 	if !known {
 		return nil, errNewer(0, pr.n.replica.rulesInForce())

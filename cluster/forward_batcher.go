@@ -91,7 +91,8 @@ func (pr *proposer) forwardNext() {
 	k, ops, size := 0, 0, 0
 	for ; k < len(pr.batcher.waiting); k++ {
 		b := pr.batcher.waiting[k].b
-		if ops, size = ops+len(b.ops), size+len(b.encoded); k > 0 && (ops > limits.MaxEntryOps || size > limits.MaxEntryBytes) {
+		if ops, size = ops+len(b.ops), size+len(b.encoded); k > 0 &&
+			(ops > limits.MaxEntryOps || size > limits.MaxEntryBytes) {
 			break
 		}
 	}

@@ -52,7 +52,8 @@ func TestForward_joinsWorkersCommands(t *testing.T) {
 		}
 	}
 	complete := func(ctx context.Context, a rota.Assignment) (peer.LeaseAnswer, error) {
-		answers, err := w.s.Do(ctx, []peer.LeaseCommand{{Verb: rota.VerbComplete, Lease: a.Lease.ID, Job: a.Lease.Job, Ordinal: 1}})
+		answers, err := w.s.Do(ctx, []peer.LeaseCommand{{Verb: rota.VerbComplete, Lease: a.Lease.ID, Job: a.Lease.Job,
+			Ordinal: 1}})
 		if err != nil {
 			return peer.LeaseAnswer{}, err
 		}
@@ -94,7 +95,8 @@ func TestForward_joinsWorkersCommands(t *testing.T) {
 		together += k
 	}
 	slices.Sort(calls) // the last may arrive before the first have passed the gate
-	if want := count - maxForwards - 1; together != count-1 || len(calls) != maxForwards+1 || calls[len(calls)-1] != want {
+	if want := count - maxForwards - 1; together != count-1 || len(calls) != maxForwards+1 ||
+		calls[len(calls)-1] != want {
 		t.Fatalf("calls had %v commands, want %d with one and then %d in one", calls, maxForwards, want)
 	}
 	for i, a := range leases {

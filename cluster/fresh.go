@@ -14,7 +14,8 @@ import (
 )
 
 // read waits until the state is as fresh as opt requires, and returns the result of f on it.
-func read[T any](ctx context.Context, rp *replica, opt peer.ReadOptions, f func(*fsm.View) (T, error)) (T, rota.ReadAt, error) {
+func read[T any](ctx context.Context, rp *replica, opt peer.ReadOptions,
+	f func(*fsm.View) (T, error)) (T, rota.ReadAt, error) {
 	var value T
 	at, err := rp.fresh(ctx, opt)
 	if err != nil {
@@ -28,7 +29,8 @@ func read[T any](ctx context.Context, rp *replica, opt peer.ReadOptions, f func(
 }
 
 // readAs is read with the rights of the context's caller.
-func readAs[T any](ctx context.Context, rp *replica, opt peer.ReadOptions, f func(*fsm.View, *access.Reader) (T, error)) (T, rota.ReadAt, error) {
+func readAs[T any](ctx context.Context, rp *replica, opt peer.ReadOptions,
+	f func(*fsm.View, *access.Reader) (T, error)) (T, rota.ReadAt, error) {
 	return read(ctx, rp, opt, func(s *fsm.View) (T, error) {
 		c, ok := ctx.Value(access.CallerKey{}).(access.Caller)
 		if !ok {

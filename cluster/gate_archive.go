@@ -11,7 +11,8 @@ import (
 // answerKnown answers submissions of ids that ended beyond the tombstones (SPEC §9.4): jobs that the archive knows and
 // the state does not, or soon may not. As everywhere, the same content is the same submission and different content is
 // rejected (SPEC §16.5). Before the first tombstone is removed this costs nothing.
-func (pr *proposer) answerKnown(ctx context.Context, _ *leadership, ops []*fsmpb.Op, answers []*fsmpb.Outcome) ([]*fsmpb.Outcome, error) {
+func (pr *proposer) answerKnown(ctx context.Context, _ *leadership, ops []*fsmpb.Op,
+	answers []*fsmpb.Outcome) ([]*fsmpb.Outcome, error) {
 	ids, places := pr.forgotten(ops, answers)
 	if len(ids) == 0 {
 		return answers, nil

@@ -36,14 +36,17 @@ func (pr *proposer) attested(b batch) (_ batch, answers []*fsmpb.Outcome, err er
 
 func (pr *proposer) attest(r *fsmpb.Register) error {
 	if r.GetAttestedUntilMs() != 0 || r.GetAttestedStake() != 0 {
-		return rota.Refusef(rota.KindDenied, "attested_until_ms", "worker %s comes with attested_until_ms %d and attested_stake %d: "+
-			"the leader alone writes them, once it has verified an attestation", r.GetSpec().GetId(), r.GetAttestedUntilMs(), r.GetAttestedStake())
+		return rota.Refusef(rota.KindDenied, "attested_until_ms",
+			"worker %s comes with attested_until_ms %d and attested_stake %d: "+
+				"the leader alone writes them, once it has verified an attestation", r.GetSpec().GetId(),
+			r.GetAttestedUntilMs(), r.GetAttestedStake())
 	}
 	w := r.GetAttestation()
-	a := rota.Attestation{Cluster: rota.ClusterID(w.GetCluster()), Worker: rota.WorkerID(w.GetWorker()), Expires: rota.Date(w.GetExpiresMs()),
-		Stake: w.GetStake(), Key: w.GetKey(), Signature: w.GetSignature()}
+	a := rota.Attestation{Cluster: rota.ClusterID(w.GetCluster()), Worker: rota.WorkerID(w.GetWorker()),
+		Expires: rota.Date(w.GetExpiresMs()), Stake: w.GetStake(), Key: w.GetKey(), Signature: w.GetSignature()}
 	head := pr.n.replica.head()
-	if err := a.Verify(pr.n.cfg.attestationKeys(), head.ClusterID, rota.WorkerID(r.GetSpec().GetId()), head.Date); err != nil {
+	if err := a.Verify(pr.n.cfg.attestationKeys(), head.ClusterID, rota.WorkerID(r.GetSpec().GetId()),
+		head.Date); err != nil {
 		return err
 	}
 	r.Attestation, r.AttestedUntilMs, r.AttestedStake = nil, int64(a.Expires), a.Stake

@@ -47,8 +47,8 @@ func TestForwarded_attestations(t *testing.T) {
 		t.Fatal(err)
 	}
 	whole := func(r *fsmpb.Register) {
-		r.Attestation = &fsmpb.Attestation{Cluster: string(signed.Cluster), Worker: string(signed.Worker), ExpiresMs: int64(signed.Expires),
-			Stake: signed.Stake, Key: signed.Key, Signature: signed.Signature}
+		r.Attestation = &fsmpb.Attestation{Cluster: string(signed.Cluster), Worker: string(signed.Worker),
+			ExpiresMs: int64(signed.Expires), Stake: signed.Stake, Key: signed.Key, Signature: signed.Signature}
 	}
 	for name, forge := range map[string]func(*fsmpb.Register){
 		"a date":                     func(r *fsmpb.Register) { r.AttestedUntilMs = int64(until) },

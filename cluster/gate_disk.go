@@ -33,7 +33,8 @@ func refusedAt(op *fsmpb.Op) diskLevel {
 
 // refuseFull rejects operations because of a full disk. A repeated submission is not a new one (SPEC §4.1): its answer
 // may be lost, and rejecting it would suggest that nothing had been done.
-func (pr *proposer) refuseFull(_ context.Context, _ *leadership, ops []*fsmpb.Op, answers []*fsmpb.Outcome) ([]*fsmpb.Outcome, error) {
+func (pr *proposer) refuseFull(_ context.Context, _ *leadership, ops []*fsmpb.Op,
+	answers []*fsmpb.Outcome) ([]*fsmpb.Outcome, error) {
 	level, from := pr.disk.inForce()
 	if level == diskRoomy {
 		return answers, nil

@@ -82,7 +82,10 @@ func TestDisk(t *testing.T) {
 	// One follower's disk affects only that follower; it reports this.
 	f := b.follower()
 	free[f.cfg.Node].Store(90)
-	b.eventually("the follower notices", func() bool { return f.disk.now() == diskLow && !f.clusterVerbs.ownStatus().Healthy })
+	b.eventually("the follower notices", func() bool {
+		return f.disk.now() == diskLow &&
+			!f.clusterVerbs.ownStatus().Healthy
+	})
 	b.eventually("the leader knows", func() bool { v, _ := n.watch.view(f.cfg.Node); return v.disk.level == diskLow })
 	if err := submit("one"); err != nil {
 		t.Fatalf("refused for one follower's disk: %v", err)
@@ -97,7 +100,8 @@ func TestDisk(t *testing.T) {
 	free[other.cfg.Node].Store(80)
 	b.eventually("the leader refuses for the majority", at(n, diskLow))
 	err := submit("two")
-	if err == nil || err.Kind != rota.KindExhausted || err.RetryAfter <= 0 || !strings.Contains(err.Text, string(other.cfg.Node)) ||
+	if err == nil || err.Kind != rota.KindExhausted || err.RetryAfter <= 0 ||
+		!strings.Contains(err.Text, string(other.cfg.Node)) ||
 		!strings.Contains(err.Text, "Free space") {
 		t.Fatalf("%+v", err)
 	}
@@ -215,7 +219,8 @@ func TestDisk_aCommitRepeated(t *testing.T) {
 					}
 					// On every node: the first to notice hands over to one that has not.
 					b.eventually("the cluster is short of room", func() bool {
-						return !slices.ContainsFunc(b.ids(), func(id rota.NodeID) bool { return b.node(id).disk.now() == diskRoomy })
+						return !slices.ContainsFunc(b.ids(),
+							func(id rota.NodeID) bool { return b.node(id).disk.now() == diskRoomy })
 					})
 					return &rota.Error{Kind: rota.KindUnavailable, Text: "the answer is lost"}
 				}
@@ -248,7 +253,10 @@ func TestDiskGate_historyStopsFirst(t *testing.T) {
 		{10, 0, 6, 6_000, 1_000},
 		{0, 0, 1, 1_000, 1_000},
 	} {
-		dg := &diskGate{low: c.low, critical: c.critical, read: func(string) (uint64, uint64, error) { return c.free * 1_000, 100_000, nil }}
+		dg := &diskGate{low: c.low, critical: c.critical, read: func(string) (uint64, uint64,
+			error) {
+			return c.free * 1_000, 100_000, nil
+		}}
 		if s, h := dg.forSnapshots(), dg.forHistory(); s != c.snapshots || h != c.history {
 			t.Errorf("%+v: got %d for snapshots, %d for history", c, s, h)
 		}
@@ -300,7 +308,8 @@ func TestDisk_burstOnFollowers(t *testing.T) {
 	}
 	b.eventually("the leader knows that no room is left", func() bool {
 		for id := range free {
-			if v, known := n.watch.view(id); id != n.cfg.Node && (!known || v.err != nil || v.disk.level != diskRoomy || v.disk.room != 0) {
+			if v, known := n.watch.view(id); id != n.cfg.Node &&
+				(!known || v.err != nil || v.disk.level != diskRoomy || v.disk.room != 0) {
 				return false
 			}
 		}
@@ -345,7 +354,8 @@ func TestDisk_holdsSchedulesBack(t *testing.T) {
 	}
 	callback := specs("c", 1)[0]
 	callback.ID = ""
-	if _, err := n.OpenBatch(within(t, ample), rota.BatchSpec{ID: "b", Callback: callback}); rota.KindOf(err) != rota.KindExhausted {
+	if _, err := n.OpenBatch(within(t, ample), rota.BatchSpec{ID: "b",
+		Callback: callback}); rota.KindOf(err) != rota.KindExhausted {
 		t.Errorf("a batch is opened: %v", err)
 	}
 	for _, at := range free {
@@ -361,10 +371,12 @@ func TestDiskProblems(t *testing.T) {
 	t.Parallel()
 	n := (&Node{}).wire()
 	n.cfg.Node = "n1"
-	for level, want := range map[diskLevel]string{diskRoomy: "", diskLow: "No new jobs are admitted", diskCritical: "nothing is started"} {
+	for level, want := range map[diskLevel]string{diskRoomy: "", diskLow: "No new jobs are admitted",
+		diskCritical: "nothing is started"} {
 		n.disk.level = level
 		said := strings.Join(n.disk.Problems(), "\n")
-		if (want == "") != (said == "") || !strings.Contains(said, want) || want != "" && !strings.Contains(said, "If it leads, or a majority of the disks is no better: ") {
+		if (want == "") != (said == "") || !strings.Contains(said, want) || want != "" &&
+			!strings.Contains(said, "If it leads, or a majority of the disks is no better: ") {
 			t.Errorf("level %v: got %q, want %q", level, said, want)
 		}
 	}

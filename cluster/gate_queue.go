@@ -32,7 +32,8 @@ func (g *queueGate) note(ops []*fsmpb.Op, outcomes []*fsmpb.Outcome) {
 }
 
 // refuseQueued rejects submissions to full queues.
-func (pr *proposer) refuseQueued(_ context.Context, l *leadership, ops []*fsmpb.Op, answers []*fsmpb.Outcome) ([]*fsmpb.Outcome, error) {
+func (pr *proposer) refuseQueued(_ context.Context, l *leadership, ops []*fsmpb.Op,
+	answers []*fsmpb.Outcome) ([]*fsmpb.Outcome, error) {
 	if !l.queues.seen.Load() {
 		return answers, nil
 	}

@@ -13,7 +13,8 @@ func TestCrowd(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)
 	n, other := b.loyal(), b.follower()
-	if _, err := n.SetQueue(within(t, ample), rota.DefaultQueue, "", []rota.Setting{{Key: "queue_cap", Value: "10"}}); err != nil {
+	if _, err := n.SetQueue(within(t, ample), rota.DefaultQueue, "",
+		[]rota.Setting{{Key: "queue_cap", Value: "10"}}); err != nil {
 		t.Fatal(err)
 	}
 	first := specs("first", 10)
@@ -25,7 +26,8 @@ func TestCrowd(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, o := range outcomes {
-			if o.Err == nil || rota.KindOf(o.Err) != rota.KindExhausted || rota.ErrorOf(o.Err).Subject != "queue" || rota.ErrorOf(o.Err).RetryAfter == 0 {
+			if o.Err == nil || rota.KindOf(o.Err) != rota.KindExhausted || rota.ErrorOf(o.Err).Subject != "queue" ||
+				rota.ErrorOf(o.Err).RetryAfter == 0 {
 				t.Fatalf("job %s: %+v", o.ID, o)
 			}
 		}

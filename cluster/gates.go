@@ -25,7 +25,9 @@ var gates = [...]gate{
 type gate struct {
 	// pass answers operations at their places and ignores those already answered; answers is nil until there is one. An
 	// error rejects them all.
-	pass func(pr *proposer, ctx context.Context, l *leadership, ops []*fsmpb.Op, answers []*fsmpb.Outcome) ([]*fsmpb.Outcome, error)
+	pass func(pr *proposer, ctx context.Context, l *leadership, ops []*fsmpb.Op, answers []*fsmpb.Outcome) (
+		[]*fsmpb.Outcome,
+		error)
 	// callers limits the gate to operations of callers, excluding the leader's own chores.
 	callers bool
 }
@@ -87,7 +89,8 @@ func (l *leadership) admitRest(ctx context.Context, ops []*fsmpb.Op, answers []*
 
 // refuseDenied rejects operations that applying would reject for a missing right: an unauthorized request must not cost
 // a write on three disks.
-func (pr *proposer) refuseDenied(_ context.Context, _ *leadership, ops []*fsmpb.Op, answers []*fsmpb.Outcome) ([]*fsmpb.Outcome, error) {
+func (pr *proposer) refuseDenied(_ context.Context, _ *leadership, ops []*fsmpb.Op,
+	answers []*fsmpb.Outcome) ([]*fsmpb.Outcome, error) {
 	pr.n.replica.look(func(s *fsm.View) {
 		for i, o := range s.Denied(ops) {
 			if o != nil {
@@ -124,6 +127,7 @@ func (pr *proposer) refuseNewer(ops []*fsmpb.Op, answers []*fsmpb.Outcome) error
 	return nil
 }
 
-func (pr *proposer) gateRules(_ context.Context, _ *leadership, ops []*fsmpb.Op, answers []*fsmpb.Outcome) ([]*fsmpb.Outcome, error) {
+func (pr *proposer) gateRules(_ context.Context, _ *leadership, ops []*fsmpb.Op,
+	answers []*fsmpb.Outcome) ([]*fsmpb.Outcome, error) {
 	return answers, pr.refuseNewer(ops, answers)
 }

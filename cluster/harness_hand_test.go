@@ -84,7 +84,8 @@ func (h *hand) do(verb rota.LeaseVerb, leases ...rota.Assignment) []peer.LeaseAn
 	h.t.Helper()
 	var commands []peer.LeaseCommand
 	for _, a := range leases {
-		commands = append(commands, peer.LeaseCommand{Verb: verb, Lease: a.Lease.ID, Job: a.Lease.Job, Ordinal: a.Lease.Renewals + 1})
+		commands = append(commands, peer.LeaseCommand{Verb: verb, Lease: a.Lease.ID, Job: a.Lease.Job,
+			Ordinal: a.Lease.Renewals + 1})
 	}
 	answers, err := h.s.Do(within(h.t, ample), commands)
 	if err != nil {

@@ -91,7 +91,8 @@ func (p *directPeers) Barrier(ctx context.Context, to peer.NodeAddress) (rota.In
 	return n.Barrier(ctx)
 }
 
-func (p *directPeers) Log(_ context.Context, to peer.NodeAddress, lease rota.LeaseID, after uint64) (peer.NodeLog, error) {
+func (p *directPeers) Log(_ context.Context, to peer.NodeAddress, lease rota.LeaseID,
+	after uint64) (peer.NodeLog, error) {
 	n, err := p.call(to.ID)
 	if err != nil {
 		return peer.NodeLog{}, err
@@ -156,7 +157,8 @@ func (p *directPeers) ArchiveRange(ctx context.Context, to peer.NodeAddress, spa
 	return n.ArchiveRange(ctx, span, most)
 }
 
-func (p *directPeers) ArchiveRecords(ctx context.Context, to peer.NodeAddress, ids []rota.JobID) ([]peer.ArchiveRecord, error) {
+func (p *directPeers) ArchiveRecords(ctx context.Context, to peer.NodeAddress,
+	ids []rota.JobID) ([]peer.ArchiveRecord, error) {
 	n, err := p.call(to.ID)
 	if err != nil {
 		return nil, err
@@ -164,7 +166,8 @@ func (p *directPeers) ArchiveRecords(ctx context.Context, to peer.NodeAddress, i
 	return n.ArchiveRecords(ctx, ids)
 }
 
-func (p *directPeers) ListArchived(ctx context.Context, to peer.NodeAddress, f rota.JobFilter, at rota.Index) (rota.JobPage, error) {
+func (p *directPeers) ListArchived(ctx context.Context, to peer.NodeAddress, f rota.JobFilter,
+	at rota.Index) (rota.JobPage, error) {
 	n, err := p.call(to.ID)
 	if err != nil {
 		return rota.JobPage{}, err
@@ -172,7 +175,8 @@ func (p *directPeers) ListArchived(ctx context.Context, to peer.NodeAddress, f r
 	return n.ListArchived(ctx, f, at)
 }
 
-func (p *directPeers) ArchiveSums(ctx context.Context, to peer.NodeAddress, span peer.ArchiveSpan, sum []byte) (bool, []peer.ArchiveRecord, error) {
+func (p *directPeers) ArchiveSums(ctx context.Context, to peer.NodeAddress, span peer.ArchiveSpan,
+	sum []byte) (bool, []peer.ArchiveRecord, error) {
 	n, err := p.call(to.ID)
 	if err != nil {
 		return false, nil, err
@@ -205,7 +209,8 @@ func (p *directPeers) RemovePeer(ctx context.Context, to peer.NodeAddress, id ro
 	return n.RemoveHere(ctx, id)
 }
 
-func (p *directPeers) TransferLeadership(ctx context.Context, at peer.NodeAddress, to rota.NodeID) (rota.NodeID, error) {
+func (p *directPeers) TransferLeadership(ctx context.Context, at peer.NodeAddress,
+	to rota.NodeID) (rota.NodeID, error) {
 	n, err := p.call(at.ID)
 	if err != nil {
 		return "", err

@@ -63,8 +63,10 @@ type bench struct {
 
 // quick holds the tests with nodes that make check runs: one each for a write at a follower, a read, a lease, a round,
 // a workflow, a change of members and a failover.
-var quick = map[string]bool{"TestDo_goesWithTheNextLease": true, "TestRead_onAFollowerThatLags": true, "TestRound": true,
-	"TestSignalWorkflow_countsOnceWhicheverNodeIsAsked": true, "TestWorkflow_aDiamondRunsToItsEnd": true, "TestViews": true,
+var quick = map[string]bool{"TestDo_goesWithTheNextLease": true, "TestRead_onAFollowerThatLags": true,
+	"TestRound": true,
+	"TestSignalWorkflow_countsOnceWhicheverNodeIsAsked": true, "TestWorkflow_aDiamondRunsToItsEnd": true,
+	"TestViews":                             true,
 	"TestGrow_joinsOnceThoughTheLeaderDies": true}
 
 func newBench(t *testing.T) *bench {
@@ -73,7 +75,8 @@ func newBench(t *testing.T) *bench {
 		t.Skip("not run with -short: it starts nodes; make test runs it")
 	}
 	b := &bench{t: t, nodes: make(map[rota.NodeID]*Node), addrs: make(map[rota.NodeID]Config),
-		cut: make(map[rota.NodeID]bool), isolated: make(map[rota.NodeID]bool), deaf: make(map[rota.NodeID]bool), starved: make(map[rota.NodeID]bool), hung: make(map[rota.NodeID]bool), fatals: make(map[rota.NodeID][]error),
+		cut: make(map[rota.NodeID]bool), isolated: make(map[rota.NodeID]bool), deaf: make(map[rota.NodeID]bool),
+		starved: make(map[rota.NodeID]bool), hung: make(map[rota.NodeID]bool), fatals: make(map[rota.NodeID][]error),
 		wires: make(map[rota.NodeID]*wires)}
 	_ = t.TempDir() // first, so that the directories are removed after the nodes in them
 	t.Cleanup(func() {
@@ -153,7 +156,8 @@ func (b *bench) loyal() *Node {
 			switch n := b.node(id); {
 			case n == leader:
 				b.waits(n, n.cfg.Timing.Heartbeat)
-			case slices.ContainsFunc(leader.membership.servers(), func(s raft.Server) bool { return s.ID == raft.ServerID(id) }):
+			case slices.ContainsFunc(leader.membership.servers(),
+				func(s raft.Server) bool { return s.ID == raft.ServerID(id) }):
 				b.waits(n, time.Hour)
 			}
 		}
@@ -227,9 +231,12 @@ func roomyDisk(string) (free, total uint64, err error) { return 1 << 40, 1 << 40
 
 func (b *bench) plan(id rota.NodeID, expect int) {
 	b.t.Helper()
-	c := Config{Node: id, Cluster: "test", Data: filepath.Join(b.t.TempDir(), string(id)), API: "127.0.0.1:1", Raft: freeAddr(b.t),
-		Gossip: freeAddr(b.t), BootstrapExpect: expect, Version: "test", Open: true, Environment: Environment{NoSync: true}, freeSpace: roomyDisk,
-		Timing: Timing{Heartbeat: leaderPatience, Election: leaderPatience, LeaderLease: leaderPatience, Commit: 5 * time.Millisecond,
+	c := Config{Node: id, Cluster: "test", Data: filepath.Join(b.t.TempDir(), string(id)), API: "127.0.0.1:1",
+		Raft:   freeAddr(b.t),
+		Gossip: freeAddr(b.t), BootstrapExpect: expect, Version: "test", Open: true,
+		Environment: Environment{NoSync: true}, freeSpace: roomyDisk,
+		Timing: Timing{Heartbeat: leaderPatience, Election: leaderPatience, LeaderLease: leaderPatience,
+			Commit:            5 * time.Millisecond,
 			SnapshotThreshold: 1 << 20, TrailingLogs: 1 << 20, SnapshotInterval: time.Hour}}
 	b.wires[id] = new(wires)
 	b.wires[id].lay(&c)

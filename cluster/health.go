@@ -41,8 +41,10 @@ func (hl *hookLag) Collectors() []prometheus.Collector {
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "rota_webhook_behind_events",
 			Help: "How many events the webhook that is furthest behind has not looked at, at the leader; else 0."},
 			func() float64 { return float64(hl.events.Load()) }),
-		&hookGauges{hl.n, prometheus.NewDesc("rota_webhooks", "Webhooks that are set, by state.", []string{"state"}, nil),
-			prometheus.NewDesc("rota_webhook_deliveries_pending", "Deliveries of webhooks that have not ended.", nil, nil)}}
+		&hookGauges{hl.n, prometheus.NewDesc("rota_webhooks", "Webhooks that are set, by state.", []string{"state"},
+			nil),
+			prometheus.NewDesc("rota_webhook_deliveries_pending", "Deliveries of webhooks that have not ended.", nil,
+				nil)}}
 }
 
 // hookGauges reports the webhooks of this node's replica, read at each scrape.

@@ -63,7 +63,8 @@ func (h *hub) publish(m *fsm.Machine, a *fsm.Applied) {
 	for i := range a.Events {
 		e := &a.Events[i]
 		switch e.Kind {
-		case rota.EventJobEnqueued, rota.EventJobChanged, rota.EventQueueChanged, rota.EventModeChanged, rota.EventTenantChanged, rota.EventDomainRecovered:
+		case rota.EventJobEnqueued, rota.EventJobChanged, rota.EventQueueChanged, rota.EventModeChanged,
+			rota.EventTenantChanged, rota.EventDomainRecovered:
 			match = true
 		case rota.EventJobAssigned:
 			s := h.session(e)

@@ -87,8 +87,10 @@ func (rp *replica) passSnapshot(content io.Reader) error {
 // those. Any other state would continue from something that the log does not contain. The caller holds the apply lock.
 func (rp *replica) followsPassed(index rota.Index) error {
 	if head := rp.machine.Head().Index; head != rp.passed || index <= head {
-		return rota.Refusef(rota.KindInternal, "entry", "entry %d was to be applied to the state of entry %d, and the newest one given before was %d: "+
-			"this node's state is not that of its log. Start it again, which builds the state anew from snapshot and log", index, head,
+		return rota.Refusef(rota.KindInternal, "entry",
+			"entry %d was to be applied to the state of entry %d, and the newest one given before was %d: "+
+				"this node's state is not that of its log. Start it again, which builds the state anew from snapshot and log",
+			index, head,
 			rp.passed)
 	}
 	return nil

@@ -48,7 +48,8 @@ func TestInstall_workersOfTheNodeMissNothing(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()
 	go func() {
-		waited <- f.AwaitJobs(ctx, []rota.JobID{"held-00000", "held-00001"}, func(j rota.Job) error { ended <- j; return nil })
+		waited <- f.AwaitJobs(ctx, []rota.JobID{"held-00000", "held-00001"},
+			func(j rota.Job) error { ended <- j; return nil })
 	}()
 	b.eventually("somebody waits", func() bool {
 		f.replica.hub.mu.Lock()
@@ -64,11 +65,13 @@ func TestInstall_workersOfTheNodeMissNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	if o, _, err := n.proposer.proposeOne(within(t, ample), entry.LeaseCommandOp(&peer.LeaseCommand{
-		Verb: rota.VerbDecline, Lease: stopped.ID, Job: stopped.Job, Worker: "w1", Session: h.s.Session()})); err != nil || o.GetKind() != 0 {
+		Verb: rota.VerbDecline, Lease: stopped.ID, Job: stopped.Job, Worker: "w1", Session: h.s.Session()})); err != nil ||
+		o.GetKind() != 0 {
 		t.Fatal(o, err)
 	}
 	// Another process takes over the other worker's session meanwhile.
-	if _, err := n.OpenWorker(within(t, ample), rota.WorkerSpec{ID: "w2", Queues: []rota.QueueName{"default"}, Slots: 1},
+	if _, err := n.OpenWorker(within(t, ample), rota.WorkerSpec{ID: "w2", Queues: []rota.QueueName{"default"},
+		Slots: 1},
 		[]byte("the secret of another process"), true, nil, peer.WorkerLink{}); err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +81,8 @@ func TestInstall_workersOfTheNodeMissNothing(t *testing.T) {
 		return err == nil && first > f.raft.LastIndex()+8
 	})
 	b.heal(f.cfg.Node)
-	b.eventually("the follower has caught up", func() bool { return f.replica.applied.Load() >= n.replica.applied.Load() })
+	b.eventually("the follower has caught up",
+		func() bool { return f.replica.applied.Load() >= n.replica.applied.Load() })
 
 	ends, stops, open := false, false, map[rota.JobID]bool{}
 	for !ends || !stops || len(open) < 2 {
@@ -88,7 +92,8 @@ func TestInstall_workersOfTheNodeMissNothing(t *testing.T) {
 		}
 		for _, x := range notices {
 			ends = ends || x.Ended != nil && x.Ended.Lease == stopped.ID
-			stops = stops || x.Revoked != nil && x.Revoked.Lease == cancelled.ID && x.Revoked.Reason == rota.ReasonCancelledByUser
+			stops = stops || x.Revoked != nil && x.Revoked.Lease == cancelled.ID &&
+				x.Revoked.Reason == rota.ReasonCancelledByUser
 			if x.Assigned != nil {
 				open[x.Assigned.Lease.Job] = true
 			}

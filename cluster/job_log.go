@@ -12,7 +12,8 @@ import (
 
 // JobLog reads the log of an attempt: from the archive if the attempt has ended, otherwise from the node that its
 // worker is connected to (SPEC §22.3).
-func (jv *jobVerbs) JobLog(ctx context.Context, of rota.LogOf, opt peer.ReadOptions) (l rota.AttemptLog, at rota.ReadAt, err error) {
+func (jv *jobVerbs) JobLog(ctx context.Context, of rota.LogOf,
+	opt peer.ReadOptions) (l rota.AttemptLog, at rota.ReadAt, err error) {
 	if at, err = jv.n.replica.fresh(ctx, opt); err != nil {
 		return l, at, err
 	}
@@ -46,14 +47,16 @@ func (jv *jobVerbs) JobLog(ctx context.Context, of rota.LogOf, opt peer.ReadOpti
 		if l.Parts, ok, err = jv.keptLog(ctx, l.Lease, of.After); ok || err != nil {
 			return l, at, err
 		}
-		return l, at, rota.Refusef(rota.KindNotFound, "lease", "nothing is kept of what attempt %d of job %s logged, if it did", l.Attempt, of.Job)
+		return l, at, rota.Refusef(rota.KindNotFound, "lease",
+			"nothing is kept of what attempt %d of job %s logged, if it did", l.Attempt, of.Job)
 	}
 	l.Parts = live.Parts
 	return l, at, nil
 }
 
 // keptLog reads the log of an ended attempt from the archive.
-func (jv *jobVerbs) keptLog(ctx context.Context, lease rota.LeaseID, after uint64) (parts []rota.LogPart, ok bool, err error) {
+func (jv *jobVerbs) keptLog(ctx context.Context, lease rota.LeaseID,
+	after uint64) (parts []rota.LogPart, ok bool, err error) {
 	kept, ok, err := jv.n.archive.Job(ctx, peer.LogID(lease))
 	if err != nil || !ok {
 		return nil, false, err
@@ -86,9 +89,11 @@ func attemptOf(job *rota.Job, of *rota.LogOf) (l rota.AttemptLog, err error) {
 		which = fmt.Sprintf("%d", *of.Attempt)
 	}
 	if len(job.Attempts) == 0 && job.Lease == nil {
-		return l, rota.Refusef(rota.KindNotFound, "attempt", "job %s has had no attempt yet: rota job why %s says for what it waits", of.Job, of.Job)
+		return l, rota.Refusef(rota.KindNotFound, "attempt",
+			"job %s has had no attempt yet: rota job why %s says for what it waits", of.Job, of.Job)
 	}
-	return l, rota.Refusef(rota.KindNotFound, "attempt", "job %s has no attempt %s among the last %d, which are kept; the first is 0",
+	return l, rota.Refusef(rota.KindNotFound, "attempt",
+		"job %s has no attempt %s among the last %d, which are kept; the first is 0",
 		of.Job, which, limits.MaxAttemptsKept)
 }
 

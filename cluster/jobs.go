@@ -27,8 +27,10 @@ func (jv *jobVerbs) Submit(ctx context.Context, jobs []rota.JobSpec) ([]rota.Sub
 	}
 	submitted := make([]rota.Submitted, len(jobs))
 	for i, o := range outcomes {
-		submitted[i] = rota.Submitted{ID: jobs[i].ID, State: rota.JobState(o.GetJobState()), Existed: o.GetExisted(), Holder: rota.JobID(o.GetHolder()),
-			Merge: rota.Merge(o.GetMerge()), Index: index, Err: entry.OutcomeError(o).OrNil(), Throttle: o.GetThrottle()}
+		submitted[i] = rota.Submitted{ID: jobs[i].ID, State: rota.JobState(o.GetJobState()), Existed: o.GetExisted(),
+			Holder: rota.JobID(o.GetHolder()),
+			Merge:  rota.Merge(o.GetMerge()), Index: index, Err: entry.OutcomeError(o).OrNil(),
+			Throttle: o.GetThrottle()}
 	}
 	jv.nameDifferences(ctx, jobs, submitted)
 	jv.n.measures.countSubmitted(submitted)
@@ -73,7 +75,8 @@ func unknownJob(id rota.JobID) error {
 }
 
 // Jobs reads one page, including history; it iterates a frozen view and blocks nothing.
-func (jv *jobVerbs) Jobs(ctx context.Context, f rota.JobFilter, opt peer.ReadOptions) (rota.JobPage, rota.ReadAt, error) {
+func (jv *jobVerbs) Jobs(ctx context.Context, f rota.JobFilter,
+	opt peer.ReadOptions) (rota.JobPage, rota.ReadAt, error) {
 	at, err := jv.n.replica.fresh(ctx, opt)
 	if err != nil {
 		return rota.JobPage{}, at, err
@@ -152,7 +155,8 @@ func (jv *jobVerbs) AwaitJobs(ctx context.Context, ids []rota.JobID, done func(r
 		case <-w.notify:
 			look = jv.n.replica.hub.taken(w)
 		case <-ctx.Done():
-			return &rota.Error{Kind: rota.KindTimeout, Subject: "job", Text: "the waiting time is over and jobs are still running", Cause: ctx.Err()}
+			return &rota.Error{Kind: rota.KindTimeout, Subject: "job",
+				Text: "the waiting time is over and jobs are still running", Cause: ctx.Err()}
 		case <-jv.n.stopped:
 			return errStopping()
 		}
@@ -223,7 +227,8 @@ func (jv *jobVerbs) RunNow(ctx context.Context, ids []rota.JobID) ([]rota.JobOut
 }
 
 // eachNow proposes an operation for each job, based on its current state.
-func (jv *jobVerbs) eachNow(ctx context.Context, ids []rota.JobID, of func(*fsm.View, rota.JobID) *fsmpb.Op) ([]rota.JobOutcome, error) {
+func (jv *jobVerbs) eachNow(ctx context.Context, ids []rota.JobID,
+	of func(*fsm.View, rota.JobID) *fsmpb.Op) ([]rota.JobOutcome, error) {
 	ops, _, err := read(ctx, &jv.n.replica, peer.ReadOptions{}, func(s *fsm.View) ([]*fsmpb.Op, error) {
 		ops := make([]*fsmpb.Op, len(ids))
 		for i, id := range ids {
@@ -291,8 +296,9 @@ func (jv *jobVerbs) retryOf(ctx context.Context, r rota.JobRetry) (*fsmpb.Retry,
 	if job.RecordDropped {
 		e, ok, err := jv.n.archive.Ended(ctx, id, seq)
 		if err != nil {
-			return nil, &rota.Error{Kind: rota.KindUnavailable, Subject: "job", RetryAfter: history.RetryAfter, Cause: err,
-				Text: "the payload of job " + string(id) + " is in another node's archive, which does not answer"}
+			return nil, &rota.Error{Kind: rota.KindUnavailable, Subject: "job", RetryAfter: history.RetryAfter,
+				Cause: err,
+				Text:  "the payload of job " + string(id) + " is in another node's archive, which does not answer"}
 		}
 		if !ok {
 			return op, nil
@@ -322,8 +328,9 @@ func (jv *jobVerbs) beyond(ctx context.Context, err *rota.Error, id rota.JobID) 
 	if !ok {
 		return err
 	}
-	return rota.Refusef(rota.KindOutOfRange, "job", "job %s is %s for longer than tombstones are kept: only its history is left, submit it "+
-		"under a new id", id, state)
+	return rota.Refusef(rota.KindOutOfRange, "job",
+		"job %s is %s for longer than tombstones are kept: only its history is left, submit it "+
+			"under a new id", id, state)
 }
 
 // nameDifferences adds to rejected submissions how they differ from the existing job, if that can be read here.

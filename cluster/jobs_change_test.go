@@ -59,7 +59,8 @@ func TestJobs_changeAndRetry(t *testing.T) {
 			t.Fatalf("%+v, %v", again, err)
 		}
 	}
-	if _, err := b.follower().ChangeJob(within(t, ample), rota.JobChange{ID: "nobody", Priority: &urgent}); rota.KindOf(err) != rota.KindNotFound {
+	if _, err := b.follower().ChangeJob(within(t, ample), rota.JobChange{ID: "nobody",
+		Priority: &urgent}); rota.KindOf(err) != rota.KindNotFound {
 		t.Fatal(err)
 	}
 	b.sound()
@@ -103,7 +104,8 @@ func TestJobs_aRepetitionNamesItsLife(t *testing.T) {
 	if out, err := n.Retry(within(t, ample), first); err != nil || rota.KindOf(out[0].Err) != rota.KindStale {
 		t.Fatalf("a retry repeated after another death: %+v, %v", out, err)
 	}
-	if job, _, err := n.Job(within(t, ample), id, peer.ReadOptions{}); err != nil || job.State != rota.JobCancelled || job.Life != 2 {
+	if job, _, err := n.Job(within(t, ample), id, peer.ReadOptions{}); err != nil || job.State != rota.JobCancelled ||
+		job.Life != 2 {
 		t.Fatalf("%+v, %v", job, err)
 	}
 }

@@ -29,7 +29,8 @@ func (mb *membership) join(ctx context.Context) error {
 	}
 	for {
 		members := mb.aliveMembers()
-		withState := slices.DeleteFunc(slices.Clone(members), func(m gossip.Member) bool { return !m.HasState || m.ID == mb.n.cfg.Node })
+		withState := slices.DeleteFunc(slices.Clone(members),
+			func(m gossip.Member) bool { return !m.HasState || m.ID == mb.n.cfg.Node })
 		if len(withState) > 0 {
 			agreed, err := mb.introduceTo(ctx, withState)
 			if err != nil || len(agreed) > 0 {
@@ -43,7 +44,8 @@ func (mb *membership) join(ctx context.Context) error {
 		case <-mb.n.gossip.Changed():
 		case <-time.After(200 * time.Millisecond):
 		case <-ctx.Done():
-			return &rota.Error{Kind: rota.KindUnavailable, Text: "the start was called off while waiting for other nodes", Cause: ctx.Err()}
+			return &rota.Error{Kind: rota.KindUnavailable,
+				Text: "the start was called off while waiting for other nodes", Cause: ctx.Err()}
 		}
 	}
 }
@@ -96,7 +98,8 @@ func waitText(seen, withState, expect int, refusers []string) string {
 		text = fmt.Sprintf("waiting for other nodes: %d of --bootstrap-expect %d are here", seen, expect)
 	}
 	if len(refusers) > 0 {
-		text += "; " + strings.Join(refusers, ", ") + " refused this node's gossip: is --cluster the same, and the gossip key?"
+		text += "; " + strings.Join(refusers, ", ") +
+			" refused this node's gossip: is --cluster the same, and the gossip key?"
 	}
 	return text
 }
@@ -106,8 +109,9 @@ func (c *Config) foundsNothing() bool { return c.BootstrapExpect == 0 && len(c.J
 
 // foundsNothing returns the error for such a node.
 func foundsNothing(data string) error {
-	return rota.Refusef(rota.KindInvalid, "join", "data directory %s is empty and neither --bootstrap-expect nor --join is "+
-		"given: a fresh node founds a cluster or joins one", data)
+	return rota.Refusef(rota.KindInvalid, "join",
+		"data directory %s is empty and neither --bootstrap-expect nor --join is "+
+			"given: a fresh node founds a cluster or joins one", data)
 }
 
 func (mb *membership) aliveMembers() []gossip.Member {
@@ -164,8 +168,8 @@ func (mb *membership) proves(m gossip.Member) bool {
 		return true
 	}
 	if mb.n.lines.Allow("prove/" + string(m.ID)) {
-		mb.n.log.Warn("a node that gossip suggests does not prove that it is who gossip says", "other_node", string(m.ID),
-			"raft", m.Raft, "identity", m.Identity, "answered_with", said.Identity, "err", err)
+		mb.n.log.Warn("a node that gossip suggests does not prove that it is who gossip says", "other_node",
+			string(m.ID), "raft", m.Raft, "identity", m.Identity, "answered_with", said.Identity, "err", err)
 	}
 	return false
 }
@@ -176,7 +180,8 @@ func (mb *membership) found(founders []gossip.Member) error {
 	identities := make(map[rota.NodeID]string)
 	for _, m := range founders {
 		identities[m.ID] = m.Identity
-		servers = append(servers, raft.Server{ID: raft.ServerID(m.ID), Address: raft.ServerAddress(m.Raft), Suffrage: raft.Voter})
+		servers = append(servers, raft.Server{ID: raft.ServerID(m.ID), Address: raft.ServerAddress(m.Raft),
+			Suffrage: raft.Voter})
 	}
 	mb.n.log.Info("founding a cluster", "nodes", len(servers))
 	if err := mb.n.data.SetFounders(identities); err != nil {
@@ -196,8 +201,8 @@ func (mb *membership) introduceTo(ctx context.Context, members []gossip.Member) 
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	now := mb.marks.now()
-	in := peer.Introduction{Node: mb.n.cfg.Node, Identity: mb.n.data.Identity(), Starts: mb.n.data.Starts(), Fresh: mb.n.data.Fresh(),
-		RulesVersion: mb.n.cfg.knows, Term: now.Term, LastLogIndex: rota.Index(now.Index)}
+	in := peer.Introduction{Node: mb.n.cfg.Node, Identity: mb.n.data.Identity(), Starts: mb.n.data.Starts(),
+		Fresh: mb.n.data.Fresh(), RulesVersion: mb.n.cfg.knows, Term: now.Term, LastLogIndex: rota.Index(now.Index)}
 	answers := make([]error, len(members))
 	var asked sync.WaitGroup
 	for i, m := range members {

@@ -20,14 +20,15 @@ func (pv *policyVerbs) SetKeyRule(ctx context.Context, r rota.KeyRule) (rota.Key
 		return r, err
 	}
 	r.ETag = "" // the rule may have changed since
-	_, _, err = read(access.Itself(ctx), &pv.n.replica, peer.ReadOptions{MinIndex: index}, func(s *fsm.View) (struct{}, error) {
-		for _, now := range fsm.KeyRules(s) {
-			if now.Queue == r.Queue && now.Name == r.Name && now.Value == r.Value {
-				r = now
+	_, _, err = read(access.Itself(ctx), &pv.n.replica, peer.ReadOptions{MinIndex: index},
+		func(s *fsm.View) (struct{}, error) {
+			for _, now := range fsm.KeyRules(s) {
+				if now.Queue == r.Queue && now.Name == r.Name && now.Value == r.Value {
+					r = now
+				}
 			}
-		}
-		return struct{}{}, nil
-	})
+			return struct{}{}, nil
+		})
 	return r, err
 }
 
@@ -37,26 +38,37 @@ func (pv *policyVerbs) DeleteKeyRule(ctx context.Context, queue rota.QueueName, 
 }
 
 // SkipKey lets a sequence continue after the job that blocks it.
-func (pv *policyVerbs) SkipKey(ctx context.Context, queue rota.QueueName, tenant rota.TenantID, key string, job rota.JobID) error {
+func (pv *policyVerbs) SkipKey(ctx context.Context, queue rota.QueueName, tenant rota.TenantID, key string,
+	job rota.JobID) error {
 	return pv.delete(ctx, fsm.SkipKeyOp(queue, tenant, key, job))
 }
 
 // KeyRules lists the rules of keys.
 func (pv *policyVerbs) KeyRules(ctx context.Context, opt peer.ReadOptions) ([]rota.KeyRule, rota.ReadAt, error) {
 	return readAs(ctx, &pv.n.replica, opt, func(s *fsm.View, rd *access.Reader) ([]rota.KeyRule, error) {
-		return slices.DeleteFunc(fsm.KeyRules(s), func(r rota.KeyRule) bool { return !rd.Reads(access.Everything, orAll(r.Queue)) }), nil
+		return slices.DeleteFunc(fsm.KeyRules(s), func(r rota.KeyRule) bool {
+				return !rd.Reads(access.Everything,
+					orAll(r.Queue))
+			}),
+			nil
 	})
 }
 
 // Key reads the counts of a tenant's key, under each rule that applies to it.
-func (pv *policyVerbs) Key(ctx context.Context, tenant rota.TenantID, key string, opt peer.ReadOptions) ([]rota.KeyState, rota.ReadAt, error) {
+func (pv *policyVerbs) Key(ctx context.Context, tenant rota.TenantID, key string,
+	opt peer.ReadOptions) ([]rota.KeyState, rota.ReadAt, error) {
 	return readAs(ctx, &pv.n.replica, opt, func(s *fsm.View, rd *access.Reader) ([]rota.KeyState, error) {
-		return fsm.KeyStates(s, tenant, key, func(k *rota.KeyState) bool { return rd.Reads(orAll(k.Tenant), orAll(k.Queue)) }), nil
+		return fsm.KeyStates(s, tenant, key, func(k *rota.KeyState) bool {
+				return rd.Reads(orAll(k.Tenant),
+					orAll(k.Queue))
+			}),
+			nil
 	})
 }
 
 // KeyStates reads a page of the keys counted by rules, the most used first.
-func (pv *policyVerbs) KeyStates(ctx context.Context, f rota.KeyFilter, opt peer.ReadOptions) (page []rota.KeyState, next string, at rota.ReadAt, err error) {
+func (pv *policyVerbs) KeyStates(ctx context.Context, f rota.KeyFilter,
+	opt peer.ReadOptions) (page []rota.KeyState, next string, at rota.ReadAt, err error) {
 	if at, err = pv.n.replica.fresh(ctx, opt); err != nil {
 		return nil, "", at, err
 	}

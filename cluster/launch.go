@@ -61,7 +61,8 @@ func (l *leadership) stamp(e *fsmpb.Entry) uint64 {
 	now = max(now, l.c)
 	l.lastStamp = now
 	e.NowMs = int64(now)
-	if l.walls != nil && (l.wallsSent == 0 || at-l.wallsSent >= time.Second) && at-l.wallsAt < max(wallsFresh, l.n.cfg.Environment.Leap) {
+	if l.walls != nil && (l.wallsSent == 0 || at-l.wallsSent >= time.Second) &&
+		at-l.wallsAt < max(wallsFresh, l.n.cfg.Environment.Leap) {
 		late := int64((at - l.wallsAt) / time.Millisecond)
 		for _, w := range l.walls {
 			e.WallMs = append(e.WallMs, w+late)

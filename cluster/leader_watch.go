@@ -105,8 +105,9 @@ func (lw *leaderWatch) behind() error {
 		return nil
 	}
 	return &rota.Error{Kind: rota.KindUnavailable, Subject: "node", RetryAfter: rebuild.Pause,
-		Text: fmt.Sprintf("node %s has not caught up with the cluster since it started, and does not know what was taken back meanwhile: "+
-			"read without --stale, or ask another node", lw.n.cfg.Node)}
+		Text: fmt.Sprintf(
+			"node %s has not caught up with the cluster since it started, and does not know what was taken back meanwhile: "+
+				"read without --stale, or ask another node", lw.n.cfg.Node)}
 }
 
 // CaughtUp reports whether, since its start, this node has applied everything acknowledged before, and still has
@@ -124,8 +125,10 @@ func (lw *leaderWatch) vouched() error {
 	}
 	if alone := lw.n.sinceBoot() - lost; alone >= limits.VouchedFor {
 		return &rota.Error{Kind: rota.KindUnavailable, Subject: "node", RetryAfter: rebuild.Pause,
-			Text: fmt.Sprintf("node %s has heard of no leader for %s, and shows its state for %s at most: who may read it can have changed. "+
-				"Ask another node; `rota cluster status` says what each of them hears", lw.n.cfg.Node, alone.Truncate(time.Second), limits.VouchedFor)}
+			Text: fmt.Sprintf(
+				"node %s has heard of no leader for %s, and shows its state for %s at most: who may read it can have changed. "+
+					"Ask another node; `rota cluster status` says what each of them hears", lw.n.cfg.Node,
+				alone.Truncate(time.Second), limits.VouchedFor)}
 	}
 	return nil
 }
@@ -188,7 +191,8 @@ func (w *watcher) askWhenAlone(cutOff bool) {
 	}
 	ctx, cancel := context.WithTimeout(w.n.life, peerTimeout)
 	defer cancel()
-	_, err := w.membership.introduceTo(ctx, slices.DeleteFunc(w.membership.aliveMembers(), func(m gossip.Member) bool { return m.ID == w.n.cfg.Node || !m.HasState }))
+	_, err := w.membership.introduceTo(ctx, slices.DeleteFunc(w.membership.aliveMembers(),
+		func(m gossip.Member) bool { return m.ID == w.n.cfg.Node || !m.HasState }))
 	if err == nil {
 		return
 	}

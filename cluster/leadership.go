@@ -78,10 +78,12 @@ func (h beatHeard) silentFrom() rota.Clock {
 // newLeadership opens the leadership of a term that began at a clock.
 func (tm *terms) newLeadership(term uint64, clock rota.Clock) *leadership {
 	ctx, end := context.WithCancel(context.Background())
-	return &leadership{n: tm.n, disk: tm.disk, term: term, ctx: ctx, end: end, began: clock, lastStamp: clock, lastAt: tm.n.sinceBoot(), c: clock,
+	return &leadership{n: tm.n, disk: tm.disk, term: term, ctx: ctx, end: end, began: clock, lastStamp: clock,
+		lastAt: tm.n.sinceBoot(), c: clock,
 		urgent: make(chan *proposal, proposalQueue), normal: make(chan *proposal, proposalQueue),
-		inFlight: make(chan *launched, entriesInFlight), slots: make(chan struct{}, entriesInFlight), freed: make(chan struct{}, 1),
-		turn: newRoundTurn(), landed: make(chan struct{}), heard: make(map[rota.WorkerID]beatHeard), present: true}
+		inFlight: make(chan *launched, entriesInFlight), slots: make(chan struct{}, entriesInFlight),
+		freed: make(chan struct{}, 1),
+		turn:  newRoundTurn(), landed: make(chan struct{}), heard: make(map[rota.WorkerID]beatHeard), present: true}
 }
 
 // propose puts operations of the leader's own chores into the log and waits for the result.

@@ -136,7 +136,8 @@ func TestClassify(t *testing.T) {
 			t.Errorf("%v definitely did not enter the log", err)
 		}
 	}
-	for _, err := range []error{raft.ErrLeadershipLost, raft.ErrRaftShutdown, raft.ErrAbortedByRestore, errors.New("disk")} {
+	for _, err := range []error{raft.ErrLeadershipLost, raft.ErrRaftShutdown, raft.ErrAbortedByRestore,
+		errors.New("disk")} {
 		if c := classify(err); errors.Is(c, errNotLeader) || rota.KindOf(c) != rota.KindUnavailable {
 			t.Errorf("the outcome of %v is unknown, not %v", err, c)
 		}

@@ -57,7 +57,8 @@ func (mb *membership) remove(ctx context.Context, id rota.NodeID, why string) er
 	failpoint.Pass("removal-before-configuration")
 	// If this fails, reconcile completes it: the id is rejected from now on.
 	if err := mb.n.settled(mb.n.raft.RemoveServer(raft.ServerID(id), 0, raftTimeout)); err != nil {
-		return &rota.Error{Kind: rota.KindUnavailable, Text: "the node was not removed", Cause: err, RetryAfter: time.Second}
+		return &rota.Error{Kind: rota.KindUnavailable, Text: "the node was not removed", Cause: err,
+			RetryAfter: time.Second}
 	}
 	return nil
 }
@@ -89,12 +90,14 @@ func (mb *membership) wouldBeLeft(id rota.NodeID, dead bool) (left uint32, err e
 	case !member:
 		return 0, rota.Refusef(rota.KindNotFound, "node", "node %q is no member", id)
 	case voters == 0 || healthy <= voters/2:
-		return 0, rota.Refusef(rota.KindConflict, "node", "without node %s only %d of %d voters would be healthy: bring others back first",
+		return 0, rota.Refusef(rota.KindConflict, "node",
+			"without node %s only %d of %d voters would be healthy: bring others back first",
 			id, healthy, voters)
 	case dead && views[id].err == nil:
 		return 0, rota.Refusef(rota.KindConflict, "node", "node %s answers again: it stays", id)
 	case id == mb.n.cfg.Node:
-		return 0, rota.Refusef(rota.KindConflict, "node", "node %s leads: use `operator raft leave` there, or hand over first", id)
+		return 0, rota.Refusef(rota.KindConflict, "node",
+			"node %s leads: use `operator raft leave` there, or hand over first", id)
 	}
 	if voter {
 		left = uint32(min(voters, rota.MaxVoters))
@@ -118,9 +121,11 @@ const (
 func (mb *membership) Leave(ctx context.Context) error {
 	switch servers := mb.servers(); {
 	case len(servers) == 0 && len(mb.others()) == 0:
-		return rota.Refusef(rota.KindConflict, "node", "node %s has met no other: there is no cluster to leave, stop it", mb.n.cfg.Node)
+		return rota.Refusef(rota.KindConflict, "node",
+			"node %s has met no other: there is no cluster to leave, stop it", mb.n.cfg.Node)
 	case mb.onlyVoter():
-		return rota.Refusef(rota.KindConflict, "node", "node %s is the only voter: a cluster cannot be left by all", mb.n.cfg.Node)
+		return rota.Refusef(rota.KindConflict, "node", "node %s is the only voter: a cluster cannot be left by all",
+			mb.n.cfg.Node)
 	}
 	if mb.terms.leading() != nil {
 		if _, err := mb.TransferLeadership(ctx, ""); err != nil {
@@ -132,7 +137,8 @@ func (mb *membership) Leave(ctx context.Context) error {
 		err := mb.leaveOnce(ctx, turn)
 		var refusal *rota.Error
 		removed := errors.As(err, &refusal) && refusal.Subject == subjectRemoved
-		missing := refusal != nil && (refusal.Kind == rota.KindNotFound || refusal.Kind == rota.KindDenied && unrecorded(err))
+		missing := refusal != nil && (refusal.Kind == rota.KindNotFound || refusal.Kind == rota.KindDenied &&
+			unrecorded(err))
 		if missing && unknown == 0 {
 			unknown = mb.n.sinceBoot()
 		}
@@ -231,8 +237,10 @@ func (mb *membership) TransferHere(ctx context.Context, to rota.NodeID) (rota.No
 	if err != nil {
 		return "", err
 	}
-	if err := mb.n.settledWithin(ctx, mb.n.raft.LeadershipTransferToServer(successor.ID, successor.Address)); err != nil {
-		return "", &rota.Error{Kind: rota.KindUnavailable, Text: "leadership was not handed over", Cause: err, RetryAfter: time.Second}
+	if err := mb.n.settledWithin(ctx, mb.n.raft.LeadershipTransferToServer(successor.ID,
+		successor.Address)); err != nil {
+		return "", &rota.Error{Kind: rota.KindUnavailable, Text: "leadership was not handed over", Cause: err,
+			RetryAfter: time.Second}
 	}
 	for {
 		if _, id := mb.n.raft.LeaderWithID(); id != "" && rota.NodeID(id) != mb.n.cfg.Node {
@@ -274,7 +282,8 @@ func (mb *membership) successor(named rota.NodeID) (best raft.Server, err error)
 		case !other || named != "" && id != named:
 		case s.Suffrage != raft.Voter:
 			if named != "" {
-				err = rota.Refusef(rota.KindConflict, "node", "node %s is no voter yet: wait until it has caught up", id)
+				err = rota.Refusef(rota.KindConflict, "node", "node %s is no voter yet: wait until it has caught up",
+					id)
 			}
 		case v.err != nil:
 			if named != "" {

@@ -120,7 +120,8 @@ func TestNode_takesOperatorsWordsAnywhere(t *testing.T) {
 	f, l := b.follower(), b.leader()
 	ctx := within(t, ample)
 
-	tenant, err := f.SetTenant(ctx, "acme", []rota.Setting{{Key: "tier", Value: "PRO"}, {Key: "max_concurrent", Value: "1"}})
+	tenant, err := f.SetTenant(ctx, "acme", []rota.Setting{{Key: "tier", Value: "PRO"},
+		{Key: "max_concurrent", Value: "1"}})
 	if err != nil || tenant.Tier != rota.TierPro || tenant.MaxConcurrent != 1 || !tenant.Known {
 		t.Fatalf("%+v, %v", tenant, err)
 	}

@@ -18,7 +18,8 @@ import (
 // concurrent use.
 var (
 	logPacker = sync.OnceValues(func() (*zstd.Encoder, error) {
-		return zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1), zstd.WithSingleSegment(true),
+		return zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1),
+			zstd.WithSingleSegment(true),
 			zstd.WithEncoderCRC(false))
 	})
 	logUnpacker = sync.OnceValues(func() (*zstd.Decoder, error) {

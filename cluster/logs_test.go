@@ -50,7 +50,8 @@ func TestLogs_everyNode(t *testing.T) {
 	first, second := leases[0], leases[1]
 	thief := newHand(t, n, "w2", 1)
 	h.s.Logged([]peer.Logged{{Lease: first.Lease.ID, Part: rota.LogPart{Text: []byte("a\nb\n")}},
-		{Lease: second.Lease.ID, Part: rota.LogPart{Text: []byte("half\n")}}, {Lease: rota.LeaseID{1}, Part: rota.LogPart{Text: []byte("lost\n")}}})
+		{Lease: second.Lease.ID, Part: rota.LogPart{Text: []byte("half\n")}},
+		{Lease: rota.LeaseID{1}, Part: rota.LogPart{Text: []byte("lost\n")}}})
 	thief.s.Logged([]peer.Logged{{Lease: first.Lease.ID, Part: rota.LogPart{At: 4, Text: []byte("mine\n")}}})
 	b.wantLog(first.Lease.Job, true, "a\nb\n")
 	b.wantLog(second.Lease.Job, true, "half\n")
@@ -58,7 +59,8 @@ func TestLogs_everyNode(t *testing.T) {
 		t.Fatalf("nodes keep %d and %d logs", at.logs.order.Len(), n.logs.order.Len())
 	}
 
-	answers, err := h.s.Do(within(t, ample), []peer.LeaseCommand{{Verb: rota.VerbComplete, Lease: first.Lease.ID, Job: first.Lease.Job,
+	answers, err := h.s.Do(within(t, ample), []peer.LeaseCommand{{Verb: rota.VerbComplete, Lease: first.Lease.ID,
+		Job: first.Lease.Job,
 		Log: logOf("a\nb\nc\n")}})
 	if err != nil || answers[0].Err != nil {
 		t.Fatal(err, answers)
@@ -68,7 +70,8 @@ func TestLogs_everyNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.wantLog(second.Lease.Job, false, "half\n")
-	b.eventually("the log of the lease that was cancelled is kept", func() bool { return at.LogHere(second.Lease.ID, 0).Known == false })
+	b.eventually("the log of the lease that was cancelled is kept",
+		func() bool { return at.LogHere(second.Lease.ID, 0).Known == false })
 	b.wantLog(second.Lease.Job, false, "half\n")
 	for _, id := range b.ids() { // the flushed log equals the staged one
 		if err := b.node(id).archive.Flush(); err != nil {
@@ -82,15 +85,18 @@ func TestLogs_everyNode(t *testing.T) {
 		t.Fatalf("jobs are %+v, %v", page.Jobs, err)
 	}
 
-	for of, subject := range map[*rota.LogOf]string{{Job: "nobody"}: "job", {Job: first.Lease.Job, Lease: rota.LeaseID{1}}: "attempt"} {
-		if _, _, err := n.JobLog(within(t, ample), *of, peer.ReadOptions{}); rota.KindOf(err) != rota.KindNotFound || rota.ErrorOf(err).Subject != subject {
+	for of, subject := range map[*rota.LogOf]string{{Job: "nobody"}: "job",
+		{Job: first.Lease.Job, Lease: rota.LeaseID{1}}: "attempt"} {
+		if _, _, err := n.JobLog(within(t, ample), *of, peer.ReadOptions{}); rota.KindOf(err) != rota.KindNotFound ||
+			rota.ErrorOf(err).Subject != subject {
 			t.Errorf("%+v: %v", of, err)
 		}
 	}
 	submitAll(t, n, specs("quiet", 1))
 	quiet := h.take(1)[0]
 	h.do(rota.VerbComplete, quiet)
-	if _, _, err := n.JobLog(within(t, ample), rota.LogOf{Job: quiet.Lease.Job}, peer.ReadOptions{}); rota.KindOf(err) != rota.KindNotFound ||
+	if _, _, err := n.JobLog(within(t, ample), rota.LogOf{Job: quiet.Lease.Job},
+		peer.ReadOptions{}); rota.KindOf(err) != rota.KindNotFound ||
 		rota.ErrorOf(err).Subject != "lease" {
 		t.Errorf("of an attempt without a log: %v", err)
 	}
@@ -111,7 +117,8 @@ func TestLiveLogs_bounded(t *testing.T) {
 			t.Fatalf("%d bytes are kept", ll.bytes)
 		}
 	}
-	if ll.here(rota.LeaseID{0}, 0).Known || !ll.here(rota.LeaseID{99}, 0).Known || ll.order.Len() != len(ll.of) || len(ll.of) < 5 {
+	if ll.here(rota.LeaseID{0}, 0).Known || !ll.here(rota.LeaseID{99}, 0).Known || ll.order.Len() != len(ll.of) ||
+		len(ll.of) < 5 {
 		t.Errorf("%d logs are kept", len(ll.of))
 	}
 	for id := range ll.of {
@@ -126,7 +133,8 @@ func TestLiveLogs_bounded(t *testing.T) {
 // it is archived, or can never be.
 func TestLogs_settledByWhatLasts(t *testing.T) {
 	t.Parallel()
-	for kind, want := range map[rota.Kind]bool{rota.KindNotFound: true, rota.KindStale: true, rota.KindConflict: true, rota.KindInvalid: true,
+	for kind, want := range map[rota.Kind]bool{rota.KindNotFound: true, rota.KindStale: true, rota.KindConflict: true,
+		rota.KindInvalid:     true,
 		rota.KindUnavailable: false, rota.KindTimeout: false, rota.KindExhausted: false, rota.KindMode: false} {
 		if got := settlesLog(rota.Refusef(kind, "", "refused")); got != want {
 			t.Errorf("a refusal of kind %s settles the log: %t", kind, got)

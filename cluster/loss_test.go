@@ -103,7 +103,8 @@ func TestLoss_whatWasAcknowledgedOutlivesItsLeader(t *testing.T) {
 			}
 		}
 		if len(lost) > 0 {
-			t.Errorf("node %s has lost %d of %d acknowledged jobs, the first is %s", n.cfg.Node, len(lost), len(acked), lost[0])
+			t.Errorf("node %s has lost %d of %d acknowledged jobs, the first is %s", n.cfg.Node, len(lost), len(acked),
+				lost[0])
 		}
 	}
 	if v, err := nodes[0].Verify(within(t, ample)); err != nil || !v.Equal {

@@ -54,7 +54,8 @@ func (mk *marks) open(found raftstore.Mark) error {
 	}
 	had := uint64(max(n.historyFile.Jobs.Applied(), n.historyFile.Events.Newest()))
 	if found.Index < had && !n.data.Rebuild().Open && !n.cfg.AdoptData {
-		return raftstore.WentBack("data directory "+n.cfg.Data, n.cfg.Node, found, raftstore.Mark{Term: found.Term, Index: had},
+		return raftstore.WentBack("data directory "+n.cfg.Data, n.cfg.Node, found,
+			raftstore.Mark{Term: found.Term, Index: had},
 			"as its own archive.db says")
 	}
 	kept, err := raftstore.ReadMarks(mk.files()[0])
@@ -127,8 +128,9 @@ func (mk *marks) alarms() map[rota.NodeID]string {
 	defer mk.mu.Unlock()
 	texts := make(map[rota.NodeID]string)
 	for id, now := range mk.behind {
-		texts[id] = fmt.Sprintf("the disk of node %s went back in time, to entry %d of term %d: what it acknowledged after "+
-			"that may be lost; stop and replace it (runbook RotaLogReplaced)", id, now.Index, now.Term)
+		texts[id] = fmt.Sprintf(
+			"the disk of node %s went back in time, to entry %d of term %d: what it acknowledged after "+
+				"that may be lost; stop and replace it (runbook RotaLogReplaced)", id, now.Index, now.Term)
 	}
 	return texts
 }

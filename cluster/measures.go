@@ -71,7 +71,8 @@ func newMeasures() *measures {
 		commit:   h("raft_commit_seconds", "From proposing an entry to having applied it, on the leader.", seconds),
 		apply:    h("apply_seconds", "Applying one entry.", seconds),
 		decide:   h("decision_seconds", "Deciding one entry of rounds.", seconds),
-		held: h("snapshot_hold_seconds", "Freezing the state for a snapshot, a backup or a node that fetches it, while nothing is applied.",
+		held: h("snapshot_hold_seconds",
+			"Freezing the state for a snapshot, a backup or a node that fetches it, while nothing is applied.",
 			seconds),
 		written: h("snapshot_write_seconds", "Writing one snapshot or backup, while entries are applied.",
 			prometheus.ExponentialBuckets(0.001, 2, 18)),
@@ -82,7 +83,8 @@ func newMeasures() *measures {
 		rounds:         c("rounds_total", "Entries of rounds that this node decided."),
 		refusedEntries: c("entries_refused_total", "Entries refused for a stamp too far ahead."),
 		released:       c("workflow_nodes_released_total", "Nodes of workflows whose jobs came to be queued."),
-		commitMessages: c("commit_messages_total", "Messages that only say to a follower how far the log is committed."),
+		commitMessages: c("commit_messages_total",
+			"Messages that only say to a follower how far the log is committed."),
 	}
 }
 
@@ -93,7 +95,8 @@ func (m *measures) countEvents(events []rota.Event) {
 		switch e := &events[i]; {
 		case e.Kind == rota.EventEntryRefused:
 			m.refusedEntries.Inc()
-		case (e.Kind == rota.EventJobEnqueued || e.Kind == rota.EventJobDelayed) && e.Run != "" && e.Parent.IsZero(): // the first of a node's job
+		case (e.Kind == rota.EventJobEnqueued || e.Kind == rota.EventJobDelayed) && e.Run != "" &&
+			e.Parent.IsZero(): // the first of a node's job
 			m.released.Inc()
 		case e.Kind == rota.EventScheduleFired:
 			m.dates.WithLabelValues("run").Inc()
@@ -181,7 +184,8 @@ func newDates() *prometheus.CounterVec {
 
 func newRejected() *prometheus.CounterVec {
 	v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "rota_admission_rejected_total",
-		Help: "Jobs and workflows submitted through this node that were refused, by the check that refused them."}, []string{"reason"})
+		Help: "Jobs and workflows submitted through this node that were refused, by the check that refused them."},
+		[]string{"reason"})
 	for _, r := range rejectedReasons {
 		v.WithLabelValues(r) // so that a series exists before the first rejection
 	}

@@ -102,7 +102,8 @@ func (mb *membership) heard() rota.NodeID {
 func (mb *membership) Recorded(id rota.NodeID, identity string) error {
 	of, ok := mb.n.replica.peekMember(id)
 	if !ok {
-		return rota.Refusef(rota.KindUnavailable, peer.Unrecorded, "applying has stalled on this node, which cannot look up node %s: ask another", id)
+		return rota.Refusef(rota.KindUnavailable, peer.Unrecorded,
+			"applying has stalled on this node, which cannot look up node %s: ask another", id)
 	}
 	return mb.judge(of, id, identity)
 }
@@ -123,7 +124,8 @@ func (mb *membership) judge(of member, id rota.NodeID, identity string) error {
 	case mb.terms.leading() != nil:
 		return rota.Refusef(rota.KindDenied, peer.Unrecorded, "node %s is no member of this cluster", id)
 	}
-	return rota.Refusef(rota.KindUnavailable, peer.Unrecorded, "this node does not know node %s yet: ask again, or the leader", id)
+	return rota.Refusef(rota.KindUnavailable, peer.Unrecorded,
+		"this node does not know node %s yet: ask again, or the leader", id)
 }
 
 // mayCall rejects calls to a node that is neither in raft's configuration nor in the state.
@@ -134,7 +136,8 @@ func (mb *membership) mayCall(id rota.NodeID) error {
 	if of, ok := mb.n.replica.peekMember(id); ok && of.known && !of.removed {
 		return nil
 	}
-	return &rota.Error{Kind: rota.KindUnavailable, Subject: SubjectNotSent, Text: "this node does not know node " + string(id) + " yet"}
+	return &rota.Error{Kind: rota.KindUnavailable, Subject: SubjectNotSent,
+		Text: "this node does not know node " + string(id) + " yet"}
 }
 
 // unrecorded reports whether a node was rejected because the state does not record it.
@@ -152,13 +155,15 @@ func (mb *membership) refuseRemoved(id rota.NodeID) error {
 }
 
 func errRemoved(id rota.NodeID) error {
-	return rota.Refusef(rota.KindDenied, subjectRemoved, "node %s was removed from the cluster: stop it, and use another one", id)
+	return rota.Refusef(rota.KindDenied, subjectRemoved,
+		"node %s was removed from the cluster: stop it, and use another one", id)
 }
 
 // Introduce decides about a starting node: nil lets it start. Kind Conflict rejects it permanently; Unavailable makes
 // it ask again, as this node does not know yet.
 func (mb *membership) Introduce(in peer.Introduction) error {
-	if mb.n.raft != nil && in.Fresh && mb.ClusterID() == "" && in.Identity != "" && mb.n.data.Founders()[in.Node] == in.Identity {
+	if mb.n.raft != nil && in.Fresh && mb.ClusterID() == "" && in.Identity != "" &&
+		mb.n.data.Founders()[in.Node] == in.Identity {
 		return nil // a founder, and awaited: without it there may be no majority
 	}
 	if err := mb.marks.judge(in); err != nil {
@@ -178,18 +183,26 @@ func (mb *membership) Introduce(in peer.Introduction) error {
 	case !of.known, planted.sameIDRejoin() && !of.removed:
 		return nil
 	case of.removed:
-		return rota.Refusef(rota.KindConflict, "node", "node %s was removed from the cluster: start on an empty data directory "+
-			"with a --node id that was never used", in.Node)
+		return rota.Refusef(rota.KindConflict, "node",
+			"node %s was removed from the cluster: start on an empty data directory "+
+				"with a --node id that was never used", in.Node)
 	case of.identity != in.Identity && in.Fresh:
-		return rota.Refusef(rota.KindConflict, "node", "node id %s is known to the cluster but this data directory is empty: what it "+
-			"promised is forgotten. Put its old directory back, or remove it (rota operator raft remove-peer %s) and start "+
-			"with a --node id that was never used and an empty --data, as this one bears the old id by now", in.Node, in.Node)
+		return rota.Refusef(rota.KindConflict, "node",
+			"node id %s is known to the cluster but this data directory is empty: what it "+
+				"promised is forgotten. Put its old directory back, or remove it (rota operator raft remove-peer %s) and start "+
+				"with a --node id that was never used and an empty --data, as this one bears the old id by now",
+			in.Node,
+			in.Node)
 	case of.identity != in.Identity:
-		return rota.Refusef(rota.KindConflict, "node", "node id %s belongs to another data directory of this cluster: start with "+
-			"the right --data, or with a --node id that was never used on an empty one", in.Node)
+		return rota.Refusef(rota.KindConflict, "node",
+			"node id %s belongs to another data directory of this cluster: start with "+
+				"the right --data, or with a --node id that was never used on an empty one", in.Node)
 	case in.Starts < of.starts:
-		return rota.Refusef(rota.KindConflict, "node", "this data directory of node %s is at start %d but the cluster saw start %d: "+
-			"it is an old copy. Use the newest one, or join with a new --node id on an empty one", in.Node, in.Starts, of.starts)
+		return rota.Refusef(rota.KindConflict, "node",
+			"this data directory of node %s is at start %d but the cluster saw start %d: "+
+				"it is an old copy. Use the newest one, or join with a new --node id on an empty one", in.Node,
+			in.Starts,
+			of.starts)
 	}
 	return nil
 }

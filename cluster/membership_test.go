@@ -251,13 +251,15 @@ func TestLeave_beforeItHasJoined(t *testing.T) {
 func TestLeave_refusals(t *testing.T) {
 	t.Parallel()
 	alone := startBench(t, 1).leader()
-	if err := alone.Leave(within(t, ample)); rota.KindOf(err) != rota.KindConflict || !strings.Contains(err.Error(), "only voter") {
+	if err := alone.Leave(within(t, ample)); rota.KindOf(err) != rota.KindConflict ||
+		!strings.Contains(err.Error(), "only voter") {
 		t.Errorf("the only voter left: %v", err)
 	}
 	b := startBench(t, 3)
 	leader := b.leader()
 	var refusal *rota.Error
-	if err := leader.RemoveHere(within(t, ample), "n9"); !errors.As(err, &refusal) || refusal.Kind != rota.KindNotFound ||
+	if err := leader.RemoveHere(within(t, ample), "n9"); !errors.As(err, &refusal) ||
+		refusal.Kind != rota.KindNotFound ||
 		refusal.Subject == subjectRemoved {
 		t.Errorf("an unknown node was removed: %v", err)
 	}
@@ -265,7 +267,8 @@ func TestLeave_refusals(t *testing.T) {
 	if err := b.leader().RemovePeer(within(t, ample), gone); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.leader().RemoveHere(within(t, ample), gone); !errors.As(err, &refusal) || refusal.Kind != rota.KindNotFound || refusal.Subject != subjectRemoved {
+	if err := b.leader().RemoveHere(within(t, ample), gone); !errors.As(err, &refusal) ||
+		refusal.Kind != rota.KindNotFound || refusal.Subject != subjectRemoved {
 		t.Errorf("removed again: %v", err)
 	}
 }
@@ -277,7 +280,8 @@ func TestNode_withoutAMajorityOfDigestsAllStop(t *testing.T) {
 	f := b.follower()
 	f.replica.mu.Lock()
 	planted := &fsmpb.Op{Op: &fsmpb.Op_SetQueue{SetQueue: &fsmpb.SetQueue{Name: "planted"}}}
-	_, err := f.replica.machine.Apply(f.replica.machine.Head().Index, f.replica.machine.Head().Term, mustSeal(t, &fsmpb.Entry{Ops: []*fsmpb.Op{planted}}))
+	_, err := f.replica.machine.Apply(f.replica.machine.Head().Index, f.replica.machine.Head().Term,
+		mustSeal(t, &fsmpb.Entry{Ops: []*fsmpb.Op{planted}}))
 	f.replica.mu.Unlock()
 	if err != nil {
 		t.Fatal(err)
@@ -327,7 +331,8 @@ func TestJoin_saysWhatItWaitsFor(t *testing.T) {
 		t.Fatal("it was admitted")
 	}
 	const waits = "waiting for other nodes: 1 of --bootstrap-expect 3 are here"
-	if want := waits + "; " + b.addrs["n1"].Gossip + " refused this node's gossip: is --cluster the same, and the gossip key?"; first != waits || last != want {
+	if want := waits + "; " + b.addrs["n1"].Gossip +
+		" refused this node's gossip: is --cluster the same, and the gossip key?"; first != waits || last != want {
 		t.Errorf("first %q, last %q; want %q", first, last, want)
 	}
 }

@@ -20,22 +20,28 @@ func TestMemoryLimit(t *testing.T) {
 		files map[string]string
 		want  uint64
 	}{
-		"nothing is there":     {nil, 0},
-		"the machine's alone":  {map[string]string{"proc/meminfo": meminfo}, 4096 * mib},
-		"no number":            {map[string]string{"proc/meminfo": "MemTotal: much\n"}, 0},
-		"one beyond all":       {map[string]string{"proc/meminfo": "MemTotal: 18446744073709551615 kB\n"}, 0},
-		"groups without bound": {map[string]string{"proc/meminfo": meminfo, "proc/self/cgroup": "0::/a/b\n", "sys/fs/cgroup/a/b/memory.max": "max\n"}, 4096 * mib},
-		"a group's": {map[string]string{"proc/meminfo": meminfo, "proc/self/cgroup": "0::/a/b\n", "sys/fs/cgroup/a/b/memory.max": "1048576000\n"},
+		"nothing is there":    {nil, 0},
+		"the machine's alone": {map[string]string{"proc/meminfo": meminfo}, 4096 * mib},
+		"no number":           {map[string]string{"proc/meminfo": "MemTotal: much\n"}, 0},
+		"one beyond all":      {map[string]string{"proc/meminfo": "MemTotal: 18446744073709551615 kB\n"}, 0},
+		"groups without bound": {map[string]string{"proc/meminfo": meminfo, "proc/self/cgroup": "0::/a/b\n",
+			"sys/fs/cgroup/a/b/memory.max": "max\n"}, 4096 * mib},
+		"a group's": {map[string]string{"proc/meminfo": meminfo, "proc/self/cgroup": "0::/a/b\n",
+			"sys/fs/cgroup/a/b/memory.max": "1048576000\n"},
 			1000 * mib},
-		"a group's above it": {map[string]string{"proc/meminfo": meminfo, "proc/self/cgroup": "0::/a/b\n", "sys/fs/cgroup/a/memory.max": "1048576000\n",
-			"sys/fs/cgroup/a/b/memory.max": "max\n"}, 1000 * mib},
-		"a container's, named as its host does": {map[string]string{"proc/meminfo": meminfo, "proc/self/cgroup": "0::/../../pod/1\n",
-			"sys/fs/cgroup/memory.max": "1048576000\n"}, 1000 * mib},
-		"a group's of version 1": {map[string]string{"proc/meminfo": meminfo, "proc/self/cgroup": "4:memory:/x\n1:cpu:/y\n0::/\n",
-			"sys/fs/cgroup/memory/x/memory.limit_in_bytes": "1048576000\n", "sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n"}, 1000 * mib},
-		"more than there is": {map[string]string{"proc/meminfo": meminfo, "proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "9223372036854771712\n"},
+		"a group's above it": {map[string]string{"proc/meminfo": meminfo, "proc/self/cgroup": "0::/a/b\n",
+			"sys/fs/cgroup/a/memory.max": "1048576000\n", "sys/fs/cgroup/a/b/memory.max": "max\n"}, 1000 * mib},
+		"a container's, named as its host does": {map[string]string{"proc/meminfo": meminfo,
+			"proc/self/cgroup": "0::/../../pod/1\n", "sys/fs/cgroup/memory.max": "1048576000\n"}, 1000 * mib},
+		"a group's of version 1": {map[string]string{"proc/meminfo": meminfo,
+			"proc/self/cgroup": "4:memory:/x\n1:cpu:/y\n0::/\n",
+			"sys/fs/cgroup/memory/x/memory.limit_in_bytes": "1048576000\n",
+			"sys/fs/cgroup/memory/memory.limit_in_bytes":   "9223372036854771712\n"}, 1000 * mib},
+		"more than there is": {map[string]string{"proc/meminfo": meminfo, "proc/self/cgroup": "0::/\n",
+			"sys/fs/cgroup/memory.max": "9223372036854771712\n"},
 			4096 * mib},
-		"lines that are none": {map[string]string{"proc/meminfo": meminfo, "proc/self/cgroup": "\n0\nx:memory\n"}, 4096 * mib},
+		"lines that are none": {map[string]string{"proc/meminfo": meminfo, "proc/self/cgroup": "\n0\nx:memory\n"},
+			4096 * mib},
 	} {
 		root := t.TempDir()
 		for file, text := range c.files {
@@ -70,7 +76,11 @@ func TestLittleMemory(t *testing.T) {
 			says := func(when string, want bool) {
 				t.Helper()
 				s := n.clusterVerbs.ownStatus()
-				if told := slices.ContainsFunc(s.Problems, func(p string) bool { return strings.Contains(p, "of memory") }); told != want || !s.Healthy {
+				if told := slices.ContainsFunc(s.Problems, func(p string) bool {
+					return strings.Contains(p,
+						"of memory")
+				}); told != want ||
+					!s.Healthy {
 					t.Errorf("%s: %+v", when, s)
 				}
 			}
@@ -78,11 +88,13 @@ func TestLittleMemory(t *testing.T) {
 			if logged := strings.Contains(said.String(), "of memory"); logged != want {
 				t.Errorf("the log is:\n%s", said.String())
 			}
-			if _, err := n.SetCluster(within(t, ample), []rota.Setting{{Key: "state_bytes_max", Value: "512MiB"}}); err != nil {
+			if _, err := n.SetCluster(within(t, ample), []rota.Setting{{Key: "state_bytes_max",
+				Value: "512MiB"}}); err != nil {
 				t.Fatal(err)
 			}
 			says("lowered", false)
-			if _, err := n.SetCluster(within(t, ample), []rota.Setting{{Key: "state_bytes_max", Value: "2GiB"}}); err != nil {
+			if _, err := n.SetCluster(within(t, ample), []rota.Setting{{Key: "state_bytes_max",
+				Value: "2GiB"}}); err != nil {
 				t.Fatal(err)
 			}
 			says("raised", has > 0)

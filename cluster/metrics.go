@@ -17,8 +17,10 @@ func (n *Node) Collectors() []prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "rota_" + name, Help: help}, read)
 	}
 	all := []prometheus.Collector{
-		m.commit, m.apply, m.decide, m.held, m.written, m.entryOps, m.leaderships, m.unknown, m.rounds, m.refusedEntries,
-		m.rejected, m.dates, m.attempts.ended, m.attempts.retried, m.attempts.types, m.released, m.commitMessages, newAdmission(&n.base), newFlowGauges(&n.base), newBatchGauges(&n.base),
+		m.commit, m.apply, m.decide, m.held, m.written, m.entryOps, m.leaderships, m.unknown, m.rounds,
+		m.refusedEntries,
+		m.rejected, m.dates, m.attempts.ended, m.attempts.retried, m.attempts.types, m.released, m.commitMessages,
+		newAdmission(&n.base), newFlowGauges(&n.base), newBatchGauges(&n.base),
 		gauge("raft_leader", "1 while this node leads.", func() float64 {
 			if n.terms.leading() != nil {
 				return 1
@@ -38,13 +40,14 @@ func (n *Node) Collectors() []prometheus.Collector {
 			}
 			return time.Since(n.raft.LastContact()).Seconds()
 		}),
-		gauge("cluster_clock_seconds", "The cluster clock as this node applied it; it began at the Unix time of the founding.", func() float64 {
-			clock := rota.Clock(0)
-			if !n.replica.peek(func(s *fsm.View) { clock = s.Head().Clock }) {
-				return math.NaN()
-			}
-			return float64(clock) / 1000
-		}),
+		gauge("cluster_clock_seconds",
+			"The cluster clock as this node applied it; it began at the Unix time of the founding.", func() float64 {
+				clock := rota.Clock(0)
+				if !n.replica.peek(func(s *fsm.View) { clock = s.Head().Clock }) {
+					return math.NaN()
+				}
+				return float64(clock) / 1000
+			}),
 		gauge("wall_skew_seconds", "This node's wall clock beyond the median of the voters.", func() float64 {
 			n.watch.mu.Lock()
 			defer n.watch.mu.Unlock()

@@ -66,8 +66,9 @@ type flowGauges struct {
 
 func newFlowGauges(n *base) *flowGauges {
 	return &flowGauges{n: n,
-		flows:   prometheus.NewDesc("rota_workflows", "Workflows that are kept, by state.", []string{"state"}, nil),
-		waiting: prometheus.NewDesc("rota_workflow_nodes_blocked", "Nodes of running workflows that wait for their parents.", nil, nil),
+		flows: prometheus.NewDesc("rota_workflows", "Workflows that are kept, by state.", []string{"state"}, nil),
+		waiting: prometheus.NewDesc("rota_workflow_nodes_blocked",
+			"Nodes of running workflows that wait for their parents.", nil, nil),
 		pending: prometheus.NewDesc("rota_workflow_steps_pending",
 			"Nodes that the next entries release, skip, cancel, take back or forget.", nil, nil),
 	}
@@ -100,7 +101,8 @@ type batchGauges struct {
 }
 
 func newBatchGauges(n *base) *batchGauges {
-	return &batchGauges{n, prometheus.NewDesc("rota_batches", "Batches that are known, by state.", []string{"state"}, nil)}
+	return &batchGauges{n, prometheus.NewDesc("rota_batches", "Batches that are known, by state.", []string{"state"},
+		nil)}
 }
 
 // Describe implements prometheus.Collector.

@@ -21,7 +21,8 @@ func TestMove_deliversNoOthersJobs(t *testing.T) {
 	l, f := b.leader(), b.follower()
 	local := called(within(t, ample), rota.Local)
 	for _, tenant := range []string{"ann", "bob"} {
-		role := &fsmpb.SetRole{Name: tenant, Grants: []*fsmpb.Grant{{Right: uint32(rota.RightWork), Tenant: tenant, Queue: access.Everything}}}
+		role := &fsmpb.SetRole{Name: tenant, Grants: []*fsmpb.Grant{{Right: uint32(rota.RightWork), Tenant: tenant,
+			Queue: access.Everything}}}
 		if _, _, err := l.proposer.proposeOne(local, &fsmpb.Op{Op: &fsmpb.Op_SetRole{SetRole: role}}); err != nil {
 			t.Fatal(err)
 		}
@@ -29,7 +30,8 @@ func TestMove_deliversNoOthersJobs(t *testing.T) {
 	secret := []byte("a secret of the worker's own")
 	open := func(n *Node, by rota.Principal) *WorkerSession {
 		t.Helper()
-		s, err := n.OpenWorker(called(within(t, ample), by), rota.WorkerSpec{ID: "w", Queues: []rota.QueueName{rota.DefaultQueue}, Slots: 4},
+		s, err := n.OpenWorker(called(within(t, ample), by),
+			rota.WorkerSpec{ID: "w", Queues: []rota.QueueName{rota.DefaultQueue}, Slots: 4},
 			secret, false, nil, peer.WorkerLink{})
 		if err != nil {
 			t.Fatal(err)
@@ -72,7 +74,8 @@ func TestMove_deliversNoOthersJobs(t *testing.T) {
 	if moved.Session() != old.Session() {
 		t.Fatalf("session %d became %d", old.Session(), moved.Session())
 	}
-	if got := next(moved); len(got) != 1 || got[0].Revoked == nil || *got[0].Revoked != (peer.LeaseEnd{Lease: lease.ID, Reason: rota.ReasonAccessEnded}) {
+	if got := next(moved); len(got) != 1 || got[0].Revoked == nil ||
+		*got[0].Revoked != (peer.LeaseEnd{Lease: lease.ID, Reason: rota.ReasonAccessEnded}) {
 		t.Errorf("the new credential is sent %+v", got)
 	}
 	st, err := moved.Standing(within(t, ample), peer.ReadOptions{})
@@ -84,7 +87,8 @@ func TestMove_deliversNoOthersJobs(t *testing.T) {
 	if got := next(moved); len(got) != 1 || got[0].Assigned == nil || got[0].Assigned.Spec.Tenant != "bob" {
 		t.Errorf("the new credential is sent %+v", got)
 	}
-	if st, err := polled.Standing(within(t, ample), peer.ReadOptions{}); rota.KindOf(err) != rota.KindUnavailable || len(st.Leases) != 0 {
+	if st, err := polled.Standing(within(t, ample), peer.ReadOptions{}); rota.KindOf(err) != rota.KindUnavailable ||
+		len(st.Leases) != 0 {
 		t.Errorf("a poll of the credential before returns %+v, %v", st, err)
 	}
 	for {
@@ -95,7 +99,8 @@ func TestMove_deliversNoOthersJobs(t *testing.T) {
 			break
 		}
 		// The old stream may report its revoked lease, so that the handler stops, and nothing else.
-		revoked := len(got) == 1 && got[0].Revoked != nil && *got[0].Revoked == (peer.LeaseEnd{Lease: lease.ID, Job: lease.Job, Reason: rota.ReasonAccessEnded})
+		revoked := len(got) == 1 && got[0].Revoked != nil &&
+			*got[0].Revoked == (peer.LeaseEnd{Lease: lease.ID, Job: lease.Job, Reason: rota.ReasonAccessEnded})
 		if err != nil || len(got) > 0 && !revoked {
 			t.Fatalf("the credential before is sent %+v, %v", got, err)
 		}

@@ -68,8 +68,8 @@ func newNode(cfg Config, peers Peers) (*Node, error) {
 	n.replica = replica{machine: fsm.NewKnowing(cfg.knows), hub: newHub()}
 	n.membership = membership{left: make(chan struct{}), removing: make(chan struct{}, 1)}
 	n.terms = terms{notify: make(chan bool, 64)}
-	n.disk = diskGate{read: cfg.freeSpace, path: cfg.Data, low: percent(cfg.DiskLow), critical: percent(cfg.DiskCritical),
-		soon: make(chan struct{}, 1), room: math.MaxUint64}
+	n.disk = diskGate{read: cfg.freeSpace, path: cfg.Data, low: percent(cfg.DiskLow),
+		critical: percent(cfg.DiskCritical), soon: make(chan struct{}, 1), room: math.MaxUint64}
 	n.logs = newLiveLogs(limits.MaxLogsBytes)
 	n.backups = backups{every: cfg.BackupEvery, keep: cfg.BackupKeep, one: make(chan struct{}, 1)}
 	if cfg.Backup.To != "" {
@@ -192,7 +192,8 @@ type servedArchive interface {
 	ArchiveStatus() history.Status
 	ArchiveRange(ctx context.Context, span peer.ArchiveSpan, maxBytes int64) (peer.ArchiveSlice, error)
 	ArchiveRecords(ctx context.Context, ids []rota.JobID) ([]peer.ArchiveRecord, error)
-	ArchiveSums(ctx context.Context, span peer.ArchiveSpan, sum []byte) (same bool, each []peer.ArchiveRecord, err error)
+	ArchiveSums(ctx context.Context, span peer.ArchiveSpan, sum []byte) (same bool, each []peer.ArchiveRecord,
+		err error)
 	ListArchived(ctx context.Context, f rota.JobFilter, at rota.Index) (rota.JobPage, error)
 }
 

@@ -86,7 +86,8 @@ func TestNode(t *testing.T) {
 	})
 	t.Run("refuses internal operations from another node", func(t *testing.T) {
 		if fsm.Forwardable(&fsmpb.Op{Op: &fsmpb.Op_Sweep{}}) || fsm.Forwardable(&fsmpb.Op{Op: &fsmpb.Op_Round{}}) ||
-			fsm.Forwardable(&fsmpb.Op{Op: &fsmpb.Op_Reach{}}) || fsm.Forwardable(&fsmpb.Op{Op: &fsmpb.Op_BeginTerm{}}) ||
+			fsm.Forwardable(&fsmpb.Op{Op: &fsmpb.Op_Reach{}}) ||
+			fsm.Forwardable(&fsmpb.Op{Op: &fsmpb.Op_BeginTerm{}}) ||
 			fsm.Forwardable(&fsmpb.Op{Op: &fsmpb.Op_SetMode{SetMode: &fsmpb.SetMode{Auto: true}}}) ||
 			fsm.Forwardable(&fsmpb.Op{Op: &fsmpb.Op_SetNode{}}) {
 			t.Fatal("an internal operation has a wire form")
@@ -161,7 +162,8 @@ func TestNode_withoutQuorumCallsEndAtTheirDeadline(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 1500*time.Millisecond)
 	defer cancel()
-	if _, err := survivor.Submit(ctx, specs("x", 1)); rota.KindOf(err) != rota.KindUnavailable || rota.RetryAfterOf(err) == 0 {
+	if _, err := survivor.Submit(ctx, specs("x", 1)); rota.KindOf(err) != rota.KindUnavailable ||
+		rota.RetryAfterOf(err) == 0 {
 		t.Fatalf("a write without a quorum: %v", err)
 	}
 	ctx, cancel = context.WithTimeout(context.Background(), 500*time.Millisecond)
@@ -275,7 +277,8 @@ func TestRestoreBackup(t *testing.T) {
 
 	r := newBench(t)
 	r.plan("r1", 1)
-	if _, err := recovery.RestoreBackup(recovery.RestoreOptions{Backup: snapshot.At(path), Data: r.addrs["r1"].Data, Node: "r1", Cluster: "test", Raft: r.addrs["r1"].Raft}); err != nil {
+	if _, err := recovery.RestoreBackup(recovery.RestoreOptions{Backup: snapshot.At(path), Data: r.addrs["r1"].Data,
+		Node: "r1", Cluster: "test", Raft: r.addrs["r1"].Raft}); err != nil {
 		t.Fatal(err)
 	}
 	r.start("r1")
@@ -293,7 +296,8 @@ func TestRestoreBackup(t *testing.T) {
 	if faults := check(r.leader()); len(faults) > 0 {
 		t.Fatal(faults)
 	}
-	if _, err := recovery.RestoreBackup(recovery.RestoreOptions{Backup: snapshot.At(path), Data: r.addrs["r1"].Data, Node: "r1", Cluster: "test"}); rota.KindOf(err) != rota.KindConflict {
+	if _, err := recovery.RestoreBackup(recovery.RestoreOptions{Backup: snapshot.At(path), Data: r.addrs["r1"].Data,
+		Node: "r1", Cluster: "test"}); rota.KindOf(err) != rota.KindConflict {
 		t.Fatalf("a backup was restored over a node's state: %v", err)
 	}
 }

@@ -55,7 +55,9 @@ func (p *pastReader) take(ctx context.Context) (leave func(), err error) {
 func (p *pastReader) at(ctx context.Context, index rota.Index, look func(*fsm.Machine)) error {
 	defer p.asking.Add(-1)
 	if p.asking.Add(1) > pastAsking {
-		e := rota.Refusef(rota.KindExhausted, "past", "node %s looks at the past for one caller, and another one waits: try again, or ask another node", p.n.cfg.Node)
+		e := rota.Refusef(rota.KindExhausted, "past",
+			"node %s looks at the past for one caller, and another one waits: try again, or ask another node",
+			p.n.cfg.Node)
 		e.RetryAfter = time.Second
 		return e
 	}

@@ -15,7 +15,8 @@ func TestPast_isReplayedOnce(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 1)
 	n := b.leader()
-	if _, err := n.SetQueue(within(t, ample), rota.DefaultQueue, "", []rota.Setting{{Key: "oldest_every", Value: "0"}}); err != nil {
+	if _, err := n.SetQueue(within(t, ample), rota.DefaultQueue, "",
+		[]rota.Setting{{Key: "oldest_every", Value: "0"}}); err != nil {
 		t.Fatal(err)
 	}
 	var indexes []rota.Index
@@ -34,7 +35,8 @@ func TestPast_isReplayedOnce(t *testing.T) {
 	}
 	replays := func(at, from rota.Index) {
 		t.Helper()
-		if got, err := n.Past(within(t, ample), rota.WhyQuery{At: at}); err != nil || got != (rota.Past{Index: at, From: from, Entries: int64(at - from)}) {
+		if got, err := n.Past(within(t, ample), rota.WhyQuery{At: at}); err != nil ||
+			got != (rota.Past{Index: at, From: from, Entries: int64(at - from)}) {
 			t.Errorf("a look at %d replays %+v, %v, want from %d", at, got, err, from)
 		}
 	}
@@ -49,13 +51,15 @@ func TestPast_isReplayedOnce(t *testing.T) {
 	}
 	replays(indexes[10], indexes[10])
 	replays(indexes[3], 0) // back
-	if _, err := n.Past(within(t, ample), rota.WhyQuery{At: n.replica.head().Index + 1000}); rota.KindOf(err) != rota.KindOutOfRange {
+	if _, err := n.Past(within(t, ample),
+		rota.WhyQuery{At: n.replica.head().Index + 1000}); rota.KindOf(err) != rota.KindOutOfRange {
 		t.Errorf("an index in the future: %v", err)
 	}
 	if past.replays != 1 {
 		t.Errorf("ten steps forward cost %d replays", past.replays)
 	}
-	if _, _, err := n.Why(within(t, ample), "jl-00000", rota.WhyQuery{At: indexes[0]}, peer.ReadOptions{}); rota.KindOf(err) != rota.KindNotFound {
+	if _, _, err := n.Why(within(t, ample), "jl-00000", rota.WhyQuery{At: indexes[0]},
+		peer.ReadOptions{}); rota.KindOf(err) != rota.KindNotFound {
 		t.Errorf("a job before its submission: %v", err)
 	}
 	if past.replays != 2 {
@@ -63,10 +67,12 @@ func TestPast_isReplayedOnce(t *testing.T) {
 	}
 	h := newHand(t, n, "w1", 60)
 	h.take(60)
-	if x := why("ja-00000", rota.WhyQuery{}); x.Decision == nil || x.Decision.Others != nil || x.Decision.Note != "" || past.replays != 2 {
+	if x := why("ja-00000", rota.WhyQuery{}); x.Decision == nil || x.Decision.Others != nil || x.Decision.Note != "" ||
+		past.replays != 2 {
 		t.Errorf("without the others: %+v, %d replays", x.Decision, past.replays)
 	}
-	if x := why("ja-00000", rota.WhyQuery{Others: true}); x.Decision == nil || past.replays != 2 { // later than the state that was read
+	if x := why("ja-00000", rota.WhyQuery{Others: true}); x.Decision == nil ||
+		past.replays != 2 { // later than the state that was read
 		t.Errorf("with the others: %+v, %d replays", x.Decision, past.replays)
 	}
 	past.turn <- struct{}{}
@@ -98,11 +104,13 @@ func TestPast_oneLooksAndOneWaits(t *testing.T) {
 	}()
 	b.eventually("one waits", func() bool { return n.explainer.past.asking.Load() == pastAsking })
 	for _, q := range []rota.WhyQuery{{At: at}, {Others: true}} {
-		if _, _, err := n.Why(within(t, ample), "j-00000", q, peer.ReadOptions{}); rota.KindOf(err) != rota.KindExhausted {
+		if _, _, err := n.Why(within(t, ample), "j-00000", q,
+			peer.ReadOptions{}); rota.KindOf(err) != rota.KindExhausted {
 			t.Errorf("one more: %v", err)
 		}
 	}
-	if x, _, err := n.Why(within(t, ample), "j-00000", rota.WhyQuery{}, peer.ReadOptions{}); err != nil || x.Decision == nil {
+	if x, _, err := n.Why(within(t, ample), "j-00000", rota.WhyQuery{}, peer.ReadOptions{}); err != nil ||
+		x.Decision == nil {
 		t.Errorf("the present: %+v, %v", x, err)
 	}
 	cancel()
@@ -147,7 +155,8 @@ func TestPast_atAMoment(t *testing.T) {
 	if _, err := why("a-00000", rota.DateOf(time.Now().Add(time.Hour))); rota.KindOf(err) != rota.KindOutOfRange {
 		t.Errorf("in an hour: %v", err)
 	}
-	if _, _, err := n.Why(within(t, ample), "a-00000", rota.WhyQuery{At: 3, AtDate: between.Date}, peer.ReadOptions{}); rota.KindOf(err) != rota.KindInvalid {
+	if _, _, err := n.Why(within(t, ample), "a-00000", rota.WhyQuery{At: 3, AtDate: between.Date},
+		peer.ReadOptions{}); rota.KindOf(err) != rota.KindInvalid {
 		t.Errorf("an index and a moment: %v", err)
 	}
 }

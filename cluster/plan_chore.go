@@ -103,8 +103,9 @@ func (p *planner) members(ctx context.Context, w *fsm.PlanWork, most int) (fsm.M
 		}
 		e, ok, err := p.n.archive.Ended(ctx, job.ID, next.Numbers[i])
 		if err != nil {
-			return next, &rota.Error{Kind: rota.KindUnavailable, Subject: "job", RetryAfter: history.RetryAfter, Cause: err,
-				Text: "the payload of job " + string(job.ID) + " is in another node's archive, which does not answer"}
+			return next, &rota.Error{Kind: rota.KindUnavailable, Subject: "job", RetryAfter: history.RetryAfter,
+				Cause: err,
+				Text:  "the payload of job " + string(job.ID) + " is in another node's archive, which does not answer"}
 		}
 		if ok {
 			life := job.Life

@@ -71,7 +71,8 @@ func (pv *planVerbs) CancelPlan(ctx context.Context, id rota.PlanID, reason stri
 	} else if err := checkReason(reason); err != nil {
 		return rota.Plan{}, err
 	}
-	return pv.changed(ctx, id, &fsmpb.Op{Op: &fsmpb.Op_CancelPlan{CancelPlan: &fsmpb.CancelPlan{Id: string(id), Reason: reason}}})
+	return pv.changed(ctx, id, &fsmpb.Op{Op: &fsmpb.Op_CancelPlan{CancelPlan: &fsmpb.CancelPlan{Id: string(id),
+		Reason: reason}}})
 }
 
 // maxPreview bounds the duration of a preview, and previewed the jobs that it names.

@@ -15,7 +15,8 @@ func manyJobs(t *testing.T, n *Node, count int) {
 		jobs := make([]rota.JobSpec, min(1_000, count-at))
 		for i := range jobs {
 			jobs[i] = rota.NewJobSpec("t", nil)
-			jobs[i].ID, jobs[i].Queue, jobs[i].Tenant = rota.JobID(fmt.Sprintf("bulk%06d", at+i)), rota.DefaultQueue, rota.DefaultTenant
+			jobs[i].ID, jobs[i].Queue, jobs[i].Tenant = rota.JobID(fmt.Sprintf("bulk%06d",
+				at+i)), rota.DefaultQueue, rota.DefaultTenant
 		}
 		done, err := n.Submit(within(t, ample), jobs)
 		if err != nil {
@@ -45,7 +46,10 @@ func planThrough(t *testing.T, b *bench, spec rota.PlanSpec, kills int) rota.Pla
 	}
 	for range kills {
 		before := p.Done
-		b.eventually("the plan continues", func() bool { return seen() && (p.Done > before || p.State != rota.PlanRunning) })
+		b.eventually("the plan continues", func() bool {
+			return seen() &&
+				(p.Done > before || p.State != rota.PlanRunning)
+		})
 		if p.State != rota.PlanRunning {
 			t.Logf("%s was complete before its leader could be stopped", spec.ID)
 			break
@@ -76,7 +80,8 @@ func TestPlans_leadersChange(t *testing.T) {
 	if p.Done != jobs-2_500 || p.Refused+p.Passed != 0 {
 		t.Errorf("%+v", p)
 	}
-	page, _, err := b.leader().Jobs(within(t, ample), rota.JobFilter{Where: "id=bulk*", Count: true}, peer.ReadOptions{})
+	page, _, err := b.leader().Jobs(within(t, ample), rota.JobFilter{Where: "id=bulk*", Count: true},
+		peer.ReadOptions{})
 	if err != nil || page.Counted.Count != 2_500 || !page.Counted.Complete {
 		t.Errorf("%+v, %v", page.Counted, err)
 	}
@@ -105,7 +110,8 @@ func TestPlans_preview(t *testing.T) {
 		field string
 		bad   rota.PlanSpec
 	}{
-		{"filter", rota.PlanSpec{ID: "p", Verb: rota.PlanCancel}}, {"filter", rota.PlanSpec{ID: "p", Verb: rota.PlanCancel, Filter: `id="cut`}},
+		{"filter", rota.PlanSpec{ID: "p", Verb: rota.PlanCancel}},
+		{"filter", rota.PlanSpec{ID: "p", Verb: rota.PlanCancel, Filter: `id="cut`}},
 		{"verb", rota.PlanSpec{ID: "p", Filter: "id=*"}},
 	} {
 		for _, err := range []error{errOf(n.PreviewPlan(ctx, c.bad)), errOf(n.StartPlan(ctx, c.bad))} {

@@ -22,7 +22,8 @@ func (pv *policyVerbs) Tenants(ctx context.Context, opt peer.ReadOptions) ([]rot
 }
 
 // Tenant reads any tenant; one without settings has the default limits.
-func (pv *policyVerbs) Tenant(ctx context.Context, id rota.TenantID, opt peer.ReadOptions) (rota.Tenant, rota.ReadAt, error) {
+func (pv *policyVerbs) Tenant(ctx context.Context, id rota.TenantID,
+	opt peer.ReadOptions) (rota.Tenant, rota.ReadAt, error) {
 	if err := rota.CheckID("tenant", id); err != nil {
 		return rota.Tenant{}, rota.ReadAt{}, err
 	}
@@ -80,7 +81,8 @@ func labels(set []rota.Setting) (list []*fsmpb.Label) {
 }
 
 // preview checks an operation as the state machine would now, and returns its result.
-func preview[T any](ctx context.Context, r *replica, op *fsmpb.Op, would func(*fsm.View, *fsmpb.Op) (T, error)) (T, error) {
+func preview[T any](ctx context.Context, r *replica, op *fsmpb.Op,
+	would func(*fsm.View, *fsmpb.Op) (T, error)) (T, error) {
 	ops := askedBy(ctx, []*fsmpb.Op{op})
 	v, _, err := read(ctx, r, peer.ReadOptions{}, func(s *fsm.View) (v T, _ error) {
 		if denied := s.Denied(ops); denied != nil {
@@ -162,7 +164,8 @@ func (pv *policyVerbs) Queues(ctx context.Context, opt peer.ReadOptions) ([]rota
 }
 
 // Queue reads one queue, with its failure domains and what is known of its types.
-func (pv *policyVerbs) Queue(ctx context.Context, name rota.QueueName, opt peer.ReadOptions) (rota.Queue, rota.ReadAt, error) {
+func (pv *policyVerbs) Queue(ctx context.Context, name rota.QueueName,
+	opt peer.ReadOptions) (rota.Queue, rota.ReadAt, error) {
 	return readAs(ctx, &pv.n.replica, opt, func(s *fsm.View, rd *access.Reader) (rota.Queue, error) {
 		q, ok := s.QueueInFull(name)
 		if !ok || !rd.Queue(&q) {
@@ -179,7 +182,8 @@ func (pv *policyVerbs) Queue(ctx context.Context, name rota.QueueName, opt peer.
 }
 
 // Lanes reads the first lanes of a queue, limited to tenants that the caller may read.
-func (pv *policyVerbs) Lanes(ctx context.Context, query peer.LanesQuery, opt peer.ReadOptions) (peer.Lanes, rota.ReadAt, error) {
+func (pv *policyVerbs) Lanes(ctx context.Context, query peer.LanesQuery,
+	opt peer.ReadOptions) (peer.Lanes, rota.ReadAt, error) {
 	return readAs(ctx, &pv.n.replica, opt, func(s *fsm.View, rd *access.Reader) (peer.Lanes, error) {
 		if q, ok := s.Queue(query.Queue); ok && rd.Queue(&q) {
 			lanes, _ := fsm.LanesOf(s, query, rd)
@@ -191,7 +195,8 @@ func (pv *policyVerbs) Lanes(ctx context.Context, query peer.LanesQuery, opt pee
 
 // SetQueue creates a queue or changes its policy. Settings that the state machine would reject are rejected here first,
 // before the log.
-func (pv *policyVerbs) SetQueue(ctx context.Context, name rota.QueueName, preset string, set []rota.Setting) (rota.Queue, error) {
+func (pv *policyVerbs) SetQueue(ctx context.Context, name rota.QueueName, preset string,
+	set []rota.Setting) (rota.Queue, error) {
 	set, err := checkSettings(name, preset, set)
 	if err != nil {
 		return rota.Queue{}, err
@@ -209,7 +214,8 @@ func (pv *policyVerbs) SetQueue(ctx context.Context, name rota.QueueName, preset
 }
 
 // PreviewQueue returns what SetQueue would return and what it would change, without storing anything.
-func (pv *policyVerbs) PreviewQueue(ctx context.Context, name rota.QueueName, preset string, set []rota.Setting) (rota.Queue, error) {
+func (pv *policyVerbs) PreviewQueue(ctx context.Context, name rota.QueueName, preset string,
+	set []rota.Setting) (rota.Queue, error) {
 	set, err := checkSettings(name, preset, set)
 	if err != nil {
 		return rota.Queue{}, err
@@ -254,8 +260,9 @@ func (pv *policyVerbs) DeleteQueue(ctx context.Context, name, drainTo rota.Queue
 			return 0, err
 		}
 	}
-	o, _, err := pv.n.proposer.proposeOne(ctx, &fsmpb.Op{Op: &fsmpb.Op_DeleteQueue{DeleteQueue: &fsmpb.DeleteQueue{Name: string(name),
-		DrainTo: string(drainTo)}}})
+	o, _, err := pv.n.proposer.proposeOne(ctx,
+		&fsmpb.Op{Op: &fsmpb.Op_DeleteQueue{DeleteQueue: &fsmpb.DeleteQueue{Name: string(name),
+			DrainTo: string(drainTo)}}})
 	return o.GetLeft(), err
 }
 

@@ -47,7 +47,8 @@ func callerOf(ctx context.Context) rota.Principal {
 
 // session returns a session that this node does not serve yet.
 func (wv *workerVerbs) session(id rota.WorkerID, session rota.Session, by rota.Principal) *WorkerSession {
-	return &WorkerSession{n: wv.n, logs: wv.logs, beats: wv.beats, worker: id, session: session, by: by.Owner(), notify: make(chan struct{}, 1), all: true}
+	return &WorkerSession{n: wv.n, logs: wv.logs, beats: wv.beats, worker: id, session: session, by: by.Owner(),
+		notify: make(chan struct{}, 1), all: true}
 }
 
 // attached returns the session that a registration would resume unchanged; nil if the registration must be proposed.
@@ -57,7 +58,8 @@ func (wv *workerVerbs) attached(ctx context.Context, register *fsmpb.Register) (
 	}
 	id, by := rota.WorkerID(register.GetSpec().GetId()), callerOf(ctx)
 	wv.n.replica.look(func(m *fsm.View) {
-		if session, refused := fsm.Attach(m, id, [32]byte(register.GetSecretHash()), by); refused == nil && fsm.Registered(m, register) {
+		if session, refused := fsm.Attach(m, id, [32]byte(register.GetSecretHash()), by); refused == nil &&
+			fsm.Registered(m, register) {
 			s = wv.session(id, session, by)
 		}
 	})
@@ -69,7 +71,8 @@ func (s *WorkerSession) Standing(ctx context.Context, opt peer.ReadOptions) (pee
 	st, _, err := read(ctx, &s.n.replica, opt, func(m *fsm.View) (st peer.Standing, err error) {
 		session, status := m.Session(s.worker)
 		if session != s.session || status == rota.WorkerRetired {
-			return st, rota.Refusef(rota.KindStale, "session", "session %d of worker %s is over: it was retired or taken over", s.session, s.worker)
+			return st, rota.Refusef(rota.KindStale, "session",
+				"session %d of worker %s is over: it was retired or taken over", s.session, s.worker)
 		}
 		leases, ours := fsm.Deliverable(m, s.worker, s.session, s.by)
 		if !ours {
@@ -90,8 +93,9 @@ func (s *WorkerSession) Offer(ctx context.Context, poll uint64, free int32, wait
 	if free > 0 {
 		until = s.n.replica.head().Clock + min(rota.Clock(wait.Milliseconds())+offerSpare, limits.MaxOffer)
 	}
-	_, index, err := s.n.proposer.proposeOne(ctx, &fsmpb.Op{Op: &fsmpb.Op_Offer{Offer: &fsmpb.Offer{Worker: string(s.worker),
-		Session: uint64(s.session), Poll: poll, Free: free, UntilMs: int64(until)}}})
+	_, index, err := s.n.proposer.proposeOne(ctx,
+		&fsmpb.Op{Op: &fsmpb.Op_Offer{Offer: &fsmpb.Offer{Worker: string(s.worker),
+			Session: uint64(s.session), Poll: poll, Free: free, UntilMs: int64(until)}}})
 	if err != nil {
 		return err
 	}

@@ -104,7 +104,8 @@ func (pr *proposer) proposeChunk(ctx context.Context, b batch) reply {
 			last = err
 			if rota.KindOf(err) == rota.KindDenied {
 				// This node is no longer a member: the caller is directed to another one.
-				return reply{err: &rota.Error{Kind: rota.KindUnavailable, Subject: "node", RetryAfter: 50 * time.Millisecond, Text: err.Error()}}
+				return reply{err: &rota.Error{Kind: rota.KindUnavailable, Subject: "node",
+					RetryAfter: 50 * time.Millisecond, Text: err.Error()}}
 			}
 			if rota.KindOf(err) != rota.KindUnavailable {
 				return reply{err: err}

@@ -34,7 +34,8 @@ func twoTenants(t *testing.T) (*Node, context.Context) {
 	}
 	id := strings.Repeat("a", 12)
 	propose(&fsmpb.Op{Op: &fsmpb.Op_SetRole{SetRole: role}})
-	propose(&fsmpb.Op{Op: &fsmpb.Op_CreateToken{CreateToken: &fsmpb.CreateToken{Id: id, Hash: make([]byte, 32), Roles: []string{"acmes"},
+	propose(&fsmpb.Op{Op: &fsmpb.Op_CreateToken{CreateToken: &fsmpb.CreateToken{Id: id, Hash: make([]byte, 32),
+		Roles:     []string{"acmes"},
 		ExpiresMs: time.Now().Add(time.Hour).UnixMilli()}}})
 	all := within(t, ample)
 	if _, err := n.SetQueue(all, "umbrella-queue", "", nil); err != nil {
@@ -61,7 +62,8 @@ func twoTenants(t *testing.T) (*Node, context.Context) {
 			t.Fatal(err)
 		}
 		w := rota.WorkflowSpec{ID: rota.WorkflowID(tenant + "-flow"), Tenant: tenant, Nodes: []rota.NodeSpec{
-			{ID: "first", JobSpec: rota.NewJobSpec("other", nil)}, {ID: "second", Parents: []string{"first"}, JobSpec: rota.NewJobSpec("other", nil)},
+			{ID: "first", JobSpec: rota.NewJobSpec("other", nil)},
+			{ID: "second", Parents: []string{"first"}, JobSpec: rota.NewJobSpec("other", nil)},
 			{ID: "like@run", Parents: []string{"first"}, JobSpec: rota.NewJobSpec("other", nil)}}}
 		w.Nodes[0].NotBefore = time.Now().Add(time.Hour)
 		if _, err := n.SubmitWorkflow(all, w); err != nil {
@@ -143,7 +145,8 @@ func TestReads_twoTenants(t *testing.T) {
 		unknown(err)
 		own := specs("x", 1)
 		own[0].ID, own[0].Tenant = id, "acme"
-		if out, err := n.Submit(acme, own); err != nil || out[0].Existed || rota.KindOf(out[0].Err) != rota.KindConflict && !strings.Contains(string(id), "/") {
+		if out, err := n.Submit(acme, own); err != nil || out[0].Existed ||
+			rota.KindOf(out[0].Err) != rota.KindConflict && !strings.Contains(string(id), "/") {
 			t.Errorf("job %s of another tenant is submitted: %+v, %v", id, out, err)
 		}
 	}
@@ -171,7 +174,8 @@ func TestReads_twoTenants(t *testing.T) {
 	} {
 		err, none := same.ask(same.theirs), same.ask(same.nobodys)
 		unknown(err)
-		if err == nil || none == nil || strings.ReplaceAll(err.Error(), same.theirs, "ID") != strings.ReplaceAll(none.Error(), same.nobodys, "ID") {
+		if err == nil || none == nil || strings.ReplaceAll(err.Error(), same.theirs,
+			"ID") != strings.ReplaceAll(none.Error(), same.nobodys, "ID") {
 			t.Errorf("of another tenant's object it returns %v, of a missing one %v", err, none)
 		}
 	}
@@ -188,8 +192,10 @@ func TestReads_twoTenants(t *testing.T) {
 	keep(tenants, at, err)
 	_, _, err = n.Tenant(acme, "umbrella", opt)
 	unknown(err)
-	keeper := &fsmpb.SetRole{Name: "keeper", Grants: []*fsmpb.Grant{{Right: uint32(rota.RightWorkers), Tenant: "*", Queue: "default"}}}
-	if _, _, err := n.proposer.proposeOne(called(within(t, ample), rota.Local), &fsmpb.Op{Op: &fsmpb.Op_SetRole{SetRole: keeper}}); err != nil {
+	keeper := &fsmpb.SetRole{Name: "keeper", Grants: []*fsmpb.Grant{{Right: uint32(rota.RightWorkers), Tenant: "*",
+		Queue: "default"}}}
+	if _, _, err := n.proposer.proposeOne(called(within(t, ample), rota.Local),
+		&fsmpb.Op{Op: &fsmpb.Op_SetRole{SetRole: keeper}}); err != nil {
 		t.Fatal(err)
 	}
 	worker, err := n.ResumeWorker(called(within(t, ample), rota.CertPrincipal("keeper", "ann")), "umbrella-worker")
@@ -228,7 +234,8 @@ func TestWaits_areJudgedAnew(t *testing.T) {
 	n, acme := twoTenants(t)
 	waits := make(chan error, 2)
 	go func() {
-		waits <- n.AwaitJobs(acme, []rota.JobID{"acme-waits-00000"}, func(j rota.Job) error { return errors.New("job " + string(j.ID) + " was reported") })
+		waits <- n.AwaitJobs(acme, []rota.JobID{"acme-waits-00000"},
+			func(j rota.Job) error { return errors.New("job " + string(j.ID) + " was reported") })
 	}()
 	go func() {
 		_, err := n.AwaitWorkflow(acme, "acme-flow")
@@ -241,7 +248,8 @@ func TestWaits_areJudgedAnew(t *testing.T) {
 		return len(h.jobs) == 1 && len(h.ends) == 1
 	})
 	all := called(within(t, ample), rota.Local)
-	if _, err := n.SetRole(all, rota.Role{Name: "acmes", Grants: []rota.Grant{{Right: rota.RightRead, Tenant: "acme", Queue: "other"}}}); err != nil {
+	if _, err := n.SetRole(all, rota.Role{Name: "acmes", Grants: []rota.Grant{{Right: rota.RightRead, Tenant: "acme",
+		Queue: "other"}}}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := n.Cancel(within(t, ample), []rota.JobID{"acme-waits-00000"}); err != nil {

@@ -311,7 +311,8 @@ func TestRebuild_givesWayToASnapshot(t *testing.T) {
 	f.replica.passed = at
 	f.replica.mu.Unlock()
 	// The older state arrives while the snapshot is passed.
-	m, _, err := snapshot.Read(bytes.NewReader(older), func(info rota.SnapshotInfo) (snapshot.Sink[*fsm.Machine], error) {
+	m, _, err := snapshot.Read(bytes.NewReader(older), func(info rota.SnapshotInfo) (snapshot.Sink[*fsm.Machine],
+		error) {
 		return fsm.NewLoaderKnowing(info, f.cfg.knows)
 	})
 	if err != nil {
@@ -337,12 +338,14 @@ func TestRebuild_appliesWhatFollowsOnly(t *testing.T) {
 	b.isolate(f.cfg.Node)
 	f.replica.mu.Lock()
 	head := f.replica.machine.Head().Index
-	if f.replica.passed != head || f.replica.followsPassed(head+2) != nil || f.replica.followsPassed(head) == nil || f.replica.followsPassed(head-1) == nil {
+	if f.replica.passed != head || f.replica.followsPassed(head+2) != nil || f.replica.followsPassed(head) == nil ||
+		f.replica.followsPassed(head-1) == nil {
 		t.Errorf("at %d, passed %d", head, f.replica.passed)
 	}
 	f.replica.passed += 3 // delivered but not applied
 	f.replica.mu.Unlock()
-	if err, ok := (adapter{f}).Apply(&raft.Log{Index: uint64(head) + 4}).(error); !ok || rota.KindOf(err) != rota.KindInternal {
+	if err, ok := (adapter{f}).Apply(&raft.Log{Index: uint64(head) + 4}).(error); !ok ||
+		rota.KindOf(err) != rota.KindInternal {
 		t.Errorf("applied: %v", err)
 	}
 	if f.fatalErr.Load() == nil {

@@ -32,7 +32,8 @@ func (b *bench) corruptHeld(n *Node, job rota.JobID) {
 	b.t.Helper()
 	spec := rota.NewJobSpec("work", nil)
 	spec.ID, spec.Tenant = job, rota.DefaultTenant
-	data := mustSeal(b.t, &fsmpb.Entry{Ops: []*fsmpb.Op{{Op: &fsmpb.Op_Submit{Submit: &fsmpb.Submit{Spec: entry.SpecOp(&spec)}}}}})
+	data := mustSeal(b.t, &fsmpb.Entry{Ops: []*fsmpb.Op{{Op: &fsmpb.Op_Submit{Submit: &fsmpb.Submit{Spec: entry.SpecOp(
+		&spec)}}}}})
 	head := n.replica.machine.Head()
 	before := n.replica.machine.Head().Events
 	if _, err := n.replica.machine.Apply(head.Index, head.Term, data); err != nil {
@@ -124,7 +125,8 @@ func (b *bench) toldOnce(id rota.NodeID) {
 	b.eventually("all nodes tell of it", func() bool {
 		for _, reader := range b.ids() {
 			n := b.node(reader)
-			if n == nil || n.Ready() != nil || len(tail(b.t, n, rota.EventFilter{Kinds: []rota.EventKind{rota.EventStateDiffers}})) == 0 {
+			if n == nil || n.Ready() != nil || len(tail(b.t, n,
+				rota.EventFilter{Kinds: []rota.EventKind{rota.EventStateDiffers}})) == 0 {
 				return false
 			}
 		}
@@ -158,7 +160,8 @@ func TestRebuild_aFollower(t *testing.T) {
 	if err := f.Ready(); rota.KindOf(err) != rota.KindUnavailable {
 		t.Errorf("it reports that it serves: %v", err)
 	}
-	if _, _, err := f.Job(within(t, ample), "ghost", peer.ReadOptions{Stale: true}); rota.KindOf(err) != rota.KindUnavailable {
+	if _, _, err := f.Job(within(t, ample), "ghost",
+		peer.ReadOptions{Stale: true}); rota.KindOf(err) != rota.KindUnavailable {
 		t.Errorf("a stale read was answered with %v", err)
 	}
 	var told error
@@ -168,7 +171,8 @@ func TestRebuild_aFollower(t *testing.T) {
 	if rota.KindOf(told) != rota.KindUnavailable || !strings.Contains(told.Error(), "rebuilt") {
 		t.Errorf("the worker received %v", told)
 	}
-	if s := f.clusterVerbs.ownStatus(); s.State != stateRebuilding || s.Healthy || !strings.Contains(strings.Join(s.Problems, " "), "differed") {
+	if s := f.clusterVerbs.ownStatus(); s.State != stateRebuilding || s.Healthy ||
+		!strings.Contains(strings.Join(s.Problems, " "), "differed") {
 		t.Errorf("its own status is %+v", s)
 	}
 	before := f.raft.LastIndex()
@@ -184,7 +188,8 @@ func TestRebuild_aFollower(t *testing.T) {
 	}
 	b.verifyEqual(f)
 	if now, _ := f.stores.Log.FirstIndex(); now != first || f.data.Identity() != identity || f.data.Rebuild().Open {
-		t.Errorf("its log begins at %d, before at %d; identity %s, before %s; %+v", now, first, f.data.Identity(), identity, f.data.Rebuild())
+		t.Errorf("its log begins at %d, before at %d; identity %s, before %s; %+v", now, first, f.data.Identity(),
+			identity, f.data.Rebuild())
 	}
 	// The events of the time in between come from the others.
 	b.eventually("its events are whole", func() bool {

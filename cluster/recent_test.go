@@ -37,10 +37,12 @@ func TestRecent_countsByDate(t *testing.T) {
 	})
 	got := recentAt(t, r, now)["q"]
 	if got.FailedJobs() != 2 || got.Failed[11] != 1 || got.Failed[13] != 1 || got.Completed[14] != 1 {
-		t.Errorf("got failed %v and completed %v, want one failure 3 min and one 1 min ago, one completion now", got.Failed, got.Completed)
+		t.Errorf("got failed %v and completed %v, want one failure 3 min and one 1 min ago, one completion now",
+			got.Failed, got.Completed)
 	}
 	if got.First != rota.DateOf(now.Add(-3*time.Minute)) || got.Error != "newest" || got.Job != "j" {
-		t.Errorf("got first %v, job %q, error %q, want the first failure of the quarter and the newest error", got.First, got.Job, got.Error)
+		t.Errorf("got first %v, job %q, error %q, want the first failure of the quarter and the newest error",
+			got.First, got.Job, got.Error)
 	}
 	if later := recentAt(t, r, now.Add(14*time.Minute))["q"]; later.FailedJobs() != 0 || later.Error != "" {
 		t.Errorf("14 minutes later: got %+v, want no failure and no error", later)
@@ -56,7 +58,8 @@ func TestRecent_isBounded(t *testing.T) {
 	}
 	r.count([]rota.Event{ended(rota.EventJobDead, "new", now, strings.Repeat("é", limits.RecentError))})
 	if got := recentAt(t, r, now)["new"]; got.FailedJobs() != 1 || len(got.Error) > limits.RecentError {
-		t.Errorf("got %d failures and an error of %d bytes, want 1 and at most %d", got.FailedJobs(), len(got.Error), limits.RecentError)
+		t.Errorf("got %d failures and an error of %d bytes, want 1 and at most %d", got.FailedJobs(), len(got.Error),
+			limits.RecentError)
 	}
 	if len(r.queues) > limits.RecentQueues {
 		t.Errorf("got %d queues, want at most %d", len(r.queues), limits.RecentQueues)

@@ -96,7 +96,8 @@ func (mb *membership) vouches(ctx context.Context, m gossip.Member) bool {
 		return true
 	}
 	if mb.n.lines.Allow("vouch/" + string(m.ID)) {
-		mb.n.log.Warn("a node that gossip suggests does not answer for itself and is not added", "other_node", string(m.ID),
+		mb.n.log.Warn("a node that gossip suggests does not answer for itself and is not added", "other_node",
+			string(m.ID),
 			"api", m.API, "raft", m.Raft, "answered_as", string(in.Status.ID), "identity", in.Identity, "err", err)
 	}
 	return false

@@ -117,8 +117,10 @@ func TestForgedFounders(t *testing.T) {
 				}
 				defer layer.Close()
 			}
-			forged, err := gossip.Start(gossip.Options{ID: "n2", Cluster: c.Cluster, Bind: freeAddr(t), Logger: slog.New(slog.DiscardHandler),
-				Meta: gossip.Meta{API: "127.0.0.1:1", Raft: raft, BootstrapExpect: 2, Identity: strings.Repeat("ab", 16)}})
+			forged, err := gossip.Start(gossip.Options{ID: "n2", Cluster: c.Cluster, Bind: freeAddr(t),
+				Logger: slog.New(slog.DiscardHandler),
+				Meta: gossip.Meta{API: "127.0.0.1:1", Raft: raft, BootstrapExpect: 2,
+					Identity: strings.Repeat("ab", 16)}})
 			if err != nil {
 				t.Fatal(err)
 			}

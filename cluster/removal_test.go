@@ -14,7 +14,8 @@ func TestRemoval_isAuthorised(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)
 	as := func(p rota.Principal) context.Context {
-		return context.WithValue(within(t, ample), access.CallerKey{}, access.Caller{Actor: p, Via: "n1/grpc", Request: "r1"})
+		return context.WithValue(within(t, ample), access.CallerKey{},
+			access.Caller{Actor: p, Via: "n1/grpc", Request: "r1"})
 	}
 	reader, operator := rota.CertPrincipal(access.RoleReader, "eve"), rota.CertPrincipal(access.RoleOperator, "ann")
 	gone := b.follower().cfg.Node

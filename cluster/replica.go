@@ -228,7 +228,8 @@ func (rp *replica) Ready() error {
 		return errNoLeader(nil)
 	}
 	if now := rp.n.raft.CurrentTerm(); term != now {
-		return rota.Refusef(rota.KindUnavailable, "node", "this node has applied term %d, the cluster is in term %d: it is catching up",
+		return rota.Refusef(rota.KindUnavailable, "node",
+			"this node has applied term %d, the cluster is in term %d: it is catching up",
 			term, now)
 	}
 	return rp.leader.behind() // it may have been down within one term

@@ -20,7 +20,8 @@ func machineOf(t *testing.T, prefix string, jobs int) *fsm.Machine {
 	m := fsm.New()
 	apply := func(op *fsmpb.Op) {
 		t.Helper()
-		a, err := m.Apply(m.Head().Index+1, 1, mustSeal(t, &fsmpb.Entry{Term: 1, NowMs: 1_000_000, Ops: []*fsmpb.Op{op}}))
+		a, err := m.Apply(m.Head().Index+1, 1, mustSeal(t, &fsmpb.Entry{Term: 1, NowMs: 1_000_000,
+			Ops: []*fsmpb.Op{op}}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -45,7 +46,8 @@ func TestRestore_aDamagedSnapshotLeavesTheNodeAsItWas(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := machineOf(t, "own", 50)
-	n := (&Node{base: base{cfg: Config{knows: entry.RulesVersion, Fatal: func(err error) { t.Error(err) }}, log: slog.New(slog.DiscardHandler),
+	n := (&Node{base: base{cfg: Config{knows: entry.RulesVersion, Fatal: func(err error) { t.Error(err) }},
+		log:     slog.New(slog.DiscardHandler),
 		replica: replica{machine: m}}}).wire()
 	before := m.Head()
 	type damage struct {
@@ -67,16 +69,19 @@ func TestRestore_aDamagedSnapshotLeavesTheNodeAsItWas(t *testing.T) {
 			t.Errorf("%s: the snapshot was accepted", name)
 		}
 		if after := n.replica.machine.Head(); after != before {
-			t.Fatalf("%s: the refused snapshot has changed the node's state: it was\n%+v, and is\n%+v", name, before, after)
+			t.Fatalf("%s: the refused snapshot has changed the node's state: it was\n%+v, and is\n%+v", name, before,
+				after)
 		}
 		if faults := n.replica.machine.Check(); len(faults) > 0 {
 			t.Fatalf("%s: the refused snapshot has left a state that contradicts itself: %q", name, faults)
 		}
 	}
-	if n.replica.machine.JobState("own-00049") != rota.JobQueued || n.replica.machine.JobState("sent-00000") != rota.JobNone {
+	if n.replica.machine.JobState("own-00049") != rota.JobQueued ||
+		n.replica.machine.JobState("sent-00000") != rota.JobNone {
 		t.Error("a refused snapshot has changed jobs")
 	}
-	if _, err := n.replica.machine.Apply(before.Index+1, 1, mustSeal(t, &fsmpb.Entry{Term: 1, Ops: []*fsmpb.Op{barrierOp()}})); err != nil {
+	if _, err := n.replica.machine.Apply(before.Index+1, 1, mustSeal(t,
+		&fsmpb.Entry{Term: 1, Ops: []*fsmpb.Op{barrierOp()}})); err != nil {
 		t.Errorf("the node does not continue: %v", err)
 	}
 }

@@ -29,7 +29,8 @@ func TestRevocation_races(t *testing.T) {
 	local := called(within(t, ample), rota.Local)
 	token := &fsmpb.CreateToken{Id: id, Hash: make([]byte, 32), Roles: []string{access.RoleSubmitter},
 		ExpiresMs: time.Now().Add(time.Hour).UnixMilli()}
-	if _, _, err := b.leader().proposer.proposeOne(local, &fsmpb.Op{Op: &fsmpb.Op_CreateToken{CreateToken: token}}); err != nil {
+	if _, _, err := b.leader().proposer.proposeOne(local,
+		&fsmpb.Op{Op: &fsmpb.Op_CreateToken{CreateToken: token}}); err != nil {
 		t.Fatal(err)
 	}
 	holder := called(within(t, ample), rota.TokenPrincipal(id))
@@ -63,13 +64,15 @@ func TestRevocation_races(t *testing.T) {
 		})
 	}
 	<-half
-	_, revoked, err := b.follower().proposer.proposeOne(local, &fsmpb.Op{Op: &fsmpb.Op_RevokeToken{RevokeToken: &fsmpb.RevokeToken{Id: id}}})
+	_, revoked, err := b.follower().proposer.proposeOne(local,
+		&fsmpb.Op{Op: &fsmpb.Op_RevokeToken{RevokeToken: &fsmpb.RevokeToken{Id: id}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	all.Wait()
 	if refused.Load() == 0 || len(taken) == 0 {
-		t.Fatalf("%d submissions were accepted, %d refused: the revocation did not race with them", len(taken), refused.Load())
+		t.Fatalf("%d submissions were accepted, %d refused: the revocation did not race with them", len(taken),
+			refused.Load())
 	}
 	for _, s := range taken {
 		if s.Index > revoked {

@@ -110,7 +110,8 @@ func (b *bench) wantSameRecords(want int) {
 		if i == 0 {
 			first = got
 		}
-		if len(got) != want || !slices.EqualFunc(got, first, func(x, y peer.ArchiveRecord) bool { return x.Seq == y.Seq && bytes.Equal(x.Data, y.Data) }) {
+		if len(got) != want || !slices.EqualFunc(got, first,
+			func(x, y peer.ArchiveRecord) bool { return x.Seq == y.Seq && bytes.Equal(x.Data, y.Data) }) {
 			b.t.Errorf("node %s: got %d records, want %d, the same on every node", id, len(got), want)
 		}
 	}
@@ -215,14 +216,19 @@ func rewound(t *testing.T, apart, back func(b *bench, id rota.NodeID)) {
 	}
 	endAll(t, b.node(forgets), specs("new", 10))
 	back(b, a)
-	b.eventually("it has rebuilt its state", func() bool { n := b.node(a); return n != nil && rebuilt(n) == 1 && n.Ready() == nil })
+	b.eventually("it has rebuilt its state", func() bool {
+		n := b.node(a)
+		return n != nil && rebuilt(n) == 1 &&
+			n.Ready() == nil
+	})
 	b.wantAlarm(a)
 	b.wantSameRecords(50)
 	b.verifyEqual(b.node(a))
 	b.toldOnce(a)
 	for _, id := range b.ids() {
 		n := b.node(id)
-		if _, _, err := n.Job(within(t, ample), "lost-00003", peer.ReadOptions{}); rota.KindOf(err) != rota.KindNotFound {
+		if _, _, err := n.Job(within(t, ample), "lost-00003",
+			peer.ReadOptions{}); rota.KindOf(err) != rota.KindNotFound {
 			t.Errorf("node %s shows a job that the cluster has lost: %v", id, err)
 		}
 		b.eventually(string(id)+" has whole events", func() bool {
@@ -281,7 +287,9 @@ func TestMarks_refuse(t *testing.T) {
 	refused := func(by string) {
 		t.Helper()
 		_, err := b.tryStart(f)
-		if rota.KindOf(err) != rota.KindConflict || !strings.Contains(err.Error(), " is behind what node "+string(f)+" acknowledged") || !strings.Contains(err.Error(), by) {
+		if rota.KindOf(err) != rota.KindConflict || !strings.Contains(err.Error(),
+			" is behind what node "+string(f)+" acknowledged") ||
+			!strings.Contains(err.Error(), by) {
 			t.Errorf("it starts on a disk that went back in time, by %s: %v", by, err)
 		}
 	}
@@ -386,10 +394,15 @@ func TestMarks_heardLate(t *testing.T) {
 					if err != nil {
 						return nil, err
 					}
-					return &lateGossip{Discovery: g, visible: func(id rota.NodeID) bool { return id != leader || asked.Load() }}, nil
+					return &lateGossip{Discovery: g, visible: func(id rota.NodeID) bool {
+							return id != leader ||
+								asked.Load()
+						}},
+						nil
 				}
 			})
-			if _, err := b.tryStart(f); rota.KindOf(err) != rota.KindConflict || !strings.Contains(err.Error(), "as node "+string(leader)) {
+			if _, err := b.tryStart(f); rota.KindOf(err) != rota.KindConflict ||
+				!strings.Contains(err.Error(), "as node "+string(leader)) {
 				t.Errorf("it starts, or is refused with %v", err)
 			}
 		})
@@ -415,7 +428,8 @@ func TestMarks_alarm(t *testing.T) {
 	delete(b.cut, f) // only calls: raft would bring it up to date before it is asked
 	b.mu.Unlock()
 	b.eventually("the leader reports so", func() bool {
-		return strings.Contains(strings.Join(b.leader().clusterVerbs.ownStatus().Problems, "\n"), "the disk of node "+string(f)+" went back in time")
+		return strings.Contains(strings.Join(b.leader().clusterVerbs.ownStatus().Problems, "\n"),
+			"the disk of node "+string(f)+" went back in time")
 	})
 	b.heal(f)
 }
@@ -443,7 +457,8 @@ func TestCompare_replacesADifferingRecord(t *testing.T) {
 			if err := f.historyFile.Jobs.Drop([]uint64{r.Seq}); err != nil {
 				t.Fatal(err)
 			}
-			if err := f.historyFile.Jobs.Put([]peer.ArchiveRecord{{Seq: r.Seq, Data: wrong}}, archive.Spans{{From: r.Seq, To: r.Seq}}); err != nil {
+			if err := f.historyFile.Jobs.Put([]peer.ArchiveRecord{{Seq: r.Seq, Data: wrong}},
+				archive.Spans{{From: r.Seq, To: r.Seq}}); err != nil {
 				t.Fatal(err)
 			}
 		}

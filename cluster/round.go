@@ -17,7 +17,8 @@ import (
 )
 
 // Round recomputes a round on the state at its height, and compares it with the one in the log (SPEC §2.4).
-func (ex *explainer) Round(ctx context.Context, epoch uint64, height rota.Index) (r peer.Round, seen rota.ReadAt, err error) {
+func (ex *explainer) Round(ctx context.Context, epoch uint64,
+	height rota.Index) (r peer.Round, seen rota.ReadAt, err error) {
 	if seen, err = ex.n.replica.fresh(ctx, peer.ReadOptions{Stale: true}); err != nil {
 		return r, seen, err
 	}
@@ -26,7 +27,8 @@ func (ex *explainer) Round(ctx context.Context, epoch uint64, height rota.Index)
 		return r, seen, err
 	}
 	if height >= seen.Index {
-		return r, seen, rota.Refusef(rota.KindOutOfRange, "height", "height %d has no entry after it yet: this node has applied %d", height, seen.Index)
+		return r, seen, rota.Refusef(rota.KindOutOfRange, "height",
+			"height %d has no entry after it yet: this node has applied %d", height, seen.Index)
 	}
 	logged, err := audit.Round(ctx, ex.n.stores.Log, epoch, height, seen.Index)
 	if err != nil {
@@ -62,7 +64,8 @@ func compared(logged, computed *fsmpb.Round) peer.Round {
 
 func pairsOf(r *fsmpb.Round) (pairs []peer.Pair) {
 	for _, p := range r.GetPairs() {
-		pairs = append(pairs, peer.Pair{Job: rota.JobID(p.GetJob()), Worker: rota.WorkerID(p.GetWorker()), Score: rota.Score(p.GetScore()), Rank: p.GetRank(),
+		pairs = append(pairs, peer.Pair{Job: rota.JobID(p.GetJob()), Worker: rota.WorkerID(p.GetWorker()),
+			Score: rota.Score(p.GetScore()), Rank: p.GetRank(),
 			Reasoning:   rota.Reasoning{Rule: rota.ReasoningRule(p.GetRule()), N: p.GetN(), Of: p.GetOf()},
 			Interleaved: p.GetInterleaved()})
 	}

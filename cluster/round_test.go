@@ -13,7 +13,8 @@ import (
 func TestRound_differs(t *testing.T) {
 	t.Parallel()
 	round := func() *fsmpb.Round {
-		return &fsmpb.Round{Epoch: 7, Height: 9, Queue: "q", Pairs: []*fsmpb.Pair{{Job: "a", Worker: "w1", Score: 5}, {Job: "b", Worker: "w2"}}}
+		return &fsmpb.Round{Epoch: 7, Height: 9, Queue: "q",
+			Pairs: []*fsmpb.Pair{{Job: "a", Worker: "w1", Score: 5}, {Job: "b", Worker: "w2"}}}
 	}
 	if r := compared(round(), round()); !r.Proved || r.LoggedText != "" || r.ComputedText != "" || len(r.Logged) != 2 {
 		t.Errorf("two equal rounds are reported as %+v", r)
@@ -42,7 +43,8 @@ func TestRound(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)
 	n := b.leader()
-	if _, err := n.SetQueue(within(t, ample), rota.DefaultQueue, "", []rota.Setting{{Key: "oldest_every", Value: "0"}, {Key: "hold_after", Value: "0"}}); err != nil {
+	if _, err := n.SetQueue(within(t, ample), rota.DefaultQueue, "",
+		[]rota.Setting{{Key: "oldest_every", Value: "0"}, {Key: "hold_after", Value: "0"}}); err != nil {
 		t.Fatal(err)
 	}
 	submitAll(t, n, specs("j", 12))
@@ -61,18 +63,23 @@ func TestRound(t *testing.T) {
 		placed++
 		d := job.Lease.Decision
 		r, _, err := asked.Round(within(t, ample), d.Epoch, d.Height)
-		if err != nil || !r.Proved || r.Queue != rota.DefaultQueue || r.Index <= d.Height || !slices.Equal(r.Seed, d.Seed) {
+		if err != nil || !r.Proved || r.Queue != rota.DefaultQueue || r.Index <= d.Height ||
+			!slices.Equal(r.Seed, d.Seed) {
 			t.Fatalf("the round of %s: %+v, %v", spec.ID, r, err)
 		}
 		if !slices.Equal(r.Workers, []rota.WorkerID{"w1"}) || r.Room != 1 || !slices.Equal(r.Logged, r.Computed) {
 			t.Errorf("the round of %s: %+v", spec.ID, r)
 		}
 		got := slices.IndexFunc(r.Computed, func(p peer.Pair) bool { return p.Job == spec.ID })
-		if got < 0 || r.Computed[got].Worker != "w1" || r.Computed[got].Rank != d.Rank || r.Computed[got].Reasoning != d.Reasoning {
+		if got < 0 || r.Computed[got].Worker != "w1" || r.Computed[got].Rank != d.Rank ||
+			r.Computed[got].Reasoning != d.Reasoning {
 			t.Errorf("%s in its round: %+v", spec.ID, r.Computed)
 		}
 		for _, p := range r.Computed {
-			if !slices.ContainsFunc(r.Candidates, func(c peer.Candidate) bool { return c.Job == p.Job && c.Rank == p.Rank && c.Score == p.Score }) {
+			if !slices.ContainsFunc(r.Candidates, func(c peer.Candidate) bool {
+				return c.Job == p.Job &&
+					c.Rank == p.Rank && c.Score == p.Score
+			}) {
 				t.Errorf("%s got a worker and was not drawn: %+v", p.Job, r.Candidates)
 			}
 		}

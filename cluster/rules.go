@@ -28,15 +28,17 @@ func errNewer(needs, in uint32) error {
 	if needs > 0 {
 		what = fmt.Sprintf("it needs rules version %d", needs)
 	}
-	return rota.Refusef(rota.KindConflict, fsm.SubjectRules, "%s, the cluster is at version %d: it switches on when every node runs a "+
-		"newer binary (rota cluster status -o wide shows which do not)", what, in)
+	return rota.Refusef(rota.KindConflict, fsm.SubjectRules,
+		"%s, the cluster is at version %d: it switches on when every node runs a "+
+			"newer binary (rota cluster status -o wide shows which do not)", what, in)
 }
 
 // refuseOlder rejects a node that would stop at the next entry.
 func refuseOlder(in peer.Introduction, inForce uint32) error {
 	if knows := max(in.RulesVersion, entry.FirstRules); knows < inForce {
-		return rota.Refusef(rota.KindConflict, fsm.SubjectRules, "the binary of node %s knows rules version %d, the cluster is at version %d: "+
-			"start a newer binary on the same data directory", in.Node, knows, inForce)
+		return rota.Refusef(rota.KindConflict, fsm.SubjectRules,
+			"the binary of node %s knows rules version %d, the cluster is at version %d: "+
+				"start a newer binary on the same data directory", in.Node, knows, inForce)
 	}
 	return nil
 }

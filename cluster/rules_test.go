@@ -147,7 +147,8 @@ func TestRules_switchOnOnceEveryVoterKnowsThem(t *testing.T) {
 	b.stays(1)
 	for _, id := range b.ids() {
 		_, err := b.node(id).SetTenant(within(t, ample), "acme", heavier())
-		if rota.KindOf(err) != rota.KindConflict || !strings.Contains(err.Error(), "switches on when every node runs a newer binary") {
+		if rota.KindOf(err) != rota.KindConflict || !strings.Contains(err.Error(),
+			"switches on when every node runs a newer binary") {
 			t.Errorf("node %s answered a request that needs newer rules with %v", id, err)
 		}
 	}
@@ -254,7 +255,8 @@ func TestRules_anOlderBinaryStops(t *testing.T) {
 	b.mu.Unlock()
 	refused := func(what string, err error) {
 		t.Helper()
-		if rota.KindOf(err) != rota.KindConflict || !strings.Contains(err.Error(), fmt.Sprintf("knows rules version 1, the cluster is at version %d: start a newer binary", later)) {
+		if rota.KindOf(err) != rota.KindConflict || !strings.Contains(err.Error(),
+			fmt.Sprintf("knows rules version 1, the cluster is at version %d: start a newer binary", later)) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
@@ -278,7 +280,8 @@ func TestRules_anOlderBinaryStops(t *testing.T) {
 	}
 	b.eventually("the older binary stops", func() bool { return halted() != nil })
 	var halt *entry.HaltError
-	if err := halted(); !errors.As(err, &halt) || !halt.NewerRules || !strings.Contains(err.Error(), fmt.Sprintf("needs rules version %d, this binary knows 1", later)) {
+	if err := halted(); !errors.As(err, &halt) || !halt.NewerRules ||
+		!strings.Contains(err.Error(), fmt.Sprintf("needs rules version %d, this binary knows 1", later)) {
 		t.Errorf("it stopped with %v", err)
 	}
 	n.replica.mu.RLock()
@@ -323,7 +326,8 @@ func TestRules_anOlderBinaryRefusesASnapshot(t *testing.T) {
 	why := func(knows int) string {
 		return fmt.Sprintf("rules have version %d, this binary knows %d: start a newer binary", later, knows)
 	}
-	_, err := recovery.RestoreBackup(recovery.RestoreOptions{Backup: snapshot.At(file), Data: t.TempDir(), Node: "n1", Cluster: "test", Raft: freeAddr(t)})
+	_, err := recovery.RestoreBackup(recovery.RestoreOptions{Backup: snapshot.At(file), Data: t.TempDir(), Node: "n1",
+		Cluster: "test", Raft: freeAddr(t)})
 	if rota.KindOf(err) != rota.KindConflict || !strings.Contains(err.Error(), why(newest)) {
 		t.Errorf("a backup of newer rules: %v", err)
 	}
@@ -358,7 +362,8 @@ func TestRules_forwardedOperationsOfNewerRules(t *testing.T) {
 	// An operation 500; a Cancel with a field 500.
 	for _, commands := range [][]byte{{0x0a, 0x03, 0xa2, 0x1f, 0x00}, {0x0a, 0x05, 0x42, 0x03, 0xa2, 0x1f, 0x00}} {
 		_, err := l.Forwarded(context.Background(), commands)
-		if rota.KindOf(err) != rota.KindConflict || !strings.Contains(err.Error(), "newer rules than this binary knows") {
+		if rota.KindOf(err) != rota.KindConflict || !strings.Contains(err.Error(),
+			"newer rules than this binary knows") {
 			t.Errorf("% x was answered with %v", commands, err)
 		}
 	}

@@ -36,7 +36,8 @@ type nextDate struct {
 
 // scheduleLoop runs the chore.
 func (ch *chores) scheduleLoop(l *leadership) {
-	s := &scheduler{n: &ch.n.base, dates: &ch.n.dates, zoneData: &ch.n.zones, known: make(map[rota.ScheduleName]nextDate)}
+	s := &scheduler{n: &ch.n.base, dates: &ch.n.dates, zoneData: &ch.n.zones,
+		known: make(map[rota.ScheduleName]nextDate)}
 	tick := ch.n.ticker(scheduleEvery)
 	defer tick.Stop()
 	defer ch.n.dates.lag.Store(0)
@@ -68,7 +69,8 @@ func (s *scheduler) once(l *leadership) (swept bool) {
 	zones, err := s.zoneData.open(in)
 	if err != nil {
 		if s.n.lines.Allow("tzdata") {
-			s.n.log.Error("this binary cannot read the installed time zone data, and fires nothing", "tzdata", in.Name(), "err", err)
+			s.n.log.Error("this binary cannot read the installed time zone data, and fires nothing", "tzdata",
+				in.Name(), "err", err)
 		}
 		return false
 	}
@@ -122,7 +124,8 @@ func (s *scheduler) next(at *fsm.DueSchedule) nextDate {
 	table, err := s.zones.Of(at.Times, at.Set)
 	if err != nil {
 		if s.n.lines.Allow("schedule/" + string(at.Name)) {
-			s.n.log.Error("a schedule means nothing to this node, which fires nothing of it", "schedule", at.Name, "tzdata", s.zones.Name(), "err", err)
+			s.n.log.Error("a schedule means nothing to this node, which fires nothing of it", "schedule", at.Name,
+				"tzdata", s.zones.Name(), "err", err)
 		}
 		return nextDate{}
 	}
@@ -137,6 +140,6 @@ func (s *scheduler) next(at *fsm.DueSchedule) nextDate {
 // fireOf returns the operation that decides a schedule up to a date, with the named time zones.
 func fireOf(at *fsm.DueSchedule, table cron.Table, until rota.Date, zones string) *fsmpb.Op {
 	dates, missed := cron.Between(table, int64(at.Through), int64(until), rota.MaxScheduleDates)
-	return &fsmpb.Op{Op: &fsmpb.Op_Fire{Fire: &fsmpb.Fire{Name: string(at.Name), Version: at.Version, FromMs: int64(at.Through), UntilMs: int64(until),
-		DatesMs: dates, Missed: uint64(missed), Tzdata: zones}}}
+	return &fsmpb.Op{Op: &fsmpb.Op_Fire{Fire: &fsmpb.Fire{Name: string(at.Name), Version: at.Version,
+		FromMs: int64(at.Through), UntilMs: int64(until), DatesMs: dates, Missed: uint64(missed), Tzdata: zones}}}
 }

@@ -35,7 +35,8 @@ func (sv *scheduleVerbs) Schedules(ctx context.Context, opt peer.ReadOptions) ([
 }
 
 // Schedule reads one schedule.
-func (sv *scheduleVerbs) Schedule(ctx context.Context, name rota.ScheduleName, opt peer.ReadOptions) (rota.Schedule, rota.ReadAt, error) {
+func (sv *scheduleVerbs) Schedule(ctx context.Context, name rota.ScheduleName,
+	opt peer.ReadOptions) (rota.Schedule, rota.ReadAt, error) {
 	s, at, err := readAs(ctx, &sv.n.replica, opt, func(s *fsm.View, rd *access.Reader) (rota.Schedule, error) {
 		x, ok := fsm.ScheduleOf(s, name)
 		if !ok || !rd.Schedule(&x) {
@@ -97,21 +98,29 @@ func (sv *scheduleVerbs) SetSchedule(ctx context.Context, spec rota.ScheduleSpec
 }
 
 // PauseSchedule pauses a schedule, for a reason that is shown.
-func (sv *scheduleVerbs) PauseSchedule(ctx context.Context, name rota.ScheduleName, reason string) (rota.Schedule, error) {
+func (sv *scheduleVerbs) PauseSchedule(ctx context.Context, name rota.ScheduleName,
+	reason string) (rota.Schedule, error) {
 	if reason == "" {
 		reason = "somebody paused it"
 	}
-	return sv.changed(ctx, name, &fsmpb.Op{Op: &fsmpb.Op_PauseSchedule{PauseSchedule: &fsmpb.PauseSchedule{Name: string(name), Paused: true, Reason: reason}}})
+	return sv.changed(ctx, name,
+		&fsmpb.Op{Op: &fsmpb.Op_PauseSchedule{PauseSchedule: &fsmpb.PauseSchedule{Name: string(name), Paused: true,
+			Reason: reason}}})
 }
 
 // ResumeSchedule resumes a schedule from now on or, with catchUp, from where it stopped.
-func (sv *scheduleVerbs) ResumeSchedule(ctx context.Context, name rota.ScheduleName, catchUp bool) (rota.Schedule, error) {
-	return sv.changed(ctx, name, &fsmpb.Op{Op: &fsmpb.Op_PauseSchedule{PauseSchedule: &fsmpb.PauseSchedule{Name: string(name), CatchUp: catchUp}}})
+func (sv *scheduleVerbs) ResumeSchedule(ctx context.Context, name rota.ScheduleName,
+	catchUp bool) (rota.Schedule, error) {
+	return sv.changed(ctx, name,
+		&fsmpb.Op{Op: &fsmpb.Op_PauseSchedule{PauseSchedule: &fsmpb.PauseSchedule{Name: string(name),
+			CatchUp: catchUp}}})
 }
 
 // TriggerSchedule runs a schedule's job now.
-func (sv *scheduleVerbs) TriggerSchedule(ctx context.Context, name rota.ScheduleName, id string) (rota.JobOutcome, error) {
-	o, index, err := sv.n.proposer.proposeOne(ctx, &fsmpb.Op{Op: &fsmpb.Op_TriggerSchedule{TriggerSchedule: &fsmpb.TriggerSchedule{Name: string(name), Id: id}}})
+func (sv *scheduleVerbs) TriggerSchedule(ctx context.Context, name rota.ScheduleName,
+	id string) (rota.JobOutcome, error) {
+	o, index, err := sv.n.proposer.proposeOne(ctx,
+		&fsmpb.Op{Op: &fsmpb.Op_TriggerSchedule{TriggerSchedule: &fsmpb.TriggerSchedule{Name: string(name), Id: id}}})
 	if err != nil {
 		return rota.JobOutcome{}, err
 	}
@@ -119,16 +128,18 @@ func (sv *scheduleVerbs) TriggerSchedule(ctx context.Context, name rota.Schedule
 }
 
 // BackfillSchedule runs the past dates from one moment, included, up to another, excluded.
-func (sv *scheduleVerbs) BackfillSchedule(ctx context.Context, name rota.ScheduleName, from, until rota.Date, overlap rota.Overlap) (int, rota.Schedule, error) {
+func (sv *scheduleVerbs) BackfillSchedule(ctx context.Context, name rota.ScheduleName, from, until rota.Date,
+	overlap rota.Overlap) (int, rota.Schedule, error) {
 	var in zonesInForce
-	s, _, err := readAs(ctx, &sv.n.replica, peer.ReadOptions{}, func(s *fsm.View, rd *access.Reader) (rota.Schedule, error) {
-		in = zonesOf(s)
-		x, ok := fsm.ScheduleOf(s, name)
-		if !ok || !rd.Has(rota.RightSubmit, x.Job.Tenant, x.Job.Queue) && !rd.Schedule(&x) {
-			return x, unknownSchedule(name)
-		}
-		return x, nil
-	})
+	s, _, err := readAs(ctx, &sv.n.replica, peer.ReadOptions{},
+		func(s *fsm.View, rd *access.Reader) (rota.Schedule, error) {
+			in = zonesOf(s)
+			x, ok := fsm.ScheduleOf(s, name)
+			if !ok || !rd.Has(rota.RightSubmit, x.Job.Tenant, x.Job.Queue) && !rd.Schedule(&x) {
+				return x, unknownSchedule(name)
+			}
+			return x, nil
+		})
 	if err != nil {
 		return 0, rota.Schedule{}, err
 	}
@@ -145,20 +156,24 @@ func (sv *scheduleVerbs) BackfillSchedule(ctx context.Context, name rota.Schedul
 		date rota.Date
 	}{{"from", from}, {"until", until}} {
 		if end.date <= 0 || end.date > rota.MaxDate {
-			return 0, s, rota.Refusef(rota.KindInvalid, end.name, "%s_ms: got %d, want 1 to %d", end.name, end.date, int64(rota.MaxDate))
+			return 0, s, rota.Refusef(rota.KindInvalid, end.name, "%s_ms: got %d, want 1 to %d", end.name, end.date,
+				int64(rota.MaxDate))
 		}
 	}
 	if until < from || until-from > maxBackfill {
-		return 0, s, rota.Refusef(rota.KindInvalid, "until", "until_ms: got %d (%s), want %d (%s, which is from_ms) to %d (%s, ten years later)",
+		return 0, s, rota.Refusef(rota.KindInvalid, "until",
+			"until_ms: got %d (%s), want %d (%s, which is from_ms) to %d (%s, ten years later)",
 			until, until, from, from, from+maxBackfill, from+maxBackfill)
 	}
 	dates, before := cron.Between(table, int64(from)-1, int64(until), rota.MaxScheduleDates)
 	if before > 0 {
-		return 0, s, rota.Refusef(rota.KindInvalid, "from", "too many dates: got %d from %s to %s, maximum %d at a time", before+int64(len(dates)), from, until,
+		return 0, s, rota.Refusef(rota.KindInvalid, "from",
+			"too many dates: got %d from %s to %s, maximum %d at a time", before+int64(len(dates)), from, until,
 			rota.MaxScheduleDates)
 	}
-	s, err = sv.changed(ctx, name, &fsmpb.Op{Op: &fsmpb.Op_BackfillSchedule{BackfillSchedule: &fsmpb.BackfillSchedule{Name: string(name), Version: s.Version,
-		DatesMs: dates, Overlap: uint32(overlap), Tzdata: in.installed()}}})
+	s, err = sv.changed(ctx, name,
+		&fsmpb.Op{Op: &fsmpb.Op_BackfillSchedule{BackfillSchedule: &fsmpb.BackfillSchedule{Name: string(name),
+			Version: s.Version, DatesMs: dates, Overlap: uint32(overlap), Tzdata: in.installed()}}})
 	return len(dates), s, err
 }
 
@@ -167,13 +182,15 @@ const maxBackfill rota.Date = 3660 * 24 * 3600 * 1000
 
 // DeleteSchedule deletes a schedule; deleting a missing one is not an error.
 func (sv *scheduleVerbs) DeleteSchedule(ctx context.Context, name rota.ScheduleName) error {
-	_, _, err := sv.n.proposer.proposeOne(ctx, &fsmpb.Op{Op: &fsmpb.Op_DeleteSchedule{DeleteSchedule: &fsmpb.DeleteSchedule{Name: string(name)}}})
+	_, _, err := sv.n.proposer.proposeOne(ctx,
+		&fsmpb.Op{Op: &fsmpb.Op_DeleteSchedule{DeleteSchedule: &fsmpb.DeleteSchedule{Name: string(name)}}})
 	return err
 }
 
 // NextDates calculates the dates of a schedule after one, up to most of them, and returns the identity of the time
 // zones used. After 0, it begins with those that are not decided yet.
-func (sv *scheduleVerbs) NextDates(ctx context.Context, name rota.ScheduleName, after rota.Date, most int, opt peer.ReadOptions) ([]rota.Date, string, rota.ReadAt, error) {
+func (sv *scheduleVerbs) NextDates(ctx context.Context, name rota.ScheduleName, after rota.Date, most int,
+	opt peer.ReadOptions) ([]rota.Date, string, rota.ReadAt, error) {
 	s, at, err := sv.Schedule(ctx, name, opt)
 	if err != nil {
 		return nil, "", at, err

@@ -30,7 +30,8 @@ func everySecond(t *testing.T, n *Node) rota.Schedule {
 func decidedOnce(t *testing.T, s *rota.Schedule) {
 	t.Helper()
 	if due, decided := uint64((s.Through-s.Set)/1000), s.Runs+s.Skipped+s.Missed; due != decided {
-		t.Errorf("%d dates were due from %s to %s, %d became runs, %d were skipped, %d missed", due, s.Set, s.Through, s.Runs, s.Skipped, s.Missed)
+		t.Errorf("%d dates were due from %s to %s, %d became runs, %d were skipped, %d missed", due, s.Set, s.Through,
+			s.Runs, s.Skipped, s.Missed)
 	}
 	for _, d := range s.Decisions {
 		if d.What == rota.FateKnown {
@@ -96,12 +97,14 @@ func TestSchedules_byHand(t *testing.T) {
 	s := rota.NewScheduleSpec("s", rota.NewJobSpec("t", nil))
 	s.Cron, s.TZ, s.Job.Queue, s.Job.Tenant = "30 2 * * *", "Europe/Berlin", rota.DefaultQueue, rota.DefaultTenant
 	for field, change := range map[string]func(*rota.ScheduleSpec){
-		"tz": func(s *rota.ScheduleSpec) { s.TZ = "Mars/X" }, "cron": func(s *rota.ScheduleSpec) { s.Cron = "61 * * * *" },
+		"tz":        func(s *rota.ScheduleSpec) { s.TZ = "Mars/X" },
+		"cron":      func(s *rota.ScheduleSpec) { s.Cron = "61 * * * *" },
 		"jitter_ms": func(s *rota.ScheduleSpec) { s.Jitter = -time.Second },
 	} {
 		bad := s
 		change(&bad)
-		if _, err := n.SetSchedule(ctx, bad); rota.KindOf(err) != rota.KindInvalid || rota.ErrorOf(err).Subject != field {
+		if _, err := n.SetSchedule(ctx, bad); rota.KindOf(err) != rota.KindInvalid ||
+			rota.ErrorOf(err).Subject != field {
 			t.Errorf("%s: %v", field, err)
 		}
 	}
@@ -126,19 +129,27 @@ func TestSchedules_byHand(t *testing.T) {
 	if err != nil || filled != 2 {
 		t.Error(filled, err)
 	}
-	if x, _, err := n.Why(ctx, "s@2025-03-29T01:30:00Z", rota.WhyQuery{Others: true}, peer.ReadOptions{}); err != nil || x.Reasons[0].Reason != "WAITING_FOR_RUN" {
+	if x, _, err := n.Why(ctx, "s@2025-03-29T01:30:00Z", rota.WhyQuery{Others: true}, peer.ReadOptions{}); err != nil ||
+		x.Reasons[0].Reason != "WAITING_FOR_RUN" {
 		t.Error(x, err)
 	}
-	if now, _, _ := n.Schedule(ctx, "s", peer.ReadOptions{}); len(now.Waiting) != 2 || now.Waiting[0] != "s@2025-03-29T01:30:00Z" || now.Waiting[1] != "s@2025-03-30T01:00:00Z" {
+	if now, _, _ := n.Schedule(ctx, "s", peer.ReadOptions{}); len(now.Waiting) != 2 ||
+		now.Waiting[0] != "s@2025-03-29T01:30:00Z" || now.Waiting[1] != "s@2025-03-30T01:00:00Z" {
 		t.Errorf("%+v", now)
 	}
-	if _, _, err := n.BackfillSchedule(ctx, "s", from-5*365*24*3600*1000, from, rota.OverlapQueueAll); rota.KindOf(err) != rota.KindInvalid {
+	if _, _, err := n.BackfillSchedule(ctx, "s", from-5*365*24*3600*1000, from,
+		rota.OverlapQueueAll); rota.KindOf(err) != rota.KindInvalid {
 		t.Error(err)
 	}
-	for says, span := range map[string][2]rota.Date{"from_ms: got 0, want 1 to 70368744177664": {0, 0}, "from_ms: got -5, want 1 to 70368744177664": {-5, 9},
-		"until_ms: got 9223372036854775807, want 1 to 70368744177664": {5, math.MaxInt64}, "until_ms: got 0, want 1 to 70368744177664": {5, 0},
+	for says, span := range map[string][2]rota.Date{"from_ms: got 0, want 1 to 70368744177664": {0, 0},
+		"from_ms: got -5, want 1 to 70368744177664": {-5, 9},
+		"until_ms: got 9223372036854775807, want 1 to 70368744177664": {5,
+			math.MaxInt64},
+		"until_ms: got 0, want 1 to 70368744177664":                                                           {5, 0},
 		"until_ms: got 4 (1970-01-01T00:00:00.004Z), want 5 (1970-01-01T00:00:00.005Z, which is from_ms) to ": {5, 4}} {
-		if _, _, err := n.BackfillSchedule(ctx, "s", span[0], span[1], rota.OverlapQueueAll); rota.KindOf(err) != rota.KindInvalid || !strings.Contains(err.Error(), says) {
+		if _, _, err := n.BackfillSchedule(ctx, "s", span[0], span[1],
+			rota.OverlapQueueAll); rota.KindOf(err) != rota.KindInvalid ||
+			!strings.Contains(err.Error(), says) {
 			t.Errorf("a backfill of %d: got %v, want %s", span, err, says)
 		}
 	}
@@ -183,7 +194,8 @@ func TestSchedules_aZoneThatIsNotThere(t *testing.T) {
 func TestSchedules_counted(t *testing.T) {
 	t.Parallel()
 	m := newMeasures()
-	m.countEvents([]rota.Event{{Kind: rota.EventScheduleFired}, {Kind: rota.EventScheduleSkipped}, {Kind: rota.EventScheduleMissed, Payload: `{"count":7}`}})
+	m.countEvents([]rota.Event{{Kind: rota.EventScheduleFired}, {Kind: rota.EventScheduleSkipped},
+		{Kind: rota.EventScheduleMissed, Payload: `{"count":7}`}})
 	got := seriesOf([]prometheus.Collector{m.dates}, "rota_schedule_dates_total")
 	sum := 0.0
 	for _, n := range got {

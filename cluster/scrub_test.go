@@ -201,7 +201,10 @@ func TestScrub_fetchesADamagedRecord(t *testing.T) {
 	if damages(f, "archive") != 1 {
 		t.Fatalf("%d damaged records", damages(f, "archive"))
 	}
-	b.eventually("the record is fetched again", func() bool { return f.ArchiveStatus().Records == 20 && f.ArchiveStatus().Lacking == 0 })
+	b.eventually("the record is fetched again", func() bool {
+		return f.ArchiveStatus().Records == 20 &&
+			f.ArchiveStatus().Lacking == 0
+	})
 	f.scrub.Pass()
 	if damages(f, "archive") != 1 {
 		t.Error("the record is still damaged")

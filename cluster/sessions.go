@@ -72,7 +72,10 @@ func (s *WorkerSession) push(notice peer.Notice) {
 		return // it will be among all
 	}
 	if r := notice.Revoked; r != nil && r.Reason == rota.ReasonAccessEnded {
-		s.notices = slices.DeleteFunc(s.notices, func(n peer.Notice) bool { return n.Assigned != nil && n.Assigned.Lease.ID == r.Lease })
+		s.notices = slices.DeleteFunc(s.notices, func(n peer.Notice) bool {
+			return n.Assigned != nil &&
+				n.Assigned.Lease.ID == r.Lease
+		})
 	}
 	s.note(notice.Assigned)
 	if len(s.notices) >= noticesKept {
@@ -183,7 +186,8 @@ func (s *WorkerSession) takeFrom(m *fsm.View) []peer.Notice {
 	}
 	for _, a := range leases {
 		if a.Lease.Revoked != rota.ReasonNone {
-			notices = append(notices, peer.Notice{Revoked: &peer.LeaseEnd{Lease: a.Lease.ID, Job: a.Spec.ID, Reason: a.Lease.Revoked}})
+			notices = append(notices, peer.Notice{Revoked: &peer.LeaseEnd{Lease: a.Lease.ID, Job: a.Spec.ID,
+				Reason: a.Lease.Revoked}})
 			continue
 		}
 		s.note(&a)
@@ -221,7 +225,8 @@ func (s *WorkerSession) live() error {
 	if s.confirms() {
 		return nil
 	}
-	return rota.Refusef(rota.KindStale, "session", "session %d of worker %s is over: it was retired or taken over", s.session, s.worker)
+	return rota.Refusef(rota.KindStale, "session", "session %d of worker %s is over: it was retired or taken over",
+		s.session, s.worker)
 }
 
 // confirms reports whether the session has open leases that a takeover revoked: none has ended until its worker
@@ -256,8 +261,8 @@ func (s *WorkerSession) Do(ctx context.Context, commands []peer.LeaseCommand) ([
 			s.logs.drop(commands[i].Lease)
 		}
 		frees = frees || endsLease(commands[i].Verb) && o.GetKind() == 0
-		answers[i] = peer.LeaseAnswer{Err: entry.OutcomeError(o), Deadline: rota.Clock(o.GetDeadlineMs()), Renewals: o.GetRenewals(),
-			JobState: rota.JobState(o.GetJobState()), Index: index}
+		answers[i] = peer.LeaseAnswer{Err: entry.OutcomeError(o), Deadline: rota.Clock(o.GetDeadlineMs()),
+			Renewals: o.GetRenewals(), JobState: rota.JobState(o.GetJobState()), Index: index}
 	}
 	if frees && s.busy() && !keepsLease(commands) {
 		s.awaitLease(ctx)
@@ -332,7 +337,8 @@ func (s *WorkerSession) startWait() bool {
 func (s *WorkerSession) Beat(ctx context.Context, next time.Duration) (peer.Beaten, error) {
 	beaten, err := s.beats.beat(ctx, peer.Beat{Worker: s.worker, Session: s.session, Next: next})
 	if rota.KindOf(err) == rota.KindStale && s.confirms() {
-		return peer.Beaten{}, rota.Refusef(rota.KindUnavailable, "session", "session %d of worker %s is over, but its leases are not", s.session, s.worker)
+		return peer.Beaten{}, rota.Refusef(rota.KindUnavailable, "session",
+			"session %d of worker %s is over, but its leases are not", s.session, s.worker)
 	}
 	return beaten, err
 }
@@ -351,5 +357,6 @@ func (s *WorkerSession) Close() {
 
 // errMoved returns the error for a session whose worker has since been registered under another credential.
 func errMoved(id rota.WorkerID) *rota.Error {
-	return rota.Refusef(rota.KindUnavailable, "worker", "worker %s was registered again under another credential: connect again to move it back", id)
+	return rota.Refusef(rota.KindUnavailable, "worker",
+		"worker %s was registered again under another credential: connect again to move it back", id)
 }

@@ -59,7 +59,8 @@ func TestDo_waitsWhereItHelps(t *testing.T) {
 	t.Parallel()
 	n := startBench(t, 1).node("n1")
 	of := func(change func(s *WorkerSession)) *WorkerSession {
-		s := &WorkerSession{n: &n.base, logs: &n.logs, beats: n.chores.beats, notify: make(chan struct{}, 1), leaseReady: make(chan struct{}, 1)}
+		s := &WorkerSession{n: &n.base, logs: &n.logs, beats: n.chores.beats, notify: make(chan struct{}, 1),
+			leaseReady: make(chan struct{}, 1)}
 		s.leaseReady <- struct{}{} // from an earlier wait
 		change(s)
 		return s
@@ -108,7 +109,8 @@ func TestDo_answersWhatBringsNoLease(t *testing.T) {
 	mixed, done := make(chan struct{}), make(chan struct{})
 	go func() { // an answer with an ack or renewal of another lease must not wait
 		defer close(mixed)
-		_, _ = w.s.Do(ctx, []peer.LeaseCommand{{Verb: rota.VerbComplete, Lease: leases[2].Lease.ID, Job: leases[2].Lease.Job},
+		_, _ = w.s.Do(ctx, []peer.LeaseCommand{{Verb: rota.VerbComplete, Lease: leases[2].Lease.ID,
+			Job: leases[2].Lease.Job},
 			{Verb: rota.VerbRenew, Lease: leases[3].Lease.ID, Job: leases[3].Lease.Job, Ordinal: 2}})
 	}()
 	for answered := false; !answered; {
@@ -183,7 +185,8 @@ func TestGraced(t *testing.T) {
 		if _, err := n.SetQueue(within(t, ample), rota.DefaultQueue, "", set); err != nil {
 			t.Fatal(err)
 		}
-		w := &hand{t: t, id: rota.WorkerID(fmt.Sprintf("w%d", grace)), slots: 1, link: peer.WorkerLink{Connection: 1, Grace: true}}
+		w := &hand{t: t, id: rota.WorkerID(fmt.Sprintf("w%d", grace)), slots: 1,
+			link: peer.WorkerLink{Connection: 1, Grace: true}}
 		w.connect(n)
 		w.s.Take() // none yet: the next one is a notice
 		submitAll(t, n, specs(fmt.Sprintf("j%d", grace), 1))

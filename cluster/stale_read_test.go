@@ -74,7 +74,8 @@ func TestRead_ofADeposedLeaderThatNoticedNothing(t *testing.T) {
 	patient(notLong)
 	var other *Node
 	b.eventually("another node leads", func() bool {
-		i := slices.IndexFunc([]rota.NodeID{"n2", "n3"}, func(id rota.NodeID) bool { return b.node(id).terms.leading() != nil })
+		i := slices.IndexFunc([]rota.NodeID{"n2", "n3"},
+			func(id rota.NodeID) bool { return b.node(id).terms.leading() != nil })
 		if i >= 0 {
 			other = b.node([]rota.NodeID{"n2", "n3"}[i])
 		}

@@ -77,7 +77,8 @@ func (n *Node) open() (err error) {
 		return err
 	}
 	n.stores, err = raftstore.Open(n.cfg.Data, raftstore.Options{Fatal: n.fatal, Unfit: n.unfit, Logger: n.log,
-		KeepFrom: n.keepFrom, Cutting: func(low, high uint64) error { return n.rebuild.Cutting(low, high) }, Plain: n.data.Plain(), NoSync: n.cfg.Environment.NoSync, BeforeWrite: n.cfg.Environment.BeforeWrite})
+		KeepFrom: n.keepFrom, Cutting: func(low, high uint64) error { return n.rebuild.Cutting(low, high) },
+		Plain: n.data.Plain(), NoSync: n.cfg.Environment.NoSync, BeforeWrite: n.cfg.Environment.BeforeWrite})
 	if err != nil {
 		return err
 	}
@@ -88,8 +89,9 @@ func (n *Node) open() (err error) {
 	if n.audit, err = audit.Open(n.cfg.Data, n.cfg.AuditRetention, report.WholeFrom, n.log); err != nil {
 		return err
 	}
-	n.historyFile, err = history.OpenFile(history.FileOptions{Path: filepath.Join(n.cfg.Data, archive.FileName), Retained: n.cfg.EventsRetained,
-		NoSync: n.cfg.Environment.NoSync, Cluster: n.data.ClusterID(), Fresh: n.data.Fresh()})
+	n.historyFile, err = history.OpenFile(history.FileOptions{Path: filepath.Join(n.cfg.Data, archive.FileName),
+		Retained: n.cfg.EventsRetained,
+		NoSync:   n.cfg.Environment.NoSync, Cluster: n.data.ClusterID(), Fresh: n.data.Fresh()})
 	if err != nil {
 		return err
 	}
@@ -101,20 +103,22 @@ func (n *Node) open() (err error) {
 	}
 	n.membership.known.id = n.data.ClusterID()
 	n.stream, err = stream.NewLayer(n.cfg.Raft, raft.ServerAddress(n.cfg.Raft), n.membership.hello, stream.Options{
-		Admit: n.membership.admit, ServerTLS: n.cfg.ServerTLS, ClientTLS: n.cfg.ClientTLS, NodeOf: n.cfg.NodeOf, Logger: libraries,
-		Listen: n.cfg.Environment.Listen, Dial: n.cfg.Environment.Dial})
+		Admit: n.membership.admit, ServerTLS: n.cfg.ServerTLS, ClientTLS: n.cfg.ClientTLS, NodeOf: n.cfg.NodeOf,
+		Logger: libraries, Listen: n.cfg.Environment.Listen, Dial: n.cfg.Environment.Dial})
 	if err != nil {
 		return err
 	}
-	n.transport = stream.NewTransport(stream.TransportConfig{Layer: n.stream, Logger: libraries, Address: n.membership.raftAddress, Silent: n.silent,
-		Muted: n.terms.muted, Wrong: n.replica.dropped.Load, OnDisk: n.stores.OnDisk, Leads: n.terms.leads, Room: n.snapshotRoom,
-		Told: n.measures.commitMessages.Inc, Acknowledged: n.marks.acknowledged})
+	n.transport = stream.NewTransport(stream.TransportConfig{Layer: n.stream, Logger: libraries,
+		Address: n.membership.raftAddress, Silent: n.silent,
+		Muted: n.terms.muted, Wrong: n.replica.dropped.Load, OnDisk: n.stores.OnDisk, Leads: n.terms.leads,
+		Room: n.snapshotRoom, Told: n.measures.commitMessages.Inc, Acknowledged: n.marks.acknowledged})
 	discover := discoverGossip
 	if n.cfg.Environment.Discover != nil {
 		discover = n.cfg.Environment.Discover
 	}
 	n.gossip, err = discover(gossip.Options{ID: n.cfg.Node, Cluster: n.cfg.Cluster, Bind: n.cfg.Gossip,
-		KeyFile: n.cfg.GossipKeyFile, Insecure: n.cfg.Insecure, Join: n.cfg.Join, OnConflict: n.conflict, OnRefused: n.membership.waiting.refuse, Logger: libraries,
+		KeyFile: n.cfg.GossipKeyFile, Insecure: n.cfg.Insecure, Join: n.cfg.Join, OnConflict: n.conflict,
+		OnRefused: n.membership.waiting.refuse, Logger: libraries,
 		Meta: gossip.Meta{ClusterID: n.membership.known.id, API: n.cfg.API, Raft: n.cfg.Raft, Version: n.cfg.Version,
 			BootstrapExpect: n.cfg.BootstrapExpect, HasState: !n.data.Fresh(), Identity: n.data.Identity()}})
 	return err
@@ -122,10 +126,11 @@ func (n *Node) open() (err error) {
 
 // keepHistory creates the archive and the events in the open file.
 func (n *Node) keepHistory() {
-	host := history.Host{Log: n.log, Lines: &n.lines, Life: n.life, SinceBoot: n.sinceBoot, Room: n.disk.forHistory, Others: n.membership.otherServers, Peers: n.peers,
+	host := history.Host{Log: n.log, Lines: &n.lines, Life: n.life, SinceBoot: n.sinceBoot, Room: n.disk.forHistory,
+		Others: n.membership.otherServers, Peers: n.peers,
 		Replaced: func(from, to rota.Index) error { return n.rebuild.Replaced(from, to) },
-		State: history.State{Look: n.replica.look, View: n.replica.view, Freezing: n.replica.freezing, Peek: n.replica.peek,
-			Archived: n.replica.archived, Fresh: n.replica.fresh, Await: n.replica.waitApplied}}
+		State: history.State{Look: n.replica.look, View: n.replica.view, Freezing: n.replica.freezing,
+			Peek: n.replica.peek, Archived: n.replica.archived, Fresh: n.replica.fresh, Await: n.replica.waitApplied}}
 	n.archive = history.NewArchive(host, n.historyFile, n.cfg.ArchiveRetention, n.cfg.ArchiveMaxBytes)
 	n.events = history.NewEvents(host, n.historyFile, n.cfg.EventsRetained)
 	n.servedArchive, n.servedEvents = n.archive, n.events
@@ -135,14 +140,16 @@ func (n *Node) keepHistory() {
 func (n *Node) keepRight() {
 	rp := &n.replica
 	host := rebuild.Host{Log: n.log, Lines: &n.lines, Life: n.life, Wall: n.wall, Node: n.cfg.Node, Knows: n.cfg.knows,
-		Disk: rebuild.Disk{Data: n.data, Stores: n.stores, Snapshots: n.snapshots, Audit: n.audit, File: n.historyFile, Archive: n.archive,
-			Events: n.events},
-		State: rebuild.State{Digests: &rp.digests, Look: rp.look, Freeze: rp.freezeWhole, Dropped: rp.dropped.Load, Drop: rp.drop,
-			Newest: rp.newest, Install: rp.install},
+		Disk: rebuild.Disk{Data: n.data, Stores: n.stores, Snapshots: n.snapshots, Audit: n.audit, File: n.historyFile,
+			Archive: n.archive,
+			Events:  n.events},
+		State: rebuild.State{Digests: &rp.digests, Look: rp.look, Freeze: rp.freezeWhole, Dropped: rp.dropped.Load,
+			Drop: rp.drop, Newest: rp.newest, Install: rp.install},
 		Fatal: n.fatal, HaltAtNewer: rp.haltAtNewer, Servers: n.membership.servers, Inspect: n.watch.answers,
 		Handed:    n.membership.handed,
 		Push:      func(ctx context.Context) error { _, _, err := n.proposer.proposeOne(ctx, barrierOp()); return err },
-		StandDown: func() { n.terms.standDown(func() bool { return true }) }, Record: n.terms.record, Snapshot: n.writeSnapshot, Peers: n.peers}
+		StandDown: func() { n.terms.standDown(func() bool { return true }) }, Record: n.terms.record,
+		Snapshot: n.writeSnapshot, Peers: n.peers}
 	n.rebuild, n.scrub = rebuild.New(host), rebuild.NewScrubber(host)
 }
 
@@ -170,9 +177,12 @@ func (n *Node) startRaft() error {
 		n.rebuild.Resume()
 	}
 	n.run(func() { n.transport.Run(n.life) })
-	r, err := raft.NewRaft(n.membership.raftConfig(), adapter{n}, n.stores.Log, n.stores.Stable, n.snapshots, n.transport)
+	r, err := raft.NewRaft(n.membership.raftConfig(), adapter{n}, n.stores.Log, n.stores.Stable, n.snapshots,
+		n.transport)
 	if err != nil {
-		return &rota.Error{Kind: rota.KindInternal, Text: "raft cannot start on " + filepath.Join(n.cfg.Data, "raft.db"), Cause: err}
+		return &rota.Error{Kind: rota.KindInternal, Text: "raft cannot start on " + filepath.Join(n.cfg.Data,
+			"raft.db"),
+			Cause: err}
 	}
 	n.raft = r
 	n.membership.started.Store(r)

@@ -105,8 +105,10 @@ func (st *stats) counts() peer.Sample {
 		}
 		return n
 	}
-	return peer.Sample{Submitted: st.fresh.Load(), Started: of(rota.EventJobAssigned), Completed: of(rota.EventJobCompleted), Dead: of(rota.EventJobDead),
-		Expired: of(rota.EventJobExpired), Cancelled: of(rota.EventJobCancelled), Retried: of(rota.EventJobRetryScheduled),
+	return peer.Sample{Submitted: st.fresh.Load(), Started: of(rota.EventJobAssigned),
+		Completed: of(rota.EventJobCompleted), Dead: of(rota.EventJobDead),
+		Expired: of(rota.EventJobExpired), Cancelled: of(rota.EventJobCancelled),
+		Retried:    of(rota.EventJobRetryScheduled),
 		LeasesLost: of(rota.EventLeaseExpired, rota.EventLeaseRevoked) - st.outlived.Load()}
 }
 

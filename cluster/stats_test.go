@@ -31,7 +31,8 @@ func TestStats(t *testing.T) {
 		return sum, last, len(s.Samples)
 	}
 	sum, last, _ := of(false)
-	if sum.Submitted != 5 || sum.Started != 5 || sum.Completed != 3 || last.Running != 2 || last.Pending != 0 || last.Workers != 1 || last.Index == 0 || last.Date == 0 {
+	if sum.Submitted != 5 || sum.Started != 5 || sum.Completed != 3 || last.Running != 2 || last.Pending != 0 ||
+		last.Workers != 1 || last.Index == 0 || last.Date == 0 {
 		t.Errorf("in all %+v, at last %+v", sum, last)
 	}
 	for range 2 * fineKept {
@@ -40,7 +41,8 @@ func TestStats(t *testing.T) {
 	if _, _, kept := of(false); kept != fineKept {
 		t.Errorf("%d seconds are kept", kept)
 	}
-	if sum, _, kept := of(true); sum.Submitted != 5 || sum.Completed != 3 || kept < 2*fineKept/60 || kept > 2*fineKept/60+1 {
+	if sum, _, kept := of(true); sum.Submitted != 5 || sum.Completed != 3 || kept < 2*fineKept/60 ||
+		kept > 2*fineKept/60+1 {
 		t.Errorf("%d minutes with %+v in all", kept, sum)
 	}
 }

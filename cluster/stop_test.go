@@ -81,7 +81,8 @@ func TestPropose_callersAreToldUnavailable(t *testing.T) {
 	if rota.KindOf(err) != rota.KindUnavailable || rota.RetryAfterOf(err) == 0 {
 		t.Errorf("a submission while leadership ends: %v", err)
 	}
-	if err := n.RemovePeer(ctx, "n9"); rota.KindOf(err) != rota.KindUnavailable && rota.KindOf(err) != rota.KindNotFound {
+	if err := n.RemovePeer(ctx, "n9"); rota.KindOf(err) != rota.KindUnavailable &&
+		rota.KindOf(err) != rota.KindNotFound {
 		t.Errorf("a removal while leadership ends: %v", err)
 	}
 	n.terms.lead.Store(open)

@@ -37,8 +37,10 @@ func TestRoundTurn(t *testing.T) {
 				time.Sleep(roundPatience / 4)
 				l.turn.rest()
 			}, wait: roundPatience / 4, want: 1},
-		{name: "nobody decides", before: func(l *leadership) { l.n.replica.hub.matchSoon() }, wait: roundPatience, want: 1},
-		{name: "a round is in the log", before: func(l *leadership) { l.turn.queued(); l.n.replica.hub.matchSoon() }, want: 1},
+		{name: "nobody decides", before: func(l *leadership) { l.n.replica.hub.matchSoon() }, wait: roundPatience,
+			want: 1},
+		{name: "a round is in the log", before: func(l *leadership) { l.turn.queued(); l.n.replica.hub.matchSoon() },
+			want: 1},
 		{name: "a round has just applied", before: func(l *leadership) { l.turn.queued(); l.turn.landed() },
 			beside: func(l *leadership) { l.turn.rest() }, want: 1},
 		{name: "deciding takes long", before: func(l *leadership) {

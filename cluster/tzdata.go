@@ -75,7 +75,8 @@ func (z *zonesInForce) report() *rota.TZData {
 		return &z.TZData
 	}
 	sum := sha256.Sum256(cron.EmbeddedPacked())
-	return &rota.TZData{Release: cron.Release, Released: cron.Embedded().Released(), SHA256: sum[:], Bytes: int64(len(cron.EmbeddedPacked()))}
+	return &rota.TZData{Release: cron.Release, Released: cron.Embedded().Released(), SHA256: sum[:],
+		Bytes: int64(len(cron.EmbeddedPacked()))}
 }
 
 // zonesUsed counts the active schedules in each time zone other than UTC.
@@ -102,25 +103,31 @@ func (zd *zoneData) Problems() (problems []string) {
 	}
 	zones, err := zd.open(z)
 	if err != nil {
-		return []string{fmt.Sprintf("this binary cannot read the installed time zone data %s: while this node leads, no schedule in a time zone fires; "+
-			"run a newer rota here (%v)", z.Name(), err)}
+		return []string{fmt.Sprintf(
+			"this binary cannot read the installed time zone data %s: while this node leads, no schedule in a time zone fires; "+
+				"run a newer rota here (%v)", z.Name(), err)}
 	}
 	lacks := slices.DeleteFunc(slices.Sorted(maps.Keys(used)), func(zone string) bool {
 		_, err := zones.Zone(zone)
 		return err == nil
 	})
 	for _, zone := range lacks[:min(len(lacks), zonesShown)] {
-		problems = append(problems, fmt.Sprintf("%d active schedules are in time zone %.80q, which the time zone data %s of this node lacks: while this node "+
-			"leads, none of them fires; install newer data (rota tzdata install), or run a newer rota here", used[zone], zone, zones.Name()))
+		problems = append(problems,
+			fmt.Sprintf("%d active schedules are in time zone %.80q, which the time zone data %s of this node lacks: while this node "+
+				"leads, none of them fires; install newer data (rota tzdata install), or run a newer rota here",
+				used[zone], zone, zones.Name()))
 	}
 	now := z.report()
 	if age, stale := zones.Stale(rota.DateOf(zd.n.wall())); stale {
-		problems = append(problems, fmt.Sprintf("the time zone data, release %s, is %d days old: dates of schedules may be wrong where rules of daylight "+
-			"saving time have changed; install a newer release (rota tzdata install)", now.Release, int(age.Hours())/24))
+		problems = append(problems,
+			fmt.Sprintf("the time zone data, release %s, is %d days old: dates of schedules may be wrong where rules of daylight "+
+				"saving time have changed; install a newer release (rota tzdata install)", now.Release,
+				int(age.Hours())/24))
 	}
 	if z.packed != nil && cron.Release > z.Release {
-		problems = append(problems, fmt.Sprintf("the time zone data %s is in force, and this binary has the newer release %s: put it into force with "+
-			"`rota tzdata install`", z.Name(), cron.Release))
+		problems = append(problems,
+			fmt.Sprintf("the time zone data %s is in force, and this binary has the newer release %s: put it into force with "+
+				"`rota tzdata install`", z.Name(), cron.Release))
 	}
 	return problems
 }
@@ -128,7 +135,8 @@ func (zd *zoneData) Problems() (problems []string) {
 // Collectors returns the metric of the time zones' age.
 func (zd *zoneData) Collectors() []prometheus.Collector {
 	return []prometheus.Collector{&zoneAge{zd.n, prometheus.NewDesc("rota_tzdata_age_seconds",
-		"Age of the time zone data that calculates dates, by its release. A release older than half a year should be replaced.", []string{"release"}, nil)}}
+		"Age of the time zone data that calculates dates, by its release. A release older than half a year should be replaced.",
+		[]string{"release"}, nil)}}
 }
 
 // zoneAge reports the age of the time zones in force, read at each scrape.
@@ -147,5 +155,6 @@ func (g *zoneAge) Collect(to chan<- prometheus.Metric) {
 		return
 	}
 	now := z.report()
-	to <- prometheus.MustNewConstMetric(g.desc, prometheus.GaugeValue, float64(rota.DateOf(g.n.wall())-now.Released)/1000, now.Release)
+	to <- prometheus.MustNewConstMetric(g.desc, prometheus.GaugeValue,
+		float64(rota.DateOf(g.n.wall())-now.Released)/1000, now.Release)
 }

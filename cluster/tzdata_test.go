@@ -76,7 +76,8 @@ func TestTZData_install(t *testing.T) {
 		t.Errorf("before, the next date is %s by %s", at, by)
 	}
 	status, err := n.Status(within(t, ample))
-	if err != nil || status.TZData.Release != cron.Release || status.TZData.Index != 0 || len(status.TZData.SHA256) != 32 {
+	if err != nil || status.TZData.Release != cron.Release || status.TZData.Index != 0 ||
+		len(status.TZData.SHA256) != 32 {
 		t.Errorf("before, the status has %+v, %v", status.TZData, err)
 	}
 	got, err := n.InstallTZData(within(t, ample), tokyoEverywhere(t, "2099a", "America/Vancouver"))
@@ -87,14 +88,17 @@ func TestTZData_install(t *testing.T) {
 		if at, by := next(n); at != "2026-12-02T00:00:00.000Z" || by != got.Name() {
 			t.Errorf("%s: the next date is %s by %s, want 9 in Tokyo by %s", n.cfg.Node, at, by, got.Name())
 		}
-		if s, _, err := n.Schedule(within(t, ample), "s", peer.ReadOptions{}); err != nil || time.UnixMilli(int64(s.Next)).UTC().Hour() != 0 {
+		if s, _, err := n.Schedule(within(t, ample), "s", peer.ReadOptions{}); err != nil ||
+			time.UnixMilli(int64(s.Next)).UTC().Hour() != 0 {
 			t.Errorf("%s: the schedule is due at %s, %v", n.cfg.Node, s.Next, err)
 		}
-		if status, err := n.Status(within(t, ample)); err != nil || status.TZData.Name() != got.Name() || status.TZData.Index != got.Index {
+		if status, err := n.Status(within(t, ample)); err != nil || status.TZData.Name() != got.Name() ||
+			status.TZData.Index != got.Index {
 			t.Errorf("%s: the status has %+v, %v", n.cfg.Node, status.TZData, err)
 		}
 	}
-	if _, err := n.InstallTZData(within(t, ample), tokyoEverywhere(t, "2098z", "America/Vancouver")); rota.KindOf(err) != rota.KindConflict || rota.ErrorOf(err).Subject != "release" {
+	if _, err := n.InstallTZData(within(t, ample), tokyoEverywhere(t, "2098z",
+		"America/Vancouver")); rota.KindOf(err) != rota.KindConflict || rota.ErrorOf(err).Subject != "release" {
 		t.Errorf("an older release: %v", err)
 	}
 	older := tokyoEverywhere(t, "2098z", "America/Vancouver")
@@ -102,7 +106,8 @@ func TestTZData_install(t *testing.T) {
 	if got, err := n.InstallTZData(within(t, ample), older); err != nil || got.Release != "2098z" {
 		t.Errorf("an older release on request: %+v, %v", got, err)
 	}
-	if filled, _, err := n.BackfillSchedule(within(t, ample), "s", 1_700_000_000_000, 1_700_000_000_000+24*3600*1000, rota.OverlapSkip); err != nil || filled != 1 {
+	if filled, _, err := n.BackfillSchedule(within(t, ample), "s", 1_700_000_000_000, 1_700_000_000_000+24*3600*1000,
+		rota.OverlapSkip); err != nil || filled != 1 {
 		t.Errorf("a backfill by installed zones: %d, %v", filled, err)
 	}
 }
@@ -124,12 +129,14 @@ func TestTZData_refuses(t *testing.T) {
 		"the future": {func(i *rota.TZInstall) { i.Released += 3 * 24 * 3600 * 1000 }, rota.KindInvalid, "released"},
 		"damage":     {func(i *rota.TZInstall) { i.Data = i.Data[:len(i.Data)-9] }, rota.KindInvalid, "tzdata"},
 		"a zip":      {func(i *rota.TZInstall) { i.Data = zipped(t) }, rota.KindInvalid, "tzdata"},
-		"no zone of a schedule": {func(i *rota.TZInstall) { i.Data = tokyoEverywhere(t, "2099a", "Asia/Tokyo").Data }, rota.KindConflict,
+		"no zone of a schedule": {func(i *rota.TZInstall) { i.Data = tokyoEverywhere(t, "2099a", "Asia/Tokyo").Data },
+			rota.KindConflict,
 			"tzdata"},
 	} {
 		i := good
 		c.change(&i)
-		if _, err := n.InstallTZData(within(t, ample), i); rota.KindOf(err) != c.kind || rota.ErrorOf(err).Subject != c.subject {
+		if _, err := n.InstallTZData(within(t, ample), i); rota.KindOf(err) != c.kind ||
+			rota.ErrorOf(err).Subject != c.subject {
 			t.Errorf("%s: %v, want %s(%s)", name, err, c.kind, c.subject)
 		}
 	}
@@ -163,7 +170,8 @@ func TestTZData_old(t *testing.T) {
 		t.Errorf("no schedule is in a zone: %q", got)
 	}
 	inVancouver(t, n)
-	for _, want := range []string{"release 2020a, is 183 days old", "this binary has the newer release " + cron.Release} {
+	for _, want := range []string{"release 2020a, is 183 days old",
+		"this binary has the newer release " + cron.Release} {
 		if got := problems(); !strings.Contains(got, want) {
 			t.Errorf("problems are %q, want %q", got, want)
 		}

@@ -20,7 +20,8 @@ func (cv *clusterVerbs) InstallTZData(ctx context.Context, t rota.TZInstall) (ro
 		return rota.TZData{}, err
 	}
 	if wall := rota.DateOf(cv.n.wall()); t.Released > wall+24*3600*1000 {
-		return rota.TZData{}, rota.Refusef(rota.KindInvalid, "released", "released: got %s, want a date that has passed", t.Released)
+		return rota.TZData{}, rota.Refusef(rota.KindInvalid, "released",
+			"released: got %s, want a date that has passed", t.Released)
 	}
 	zones, err := cron.Open(t.Release, t.Released, t.Data)
 	if err != nil {
@@ -35,17 +36,20 @@ func (cv *clusterVerbs) InstallTZData(ctx context.Context, t rota.TZInstall) (ro
 		return rota.TZData{}, err
 	}
 	if now := last.report(); !t.Older && t.Release < now.Release {
-		return rota.TZData{}, rota.Refusef(rota.KindConflict, "release", "release: got %s, want %s or newer, which is in force; pass --older to install it all the same",
+		return rota.TZData{}, rota.Refusef(rota.KindConflict, "release",
+			"release: got %s, want %s or newer, which is in force; pass --older to install it all the same",
 			t.Release, now.Release)
 	}
 	for _, zone := range slices.Sorted(maps.Keys(used)) {
 		if _, err := zones.Zone(zone); err != nil {
-			return rota.TZData{}, rota.Refusef(rota.KindConflict, "tzdata", "tzdata: release %s lacks the zone %.80q of %d active schedules; "+
-				"set them to another zone first (rota schedule list)", t.Release, zone, used[zone])
+			return rota.TZData{}, rota.Refusef(rota.KindConflict, "tzdata",
+				"tzdata: release %s lacks the zone %.80q of %d active schedules; "+
+					"set them to another zone first (rota schedule list)", t.Release, zone, used[zone])
 		}
 	}
-	_, index, err := cv.n.proposer.proposeOne(ctx, &fsmpb.Op{Op: &fsmpb.Op_SetTzdata{SetTzdata: &fsmpb.SetTZData{Release: t.Release,
-		ReleasedMs: int64(t.Released), Data: t.Data}}})
+	_, index, err := cv.n.proposer.proposeOne(ctx,
+		&fsmpb.Op{Op: &fsmpb.Op_SetTzdata{SetTzdata: &fsmpb.SetTZData{Release: t.Release,
+			ReleasedMs: int64(t.Released), Data: t.Data}}})
 	if err != nil {
 		return rota.TZData{}, err
 	}

@@ -39,7 +39,10 @@ func (cv *clusterVerbs) ownViews() (views []peer.NodeView) {
 		if seen.err != nil {
 			v.Error = seen.err.Error()
 		}
-		if i := slices.IndexFunc(health, func(h peer.NodeHealth) bool { return h.ID == id && h.LastContact != 0 }); i >= 0 {
+		if i := slices.IndexFunc(health, func(h peer.NodeHealth) bool {
+			return h.ID == id &&
+				h.LastContact != 0
+		}); i >= 0 {
 			v.RaftMs = int64(max(0, wall-health[i].LastContact))
 		} else if last := cv.n.raft.LastContact(); s.ID == leader && !last.IsZero() {
 			v.RaftMs = max(0, time.Since(last).Milliseconds())

@@ -29,8 +29,10 @@ func minReadAt(ctx context.Context, n *Node) error {
 func withReader(t *testing.T, n *Node) (id string, holder context.Context) {
 	t.Helper()
 	id = strings.Repeat("r", 12)
-	token := &fsmpb.CreateToken{Id: id, Hash: make([]byte, 32), Roles: []string{access.RoleReader}, ExpiresMs: time.Now().Add(time.Hour).UnixMilli()}
-	if _, _, err := n.proposer.proposeOne(called(within(t, ample), rota.Local), &fsmpb.Op{Op: &fsmpb.Op_CreateToken{CreateToken: token}}); err != nil {
+	token := &fsmpb.CreateToken{Id: id, Hash: make([]byte, 32), Roles: []string{access.RoleReader},
+		ExpiresMs: time.Now().Add(time.Hour).UnixMilli()}
+	if _, _, err := n.proposer.proposeOne(called(within(t, ample), rota.Local),
+		&fsmpb.Op{Op: &fsmpb.Op_CreateToken{CreateToken: token}}); err != nil {
 		t.Fatal(err)
 	}
 	return id, called(within(t, ample), rota.TokenPrincipal(id))
@@ -47,7 +49,8 @@ func revoke(t *testing.T, n *Node, id string) {
 // refusedBecause requires an error with a reason and a remedy.
 func refusedBecause(t *testing.T, what string, err error, why string) {
 	t.Helper()
-	if rota.KindOf(err) != rota.KindUnavailable || !strings.Contains(err.Error(), why) || !strings.Contains(err.Error(), "sk another node") {
+	if rota.KindOf(err) != rota.KindUnavailable || !strings.Contains(err.Error(), why) ||
+		!strings.Contains(err.Error(), "sk another node") {
 		t.Errorf("%s: got %v, want a refusal with the text %q", what, err, why)
 	}
 }
@@ -57,7 +60,8 @@ func followsNothing(t *testing.T, holder context.Context, n *Node) {
 	t.Helper()
 	short, cancel := context.WithTimeout(holder, 100*time.Millisecond)
 	defer cancel()
-	if err := n.Events(short, rota.EventFilter{Follow: true}, func(peer.EventBatch) error { t.Error("events are shown"); return nil }); err == nil {
+	if err := n.Events(short, rota.EventFilter{Follow: true},
+		func(peer.EventBatch) error { t.Error("events are shown"); return nil }); err == nil {
 		t.Error("events are followed")
 	}
 }
@@ -78,7 +82,10 @@ func TestVouched_partition(t *testing.T) {
 	b.startPlanned()
 	id, holder := withReader(t, b.loyal())
 	cut := b.follower()
-	b.eventually("the follower knows the token", func() bool { return minReadAt(holder, cut) == nil && readStale(holder, cut) == nil })
+	b.eventually("the follower knows the token", func() bool {
+		return minReadAt(holder, cut) == nil &&
+			readStale(holder, cut) == nil
+	})
 
 	b.isolate(cut.cfg.Node)
 	revoke(t, b.leader(), id)
@@ -113,7 +120,10 @@ func TestVouched_partition(t *testing.T) {
 	}
 
 	b.heal(cut.cfg.Node)
-	b.eventually("the revocation arrives", func() bool { return rota.KindOf(readStale(holder, cut)) == rota.KindUnauthenticated })
+	b.eventually("the revocation arrives", func() bool {
+		return rota.KindOf(readStale(holder,
+			cut)) == rota.KindUnauthenticated
+	})
 	if err := readStale(called(within(t, ample), rota.Anonymous), cut); err != nil {
 		t.Errorf("a stale read, healed: %v", err)
 	}

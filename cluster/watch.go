@@ -221,7 +221,9 @@ func (w *watcher) inspect(ctx context.Context, id rota.NodeID, at []rota.Index) 
 		return peerView{err: err}
 	}
 	w.marks.answered(id, before, &in)
-	v := peerView{to: to, status: in.Status, cut: in.Cut, wallMs: in.WallMs, wallAt: sent + off, wallOff: off, disk: diskView{level: diskLevel(in.DiskLevel), room: in.DiskRoom, seen: w.seen.Load()}, differedAt: in.DifferedAt,
+	v := peerView{to: to, status: in.Status, cut: in.Cut, wallMs: in.WallMs, wallAt: sent + off, wallOff: off,
+		disk:       diskView{level: diskLevel(in.DiskLevel), room: in.DiskRoom, seen: w.seen.Load()},
+		differedAt: in.DifferedAt,
 		rightUntil: in.RightUntil, autopilot: in.Autopilot, health: in.Health, others: in.Views}
 	if len(in.Digests) == 1 {
 		v.digest = in.Digests[0]
@@ -315,7 +317,8 @@ func (w *watcher) problems() (problems []string) {
 		problems = append(problems, unfit)
 	}
 	if skew > 500 || skew < -500 {
-		problems = append(problems, fmt.Sprintf("wall clock is %d ms off the median of the voters: synchronise it", skew))
+		problems = append(problems, fmt.Sprintf("wall clock is %d ms off the median of the voters: synchronise it",
+			skew))
 	}
 	return problems
 }

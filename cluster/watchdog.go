@@ -99,8 +99,8 @@ func (wd *watchdog) look(s *stallLook) {
 	if s.entries < maxStall {
 		what = "the apply lock"
 	}
-	wd.n.log.Error("this node stalls", "what", what, "since", time.Duration(stalled)*wd.n.cfg.watchdogEvery, "index", wd.n.replica.applied.Load(),
-		"goroutines", goroutines())
+	wd.n.log.Error("this node stalls", "what", what, "since", time.Duration(stalled)*wd.n.cfg.watchdogEvery, "index",
+		wd.n.replica.applied.Load(), "goroutines", goroutines())
 }
 
 // stateStalled is the state that a node reports meanwhile.
@@ -123,7 +123,8 @@ func (wd *watchdog) Problems() []string {
 	if stalled == 0 {
 		return nil
 	}
-	return []string{fmt.Sprintf("applying has stalled for %s: the node's log has its goroutines; start it again if it does not pass",
+	return []string{fmt.Sprintf(
+		"applying has stalled for %s: the node's log has its goroutines; start it again if it does not pass",
 		time.Duration(stalled)*wd.n.cfg.watchdogEvery)}
 }
 
@@ -134,6 +135,7 @@ func (wd *watchdog) Collectors() []prometheus.Collector {
 			return (time.Duration(wd.stalled.Load()) * wd.n.cfg.watchdogEvery).Seconds()
 		}),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "rota_apply_stalls_total",
-			Help: "How often applying did not come back in time."}, func() float64 { return float64(wd.stalls.Load()) }),
+			Help: "How often applying did not come back in time."},
+			func() float64 { return float64(wd.stalls.Load()) }),
 	}
 }

@@ -117,7 +117,8 @@ func TestWatchdog_healthIsTold(t *testing.T) {
 		defer close(told)
 		ctx := within(t, ample)
 		status, err := f.Status(ctx)
-		if s := f.clusterVerbs.ownStatus(); err != nil || len(status.Nodes) != 3 || s.Healthy || s.State != stateStalled || s.AppliedIndex == 0 {
+		if s := f.clusterVerbs.ownStatus(); err != nil || len(status.Nodes) != 3 || s.Healthy ||
+			s.State != stateStalled || s.AppliedIndex == 0 {
 			t.Errorf("it reports %+v, of the cluster %+v, %v", s, status, err)
 		}
 		if err := f.Ready(); rota.KindOf(err) != rota.KindUnavailable {
@@ -129,7 +130,8 @@ func TestWatchdog_healthIsTold(t *testing.T) {
 		if _, err := b.leader().membership.successor(f.cfg.Node); rota.KindOf(err) != rota.KindConflict {
 			t.Errorf("it can become the successor: %v", err)
 		}
-		vote := f.transport.RequestPreVote("n9", "127.0.0.1:1", &raft.RequestPreVoteRequest{}, &raft.RequestPreVoteResponse{})
+		vote := f.transport.RequestPreVote("n9", "127.0.0.1:1", &raft.RequestPreVoteRequest{},
+			&raft.RequestPreVoteResponse{})
 		if !errors.Is(vote, stream.ErrMute) {
 			t.Errorf("it starts an election: %v", vote)
 		}

@@ -99,7 +99,8 @@ func (h *hooker) scan(l *leadership, w *rota.Webhook) (*hookScan, error) {
 	if s := h.known[w.Name]; s != nil && s.version == w.Version && s.cursor == w.Cursor {
 		return s, nil
 	}
-	s := &hookScan{version: w.Version, cursor: w.Cursor, last: w.Cursor, reader: access.ReaderOf(w.Sees), all: len(w.Kinds) == 0}
+	s := &hookScan{version: w.Version, cursor: w.Cursor, last: w.Cursor, reader: access.ReaderOf(w.Sees),
+		all: len(w.Kinds) == 0}
 	for _, k := range w.Kinds {
 		s.kinds[k] = true
 	}
@@ -168,7 +169,8 @@ func (h *hooker) follow(l *leadership, w *rota.Webhook) (uint64, error) {
 
 // propose lets the machine decide on the events that were read.
 func (h *hooker) propose(l *leadership, w *rota.Webhook, s *hookScan, deliveries []*fsmpb.HookDelivery) error {
-	op := &fsmpb.AdvanceHook{Name: string(w.Name), Version: s.version, From: entry.EventOp(s.cursor), To: entry.EventOp(s.last), Deliveries: deliveries}
+	op := &fsmpb.AdvanceHook{Name: string(w.Name), Version: s.version, From: entry.EventOp(s.cursor),
+		To: entry.EventOp(s.last), Deliveries: deliveries}
 	if !s.gap.IsZero() {
 		op.Gap = entry.EventOp(s.gap)
 	}
@@ -192,7 +194,8 @@ func (h *hooker) propose(l *leadership, w *rota.Webhook, s *hookScan, deliveries
 
 // deliver returns the delivery of an event; nil if the hook does not select it. Events about deliveries cause none.
 func (s *hookScan) deliver(e *rota.ServedEvent) *fsmpb.HookDelivery {
-	if _, _, own := rota.SplitDeliveryID(e.Job); own || e.Queue == rota.WebhookQueue || !s.all && !s.kinds[e.Kind] || !s.filter.Event(&e.Event) {
+	if _, _, own := rota.SplitDeliveryID(e.Job); own || e.Queue == rota.WebhookQueue || !s.all && !s.kinds[e.Kind] ||
+		!s.filter.Event(&e.Event) {
 		return nil
 	}
 	seen := s.reader.Events([]rota.ServedEvent{*e})

@@ -18,7 +18,8 @@ func TestWebhooks_withoutAPlace(t *testing.T) {
 		t.Fatal(err)
 	}
 	capped := func(most string) {
-		if _, err := n.SetQueue(ctx, rota.WebhookQueue, "", []rota.Setting{{Key: "queue_cap", Value: most}}); err != nil {
+		if _, err := n.SetQueue(ctx, rota.WebhookQueue, "", []rota.Setting{{Key: "queue_cap",
+			Value: most}}); err != nil {
 			t.Fatal(err)
 		}
 	}

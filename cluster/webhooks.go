@@ -30,7 +30,8 @@ func (wv *webhookVerbs) Webhooks(ctx context.Context, opt peer.ReadOptions) ([]r
 }
 
 // Webhook reads one webhook.
-func (wv *webhookVerbs) Webhook(ctx context.Context, name rota.WebhookName, opt peer.ReadOptions) (rota.Webhook, rota.ReadAt, error) {
+func (wv *webhookVerbs) Webhook(ctx context.Context, name rota.WebhookName,
+	opt peer.ReadOptions) (rota.Webhook, rota.ReadAt, error) {
 	return readAs(ctx, &wv.n.replica, opt, func(s *fsm.View, rd *access.Reader) (rota.Webhook, error) {
 		w, ok := fsm.WebhookOf(s, name)
 		if !ok || !rd.Webhook(&w) {
@@ -59,28 +60,34 @@ func (wv *webhookVerbs) SetWebhook(ctx context.Context, spec rota.WebhookSpec) (
 		return rota.Webhook{}, err
 	}
 	if u, err := url.Parse(spec.URL); err != nil || u.Hostname() == "" {
-		return rota.Webhook{}, rota.Refusef(rota.KindInvalid, "url", "url: got %.80q; use one such as https://example.com/rota", spec.URL)
+		return rota.Webhook{}, rota.Refusef(rota.KindInvalid, "url",
+			"url: got %.80q; use one such as https://example.com/rota", spec.URL)
 	}
 	return wv.changed(ctx, spec.Name, entry.WebhookOp(&spec))
 }
 
 // PauseWebhook disables a webhook, for a reason that is shown.
 func (wv *webhookVerbs) PauseWebhook(ctx context.Context, name rota.WebhookName, reason string) (rota.Webhook, error) {
-	return wv.changed(ctx, name, &fsmpb.Op{Op: &fsmpb.Op_PauseWebhook{PauseWebhook: &fsmpb.PauseWebhook{Name: string(name), Paused: true, Reason: reason}}})
+	return wv.changed(ctx, name,
+		&fsmpb.Op{Op: &fsmpb.Op_PauseWebhook{PauseWebhook: &fsmpb.PauseWebhook{Name: string(name), Paused: true,
+			Reason: reason}}})
 }
 
 // ResumeWebhook resumes a webhook from its cursor.
 func (wv *webhookVerbs) ResumeWebhook(ctx context.Context, name rota.WebhookName) (rota.Webhook, error) {
-	return wv.changed(ctx, name, &fsmpb.Op{Op: &fsmpb.Op_PauseWebhook{PauseWebhook: &fsmpb.PauseWebhook{Name: string(name)}}})
+	return wv.changed(ctx, name,
+		&fsmpb.Op{Op: &fsmpb.Op_PauseWebhook{PauseWebhook: &fsmpb.PauseWebhook{Name: string(name)}}})
 }
 
 // SkipWebhook skips the events after a webhook's cursor.
 func (wv *webhookVerbs) SkipWebhook(ctx context.Context, name rota.WebhookName) (rota.Webhook, error) {
-	return wv.changed(ctx, name, &fsmpb.Op{Op: &fsmpb.Op_SkipWebhook{SkipWebhook: &fsmpb.SkipWebhook{Name: string(name)}}})
+	return wv.changed(ctx, name,
+		&fsmpb.Op{Op: &fsmpb.Op_SkipWebhook{SkipWebhook: &fsmpb.SkipWebhook{Name: string(name)}}})
 }
 
 // DeleteWebhook deletes a webhook; deleting a missing one is not an error.
 func (wv *webhookVerbs) DeleteWebhook(ctx context.Context, name rota.WebhookName) error {
-	_, _, err := wv.n.proposer.proposeOne(ctx, &fsmpb.Op{Op: &fsmpb.Op_DeleteWebhook{DeleteWebhook: &fsmpb.DeleteWebhook{Name: string(name)}}})
+	_, _, err := wv.n.proposer.proposeOne(ctx,
+		&fsmpb.Op{Op: &fsmpb.Op_DeleteWebhook{DeleteWebhook: &fsmpb.DeleteWebhook{Name: string(name)}}})
 	return err
 }

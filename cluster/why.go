@@ -15,7 +15,8 @@ import (
 
 // Why explains a job (SPEC §6.1, §7.7, §13.13): on the current state, or on a past one, replayed separately. Details
 // about other workers in a decision need such a replay too.
-func (ex *explainer) Why(ctx context.Context, id rota.JobID, q rota.WhyQuery, opt peer.ReadOptions) (x rota.Explanation, seen rota.ReadAt,
+func (ex *explainer) Why(ctx context.Context, id rota.JobID, q rota.WhyQuery,
+	opt peer.ReadOptions) (x rota.Explanation, seen rota.ReadAt,
 	err error) {
 	if seen, err = ex.n.replica.fresh(ctx, opt); err != nil {
 		return x, seen, err
@@ -50,7 +51,8 @@ func (ex *explainer) indexOf(ctx context.Context, q rota.WhyQuery) (rota.Index, 
 	case q.AtDate == 0:
 		return q.At, nil
 	case q.At != 0:
-		return 0, rota.Refusef(rota.KindInvalid, "at", "at is given as index %d and as moment %s: give one of them", q.At, q.AtDate)
+		return 0, rota.Refusef(rota.KindInvalid, "at", "at is given as index %d and as moment %s: give one of them",
+			q.At, q.AtDate)
 	}
 	if now := rota.DateOf(time.Now()); q.AtDate > now+maxAhead {
 		return 0, rota.Refusef(rota.KindOutOfRange, "at", "%s is to come: this node's clock says %s", q.AtDate, now)
@@ -69,11 +71,13 @@ func (ex *explainer) Past(ctx context.Context, q rota.WhyQuery) (rota.Past, erro
 	case at == 0:
 		return rota.Past{Index: applied, From: applied}, nil
 	case at > applied:
-		return rota.Past{}, rota.Refusef(rota.KindOutOfRange, "at", "index %d is to come: this node has applied %d", at, applied)
+		return rota.Past{}, rota.Refusef(rota.KindOutOfRange, "at", "index %d is to come: this node has applied %d", at,
+			applied)
 	}
 	from, known := ex.n.audit.Nearest(at)
 	if !known {
-		return rota.Past{}, rota.Refusef(rota.KindOutOfRange, "at", "index %d lies before what audit_retention keeps", at)
+		return rota.Past{}, rota.Refusef(rota.KindOutOfRange, "at", "index %d lies before what audit_retention keeps",
+			at)
 	}
 	if has := rota.Index(ex.past.has.Load()); has <= at {
 		from = max(from, has)
@@ -82,7 +86,8 @@ func (ex *explainer) Past(ctx context.Context, q rota.WhyQuery) (rota.Past, erro
 }
 
 // whyNow explains a job in the current state, at the index that was read or later.
-func (ex *explainer) whyNow(ctx context.Context, id rota.JobID, seen rota.Index, rd *access.Reader) (rota.Explanation, error) {
+func (ex *explainer) whyNow(ctx context.Context, id rota.JobID, seen rota.Index,
+	rd *access.Reader) (rota.Explanation, error) {
 	var x rota.Explanation
 	var live bool
 	var head fsm.Head
@@ -115,7 +120,8 @@ func (ex *explainer) whyNow(ctx context.Context, id rota.JobID, seen rota.Index,
 	}
 	for i := range job.Attempts {
 		a := &job.Attempts[i]
-		x.Decisions = append(x.Decisions, rota.PlacedDecision{Decision: a.Decision, Worker: a.Worker, Attempt: a.Number})
+		x.Decisions = append(x.Decisions, rota.PlacedDecision{Decision: a.Decision, Worker: a.Worker,
+			Attempt: a.Number})
 	}
 	if k := len(x.Decisions); !live && k > 0 {
 		last := x.Decisions[k-1]
@@ -125,7 +131,8 @@ func (ex *explainer) whyNow(ctx context.Context, id rota.JobID, seen rota.Index,
 }
 
 // whyThen explains a job in the state at an index.
-func (ex *explainer) whyThen(ctx context.Context, id rota.JobID, at rota.Index, rd *access.Reader) (rota.Explanation, error) {
+func (ex *explainer) whyThen(ctx context.Context, id rota.JobID, at rota.Index,
+	rd *access.Reader) (rota.Explanation, error) {
 	var x rota.Explanation
 	var err error
 	if past := ex.past.at(ctx, at, func(m *fsm.Machine) { x, err = whyIn(m, id, at, rd) }); past != nil {
@@ -143,7 +150,9 @@ func whyIn(m *fsm.Machine, id rota.JobID, at rota.Index, rd *access.Reader) (rot
 		return x, nil
 	}
 	if state := m.JobState(id); state != rota.JobNone {
-		return rota.Explanation{Job: id, State: state, Index: at, Clock: m.Head().Clock, Date: m.Head().Date, Reasons: []rota.Why{}}, nil
+		return rota.Explanation{Job: id, State: state, Index: at, Clock: m.Head().Clock, Date: m.Head().Date,
+				Reasons: []rota.Why{}},
+			nil
 	}
 	return rota.Explanation{}, rota.Refusef(rota.KindNotFound, "job", "job %q was not known at index %d", id, at)
 }
@@ -154,7 +163,10 @@ func (ex *explainer) addOthers(ctx context.Context, id rota.JobID, d *rota.Place
 	ok := false
 	logged, err := audit.Round(ctx, ex.n.stores.Log, d.Epoch, d.Height, rota.Index(ex.n.replica.applied.Load()))
 	if err == nil {
-		err = ex.past.at(ctx, d.Height, func(m *fsm.Machine) { d.Others, ok = m.Reenact(id, logged.With, limits.MaxDecide) })
+		err = ex.past.at(ctx, d.Height, func(m *fsm.Machine) {
+			d.Others,
+				ok = m.Reenact(id, logged.With, limits.MaxDecide)
+		})
 	}
 	switch kind := rota.KindOf(err); {
 	case err != nil && (kind == rota.KindExhausted || kind == rota.KindTimeout || kind == rota.KindUnavailable):
@@ -172,7 +184,8 @@ const etaFresh = 2 * time.Second
 
 // ETA forecasts when a job starts, on this node's state: it needs no leader, and reports how old the state is if there
 // is none. A caller that names an index gets no older state, and waits for it.
-func (ex *explainer) ETA(ctx context.Context, id rota.JobID, opt peer.ReadOptions) (x rota.ETA, seen rota.ReadAt, err error) {
+func (ex *explainer) ETA(ctx context.Context, id rota.JobID,
+	opt peer.ReadOptions) (x rota.ETA, seen rota.ReadAt, err error) {
 	stale := ""
 	within, cancel := context.WithTimeout(ctx, etaFresh)
 	if opt.MinIndex > 0 {

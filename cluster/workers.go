@@ -32,7 +32,8 @@ func (wv *workerVerbs) RetireWorker(ctx context.Context, id rota.WorkerID) (rota
 	return wv.setWorkerStatus(ctx, id, rota.WorkerRetired)
 }
 
-func (wv *workerVerbs) setWorkerStatus(ctx context.Context, id rota.WorkerID, status rota.WorkerStatus) (rota.Worker, error) {
+func (wv *workerVerbs) setWorkerStatus(ctx context.Context, id rota.WorkerID,
+	status rota.WorkerStatus) (rota.Worker, error) {
 	if err := rota.CheckID("worker", id); err != nil {
 		return rota.Worker{}, err
 	}
@@ -77,8 +78,8 @@ func provenLease(job *rota.Job, named rota.LeaseID) (rota.LeaseID, error) {
 		return named, rota.Refusef(rota.KindInvalid, "lease",
 			"the attempts of job %s are no longer kept: name the lease that completed it", job.ID)
 	}
-	return named, rota.Refusef(rota.KindConflict, "job", "job %s is %s: only the proof of a COMPLETED one can be reported",
-		job.ID, job.State)
+	return named, rota.Refusef(rota.KindConflict, "job",
+		"job %s is %s: only the proof of a COMPLETED one can be reported", job.ID, job.State)
 }
 
 // checkReason rejects an operator's reason that is empty or too long.
@@ -95,7 +96,8 @@ func (wv *workerVerbs) Workers(ctx context.Context, opt peer.ReadOptions) ([]rot
 }
 
 // Worker reads one worker with its open leases.
-func (wv *workerVerbs) Worker(ctx context.Context, id rota.WorkerID, opt peer.ReadOptions) (rota.Worker, rota.ReadAt, error) {
+func (wv *workerVerbs) Worker(ctx context.Context, id rota.WorkerID,
+	opt peer.ReadOptions) (rota.Worker, rota.ReadAt, error) {
 	return read(ctx, &wv.n.replica, opt, func(s *fsm.View) (rota.Worker, error) {
 		w, ok := s.Worker(id)
 		if !ok {
@@ -131,8 +133,8 @@ func (wv *workerVerbs) OpenWorker(ctx context.Context, spec rota.WorkerSpec, sec
 		register.OldSecretHash = old[:]
 	}
 	if a := attestation; a != nil {
-		register.Attestation = &fsmpb.Attestation{Cluster: string(a.Cluster), Worker: string(a.Worker), ExpiresMs: int64(a.Expires),
-			Stake: a.Stake, Key: a.Key, Signature: a.Signature}
+		register.Attestation = &fsmpb.Attestation{Cluster: string(a.Cluster), Worker: string(a.Worker),
+			ExpiresMs: int64(a.Expires), Stake: a.Stake, Key: a.Key, Signature: a.Signature}
 	}
 	if s := wv.attached(ctx, register); s != nil {
 		wv.n.replica.hub.enter(s)

@@ -18,7 +18,8 @@ func (fv *workflowVerbs) workflowHere(id rota.WorkflowID) (w rota.Workflow, ok b
 
 // Workflow reads a workflow, optionally with its nodes, critical path and estimates. Nodes are read from a frozen view,
 // which blocks nothing.
-func (fv *workflowVerbs) Workflow(ctx context.Context, id rota.WorkflowID, nodes bool, opt peer.ReadOptions) (rota.Workflow, rota.ReadAt, error) {
+func (fv *workflowVerbs) Workflow(ctx context.Context, id rota.WorkflowID, nodes bool,
+	opt peer.ReadOptions) (rota.Workflow, rota.ReadAt, error) {
 	at, err := fv.n.replica.fresh(ctx, opt)
 	if err != nil {
 		return rota.Workflow{}, at, err
@@ -52,7 +53,8 @@ func unknownWorkflow(id rota.WorkflowID) error {
 }
 
 // Workflows reads one page of workflows, without their nodes.
-func (fv *workflowVerbs) Workflows(ctx context.Context, f rota.WorkflowFilter, opt peer.ReadOptions) (rota.WorkflowPage, rota.ReadAt, error) {
+func (fv *workflowVerbs) Workflows(ctx context.Context, f rota.WorkflowFilter,
+	opt peer.ReadOptions) (rota.WorkflowPage, rota.ReadAt, error) {
 	at, err := fv.n.replica.fresh(ctx, opt)
 	if err != nil {
 		return rota.WorkflowPage{}, at, err
@@ -129,7 +131,8 @@ func (fv *workflowVerbs) SignalWorkflow(ctx context.Context, s rota.Signal) (rot
 
 // RetryWorkflow runs again what did not complete: all of it, or the nodes that follow one. runs names the run that the
 // retry follows; 0 means the one read now.
-func (fv *workflowVerbs) RetryWorkflow(ctx context.Context, id rota.WorkflowID, from string, runs int32) (rota.Workflow, error) {
+func (fv *workflowVerbs) RetryWorkflow(ctx context.Context, id rota.WorkflowID, from string,
+	runs int32) (rota.Workflow, error) {
 	if err := rota.CheckID("workflow", id); err != nil {
 		return rota.Workflow{}, err
 	}
@@ -175,13 +178,16 @@ func (fv *workflowVerbs) ParentOutputs(ctx context.Context, job rota.JobID, send
 		case err != nil:
 			return err
 		case !ok || parent.RecordDropped:
-			return rota.Refusef(rota.KindOutOfRange, "parent", "what parent %s of job %s put out is no longer kept: its record is "+
-				"older than archive_retention", node, job)
+			return rota.Refusef(rota.KindOutOfRange, "parent",
+				"what parent %s of job %s put out is no longer kept: its record is "+
+					"older than archive_retention", node, job)
 		case !parent.State.Terminal():
-			return rota.Refusef(rota.KindConflict, "parent", "parent %s of job %s is %s: outputs are served once all parents have "+
-				"ended", node, job, parent.State)
+			return rota.Refusef(rota.KindConflict, "parent",
+				"parent %s of job %s is %s: outputs are served once all parents have "+
+					"ended", node, job, parent.State)
 		}
-		if err := send(rota.ParentOutput{Node: node, Job: id, State: parent.State, Output: parent.Output, OutputDigest: parent.OutputDigest}); err != nil {
+		if err := send(rota.ParentOutput{Node: node, Job: id, State: parent.State, Output: parent.Output,
+			OutputDigest: parent.OutputDigest}); err != nil {
 			return err
 		}
 	}
@@ -225,6 +231,7 @@ func (fv *workflowVerbs) parentsOf(ctx context.Context, job rota.JobID) ([]rota.
 	if err == nil && (state == rota.JobAssigned || state == rota.JobRunning) {
 		return parents, nil
 	}
-	parents, _, err = read(ctx, &fv.n.replica, peer.ReadOptions{}, func(s *fsm.View) ([]rota.JobID, error) { return s.NodeParents(job) })
+	parents, _, err = read(ctx, &fv.n.replica, peer.ReadOptions{},
+		func(s *fsm.View) ([]rota.JobID, error) { return s.NodeParents(job) })
 	return parents, err
 }

@@ -10,8 +10,8 @@ import (
 
 // gated returns a workflow of a gate and a node after it.
 func gated(id rota.WorkflowID, terms rota.Gate) rota.WorkflowSpec {
-	return rota.WorkflowSpec{ID: id, Nodes: []rota.NodeSpec{{ID: "gate", Gate: &terms, JobSpec: rota.NewJobSpec("", nil)},
-		rota.NewNodeSpec("after", "work", nil, "gate")}}
+	return rota.WorkflowSpec{ID: id, Nodes: []rota.NodeSpec{{ID: "gate", Gate: &terms,
+		JobSpec: rota.NewJobSpec("", nil)}, rota.NewNodeSpec("after", "work", nil, "gate")}}
 }
 
 // TestSignalWorkflow_countsOnceWhicheverNodeIsAsked sends a signal at every node, and another one.
@@ -32,7 +32,8 @@ func TestSignalWorkflow_countsOnceWhicheverNodeIsAsked(t *testing.T) {
 	}
 	other := s
 	other.ID = "other"
-	if _, err := b.follower().SignalWorkflow(within(t, ample), other); rota.KindOf(err) != rota.KindConflict || taken != 1 {
+	if _, err := b.follower().SignalWorkflow(within(t, ample), other); rota.KindOf(err) != rota.KindConflict ||
+		taken != 1 {
 		t.Fatalf("the signal was accepted %d times, another one: %v", taken, err)
 	}
 	j, _, err := b.follower().Job(within(t, ample), "f/gate", peer.ReadOptions{})

@@ -14,7 +14,8 @@ func (h *hand) grows(leases []rota.Assignment, depth, wide int) {
 	h.t.Helper()
 	commands := make([]peer.LeaseCommand, len(leases))
 	for i, a := range leases {
-		commands[i] = peer.LeaseCommand{Verb: rota.VerbComplete, Lease: a.Lease.ID, Job: a.Lease.Job, Output: []byte(a.Lease.Job)}
+		commands[i] = peer.LeaseCommand{Verb: rota.VerbComplete, Lease: a.Lease.ID, Job: a.Lease.Job,
+			Output: []byte(a.Lease.Job)}
 		_, node, _ := rota.SplitNodeJobID(a.Lease.Job)
 		if node == "after" || strings.Count(node, ".") >= depth {
 			continue

@@ -169,5 +169,6 @@ func (u *upload) add(ctx context.Context, from uint32) error {
 // longer there.
 func lapsed(err error) bool {
 	var e *rota.Error
-	return errors.As(err, &e) && (e.Kind == rota.KindOutOfRange || e.Kind == rota.KindNotFound && e.Subject == "workflow")
+	return errors.As(err, &e) && (e.Kind == rota.KindOutOfRange || e.Kind == rota.KindNotFound &&
+		e.Subject == "workflow")
 }

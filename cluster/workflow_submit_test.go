@@ -123,7 +123,8 @@ func TestSubmitWorkflow_resumes(t *testing.T) {
 	if _, _, err := n.proposer.propose(within(t, ample), ops); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := n.Workflow(within(t, ample), "f", false, peer.ReadOptions{}); rota.KindOf(err) != rota.KindNotFound {
+	if _, _, err := n.Workflow(within(t, ample), "f", false,
+		peer.ReadOptions{}); rota.KindOf(err) != rota.KindNotFound {
 		t.Fatalf("an unfinished submission is visible: %v", err)
 	}
 	other := layers("f", 3000, 100, 3)
@@ -231,7 +232,8 @@ func TestSubmitWorkflow_refusalsStayOutOfTheLog(t *testing.T) {
 		n.workflowVerbs.uploads <- struct{}{}
 	}
 	_, err := n.SubmitWorkflow(within(t, ample), diamond("f"))
-	if rota.KindOf(err) != rota.KindUnavailable || rota.RetryAfterOf(err) != time.Second { // a client tries another node
+	if rota.KindOf(err) != rota.KindUnavailable ||
+		rota.RetryAfterOf(err) != time.Second { // a client tries another node
 		t.Fatalf("one upload more than the limit: %v", err)
 	}
 	if s := b.submitFlow(n, diamond("known")); !s.Existed {
@@ -285,7 +287,8 @@ func TestSubmitWorkflow_large(t *testing.T) {
 	s := b.submitFlow(b.follower(), w)
 	took := time.Since(start)
 	spent = processorTime(t) - spent
-	t.Logf("%d nodes and %d edges over 3 nodes: %s, of the processor %s", s.Nodes, s.Edges, took.Round(time.Millisecond),
+	t.Logf("%d nodes and %d edges over 3 nodes: %s, of the processor %s", s.Nodes, s.Edges,
+		took.Round(time.Millisecond),
 		spent.Round(time.Millisecond))
 	if spent > 20*time.Second {
 		t.Errorf("it cost %s of the processor", spent)
@@ -401,7 +404,8 @@ func TestSubmitWorkflow_refusedAtItsEnd(t *testing.T) {
 	})
 	w := layers("f", 2000, 100, 2)
 	_, err := n.SubmitWorkflow(within(t, ample), w)
-	if rota.KindOf(err) != rota.KindExhausted || rota.RetryAfterOf(err) == 0 || !strings.Contains(err.Error(), "queue_cap is 100") {
+	if rota.KindOf(err) != rota.KindExhausted || rota.RetryAfterOf(err) == 0 ||
+		!strings.Contains(err.Error(), "queue_cap is 100") {
 		t.Fatal(err)
 	}
 	if got := gauges(t, n, "rota_admission_rejected_total"); got["queue"] != 1 {

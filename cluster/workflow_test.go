@@ -68,7 +68,8 @@ func (h *hand) works(leases []rota.Assignment) (ids []string) {
 	for _, a := range leases {
 		out := []byte("out of " + a.Lease.Job)
 		sum := sha256.Sum256(out)
-		commands = append(commands, peer.LeaseCommand{Verb: rota.VerbComplete, Lease: a.Lease.ID, Job: a.Lease.Job, Output: out,
+		commands = append(commands, peer.LeaseCommand{Verb: rota.VerbComplete, Lease: a.Lease.ID, Job: a.Lease.Job,
+			Output:       out,
 			OutputDigest: sum[:]})
 		ids = append(ids, string(a.Lease.Job))
 	}
@@ -101,7 +102,8 @@ func (h *hand) fails(leases ...rota.Assignment) {
 func outputs(t *testing.T, n *Node, job rota.JobID) (got []string, err error) {
 	t.Helper()
 	err = n.ParentOutputs(within(t, ample), job, func(o rota.ParentOutput) error {
-		if sum := sha256.Sum256(o.Output); !bytes.Equal(sum[:], o.OutputDigest) || rota.NodeJobID("f", o.Node) != o.Job {
+		if sum := sha256.Sum256(o.Output); !bytes.Equal(sum[:], o.OutputDigest) ||
+			rota.NodeJobID("f", o.Node) != o.Job {
 			t.Errorf("node %s returns %+v", n.cfg.Node, o)
 		}
 		got = append(got, o.Node+"="+string(o.Output))
@@ -121,7 +123,8 @@ func TestWorkflow_aDiamondRunsToItsEnd(t *testing.T) {
 		t.Fatalf("%+v", s)
 	}
 	for _, id := range b.ids() {
-		if again := b.submitFlow(b.node(id), diamond("f")); !again.Existed || again.Nodes != 4 || again.State != rota.WorkflowRunning {
+		if again := b.submitFlow(b.node(id), diamond("f")); !again.Existed || again.Nodes != 4 ||
+			again.State != rota.WorkflowRunning {
 			t.Fatalf("node %s: the first submission must count: %+v", id, again)
 		}
 		_, err := b.node(id).SubmitWorkflow(within(t, ample), flowOf("f", []string{"another"}))
@@ -182,14 +185,16 @@ func TestWorkflow_aDiamondRunsToItsEnd(t *testing.T) {
 	var order []string
 	for _, n := range w.Nodes {
 		order = append(order, n.ID)
-		if n.Worker != "w" || n.AssignedIndex == 0 || n.FinishedIndex <= n.AssignedIndex || n.State.String() != "COMPLETED" {
+		if n.Worker != "w" || n.AssignedIndex == 0 || n.FinishedIndex <= n.AssignedIndex ||
+			n.State.String() != "COMPLETED" {
 			t.Fatalf("%+v", n)
 		}
 	}
 	if !slices.Equal(order, []string{"a", "b", "c", "d"}) {
 		t.Fatal(order)
 	}
-	page, _, err := f.Workflows(within(t, ample), rota.WorkflowFilter{State: rota.WorkflowCompleted}, peer.ReadOptions{})
+	page, _, err := f.Workflows(within(t, ample), rota.WorkflowFilter{State: rota.WorkflowCompleted},
+		peer.ReadOptions{})
 	if err != nil || len(page.Workflows) != 1 || page.Workflows[0].ID != "f" {
 		t.Fatalf("%+v, %v", page, err)
 	}
@@ -238,7 +243,8 @@ func TestWorkflow_outputsFromTheArchive(t *testing.T) {
 			t.Fatalf("node %s: %v, %v", id, got, err)
 		}
 	}
-	for job, kind := range map[rota.JobID]rota.Kind{"f/none": rota.KindNotFound, "none/a": rota.KindNotFound, "f": rota.KindNotFound,
+	for job, kind := range map[rota.JobID]rota.Kind{"f/none": rota.KindNotFound, "none/a": rota.KindNotFound,
+		"f":  rota.KindNotFound,
 		"f/": rota.KindInvalid, "": rota.KindInvalid} {
 		if _, err := outputs(t, n, job); rota.KindOf(err) != kind {
 			t.Fatalf("job %q: %v", job, err)
@@ -251,9 +257,13 @@ func TestWorkflow_cancelAndRetry(t *testing.T) {
 	b := startBench(t, 3)
 	n := b.follower()
 	h := newHand(t, n, "w", 8)
-	b.submitFlow(n, flowOf("f", []string{"a"}, []string{"b", "a"}, []string{"c", "b"}, []string{"x"}, []string{"y", "x"}))
+	b.submitFlow(n, flowOf("f", []string{"a"}, []string{"b", "a"}, []string{"c", "b"}, []string{"x"},
+		[]string{"y", "x"}))
 	leases := h.take(2)
-	slices.SortFunc(leases, func(x, y rota.Assignment) int { return strings.Compare(string(x.Lease.Job), string(y.Lease.Job)) })
+	slices.SortFunc(leases, func(x, y rota.Assignment) int {
+		return strings.Compare(string(x.Lease.Job),
+			string(y.Lease.Job))
+	})
 	h.fails(leases[1])
 	h.works(leases[:1]) // it may finish, and b does not follow
 	w, err := n.AwaitWorkflow(within(t, ample), "f")
@@ -268,7 +278,8 @@ func TestWorkflow_cancelAndRetry(t *testing.T) {
 		id   rota.WorkflowID
 		from string
 		kind rota.Kind
-	}{{"f", "nobody", rota.KindNotFound}, {"f", "two words", rota.KindInvalid}, {"none", "", rota.KindNotFound}, {"a/b", "", rota.KindInvalid}} {
+	}{{"f", "nobody", rota.KindNotFound}, {"f", "two words", rota.KindInvalid}, {"none", "", rota.KindNotFound}, {"a/b",
+		"", rota.KindInvalid}} {
 		if _, err := n.RetryWorkflow(within(t, ample), bad.id, bad.from, 0); rota.KindOf(err) != bad.kind {
 			t.Fatalf("retry %s from %q: %v", bad.id, bad.from, err)
 		}
@@ -283,7 +294,8 @@ func TestWorkflow_cancelAndRetry(t *testing.T) {
 	h.take(1)
 	for _, id := range b.ids() { // every node gives the same answer, however often it is asked
 		w, err = b.node(id).CancelWorkflow(within(t, ample), "f")
-		if err != nil || w.State != rota.WorkflowCancelled || w.Counts.Completed != 1 || w.Counts.Running+w.Counts.Assigned != 0 {
+		if err != nil || w.State != rota.WorkflowCancelled || w.Counts.Completed != 1 ||
+			w.Counts.Running+w.Counts.Assigned != 0 {
 			t.Fatalf("%+v, %v", w, err)
 		}
 	}
@@ -378,7 +390,8 @@ func TestWorkflow_itsJobsAreJobs(t *testing.T) {
 	b := startBench(t, 3)
 	n := b.follower()
 	b.submitFlow(n, flowOf("f", []string{"a"}, []string{"b", "a"}, []string{"c", "b"}))
-	for job, state := range map[rota.JobID]rota.JobState{"f/a": rota.JobQueued, "f/b": rota.JobBlocked, "f/c": rota.JobBlocked} {
+	for job, state := range map[rota.JobID]rota.JobState{"f/a": rota.JobQueued, "f/b": rota.JobBlocked,
+		"f/c": rota.JobBlocked} {
 		got, _, err := n.Job(within(t, ample), job, peer.ReadOptions{})
 		if err != nil || got.State != state || got.ID != job || string(got.Payload) != "in "+string(job[2:]) {
 			t.Fatalf("%+v, %v", got, err)
@@ -419,7 +432,8 @@ func TestWorkflow_itsJobsAreJobs(t *testing.T) {
 		return len(n.replica.hub.jobs) == 3
 	})
 	outcomes, err := n.Cancel(within(t, ample), []rota.JobID{"f/b", "f/none", "none/a"})
-	if err != nil || outcomes[0].Err != nil || outcomes[0].State != rota.JobCancelled || outcomes[1].Err == nil || outcomes[2].Err == nil {
+	if err != nil || outcomes[0].Err != nil || outcomes[0].State != rota.JobCancelled || outcomes[1].Err == nil ||
+		outcomes[2].Err == nil {
 		t.Fatalf("%+v, %v", outcomes, err)
 	}
 	if err := <-done; err != nil || len(ends) != 3 {

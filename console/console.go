@@ -117,7 +117,8 @@ func Serve(w http.ResponseWriter, r *http.Request, origins []string) {
 	case f != nil && strings.HasPrefix(name, hashed):
 		h.Set("Cache-Control", "public, max-age=31536000, immutable")
 	case f == nil && strings.HasPrefix(name, hashed):
-		http.Error(w, "there is no such file: the node was upgraded since the page was loaded, so load it again", http.StatusNotFound)
+		http.Error(w, "there is no such file: the node was upgraded since the page was loaded, so load it again",
+			http.StatusNotFound)
 		return
 	case f == nil:
 		f = files()[page]

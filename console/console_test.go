@@ -34,18 +34,22 @@ func TestServe_pages(t *testing.T) {
 	t.Parallel()
 	for _, path := range []string{"/ui/", "/ui/jobs", "/ui/jobs/a%2Fb", "/ui/jobs/x.png", "/ui/../../etc/passwd"} {
 		r := ask(http.MethodGet, path)
-		if r.StatusCode != http.StatusOK || r.Header.Get("Cache-Control") != "no-cache" || !strings.HasPrefix(r.Header.Get("Content-Type"), "text/html") {
+		if r.StatusCode != http.StatusOK || r.Header.Get("Cache-Control") != "no-cache" ||
+			!strings.HasPrefix(r.Header.Get("Content-Type"), "text/html") {
 			t.Errorf("%s: %d, %v", path, r.StatusCode, r.Header)
 		}
-		if body := text(t, r); !strings.Contains(body, `<script type="module"`) || strings.Contains(body, "<style") || strings.Contains(body, "style=") {
+		if body := text(t, r); !strings.Contains(body, `<script type="module"`) || strings.Contains(body, "<style") ||
+			strings.Contains(body, "style=") {
 			t.Errorf("%s: no page without styles of its own: %q", path, body)
 		}
 	}
 	tag := ask(http.MethodGet, "/ui/").Header.Get("ETag")
-	if r := ask(http.MethodGet, "/ui/jobs", "If-None-Match", tag); r.StatusCode != http.StatusNotModified || r.Header.Get("Content-Security-Policy") == "" {
+	if r := ask(http.MethodGet, "/ui/jobs", "If-None-Match", tag); r.StatusCode != http.StatusNotModified ||
+		r.Header.Get("Content-Security-Policy") == "" {
 		t.Errorf("with its own tag: %d, %v", r.StatusCode, r.Header)
 	}
-	if r := ask(http.MethodGet, "/ui"); r.StatusCode != http.StatusPermanentRedirect || r.Header.Get("Location") != "/ui/" {
+	if r := ask(http.MethodGet, "/ui"); r.StatusCode != http.StatusPermanentRedirect ||
+		r.Header.Get("Location") != "/ui/" {
 		t.Errorf("/ui: %d to %q", r.StatusCode, r.Header.Get("Location"))
 	}
 	if r := ask(http.MethodPost, "/ui/"); r.StatusCode != http.StatusMethodNotAllowed || r.Header.Get("Allow") == "" {
@@ -60,12 +64,14 @@ func TestServe_pages(t *testing.T) {
 // for clients that accept that; a missing file does not serve the page.
 func TestServe_files(t *testing.T) {
 	t.Parallel()
-	script := regexp.MustCompile(`src="(/ui/assets/[^"]+\.js)"`).FindStringSubmatch(text(t, ask(http.MethodGet, "/ui/")))
+	script := regexp.MustCompile(`src="(/ui/assets/[^"]+\.js)"`).FindStringSubmatch(text(t,
+		ask(http.MethodGet, "/ui/")))
 	if script == nil {
 		t.Fatal("the page loads no script under /ui/assets")
 	}
 	plain := ask(http.MethodGet, script[1])
-	if got := plain.Header.Get("Cache-Control"); got != "public, max-age=31536000, immutable" || !strings.HasPrefix(plain.Header.Get("Content-Type"), "text/javascript") {
+	if got := plain.Header.Get("Cache-Control"); got != "public, max-age=31536000, immutable" ||
+		!strings.HasPrefix(plain.Header.Get("Content-Type"), "text/javascript") {
 		t.Errorf("%s: %v", script[1], plain.Header)
 	}
 	want := text(t, plain)
@@ -83,7 +89,8 @@ func TestServe_files(t *testing.T) {
 	if r := ask(http.MethodGet, script[1], "Accept-Encoding", "gzip; q=0"); r.Header.Get("Content-Encoding") != "" {
 		t.Error("compressed for who refuses it")
 	}
-	if r := ask(http.MethodGet, "/ui/assets/gone-12345678.js"); r.StatusCode != http.StatusNotFound || strings.Contains(r.Header.Get("Cache-Control"), "immutable") {
+	if r := ask(http.MethodGet, "/ui/assets/gone-12345678.js"); r.StatusCode != http.StatusNotFound ||
+		strings.Contains(r.Header.Get("Cache-Control"), "immutable") {
 		t.Errorf("a file that is not there: %d, %v", r.StatusCode, r.Header)
 	}
 }

@@ -67,8 +67,8 @@ type Access struct {
 // Access returns the rights of all callers, to be read while the machine continues.
 func (vw *View) Access() *Access {
 	ac := &vw.m.access
-	return &Access{roles: ac.roles.Freeze(), tokens: ac.tokens.Freeze(), blocks: ac.blocks.Freeze(), issuers: ac.issuers.Freeze(),
-		anonymous: vw.m.Header.Anonymous, date: vw.m.Header.Date()}
+	return &Access{roles: ac.roles.Freeze(), tokens: ac.tokens.Freeze(), blocks: ac.blocks.Freeze(),
+		issuers: ac.issuers.Freeze(), anonymous: vw.m.Header.Anonymous, date: vw.m.Header.Date()}
 }
 
 // Reader returns a principal's rights to read at the present date.
@@ -101,7 +101,8 @@ func (vw *View) AccessVersion() uint64 { return vw.m.access.version }
 
 // here returns the Access of the present state, valid until it changes.
 func (ac *authority) here() *Access {
-	return &Access{roles: &ac.roles.Tree, tokens: &ac.tokens.Tree, blocks: &ac.blocks.Tree, issuers: &ac.issuers.Tree, anonymous: ac.s.Header.Anonymous}
+	return &Access{roles: &ac.roles.Tree, tokens: &ac.tokens.Tree, blocks: &ac.blocks.Tree, issuers: &ac.issuers.Tree,
+		anonymous: ac.s.Header.Anonymous}
 }
 
 // changed drops the cached rights.
@@ -153,13 +154,14 @@ func (a *Access) Prove(c access.Credential, date rota.Date) (rota.Principal, err
 }
 
 func noCredential() *rota.Error {
-	return rota.Refusef(rota.KindUnauthenticated, "credential", "the credential does not count: it is unknown, revoked or expired; "+
-		"ask for a new one")
+	return rota.Refusef(rota.KindUnauthenticated, "credential",
+		"the credential does not count: it is unknown, revoked or expired; "+
+			"ask for a new one")
 }
 
 // localRights are the rights of the account that a node runs as.
-var localRights = access.NewRights([]rota.Role{{Grants: []rota.Grant{everywhere(rota.RightAuth), everywhere(rota.RightStatus),
-	everywhere(rota.RightBackup)}}}, nil, nil)
+var localRights = access.NewRights([]rota.Role{{Grants: []rota.Grant{everywhere(rota.RightAuth),
+	everywhere(rota.RightStatus), everywhere(rota.RightBackup)}}}, nil, nil)
 
 func everywhere(r rota.Right) rota.Grant {
 	return rota.Grant{Right: r, Tenant: access.Everything, Queue: access.Everything}
@@ -407,7 +409,8 @@ func (ac *authority) fireToken(id string) {
 // checkAnonymous refuses a list of roles that anonymous callers cannot have.
 func checkAnonymous(roles []string) error {
 	if len(roles) > limits.MaxTokenRoles {
-		return rota.Refusef(rota.KindInvalid, "roles", "roles of callers without a credential are %d: at most %d are taken", len(roles),
+		return rota.Refusef(rota.KindInvalid, "roles",
+			"roles of callers without a credential are %d: at most %d are taken", len(roles),
 			limits.MaxTokenRoles)
 	}
 	for _, name := range roles {
@@ -422,26 +425,32 @@ func maxAt(list []string, most int) []string { return slices.Clone(list[:min(len
 
 // roleWords decodes a role.
 func roleWords(op *fsmpb.SetRole) rota.Role {
-	return rota.Role{Name: op.GetName(), Grants: grantWords(op.GetGrants()), RoleLimits: rota.RoleLimits{MaxQueues: op.GetMaxQueues(),
-		MaxTenants: op.GetMaxTenants(), MaxWorkers: op.GetMaxWorkers(), MaxWorkflows: op.GetMaxWorkflows(), MaxTokens: op.GetMaxTokens(),
-		MaxSchedules: op.GetMaxSchedules(), MaxBatches: op.GetMaxBatches(), MaxWebhooks: op.GetMaxWebhooks()}}
+	return rota.Role{Name: op.GetName(), Grants: grantWords(op.GetGrants()),
+		RoleLimits: rota.RoleLimits{MaxQueues: op.GetMaxQueues(),
+			MaxTenants: op.GetMaxTenants(), MaxWorkers: op.GetMaxWorkers(), MaxWorkflows: op.GetMaxWorkflows(),
+			MaxTokens:    op.GetMaxTokens(),
+			MaxSchedules: op.GetMaxSchedules(), MaxBatches: op.GetMaxBatches(), MaxWebhooks: op.GetMaxWebhooks()}}
 }
 
 // grantWords decodes at most one more than any check accepts.
 func grantWords(ops []*fsmpb.Grant) []rota.Grant {
 	grants := make([]rota.Grant, 0, min(len(ops), limits.MaxGrants+1))
 	for _, g := range ops[:min(len(ops), limits.MaxGrants+1)] {
-		grants = append(grants, rota.Grant{Right: rota.Right(min(g.GetRight(), 255)), Tenant: g.GetTenant(), Queue: g.GetQueue()})
+		grants = append(grants, rota.Grant{Right: rota.Right(min(g.GetRight(), 255)), Tenant: g.GetTenant(),
+			Queue: g.GetQueue()})
 	}
 	return grants
 }
 
 // tokenWords decodes a token and its hash; it cuts lists to one more than any check accepts.
 func tokenWords(op *fsmpb.CreateToken) (t rota.AccessToken, hash [32]byte, err error) {
-	t = rota.AccessToken{ID: op.GetId(), Roles: maxAt(op.GetRoles(), limits.MaxTokenRoles), Tenants: maxAt(op.GetTenants(), limits.MaxTokenPatterns),
-		Queues: maxAt(op.GetQueues(), limits.MaxTokenPatterns), WorkerPrefix: op.GetWorkerPrefix(), Expires: rota.Date(op.GetExpiresMs())}
+	t = rota.AccessToken{ID: op.GetId(), Roles: maxAt(op.GetRoles(), limits.MaxTokenRoles),
+		Tenants: maxAt(op.GetTenants(), limits.MaxTokenPatterns),
+		Queues:  maxAt(op.GetQueues(), limits.MaxTokenPatterns), WorkerPrefix: op.GetWorkerPrefix(),
+		Expires: rota.Date(op.GetExpiresMs())}
 	if len(op.GetHash()) != len(hash) {
-		return t, hash, rota.Refusef(rota.KindInvalid, "hash", "the hash of the token has %d bytes: %d are wanted", len(op.GetHash()), len(hash))
+		return t, hash, rota.Refusef(rota.KindInvalid, "hash", "the hash of the token has %d bytes: %d are wanted",
+			len(op.GetHash()), len(hash))
 	}
 	copy(hash[:], op.GetHash())
 	err = access.CheckToken(&t)
@@ -482,18 +491,22 @@ func (j *judgement) auth(op *fsmpb.Op) *rota.Error {
 		}
 		return nil
 	case *fsmpb.Op_SetBlock:
-		return j.within("block", op.SetBlock.GetRole()+"/"+op.SetBlock.GetName(), here.granted([]string{op.SetBlock.GetRole()}, nil, nil))
+		return j.within("block", op.SetBlock.GetRole()+"/"+op.SetBlock.GetName(),
+			here.granted([]string{op.SetBlock.GetRole()}, nil, nil))
 	case *fsmpb.Op_SetIssuer:
-		return j.within("issuer", cutURL(op.SetIssuer.GetUrl()), here.granted(slices.Concat(mappedRoles(mapWords(op.SetIssuer.GetMaps())),
-			j.ac.rolesOfIssuer(op.SetIssuer.GetUrl())), nil, nil))
+		return j.within("issuer", cutURL(op.SetIssuer.GetUrl()),
+			here.granted(slices.Concat(mappedRoles(mapWords(op.SetIssuer.GetMaps())),
+				j.ac.rolesOfIssuer(op.SetIssuer.GetUrl())), nil, nil))
 	case *fsmpb.Op_DeleteIssuer:
-		return j.within("issuer", cutURL(op.DeleteIssuer.GetUrl()), here.granted(j.ac.rolesOfIssuer(op.DeleteIssuer.GetUrl()), nil, nil))
+		return j.within("issuer", cutURL(op.DeleteIssuer.GetUrl()),
+			here.granted(j.ac.rolesOfIssuer(op.DeleteIssuer.GetUrl()), nil, nil))
 	case *fsmpb.Op_SetAnonymous:
 		roles := slices.Concat(maxAt(op.SetAnonymous.GetRoles(), limits.MaxTokenRoles), here.anonymous)
 		return j.within("role", "of anonymous", here.granted(roles, nil, nil))
 	default:
-		return rota.Refusef(rota.KindDenied, "auth", "only the account that a node runs as makes the first token, or another one that stands for all: "+
-			"run `rota auth` with --data on the node")
+		return rota.Refusef(rota.KindDenied, "auth",
+			"only the account that a node runs as makes the first token, or another one that stands for all: "+
+				"run `rota auth` with --data on the node")
 	}
 }
 
@@ -507,7 +520,9 @@ func (j *judgement) within(what, name string, r *access.Rights) *rota.Error {
 	if r.Within(j.rights) {
 		return nil
 	}
-	return rota.Refusef(rota.KindDenied, what, "%s %s has rights or limits beyond those of %s: nobody gives, takes or changes more than their own", what, name, j.actor)
+	return rota.Refusef(rota.KindDenied, what,
+		"%s %s has rights or limits beyond those of %s: nobody gives, takes or changes more than their own", what, name,
+		j.actor)
 }
 
 // namesTenant reports whether a valid token is narrowed to exactly this tenant id.

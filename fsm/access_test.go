@@ -135,7 +135,8 @@ func TestTokens(t *testing.T) {
 	}
 	b.refuses(rota.KindUnauthenticated, "credential", by(actorNamed("a"), acme("j3")))
 	b.refuses(rota.KindUnauthenticated, "credential", by(actorNamed("a"), acme("j1"))) // even for a known id
-	b.refuses(rota.KindConflict, "token", tokenOp(wish))                               // no repeated creation revives it
+	b.refuses(rota.KindConflict, "token",
+		tokenOp(wish)) // no repeated creation revives it
 
 	b.ok(tokenOp(tokenWish("c", access.RoleSubmitter)))
 	b.ok(by(actorNamed("c"), submitOp(jobSpec("j4"))))
@@ -174,9 +175,11 @@ func TestEscalations(t *testing.T) {
 	clerk := actorNamed("c")
 
 	b.refuses(rota.KindDenied, "role", by(clerk, roleOp("mine", everyRight(rota.RightSubmit)...)))
-	b.refuses(rota.KindDenied, "role", by(clerk, roleOp("clerk", everyRight(rota.RightAuth, rota.RightRead, rota.RightData)...)))
+	b.refuses(rota.KindDenied, "role", by(clerk, roleOp("clerk",
+		everyRight(rota.RightAuth, rota.RightRead, rota.RightData)...)))
 	b.refuses(rota.KindDenied, "role", by(clerk, roleOp("writer", everyRight(rota.RightRead)...)))
-	b.refuses(rota.KindDenied, "role", by(clerk, &fsmpb.Op{Op: &fsmpb.Op_DeleteRole{DeleteRole: &fsmpb.DeleteRole{Name: "writer"}}}))
+	b.refuses(rota.KindDenied, "role", by(clerk,
+		&fsmpb.Op{Op: &fsmpb.Op_DeleteRole{DeleteRole: &fsmpb.DeleteRole{Name: "writer"}}}))
 	b.refuses(rota.KindDenied, "token", by(clerk, tokenOp(tokenWish("d", access.RoleRoot))))
 	b.refuses(rota.KindDenied, "token", by(clerk, tokenOp(tokenWish("d", "acmes", "writer"))))
 	b.refuses(rota.KindDenied, "token", by(clerk, revokeOp("r")))
@@ -197,12 +200,14 @@ func TestEscalations(t *testing.T) {
 	// A role allows its principals to own at most what the setter may own itself.
 	b.ok(limitedOp("clerk", func(l *fsmpb.SetRole) { l.MaxTokens = 5 }, everyRight(rota.RightAuth, rota.RightRead)...))
 	for _, most := range []int64{0, 6} {
-		b.refuses(rota.KindDenied, "role", by(clerk, limitedOp("deputy", func(l *fsmpb.SetRole) { l.MaxTokens = most }, everyRight(rota.RightAuth)...)))
+		b.refuses(rota.KindDenied, "role", by(clerk, limitedOp("deputy", func(l *fsmpb.SetRole) { l.MaxTokens = most },
+			everyRight(rota.RightAuth)...)))
 	}
 	b.ok(by(clerk, limitedOp("deputy", func(l *fsmpb.SetRole) { l.MaxTokens = 5 }, everyRight(rota.RightAuth)...)))
 	b.ok(limitedOp("deputy", func(l *fsmpb.SetRole) { l.MaxTokens = 6 }, everyRight(rota.RightAuth)...))
 	b.refuses(rota.KindDenied, "token", by(clerk, tokenOp(tokenWish("h", "deputy"))))
-	b.refuses(rota.KindDenied, "role", by(clerk, limitedOp("deputy", func(l *fsmpb.SetRole) { l.MaxTokens = 4 }, everyRight(rota.RightAuth)...)))
+	b.refuses(rota.KindDenied, "role", by(clerk, limitedOp("deputy", func(l *fsmpb.SetRole) { l.MaxTokens = 4 },
+		everyRight(rota.RightAuth)...)))
 
 	// A token with a prefix for its workers' ids cannot create one for other ids.
 	fleet := tokenWish("p", access.RoleWorker, "clerk")
@@ -233,10 +238,11 @@ func TestInitAuth(t *testing.T) {
 	t.Parallel()
 	b := emptyBench(t)
 	b.term++
-	b.entry(&fsmpb.Op{Op: &fsmpb.Op_BeginTerm{BeginTerm: &fsmpb.BeginTerm{Term: 1, Node: "n1", Random: make([]byte, 32), ClusterId: "test",
-		StartMs: startClock, Anonymous: []string{access.RoleRoot}}}})
+	b.entry(&fsmpb.Op{Op: &fsmpb.Op_BeginTerm{BeginTerm: &fsmpb.BeginTerm{Term: 1, Node: "n1", Random: make([]byte, 32),
+		ClusterId: "test", StartMs: startClock, Anonymous: []string{access.RoleRoot}}}})
 	b.ok(by(rota.Anonymous, submitOp(jobSpec("j1"))))
-	a := b.entry(by(rota.Local, initOp(tokenWish("a", access.RoleRoot))), by(rota.Local, initOp(tokenWish("b", access.RoleRoot))))
+	a := b.entry(by(rota.Local, initOp(tokenWish("a", access.RoleRoot))),
+		by(rota.Local, initOp(tokenWish("b", access.RoleRoot))))
 	if err := entry.OutcomeError(a.Outcomes[0]); err != nil {
 		t.Fatal(err)
 	}
@@ -248,8 +254,10 @@ func TestInitAuth(t *testing.T) {
 	}
 	b.refuses(rota.KindDenied, "submit", by(rota.Anonymous, submitOp(jobSpec("j2"))))
 	b.ok(by(actorNamed("a"), submitOp(jobSpec("j2"))))
-	reset := b.entry(by(rota.Local, initOp(tokenWish("c", access.RoleRoot), func(op *fsmpb.InitAuth) { op.Reset_ = true })))
-	if err := entry.OutcomeError(reset.Outcomes[0]); err != nil || len(reset.Events) != 1 || reset.Events[0].Kind != rota.EventAuthReset {
+	reset := b.entry(by(rota.Local, initOp(tokenWish("c", access.RoleRoot),
+		func(op *fsmpb.InitAuth) { op.Reset_ = true })))
+	if err := entry.OutcomeError(reset.Outcomes[0]); err != nil || len(reset.Events) != 1 ||
+		reset.Events[0].Kind != rota.EventAuthReset {
 		t.Fatalf("%v %+v", err, reset.Events)
 	}
 	b.ok(by(actorNamed("c"), submitOp(jobSpec("j3"))))
@@ -274,9 +282,12 @@ func TestCertificates(t *testing.T) {
 func TestForgedActors(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	for actor, kind := range map[rota.Principal]rota.Kind{"node:n1": rota.KindInvalid, "root": rota.KindInvalid, "token:": rota.KindInvalid,
-		"cert:root": rota.KindInvalid, actorNamed("z"): rota.KindUnauthenticated, rota.Anonymous: rota.KindDenied, rota.Local: rota.KindDenied} {
-		if err := entry.OutcomeError(b.entry(by(actor, submitOp(jobSpec("j")))).Outcomes[0]); err == nil || err.Kind != kind {
+	for actor, kind := range map[rota.Principal]rota.Kind{"node:n1": rota.KindInvalid, "root": rota.KindInvalid,
+		"token:":    rota.KindInvalid,
+		"cert:root": rota.KindInvalid, actorNamed("z"): rota.KindUnauthenticated, rota.Anonymous: rota.KindDenied,
+		rota.Local: rota.KindDenied} {
+		if err := entry.OutcomeError(b.entry(by(actor, submitOp(jobSpec("j")))).Outcomes[0]); err == nil ||
+			err.Kind != kind {
 			t.Errorf("%s: got %v, want a refusal %s", actor, err, kind)
 		}
 	}
@@ -298,26 +309,32 @@ func operationOf(f protoreflect.FieldDescriptor) *fsmpb.Op {
 
 // leadersOwn are the operations that no caller may use; harmless ones need no right.
 var (
-	leadersOwn = []string{"begin_term", "reach", "round", "sweep", "set_node", "switch_rules", "node_differs", "want_voters", "disconnect", "drop_deleted",
-		"backup_stored", "fire", "plan_step", "keep_log", "advance_hook"}
+	leadersOwn = []string{"begin_term", "reach", "round", "sweep", "set_node", "switch_rules", "node_differs",
+		"want_voters", "disconnect", "drop_deleted", "backup_stored", "fire", "plan_step", "keep_log", "advance_hook"}
 	harmless = []string{"barrier", "exchange", "open_session"}
 )
 
 // rightOf is the right that each operation needs, as in docs/security.md.
-var rightOf = map[string]rota.Right{"submit": rota.RightSubmit, "register": rota.RightWork, "set_status": rota.RightWorkers, "lease": rota.RightWork,
-	"cancel": rota.RightControl, "retry": rota.RightControl, "set_queue": rota.RightQueue, "set_mode": rota.RightOperate, "set_cluster": rota.RightOperate,
+var rightOf = map[string]rota.Right{"submit": rota.RightSubmit, "register": rota.RightWork,
+	"set_status": rota.RightWorkers, "lease": rota.RightWork,
+	"cancel": rota.RightControl, "retry": rota.RightControl, "set_queue": rota.RightQueue,
+	"set_mode": rota.RightOperate, "set_cluster": rota.RightOperate,
 	"delete_queue": rota.RightQueue, "delete_tenant": rota.RightTenant, "delete_worker": rota.RightWorkers,
-	"set_tenant": rota.RightTenant, "report_proof": rota.RightVerdict, "open_workflow": rota.RightSubmit, "add_nodes": rota.RightSubmit,
-	"commit_workflow": rota.RightSubmit, "cancel_workflow": rota.RightControl, "retry_workflow": rota.RightControl, "gone": rota.RightWork, "offer": rota.RightWork,
-	"interrupt_job": rota.RightControl, "run_job_now": rota.RightControl, "change_job": rota.RightControl, "delete_job": rota.RightControl, "set_role": rota.RightAuth, "delete_role": rota.RightAuth,
-	"create_token": rota.RightAuth, "revoke_token": rota.RightAuth, "set_block": rota.RightAuth, "set_anonymous": rota.RightAuth,
-	"set_issuer": rota.RightAuth, "delete_issuer": rota.RightAuth,
-	"set_key_rule": rota.RightQueue, "signal_workflow": rota.RightControl, "delete_key_rule": rota.RightQueue, "skip_key": rota.RightQueue,
-	"set_schedule": rota.RightSubmit, "pause_schedule": rota.RightControl,
+	"set_tenant": rota.RightTenant, "report_proof": rota.RightVerdict, "open_workflow": rota.RightSubmit,
+	"add_nodes":       rota.RightSubmit,
+	"commit_workflow": rota.RightSubmit, "cancel_workflow": rota.RightControl, "retry_workflow": rota.RightControl,
+	"gone": rota.RightWork, "offer": rota.RightWork,
+	"interrupt_job": rota.RightControl, "run_job_now": rota.RightControl, "change_job": rota.RightControl,
+	"delete_job": rota.RightControl, "set_role": rota.RightAuth, "delete_role": rota.RightAuth,
+	"create_token": rota.RightAuth, "revoke_token": rota.RightAuth, "set_block": rota.RightAuth,
+	"set_anonymous": rota.RightAuth, "set_issuer": rota.RightAuth, "delete_issuer": rota.RightAuth,
+	"set_key_rule": rota.RightQueue, "signal_workflow": rota.RightControl, "delete_key_rule": rota.RightQueue,
+	"skip_key": rota.RightQueue, "set_schedule": rota.RightSubmit, "pause_schedule": rota.RightControl,
 	"open_batch": rota.RightSubmit, "seal_batch": rota.RightSubmit,
 	"trigger_schedule": rota.RightSubmit, "backfill_schedule": rota.RightSubmit, "delete_schedule": rota.RightControl,
-	"set_webhook": rota.RightControl, "pause_webhook": rota.RightControl, "skip_webhook": rota.RightControl, "delete_webhook": rota.RightControl,
-	"start_plan": rota.RightControl, "cancel_plan": rota.RightControl, "read_snapshot": rota.RightBackup,
+	"set_webhook": rota.RightControl, "pause_webhook": rota.RightControl, "skip_webhook": rota.RightControl,
+	"delete_webhook": rota.RightControl,
+	"start_plan":     rota.RightControl, "cancel_plan": rota.RightControl, "read_snapshot": rota.RightBackup,
 	"set_tzdata": rota.RightOperate}
 
 // TestRights_eachOperation checks by reflection that each operation is internal to the leader, or passes with exactly
@@ -444,15 +461,18 @@ func TestRights_ofTheObject(t *testing.T) {
 	acme := actorNamed("a")
 	deleteNone := b.deleteOf("ended")
 	deleteNone.GetDeleteJob().Job = "none"
-	for foreign, none := range map[*fsmpb.Op]*fsmpb.Op{cancelOp("theirs"): cancelOp("none "), retryOp("ended"): retryOp("none "), b.deleteOf("ended"): deleteNone} {
+	for foreign, none := range map[*fsmpb.Op]*fsmpb.Op{cancelOp("theirs"): cancelOp("none "),
+		retryOp("ended"): retryOp("none "), b.deleteOf("ended"): deleteNone} {
 		// An unreadable object and a missing one give the same error, word for word.
-		is, isNot := b.refuses(rota.KindNotFound, "job", by(acme, foreign)), b.refuses(rota.KindNotFound, "job", by(acme, none))
+		is, isNot := b.refuses(rota.KindNotFound, "job", by(acme, foreign)), b.refuses(rota.KindNotFound, "job",
+			by(acme, none))
 		if is, isNot := is.GetText(), isNot.GetText(); strings.NewReplacer("theirs", "ID", "ended", "ID").Replace(is) !=
 			strings.NewReplacer("none ", "ID", "none", "ID").Replace(isNot) {
 			t.Errorf("the refusal for a foreign job is %q, for a missing one %q", is, isNot)
 		}
 	}
-	b.ok(roleOp("reads", rota.Grant{Right: rota.RightRead, Tenant: "*", Queue: "*"}, rota.Grant{Right: rota.RightControl, Tenant: "acme", Queue: "default"}))
+	b.ok(roleOp("reads", rota.Grant{Right: rota.RightRead, Tenant: "*", Queue: "*"},
+		rota.Grant{Right: rota.RightControl, Tenant: "acme", Queue: "default"}))
 	b.ok(tokenOp(tokenWish("r", "reads")))
 	b.refuses(rota.KindDenied, "control", by(actorNamed("r"), cancelOp("theirs")))
 	spec := func(id string, queue rota.QueueName) *fsmpb.Op {
@@ -544,7 +564,8 @@ func TestAccess_naive(t *testing.T) {
 						rt.Fatalf("create token: %v", o)
 					}
 					tokens[letter] = &token{roles: wish.Roles, tenants: wish.Tenants}
-				case old != nil && !old.revoked && slices.Equal(old.roles, wish.Roles) && slices.Equal(old.tenants, wish.Tenants):
+				case old != nil && !old.revoked && slices.Equal(old.roles, wish.Roles) &&
+					slices.Equal(old.tenants, wish.Tenants):
 					if !o.GetExisted() {
 						rt.Fatalf("create token again: %v", o)
 					}
@@ -584,7 +605,8 @@ func TestAccess_naive(t *testing.T) {
 // with all rights, and by one whose grants are searched.
 func BenchmarkJudge(b *testing.B) {
 	m := fill(b, 100)
-	m.entry(roleOp("some", rota.Grant{Right: rota.RightRead, Tenant: "*", Queue: "*"}, rota.Grant{Right: rota.RightSubmit, Tenant: "t*", Queue: "*"}),
+	m.entry(roleOp("some", rota.Grant{Right: rota.RightRead, Tenant: "*", Queue: "*"},
+		rota.Grant{Right: rota.RightSubmit, Tenant: "t*", Queue: "*"}),
 		anonymousOp(access.RoleRoot), tokenOp(tokenWish("a", "some")))
 	for _, c := range []struct {
 		name  string

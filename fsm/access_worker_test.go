@@ -87,7 +87,8 @@ func TestTakeover_needsTheSecretOrTheRight(t *testing.T) {
 	// The same holds if the worker may work for tenants that the other principal has no work for; it only learns that
 	// the id is in use.
 	b.ok(roleOp("narrow", rota.Grant{Right: rota.RightWork, Tenant: "umbrella", Queue: "*"}))
-	b.ok(roleOp("stops", append(everyRight(rota.RightWorkers), rota.Grant{Right: rota.RightWork, Tenant: "umbrella", Queue: "*"})...))
+	b.ok(roleOp("stops", append(everyRight(rota.RightWorkers),
+		rota.Grant{Right: rota.RightWork, Tenant: "umbrella", Queue: "*"})...))
 	b.ok(tokenOp(tokenWish("n", "narrow")))
 	b.ok(tokenOp(tokenWish("s", "stops")))
 	b.refuses(rota.KindConflict, "worker", takeover(actorNamed("n"), "fifth", ""))
@@ -109,7 +110,8 @@ func TestRevocation_endsSessions(t *testing.T) {
 	}{
 		"revoked": {actorNamed("a"), func(b *bench) { b.ok(revokeOp("a")) }},
 		"expired": {actorNamed("a"), func(b *bench) { b.date(rota.Date(wish.ExpiresMs)) }},
-		"blocked": {rota.CertPrincipal(access.RoleWorker, "ann"), func(b *bench) { b.ok(blockOp(access.RoleWorker, "ann", true)) }},
+		"blocked": {rota.CertPrincipal(access.RoleWorker, "ann"),
+			func(b *bench) { b.ok(blockOp(access.RoleWorker, "ann", true)) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -136,7 +138,8 @@ func TestRevocation_endsSessions(t *testing.T) {
 			}
 			b.refuses(rota.KindStale, "session", verb(rota.VerbComplete, l))
 			b.pass(rota.SilenceEnds + 1_000)
-			if j := b.state("j", rota.JobQueued); j.Attempt != l.Attempt || j.Attempts[0].End != rota.ReasonAccessEnded {
+			if j := b.state("j", rota.JobQueued); j.Attempt != l.Attempt ||
+				j.Attempts[0].End != rota.ReasonAccessEnded {
 				t.Errorf("%+v", j)
 			}
 			b.ok(ownedWorker(bob, "w", "s"))
@@ -198,7 +201,8 @@ func TestRights_ofWorkflows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if x, _ := b.View.WhyFor("theirs/n3", 1_000, reader); len(x.Reasons) != 1 || x.Reasons[0].Detail != "2 of its 2 parents have not completed: n1 (BLOCKED) and 1 more" {
+	if x, _ := b.View.WhyFor("theirs/n3", 1_000, reader); len(x.Reasons) != 1 ||
+		x.Reasons[0].Detail != "2 of its 2 parents have not completed: n1 (BLOCKED) and 1 more" {
 		t.Errorf("why of a node with a parent in another queue: %+v", x.Reasons)
 	}
 	b.ok(w.cancel())

@@ -22,8 +22,8 @@ func dfps(t tester) *bench {
 	t.Helper()
 	b := newBench(t)
 	b.every = 20
-	b.ok(presetOp("default", "dfps", "oldest_every", "0", "hold_after", "24h", "lease_ms", "600000", "backoff_base", "0",
-		"attempt_max", "1000", "estimate", "user"))
+	b.ok(presetOp("default", "dfps", "oldest_every", "0", "hold_after", "24h", "lease_ms", "600000", "backoff_base",
+		"0", "attempt_max", "1000", "estimate", "user"))
 	b.worker("w", 1)
 	return b
 }
@@ -140,7 +140,8 @@ func TestFastFailureTrap(t *testing.T) {
 		b.submit(id, ofType("crash"))
 		b.ok(verb(rota.VerbComplete, b.serves(rota.JobID(id), scoreOf(2, 0, weightOf(float64(i+1), 60, 0, 0), 0))))
 	}
-	if w := sched.ScoringOf(&b.QueueTable.Get("default").Policy).Weight(b.typeStats.stats(b.QueueTable.Get("default"), "crash")); w != weightOf(60, 60, 0, 0) || w != 0.5 {
+	if w := sched.ScoringOf(&b.QueueTable.Get("default").Policy).Weight(b.typeStats.stats(b.QueueTable.Get("default"),
+		"crash")); w != weightOf(60, 60, 0, 0) || w != 0.5 {
 		t.Fatalf("weight %v after the fix", w)
 	}
 }
@@ -323,7 +324,9 @@ func TestTypeStatistics(t *testing.T) {
 		b.knows("over", sched.Stats{})
 		b.completeAll(b.match1())
 		b.completeAll(b.match1())
-		if b.typeStats.types.Len() != limits.MaxTypes || b.typeStats.stats(b.QueueTable.Get("default"), "over") != (sched.Stats{}) || b.typeStats.stats(b.QueueTable.Get("default"), "last").Success != 1 {
+		if b.typeStats.types.Len() != limits.MaxTypes || b.typeStats.stats(b.QueueTable.Get("default"),
+			"over") != (sched.Stats{}) ||
+			b.typeStats.stats(b.QueueTable.Get("default"), "last").Success != 1 {
 			b.t.Fatalf("%d types", b.typeStats.types.Len())
 		}
 		if q, _ := b.View.QueueInFull("default"); len(q.Types) != typesShown {

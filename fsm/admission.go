@@ -64,7 +64,8 @@ func (lm *admission) admitRate(spec *rota.JobSpec, q *state.QueueRow) error {
 	r := lm.limiters.Get(state.LimiterKey(queue, spec.Tenant))
 	if r == nil {
 		if lm.limiters.Len() >= limits.MaxRateLimiters {
-			return exhausted("rate_limit_rps", "the rates of %d tenants are measured: no more tenants are taken now", limits.MaxRateLimiters)
+			return exhausted("rate_limit_rps", "the rates of %d tenants are measured: no more tenants are taken now",
+				limits.MaxRateLimiters)
 		}
 		return nil
 	}
@@ -76,8 +77,9 @@ func (lm *admission) admitRate(spec *rota.JobSpec, q *state.QueueRow) error {
 	if queue != "" {
 		where = "queue " + string(queue)
 	}
-	e := rota.Refusef(rota.KindExhausted, "rate_limit_rps", "tenant %s submits to %s faster than its rate_limit_rps, %d a second: "+
-		"the next job is taken in %d ms", spec.Tenant, where, rate, wait)
+	e := rota.Refusef(rota.KindExhausted, "rate_limit_rps",
+		"tenant %s submits to %s faster than its rate_limit_rps, %d a second: "+
+			"the next job is taken in %d ms", spec.Tenant, where, rate, wait)
 	e.RetryAfter = time.Duration(wait) * time.Millisecond
 	return e
 }
@@ -113,15 +115,17 @@ func (lm *admission) admitPressure(spec *rota.JobSpec, q *state.QueueRow) error 
 		return nil
 	}
 	if pending := q.Pending(); pending*1000 >= p.QueueCap*least {
-		return lm.full(q, "queue %q holds %d pending jobs, %d permille of queue_cap %d: at reject_threshold only priority 0 is taken",
+		return lm.full(
+			q, "queue %q holds %d pending jobs, %d permille of queue_cap %d: at reject_threshold only priority 0 is taken",
 			q.Name, pending, pending*1000/p.QueueCap, p.QueueCap)
 	}
 	if err := lm.admitFill(q, spec.Tenant, least); err != nil {
 		return err
 	}
 	if ready, room := lm.backlog(q); room > 0 && ready*1000 >= room*least {
-		return lm.full(q, "queue %q has %d jobs ready or leased, %d permille of the %d that max_queue_size gives its %d workers: at "+
-			"reject_threshold only priority 0 is taken", q.Name, ready, ready*1000/room, room, room/p.MaxQueueSize)
+		return lm.full(
+			q, "queue %q has %d jobs ready or leased, %d permille of the %d that max_queue_size gives its %d workers: at "+
+				"reject_threshold only priority 0 is taken", q.Name, ready, ready*1000/room, room, room/p.MaxQueueSize)
 	}
 	return nil
 }
@@ -152,7 +156,8 @@ func (lm *admission) cure(q *state.QueueRow) string {
 	case q.Policy.Paused:
 		return fmt.Sprintf("; queue %s is paused: `rota queue resume %s` has it worked off", q.Name, q.Name)
 	case lm.placement.registry.supply.Workers(q.Name) == 0:
-		return fmt.Sprintf("; no worker serves queue %s: `rota worker run --queues %s` has it worked off", q.Name, q.Name)
+		return fmt.Sprintf("; no worker serves queue %s: `rota worker run --queues %s` has it worked off", q.Name,
+			q.Name)
 	}
 	return ""
 }
@@ -166,7 +171,8 @@ func (vw *View) QueueFull(op *fsmpb.Submit) *fsmpb.Outcome {
 		return nil // it may be merged into another job, for which there is room
 	}
 	q := vw.m.QueueTable.Get(rota.QueueName(s.GetQueue()))
-	spec := &rota.JobSpec{Queue: rota.QueueName(s.GetQueue()), Tenant: rota.TenantID(s.GetTenant()), Priority: s.GetPriority()}
+	spec := &rota.JobSpec{Queue: rota.QueueName(s.GetQueue()), Tenant: rota.TenantID(s.GetTenant()),
+		Priority: s.GetPriority()}
 	if q == nil || vw.m.Header.Cluster == "" || vw.m.admission.admitMode(spec) != nil {
 		return nil
 	}
@@ -198,7 +204,8 @@ func (lm *admission) admitCap(q *state.QueueRow) error {
 // pressure returns the name of what admitPressure and slowDown report for a submission of normal priority.
 func (lm *admission) pressure(q *state.QueueRow) string {
 	switch {
-	case q.Pending() >= q.Policy.QueueCap, lm.admitBytes(q, "", 1) != nil, lm.admitPressure(&rota.JobSpec{Priority: rota.DefaultPriority}, q) != nil:
+	case q.Pending() >= q.Policy.QueueCap, lm.admitBytes(q, "", 1) != nil,
+		lm.admitPressure(&rota.JobSpec{Priority: rota.DefaultPriority}, q) != nil:
 		return rota.BackpressureRefuse
 	case lm.slowDown(q, ""):
 		return rota.BackpressureThrottle
@@ -300,7 +307,8 @@ func (lm *admission) reviewQueue(q *state.QueueRow, old *rota.QueuePolicy) {
 			lm.reviewLimiter(lm.limiters.Edit(key))
 		}
 	}
-	if p.DomainFailureThresholdPermille != old.DomainFailureThresholdPermille || p.DomainMinSamples != old.DomainMinSamples ||
+	if p.DomainFailureThresholdPermille != old.DomainFailureThresholdPermille ||
+		p.DomainMinSamples != old.DomainMinSamples ||
 		p.DomainProbeRPS != old.DomainProbeRPS || p.DomainProbeBurst != old.DomainProbeBurst {
 		for _, key := range lm.domainsOf(q.Name) {
 			lm.fireDomain(key)
@@ -336,7 +344,8 @@ func (c *checker) limiters() {
 		case q == nil && (n != 0 || r.Throttled) || bad != 0:
 			c.fault("I4: limiter %s counts what it cannot", key)
 		case q != nil && r.Throttled != (q.Policy.TenantWindowMax > 0 && n >= q.Policy.TenantWindowMax):
-			c.fault("I4: limiter %s counts %d of %d and is throttled: %v", key, n, q.Policy.TenantWindowMax, r.Throttled)
+			c.fault("I4: limiter %s counts %d of %d and is throttled: %v", key, n, q.Policy.TenantWindowMax,
+				r.Throttled)
 		}
 		if due := m.admission.limiterDue(r); due == 0 || due != r.Due {
 			c.fault("I4: limiter %s is due at %d, filed at %d", key, due, r.Due)

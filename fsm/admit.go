@@ -113,12 +113,14 @@ func (m *lifecycle) admitFit(spec *rota.JobSpec, q *state.QueueRow) error {
 
 // leaving refuses to bring jobs to a queue that is being drained.
 func leaving(q *state.QueueRow) *rota.Error {
-	return rota.Refusef(rota.KindConflict, "queue", "queue %q is being deleted, its jobs move to %q: submit there, or keep it with `rota queue set %s`",
+	return rota.Refusef(rota.KindConflict, "queue",
+		"queue %q is being deleted, its jobs move to %q: submit there, or keep it with `rota queue set %s`",
 		q.Name, q.DrainTo, q.Name)
 }
 
 func noQueue(name rota.QueueName) error {
-	return rota.Refusef(rota.KindNotFound, "queue", "queue %q does not exist: create it with `rota queue set %s`", name, name)
+	return rota.Refusef(rota.KindNotFound, "queue", "queue %q does not exist: create it with `rota queue set %s`", name,
+		name)
 }
 
 // again answers a submission whose id is known: equal content is a repetition, different content is refused (SPEC

@@ -57,7 +57,10 @@ func TestAllocs(t *testing.T) {
 			m.Ledger.HashTomb(kept)
 			_ = kept.Row()
 		}},
-		{"when a lease ends", func() { state.LeaseDue(m.leasing.leases.Get(string(lease.Lease[:])), m.fleet.workers.Get("w")) }},
+		{"when a lease ends", func() {
+			state.LeaseDue(m.leasing.leases.Get(string(lease.Lease[:])),
+				m.fleet.workers.Get("w"))
+		}},
 	} {
 		c.run()
 		if n := testing.AllocsPerRun(100, c.run); n != 0 {

@@ -21,8 +21,8 @@ func (pl *placement) round(op *fsmpb.Round) *fsmpb.Outcome {
 		return entry.Refused(rota.Refusef(rota.KindStale, "epoch", "round %d of queue %q does not follow round %d",
 			op.GetEpoch(), name, pl.s.Header.Epoch))
 	case rota.Index(op.GetHeight()) > pl.s.Header.Index:
-		return entry.Refused(rota.Refusef(rota.KindInvalid, "height", "round %d was decided at height %d, the state is at %d",
-			op.GetEpoch(), op.GetHeight(), pl.s.Header.Index))
+		return entry.Refused(rota.Refusef(rota.KindInvalid, "height",
+			"round %d was decided at height %d, the state is at %d", op.GetEpoch(), op.GetHeight(), pl.s.Header.Index))
 	}
 	pl.s.Header.Epoch++
 	height := rota.Index(op.GetHeight())
@@ -168,7 +168,8 @@ func (pl *placement) assign(j *state.JobRow, worker rota.WorkerID, seed sched.Ha
 		}
 		pl.s.Timers.Expire.Refile(string(j.Spec.ID), int64(before), int64(j.Expires()))
 	}
-	pl.s.Journal.EmitFor(j, &rota.Event{Kind: rota.EventJobAssigned, Job: l.Job, Queue: l.Queue, Tenant: l.Tenant, Worker: l.Worker,
+	pl.s.Journal.EmitFor(j, &rota.Event{Kind: rota.EventJobAssigned, Job: l.Job, Queue: l.Queue, Tenant: l.Tenant,
+		Worker:  l.Worker,
 		Session: l.Session, Lease: l.ID, Attempt: l.Attempt, Deadline: h.Now().At(l.Deadline.Clock), Epoch: why.Epoch,
 		Check: checkFit, Payload: pl.s.Journal.Placing(&l.Decision, l.Worker)})
 }
@@ -199,7 +200,8 @@ func (pl *placement) settleTurns() {
 		if q == nil {
 			continue // deleted in the same entry
 		}
-		if least == nil || turnLess(turn{q.Turn, uint64(q.Policy.Weight), ""}, turn{least.Turn, uint64(least.Policy.Weight), ""}) {
+		if least == nil || turnLess(turn{q.Turn, uint64(q.Policy.Weight), ""},
+			turn{least.Turn, uint64(least.Policy.Weight), ""}) {
 			least = q
 		}
 	}

@@ -31,14 +31,16 @@ func (ac *authority) setRole(op *fsmpb.SetRole) *fsmpb.Outcome {
 	}
 	if old == nil {
 		if ac.roles.Len() >= limits.MaxRoles {
-			return entry.Refused(exhausted("role", "%d roles are set, no more are taken: delete one with `rota auth role delete ROLE`", limits.MaxRoles))
+			return entry.Refused(exhausted("role",
+				"%d roles are set, no more are taken: delete one with `rota auth role delete ROLE`", limits.MaxRoles))
 		}
 		ac.roles.Insert(state.RoleName(role.Name), &state.RoleRow{Role: rota.Role{Name: role.Name}})
 	}
 	r := ac.roles.Edit(state.RoleName(role.Name))
 	r.Grants, r.RoleLimits, r.By, r.At = role.Grants, role.RoleLimits, ac.s.Journal.Owner(), ac.s.Header.Now()
 	r.ETag = state.EtagOf(r.Settings)
-	ac.tell(rota.EventAuthChanged, authChanged{What: "role", Name: role.Name, Gives: role.Grants, RoleLimits: role.RoleLimits})
+	ac.tell(rota.EventAuthChanged, authChanged{What: "role", Name: role.Name, Gives: role.Grants,
+		RoleLimits: role.RoleLimits})
 	ac.fleet.regrant(anybody)
 	return &fsmpb.Outcome{Existed: old != nil}
 }
@@ -46,11 +48,13 @@ func (ac *authority) setRole(op *fsmpb.SetRole) *fsmpb.Outcome {
 // deleteRole deletes a role.
 func (ac *authority) deleteRole(op *fsmpb.DeleteRole) *fsmpb.Outcome {
 	if _, ok := access.BuiltInRole(op.GetName()); ok {
-		return entry.Refused(rota.Refusef(rota.KindInvalid, "role", "role %s is built in and cannot be deleted", op.GetName()))
+		return entry.Refused(rota.Refusef(rota.KindInvalid, "role", "role %s is built in and cannot be deleted",
+			op.GetName()))
 	}
 	r := ac.roles.Get(state.RoleName(op.GetName()))
 	if r == nil {
-		return entry.Refused(rota.Refusef(rota.KindNotFound, "role", "role %q is not set: `rota auth role list` shows those that are", op.GetName()))
+		return entry.Refused(rota.Refusef(rota.KindNotFound, "role",
+			"role %q is not set: `rota auth role list` shows those that are", op.GetName()))
 	}
 	if err := ac.s.Journal.Matches(roleText(r, op.GetName())); err != nil {
 		return entry.Refused(err)
@@ -102,7 +106,8 @@ func (ac *authority) createToken(op *fsmpb.CreateToken) *fsmpb.Outcome {
 func (ac *authority) createAgain(old *state.TokenRow, t *rota.AccessToken, hash [32]byte) *fsmpb.Outcome {
 	if old.Hash != hash || !slices.Equal(old.Roles, t.Roles) || !slices.Equal(old.Tenants, t.Tenants) ||
 		!slices.Equal(old.Queues, t.Queues) || old.WorkerPrefix != t.WorkerPrefix || old.Expires != t.Expires {
-		return entry.Refused(rota.Refusef(rota.KindConflict, "token", "token %s exists with other content: create the token with its own id", t.ID))
+		return entry.Refused(rota.Refusef(rota.KindConflict, "token",
+			"token %s exists with other content: create the token with its own id", t.ID))
 	}
 	if !old.Revoked.IsZero() {
 		return entry.Refused(rota.Refusef(rota.KindConflict, "token", "token %s was revoked: create another one", t.ID))
@@ -121,14 +126,16 @@ func (ac *authority) creatable(t *rota.AccessToken) error {
 		return err
 	}
 	if ac.tokens.Len() >= limits.MaxTokens {
-		return exhausted("token", "%d tokens are known, no more are taken until some expire, revoked ones too: `rota auth token list` "+
-			"shows when", limits.MaxTokens)
+		return exhausted("token",
+			"%d tokens are known, no more are taken until some expire, revoked ones too: `rota auth token list` "+
+				"shows when", limits.MaxTokens)
 	}
 	return ac.mayHold(t.By, access.OwnsToken)
 }
 
 func noRole(name string) error {
-	return rota.Refusef(rota.KindNotFound, "role", "role %q is neither built in nor set: set it with `rota auth role set %s`", name, name)
+	return rota.Refusef(rota.KindNotFound, "role",
+		"role %q is neither built in nor set: set it with `rota auth role set %s`", name, name)
 }
 
 func (ac *authority) addToken(t rota.AccessToken, hash [32]byte) {
@@ -144,7 +151,8 @@ func (ac *authority) addToken(t rota.AccessToken, hash [32]byte) {
 func (ac *authority) revokeToken(op *fsmpb.RevokeToken) *fsmpb.Outcome {
 	r := ac.tokens.Get(state.TokenID(op.GetId()))
 	if r == nil {
-		return entry.Refused(rota.Refusef(rota.KindNotFound, "token", "token %q is not known: it never was, or has expired", op.GetId()))
+		return entry.Refused(rota.Refusef(rota.KindNotFound, "token",
+			"token %q is not known: it never was, or has expired", op.GetId()))
 	}
 	if !r.Revoked.IsZero() {
 		return &fsmpb.Outcome{Existed: true}
@@ -189,7 +197,8 @@ func (ac *authority) setBlock(op *fsmpb.SetBlock) *fsmpb.Outcome {
 	case is:
 		ac.blocks.Drop(key)
 	case ac.blocks.Len() >= limits.MaxBlocks:
-		return entry.Refused(exhausted("block", "%d certificates are blocked: no more are taken; replace the authority that issued them", limits.MaxBlocks))
+		return entry.Refused(exhausted("block",
+			"%d certificates are blocked: no more are taken; replace the authority that issued them", limits.MaxBlocks))
 	default:
 		ac.blocks.Insert(key, &state.BlockRow{Key: key, Block: rota.Block{Role: op.GetRole(), Name: op.GetName(),
 			By: ac.s.Journal.Owner(), At: ac.s.Header.Now()}})
@@ -197,7 +206,8 @@ func (ac *authority) setBlock(op *fsmpb.SetBlock) *fsmpb.Outcome {
 	ac.fleet.disown(only(rota.CertPrincipal(op.GetRole(), op.GetName())))
 	if op.GetBlocked() {
 		ac.endSessions(rota.CertPrincipal(op.GetRole(), op.GetName()))
-		ac.hooks.disableAll("the certificate of whoever set it was blocked", only(rota.CertPrincipal(op.GetRole(), op.GetName())))
+		ac.hooks.disableAll("the certificate of whoever set it was blocked",
+			only(rota.CertPrincipal(op.GetRole(), op.GetName())))
 	}
 	ac.tell(rota.EventAuthChanged, authChanged{What: "block", Name: string(key), Gone: !op.GetBlocked()})
 	return &fsmpb.Outcome{}
@@ -238,7 +248,8 @@ func (ac *authority) initAuth(op *fsmpb.InitAuth) *fsmpb.Outcome {
 		return ac.createAgain(old, &t, hash)
 	}
 	if ac.s.Header.AuthInit && !op.GetReset_() {
-		return entry.Refused(rota.Refusef(rota.KindConflict, "auth", "the first token exists already: make another one with `rota auth reset`"))
+		return entry.Refused(rota.Refusef(rota.KindConflict, "auth",
+			"the first token exists already: make another one with `rota auth reset`"))
 	}
 	if err := ac.creatable(&t); err != nil {
 		return entry.Refused(err)
@@ -281,7 +292,9 @@ func (ac *authority) setIssuer(op *fsmpb.SetIssuer) *fsmpb.Outcome {
 	}
 	if old == nil {
 		if ac.issuers.Len() >= limits.MaxIssuers {
-			return entry.Refused(exhausted("issuer", "%d issuers are set, no more are taken: delete one with `rota auth issuer delete URL`", limits.MaxIssuers))
+			return entry.Refused(exhausted("issuer",
+				"%d issuers are set, no more are taken: delete one with `rota auth issuer delete URL`",
+				limits.MaxIssuers))
 		}
 		ac.issuers.Insert(i.URL, &state.IssuerRow{Issuer: rota.Issuer{URL: i.URL}})
 	}
@@ -297,7 +310,8 @@ func (ac *authority) setIssuer(op *fsmpb.SetIssuer) *fsmpb.Outcome {
 func (ac *authority) deleteIssuer(op *fsmpb.DeleteIssuer) *fsmpb.Outcome {
 	r := ac.issuers.Get(op.GetUrl())
 	if r == nil {
-		return entry.Refused(rota.Refusef(rota.KindNotFound, "issuer", "issuer %.80q is not set: `rota auth issuer list` shows those that are", op.GetUrl()))
+		return entry.Refused(rota.Refusef(rota.KindNotFound, "issuer",
+			"issuer %.80q is not set: `rota auth issuer list` shows those that are", op.GetUrl()))
 	}
 	if err := ac.s.Journal.Matches(issuerText(r, op.GetUrl())); err != nil {
 		return entry.Refused(err)
@@ -323,10 +337,12 @@ func (ac *authority) exchange(op *fsmpb.Exchange) *fsmpb.Outcome {
 		if old.Token == t.ID && known != nil && known.Hash == s.Hash && known.Revoked.IsZero() {
 			return &fsmpb.Outcome{Existed: true}
 		}
-		return entry.Refused(rota.Refusef(rota.KindUnauthenticated, "jwt", "the identity token was exchanged before, each counts once: ask the issuer for another one"))
+		return entry.Refused(rota.Refusef(rota.KindUnauthenticated, "jwt",
+			"the identity token was exchanged before, each counts once: ask the issuer for another one"))
 	}
 	if ac.tokens.Get(state.TokenID(t.ID)) != nil {
-		return entry.Refused(rota.Refusef(rota.KindConflict, "token", "token %s exists with other content: exchange with its own id", t.ID))
+		return entry.Refused(rota.Refusef(rota.KindConflict, "token",
+			"token %s exists with other content: exchange with its own id", t.ID))
 	}
 	if err := ac.mapped(&s); err != nil {
 		return entry.Refused(err)
@@ -335,7 +351,9 @@ func (ac *authority) exchange(op *fsmpb.Exchange) *fsmpb.Outcome {
 		return entry.Refused(err)
 	}
 	if ac.spent.Len() >= limits.MaxSpent {
-		return entry.Refused(exhausted("jwt", "%d identity tokens that were exchanged have not ended: no more are taken until some have", limits.MaxSpent))
+		return entry.Refused(exhausted("jwt",
+			"%d identity tokens that were exchanged have not ended: no more are taken until some have",
+			limits.MaxSpent))
 	}
 	ac.addToken(t, s.Hash)
 	ac.spent.Insert(string(s.JWT[:]), &state.SpentRow{Hash: s.JWT, Token: t.ID, Until: s.Until})
@@ -347,21 +365,26 @@ func (ac *authority) exchange(op *fsmpb.Exchange) *fsmpb.Outcome {
 // signIn decodes an exchange, and the token that it asks for.
 func (ac *authority) signIn(op *fsmpb.Exchange) (s access.SignIn, t rota.AccessToken, err error) {
 	if len(op.GetHash()) != len(s.Hash) || len(op.GetJwtHash()) != len(s.JWT) {
-		return s, t, rota.Refusef(rota.KindInvalid, "hash", "hash: got %d and %d bytes, want %d each", len(op.GetHash()), len(op.GetJwtHash()), len(s.Hash))
+		return s, t, rota.Refusef(rota.KindInvalid, "hash", "hash: got %d and %d bytes, want %d each",
+			len(op.GetHash()), len(op.GetJwtHash()), len(s.Hash))
 	}
-	s = access.SignIn{Issuer: op.GetIssuer(), Audience: op.GetAudience(), Subject: op.GetSubject(), Claim: op.GetClaim(), Value: op.GetValue(),
-		Role: op.GetRole(), JWT: [32]byte(op.GetJwtHash()), Until: rota.Date(op.GetUntilMs()), Token: op.GetId(), Hash: [32]byte(op.GetHash())}
+	s = access.SignIn{Issuer: op.GetIssuer(), Audience: op.GetAudience(), Subject: op.GetSubject(),
+		Claim: op.GetClaim(), Value: op.GetValue(),
+		Role: op.GetRole(), JWT: [32]byte(op.GetJwtHash()), Until: rota.Date(op.GetUntilMs()), Token: op.GetId(),
+		Hash: [32]byte(op.GetHash())}
 	if err := access.CheckSignIn(&s); err != nil {
 		return s, t, err
 	}
 	// The date may be slightly behind the clock by which the node found the token valid.
 	now, most := ac.s.Header.Date(), rota.Date((limits.MaxJWTLife+time.Hour)/time.Millisecond)
 	if s.Until <= now || s.Until > now+most {
-		return s, t, rota.Refusef(rota.KindUnauthenticated, "jwt", "the identity token ends at %s, and it is %s: use one that is valid now, for at most %s",
+		return s, t, rota.Refusef(rota.KindUnauthenticated, "jwt",
+			"the identity token ends at %s, and it is %s: use one that is valid now, for at most %s",
 			s.Until, now, limits.MaxJWTLife)
 	}
-	t = rota.AccessToken{ID: s.Token, Roles: []string{s.Role}, Expires: min(s.Until, now+rota.Date(limits.MaxSignIn/time.Millisecond)),
-		By: rota.OIDCPrincipal(s.Issuer, s.Subject)}
+	t = rota.AccessToken{ID: s.Token, Roles: []string{s.Role},
+		Expires: min(s.Until, now+rota.Date(limits.MaxSignIn/time.Millisecond)),
+		By:      rota.OIDCPrincipal(s.Issuer, s.Subject)}
 	err = access.CheckToken(&t)
 	return s, t, err
 }
@@ -370,10 +393,15 @@ func (ac *authority) signIn(op *fsmpb.Exchange) (s access.SignIn, t rota.AccessT
 func (ac *authority) mapped(s *access.SignIn) *rota.Error {
 	i := ac.issuers.Get(s.Issuer)
 	if i == nil || i.Audience != s.Audience {
-		return rota.Refusef(rota.KindUnauthenticated, "issuer", "issuer %s is no longer set, or not for audience %.80q", s.Issuer, s.Audience)
+		return rota.Refusef(rota.KindUnauthenticated, "issuer", "issuer %s is no longer set, or not for audience %.80q",
+			s.Issuer, s.Audience)
 	}
-	if !slices.ContainsFunc(i.Maps, func(m rota.ClaimRole) bool { return m.Claim == s.Claim && m.Role == s.Role && m.Fits(s.Value) }) {
-		return rota.Refusef(rota.KindUnauthenticated, "claim", "issuer %s no longer maps claim %.80q of value %.80q to role %s", s.Issuer, s.Claim, s.Value,
+	if !slices.ContainsFunc(i.Maps, func(m rota.ClaimRole) bool {
+		return m.Claim == s.Claim && m.Role == s.Role &&
+			m.Fits(s.Value)
+	}) {
+		return rota.Refusef(rota.KindUnauthenticated, "claim",
+			"issuer %s no longer maps claim %.80q of value %.80q to role %s", s.Issuer, s.Claim, s.Value,
 			s.Role)
 	}
 	return nil

@@ -19,8 +19,8 @@ func expecting(milli int64, d time.Duration) func(*rota.JobSpec) {
 func batchBench(t *testing.T, settings ...string) *bench {
 	b := newBench(t)
 	b.ok(switchOp(entry.RulesVersion))
-	b.ok(queueOp("default", append([]string{"ranking", "fifo", "backfill", "easy", "estimate", "user", "fair_share", "off", "oldest_every", "0",
-		"lease_ms", "3600000", "ack_timeout", "3600000"}, settings...)...))
+	b.ok(queueOp("default", append([]string{"ranking", "fifo", "backfill", "easy", "estimate", "user", "fair_share",
+		"off", "oldest_every", "0", "lease_ms", "3600000", "ack_timeout", "3600000"}, settings...)...))
 	b.worker("w", 100, cpuWorker(4000))
 	return b
 }
@@ -36,27 +36,32 @@ func TestBackfill(t *testing.T) {
 	b.submit("short", expecting(1000, 30*time.Second))
 	until := b.Header.Now().At(b.Header.Clock + 60_000).Date
 	x, reasons := b.whyOf("long")
-	if reasons != "HELD_FOR_ANOTHER_JOB:1" || !strings.Contains(x.Reasons[0].Detail, fmt.Sprintf("worker w is kept for job wide from %s on", until)) {
+	if reasons != "HELD_FOR_ANOTHER_JOB:1" || !strings.Contains(x.Reasons[0].Detail,
+		fmt.Sprintf("worker w is kept for job wide from %s on", until)) {
 		t.Errorf("long: %s: %+v", reasons, x)
 	}
 	x, reasons = b.whyOf("wide")
-	if reasons != "CPU_FULL:1" || !strings.Contains(strings.Join(x.WouldRun, "\n"), fmt.Sprintf("worker w has room, which is kept for this job: from %s on, in 60000 ms", until)) {
+	if reasons != "CPU_FULL:1" || !strings.Contains(strings.Join(x.WouldRun, "\n"),
+		fmt.Sprintf("worker w has room, which is kept for this job: from %s on, in 60000 ms", until)) {
 		t.Errorf("wide: %s: %q", reasons, x.WouldRun)
 	}
 	if x, reasons = b.whyOf("short"); reasons != "" || !strings.Contains(x.WouldRun[0], "the next round applies") {
 		t.Errorf("short: %s: %q", reasons, x.WouldRun)
 	}
 	rounds := b.View.Decide(100)
-	if kept := rounds[0].GetReserved(); len(kept) != 1 || kept[0].GetJob() != "wide" || kept[0].GetWorker() != "w" || kept[0].GetUntilMs() != int64(until) {
+	if kept := rounds[0].GetReserved(); len(kept) != 1 || kept[0].GetJob() != "wide" || kept[0].GetWorker() != "w" ||
+		kept[0].GetUntilMs() != int64(until) {
 		t.Errorf("the round reserves %v", kept)
 	}
 	leases := b.match()
-	if len(leases) != 1 || leases["short"].Decision.Reasoning != (rota.Reasoning{Rule: rota.ReasoningBackfilled, N: int64(until), Of: 30_000}) {
+	if len(leases) != 1 || leases["short"].Decision.Reasoning != (rota.Reasoning{Rule: rota.ReasoningBackfilled,
+		N: int64(until), Of: 30_000}) {
 		t.Errorf("%+v start", leases)
 	}
 	b.ok(queueOp("default", "backfill", "none"))
 	b.ok(verb(rota.VerbComplete, leases["short"]))
-	if x, reasons = b.whyOf("long"); reasons != "BEHIND_HIGHER_RANK:0" || !strings.HasPrefix(x.Reasons[0].Detail, "backfill=none") {
+	if x, reasons = b.whyOf("long"); reasons != "BEHIND_HIGHER_RANK:0" ||
+		!strings.HasPrefix(x.Reasons[0].Detail, "backfill=none") {
 		t.Errorf("long: %s: %+v", reasons, x.Reasons)
 	}
 	if leases := b.match(); len(leases) != 0 {
@@ -84,13 +89,16 @@ func TestBackfill_conservative(t *testing.T) {
 	until := func(s int64) rota.Date { return b.Header.Now().At(b.Header.Clock + rota.Clock(s*1000)).Date }
 	for _, c := range []struct{ job, would, reasons, detail string }{
 		{"wide", fmt.Sprintf("kept for this job: from %s on, in 60000 ms", until(60)), "CPU_FULL:1", ""},
-		{"second", fmt.Sprintf("kept for this job: from %s on, in 120000 ms", until(120)), "HELD_FOR_ANOTHER_JOB:1", fmt.Sprintf("kept for job wide from %s on", until(60))},
+		{"second", fmt.Sprintf("kept for this job: from %s on, in 120000 ms", until(120)), "HELD_FOR_ANOTHER_JOB:1",
+			fmt.Sprintf("kept for job wide from %s on", until(60))},
 		{"third", fmt.Sprintf("kept for this job: from %s on, in 120000 ms", until(120)), "CPU_FULL:1", ""},
 		{"late", "the next round applies", "", ""},
-		{"last", fmt.Sprintf("kept for this job: from %s on, in 180000 ms", until(180)), "HELD_FOR_ANOTHER_JOB:1", fmt.Sprintf("kept for job wide from %s on", until(60))},
+		{"last", fmt.Sprintf("kept for this job: from %s on, in 180000 ms", until(180)), "HELD_FOR_ANOTHER_JOB:1",
+			fmt.Sprintf("kept for job wide from %s on", until(60))},
 	} {
 		x, reasons := b.whyOf(c.job)
-		if reasons != c.reasons || !strings.Contains(strings.Join(x.WouldRun, "\n"), c.would) || c.detail != "" && !strings.Contains(x.Reasons[0].Detail+x.Reasons[len(x.Reasons)-1].Detail, c.detail) {
+		if reasons != c.reasons || !strings.Contains(strings.Join(x.WouldRun, "\n"), c.would) || c.detail != "" &&
+			!strings.Contains(x.Reasons[0].Detail+x.Reasons[len(x.Reasons)-1].Detail, c.detail) {
 			t.Errorf("%s: %s: %+v", c.job, reasons, x)
 		}
 	}
@@ -100,12 +108,14 @@ func TestBackfill_conservative(t *testing.T) {
 	}
 	date := until(60)
 	leases := b.match()
-	if len(leases) != 1 || leases["late"].Decision.Reasoning != (rota.Reasoning{Rule: rota.ReasoningBackfilled, N: int64(date), Of: 60_000}) {
+	if len(leases) != 1 || leases["late"].Decision.Reasoning != (rota.Reasoning{Rule: rota.ReasoningBackfilled,
+		N: int64(date), Of: 60_000}) {
 		t.Errorf("%+v start", leases)
 	}
 	b.ok(verb(rota.VerbComplete, leases["late"]))
 	b.ok(queueOp("default", "backfill_depth", "2"))
-	if x, reasons := b.whyOf("last"); reasons != "BEHIND_HIGHER_RANK:0" || !strings.Contains(x.Reasons[0].Detail, "backfill_depth") {
+	if x, reasons := b.whyOf("last"); reasons != "BEHIND_HIGHER_RANK:0" ||
+		!strings.Contains(x.Reasons[0].Detail, "backfill_depth") {
 		t.Errorf("last: %s: %+v", reasons, x.Reasons)
 	}
 	b.sound()
@@ -130,7 +140,8 @@ func TestBackfill_estimates(t *testing.T) {
 		want string
 	}{
 		{nil, "wide 60000"},
-		{[]string{"estimate", "type"}, fmt.Sprint("wide ", int64(rota.MaxDuration/time.Millisecond))}, // no estimates: by submission
+		{[]string{"estimate", "type"}, fmt.Sprint("wide ",
+			int64(rota.MaxDuration/time.Millisecond))}, // no estimates: by submission
 		{[]string{"expected.other", "5s"}, fmt.Sprint("other ", int64(rota.MaxDuration/time.Millisecond))},
 		{[]string{"expected.work", "4s"}, "wide 4000"},
 		{[]string{"max_runtime", "3s"}, "wide 3000"}, // of both; the running job keeps its own, which was none
@@ -243,14 +254,19 @@ func TestBackfill_bound(t *testing.T) {
 		{"estimates that hold", nil, expecting(1000, lease*time.Millisecond), expecting(4000, time.Hour), lease + step},
 		{"estimates that are too short", nil, expecting(1000, time.Second), expecting(4000, time.Hour), 2*lease + step},
 		{"no estimates", []string{"max_runtime", "5s"}, expecting(1000, 0), expecting(4000, 0), 5_000 + step},
-		{"nothing behind it starts", []string{"backfill", "none"}, expecting(1000, time.Second), expecting(4000, time.Hour), lease + step},
-		{"room is kept for all", []string{"backfill", "conservative"}, expecting(1000, time.Second), expecting(4000, time.Hour), 2*lease + step},
-		{"whatever fits", []string{"backfill", "free", "hold_after", "24h"}, expecting(1000, time.Second), expecting(4000, time.Hour), 0},
+		{"nothing behind it starts", []string{"backfill", "none"}, expecting(1000, time.Second),
+			expecting(4000, time.Hour), lease + step},
+		{"room is kept for all", []string{"backfill", "conservative"}, expecting(1000, time.Second),
+			expecting(4000, time.Hour), 2*lease + step},
+		{"whatever fits", []string{"backfill", "free", "hold_after", "24h"}, expecting(1000, time.Second),
+			expecting(4000, time.Hour), 0},
 		// The jobs that come within shortest_aging times its estimate precede it, 5 × 8 s, one a second, and those at
 		// the end are four.
-		{"a long one ages", []string{"ranking", "shortest", "shortest_aging", "5"}, expecting(2000, time.Second), expecting(2000, 8*time.Second),
+		{"a long one ages", []string{"ranking", "shortest", "shortest_aging", "5"}, expecting(2000, time.Second),
+			expecting(2000, 8*time.Second),
 			5*8_000 + (40/2+1)*(lease+step)},
-		{"a long one does not age", []string{"ranking", "shortest", "shortest_aging", "0"}, expecting(2000, time.Second), expecting(2000, 8*time.Second), 0},
+		{"a long one does not age", []string{"ranking", "shortest", "shortest_aging", "0"},
+			expecting(2000, time.Second), expecting(2000, 8*time.Second), 0},
 	} {
 		t.Run(strings.ReplaceAll(c.name, " ", "_"), func(t *testing.T) {
 			t.Parallel()
@@ -278,9 +294,11 @@ func TestBackfill_keeps(t *testing.T) {
 		d := rand.New(rand.NewPCG(seed, 67))
 		b := batchBench(t, "backfill_order", []string{"rank", "shortest"}[d.IntN(2)])
 		b.every = 1 << 20
-		b.ok(queueOp("other", "ranking", "fifo", "estimate", "user", "fair_share", "off", "oldest_every", "0", "hold_after", "24h", "lease_ms", "3600000", "ack_timeout", "3600000"))
+		b.ok(queueOp("other", "ranking", "fifo", "estimate", "user", "fair_share", "off", "oldest_every", "0",
+			"hold_after", "24h", "lease_ms", "3600000", "ack_timeout", "3600000"))
 		for i := range 1 + d.IntN(3) {
-			b.worker(fmt.Sprint("v", i), int32(1+d.IntN(4)), cpuWorker(1000*int64(2+d.IntN(5))), func(w *rota.WorkerSpec) { w.Queues = []rota.QueueName{"default", "other"} })
+			b.worker(fmt.Sprint("v", i), int32(1+d.IntN(4)), cpuWorker(1000*int64(2+d.IntN(5))),
+				func(w *rota.WorkerSpec) { w.Queues = []rota.QueueName{"default", "other"} })
 		}
 		ends := make(map[rota.JobID]rota.Clock)
 		due := make(map[rota.JobID]rota.Clock)
@@ -312,7 +330,8 @@ func TestBackfill_keeps(t *testing.T) {
 					due[r.Item.ID] = r.Until
 					kept++
 				} else if r.Until > at {
-					t.Fatalf("seed %d: room for job %s was kept from %d on, and now from %d", seed, r.Item.ID, at, r.Until)
+					t.Fatalf("seed %d: room for job %s was kept from %d on, and now from %d", seed, r.Item.ID, at,
+						r.Until)
 				}
 			}
 		}

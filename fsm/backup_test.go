@@ -19,12 +19,14 @@ import (
 // backupOp reports a backup whose bytes are its name.
 func backupOp(index rota.Index, name string) *fsmpb.Op {
 	sum := sha256.Sum256([]byte(name))
-	return &fsmpb.Op{Op: &fsmpb.Op_BackupStored{BackupStored: &fsmpb.BackupStored{Index: uint64(index), Name: name, Sha256: sum[:], Bytes: 9}}}
+	return &fsmpb.Op{Op: &fsmpb.Op_BackupStored{BackupStored: &fsmpb.BackupStored{Index: uint64(index), Name: name,
+		Sha256: sum[:], Bytes: 9}}}
 }
 
 // readSnapshotOp reads a node's state.
 func readSnapshotOp(node rota.NodeID, index rota.Index) *fsmpb.Op {
-	return &fsmpb.Op{Op: &fsmpb.Op_ReadSnapshot{ReadSnapshot: &fsmpb.ReadSnapshot{Node: string(node), Index: uint64(index)}}}
+	return &fsmpb.Op{Op: &fsmpb.Op_ReadSnapshot{ReadSnapshot: &fsmpb.ReadSnapshot{Node: string(node),
+		Index: uint64(index)}}}
 }
 
 // TestReadSnapshot: reading a node's state emits an event that names the reader, the node and the
@@ -43,7 +45,8 @@ func TestReadSnapshot(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := fmt.Sprintf(`{"node":"n2","index":%d}`, read)
-		if len(a.Events) != 1 || a.Events[0].Kind != rota.EventSnapshotRead || a.Events[0].Actor != actor || a.Events[0].Payload != want {
+		if len(a.Events) != 1 || a.Events[0].Kind != rota.EventSnapshotRead || a.Events[0].Actor != actor ||
+			a.Events[0].Payload != want {
 			t.Errorf("the events are %+v", a.Events)
 		}
 	}
@@ -70,14 +73,16 @@ func TestBackupStored(t *testing.T) {
 		a := b.entry(op)
 		sum := sha256.Sum256([]byte(want))
 		got, whole, ok := LastBackup(&b.View)
-		if !ok || got.Name != want || !bytes.Equal(got.SHA256, sum[:]) || got.Bytes != 9 || whole != wantWhole || got.Date == 0 {
+		if !ok || got.Name != want || !bytes.Equal(got.SHA256, sum[:]) || got.Bytes != 9 || whole != wantWhole ||
+			got.Date == 0 {
 			t.Errorf("%s: %+v, whole %v, %v", what, got, whole, ok)
 		}
 		if a.Outcomes[0].GetExisted() != (len(a.Events) == 0) {
 			t.Errorf("%s: %v and %v do not match", what, a.Outcomes[0], a.Events)
 		}
 		for _, e := range a.Events {
-			if e.Kind != rota.EventBackupStored || !strings.Contains(e.Payload, hex.EncodeToString(sum[:])) || !strings.Contains(e.Payload, want) {
+			if e.Kind != rota.EventBackupStored || !strings.Contains(e.Payload, hex.EncodeToString(sum[:])) ||
+				!strings.Contains(e.Payload, want) {
 				t.Errorf("%s: got event %+v", what, e)
 			}
 		}
@@ -116,7 +121,10 @@ func TestBackupStored_refuses(t *testing.T) {
 	b.refuses(rota.KindInvalid, "index", changed(func(o *fsmpb.BackupStored) { o.Index = math.MaxUint64 }))
 	b.refuses(rota.KindInvalid, "name", changed(func(o *fsmpb.BackupStored) { o.Name = "" }))
 	b.refuses(rota.KindInvalid, "name", changed(func(o *fsmpb.BackupStored) { o.Name = "é" }))
-	b.refuses(rota.KindInvalid, "name", changed(func(o *fsmpb.BackupStored) { o.Name = strings.Repeat("n", limits.MaxBackupNameBytes+1) }))
+	b.refuses(rota.KindInvalid, "name", changed(func(o *fsmpb.BackupStored) {
+		o.Name = strings.Repeat("n",
+			limits.MaxBackupNameBytes+1)
+	}))
 	b.refuses(rota.KindInvalid, "sha256", changed(func(o *fsmpb.BackupStored) { o.Sha256 = o.Sha256[:31] }))
 	b.refuses(rota.KindInvalid, "bytes", changed(func(o *fsmpb.BackupStored) { o.Bytes = 0 }))
 	b.refuses(rota.KindInvalid, "bytes", changed(func(o *fsmpb.BackupStored) { o.Bytes = 1 << 63 }))

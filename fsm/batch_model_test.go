@@ -68,8 +68,10 @@ func (n naiveBatches) compare(b *bench) {
 			}
 		}
 		got := b.batch(id)
-		if got.BatchCounts != want || (got.State == rota.BatchFinished) != x.called || (got.State != rota.BatchOpen) != x.sealed {
-			b.t.Fatalf("batch %s is %s and counts %+v; want %+v, sealed %v, called %v as in the model", id, got.State, got.BatchCounts, want, x.sealed, x.called)
+		if got.BatchCounts != want || (got.State == rota.BatchFinished) != x.called ||
+			(got.State != rota.BatchOpen) != x.sealed {
+			b.t.Fatalf("batch %s is %s and counts %+v; want %+v, sealed %v, called %v as in the model", id, got.State,
+				got.BatchCounts, want, x.sealed, x.called)
 		}
 		if known := b.View.JobState(rota.CallbackID(rota.BatchID(id))) != rota.JobNone; known != x.called {
 			b.t.Fatalf("that the callback of %s is known is %v", id, known)

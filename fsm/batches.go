@@ -39,7 +39,8 @@ type pendingCallbacks struct {
 // open opens a batch; a repetition changes nothing.
 func (b *batches) open(op *fsmpb.OpenBatch) *fsmpb.Outcome {
 	if n := len(op.GetCallback().GetLabels()); n > rota.MaxLabels { // before a map is made of them
-		return entry.Refused(rota.Refusef(rota.KindInvalid, "labels", "too many labels: got %d, maximum %d", n, rota.MaxLabels))
+		return entry.Refused(rota.Refusef(rota.KindInvalid, "labels", "too many labels: got %d, maximum %d", n,
+			rota.MaxLabels))
 	}
 	spec := entry.BatchWords(op)
 	q := b.s.QueueTable.Get(spec.Callback.Queue)
@@ -53,8 +54,10 @@ func (b *batches) open(op *fsmpb.OpenBatch) *fsmpb.Outcome {
 		}
 		return entry.Refused(b.another(old, spec))
 	}
-	r := &state.BatchRow{ID: spec.ID, Content: content, Tenant: spec.Callback.Tenant, Queue: spec.Callback.Queue, Typ: spec.Callback.Type, Size: spec.Size,
-		By: b.s.Journal.Owner(), Callback: b.s.Specs.Keep(&spec.Callback), Opened: b.s.Header.Now(), Touched: b.s.Header.Date()}
+	r := &state.BatchRow{ID: spec.ID, Content: content, Tenant: spec.Callback.Tenant, Queue: spec.Callback.Queue,
+		Typ: spec.Callback.Type, Size: spec.Size,
+		By: b.s.Journal.Owner(), Callback: b.s.Specs.Keep(&spec.Callback), Opened: b.s.Header.Now(),
+		Touched: b.s.Header.Date()}
 	if err := b.room(r, q); err != nil {
 		return entry.Refused(err)
 	}
@@ -84,7 +87,8 @@ func (b *batches) another(r *state.BatchRow, spec *rota.BatchSpec) error {
 	if how == "" {
 		how = "what is opened now differs from it"
 	}
-	return rota.Refusef(rota.KindConflict, "id", "batch %s was opened before, and %s: open it under a new id, or as it was", r.ID, how)
+	return rota.Refusef(rota.KindConflict, "id",
+		"batch %s was opened before, and %s: open it under a new id, or as it was", r.ID, how)
 }
 
 // room refuses a batch that the cluster has no room for, or whose callback has no queue.
@@ -97,13 +101,15 @@ func (b *batches) room(r *state.BatchRow, q *state.QueueRow) error {
 		return rota.Refusef(rota.KindConflict, "id", "job %s is that of an earlier batch: choose another id", done)
 	}
 	if b.rows.Len() >= limits.MaxBatches && b.s.Timers.Over.Len() == 0 {
-		return exhausted("batch", "%d batches have not ended: no more are taken, seal some with `rota batch seal`", limits.MaxBatches)
+		return exhausted("batch", "%d batches have not ended: no more are taken, seal some with `rota batch seal`",
+			limits.MaxBatches)
 	}
 	if err := b.access.mayHold(r.By, access.OwnsBatch); err != nil {
 		return err
 	}
 	if more := r.Callback.Bytes(); b.toCome.bytes+more > limits.MaxBatchBytes {
-		return exhausted("batch", "callbacks of batches hold %d bytes, %d more are wanted: at most %d are taken", b.toCome.bytes, more, limits.MaxBatchBytes)
+		return exhausted("batch", "callbacks of batches hold %d bytes, %d more are wanted: at most %d are taken",
+			b.toCome.bytes, more, limits.MaxBatchBytes)
 	}
 	return b.admission.admitBytes(q, r.Tenant, r.Callback.Bytes())
 }
@@ -160,7 +166,8 @@ func (b *batches) admit(spec *rota.JobSpec) error {
 	case r == nil || r.Tenant != spec.Tenant:
 		return unknownBatch(spec.Batch)
 	case r.State() != rota.BatchOpen:
-		return rota.Refusef(rota.KindConflict, "batch", "batch %s is %s since %s: it takes no more jobs", r.ID, r.State(), r.Sealed.Date)
+		return rota.Refusef(rota.KindConflict, "batch", "batch %s is %s since %s: it takes no more jobs", r.ID,
+			r.State(), r.Sealed.Date)
 	}
 	return nil
 }
@@ -366,8 +373,9 @@ func (b *batches) emit(r *state.BatchRow, kind rota.EventKind, id rota.JobID, p 
 
 // ofBatches refuses to delete a queue that is the target of callbacks.
 func ofBatches(queue rota.QueueName) *rota.Error {
-	return rota.Refusef(rota.KindConflict, "queue", "callbacks of batches that have not ended go to queue %q: seal them with `rota batch seal`, and let "+
-		"their jobs end", queue)
+	return rota.Refusef(rota.KindConflict, "queue",
+		"callbacks of batches that have not ended go to queue %q: seal them with `rota batch seal`, and let "+
+			"their jobs end", queue)
 }
 
 // batches checks the batches against the jobs that they count, and the derived data.
@@ -392,19 +400,23 @@ func (c *checker) batches() {
 	})
 	m.batches.rows.Scan(func(id rota.BatchID, r *state.BatchRow) bool {
 		n, least := r.Counts, gone[r.Number]
-		if n.Live != live[r.Number] || n.Total != n.Live+n.Completed+n.Dead+n.Expired+n.Cancelled || n.Completed < least.Completed ||
+		if n.Live != live[r.Number] || n.Total != n.Live+n.Completed+n.Dead+n.Expired+n.Cancelled ||
+			n.Completed < least.Completed ||
 			n.Dead < least.Dead || n.Expired < least.Expired || n.Cancelled < least.Cancelled {
-			c.fault("I4: batch %s counts %+v, of its jobs %d live, and of those that ended %+v are known", id, n, live[r.Number], least)
+			c.fault("I4: batch %s counts %+v, of its jobs %d live, and of those that ended %+v are known", id, n,
+				live[r.Number], least)
 		}
 		c.batch(r)
 		return true
 	})
 	b, want := &m.batches, m.batches.tally()
 	naming, wanted := b.toCome.naming.Whole(), want.naming.Whole()
-	if got := b.toCome; got.n != want.n || got.sealed != want.sealed || got.bytes != want.bytes || !maps.Equal(naming, wanted) ||
+	if got := b.toCome; got.n != want.n || got.sealed != want.sealed || got.bytes != want.bytes ||
+		!maps.Equal(naming, wanted) ||
 		len(b.ready) > 0 || b.rows.Len() > limits.MaxBatches {
 		c.fault("I4: %d batches have %d callbacks to come, %d of sealed ones, of %d bytes for %d queues; %d, %d, %d and %d are counted, %d are ready",
-			b.rows.Len(), want.n, want.sealed, want.bytes, len(wanted), got.n, got.sealed, got.bytes, len(naming), len(b.ready))
+			b.rows.Len(), want.n, want.sealed, want.bytes, len(wanted), got.n, got.sealed, got.bytes, len(naming),
+			len(b.ready))
 	}
 }
 
@@ -414,7 +426,8 @@ func (c *checker) batch(r *state.BatchRow) {
 	over := state == rota.BatchFinished
 	if over != (r.Over != 0) || over == r.Finished.IsZero() || state == rota.BatchOpen != r.Sealed.IsZero() ||
 		r.Number == 0 || r.Number > c.m.Header.Events || r.Over > c.m.Header.JobSeq || r.Touched > c.m.Header.Date() {
-		c.fault("I4: batch %s of number %d is %s, sealed %v, finished %v by job number %d", r.ID, r.Number, state, r.Sealed, r.Finished, r.Over)
+		c.fault("I4: batch %s of number %d is %s, sealed %v, finished %v by job number %d", r.ID, r.Number, state,
+			r.Sealed, r.Finished, r.Over)
 	}
 	if stuck := state == rota.BatchSealed && r.Counts.Live == 0; stuck != (r.Retry != 0) {
 		c.fault("I4: batch %s is %s with %d live jobs, and tries again on %d", r.ID, state, r.Counts.Live, r.Retry)
@@ -426,6 +439,7 @@ func (c *checker) batch(r *state.BatchRow) {
 		c.fault("I4: batch %s is %s, and job %s is known", r.ID, state, done)
 	}
 	if !over && (c.m.QueueTable.Get(r.Queue) == nil || r.Callback.Queue != r.Queue || r.Callback.Tenant != r.Tenant) {
-		c.fault("I4: the callback of batch %s goes to queue %s of tenant %s, which is not there", r.ID, r.Queue, r.Tenant)
+		c.fault("I4: the callback of batch %s goes to queue %s of tenant %s, which is not there", r.ID, r.Queue,
+			r.Tenant)
 	}
 }

@@ -61,7 +61,8 @@ func TestBatch(t *testing.T) {
 	b.ok(queueOp("default", "attempt_max", "1"))
 	b.ok(batchOp("b", 0, func(s *rota.JobSpec) { s.Labels, s.Priority = map[string]string{"own": "1"}, 2 }))
 	for i := range 4 {
-		b.ok(submitOp(member(fmt.Sprint("j", i), "b", func(s *rota.JobSpec) { s.TTL = time.Duration(i/3) * time.Second })))
+		b.ok(submitOp(member(fmt.Sprint("j", i), "b",
+			func(s *rota.JobSpec) { s.TTL = time.Duration(i/3) * time.Second })))
 	}
 	b.counts("b", "OPEN 4 4 0 0 0 0")
 	if o := b.ok(submitOp(member("j0", "b"))); !o.GetExisted() {
@@ -82,7 +83,8 @@ func TestBatch(t *testing.T) {
 		t.Fatalf("%v", a.Events)
 	}
 	job := b.state("b@done", rota.JobQueued)
-	want := map[string]string{"own": "1", "rota.total": "4", "rota.completed": "1", "rota.dead": "1", "rota.expired": "1", "rota.cancelled": "1"}
+	want := map[string]string{"own": "1", "rota.total": "4", "rota.completed": "1", "rota.dead": "1",
+		"rota.expired": "1", "rota.cancelled": "1"}
 	if !maps.Equal(job.Labels, want) || job.Priority != 2 {
 		t.Errorf("%v, priority %d", job.Labels, job.Priority)
 	}
@@ -194,14 +196,16 @@ func TestBatch_refused(t *testing.T) {
 	}
 	many := batchOp("c", 0)
 	for i := range rota.MaxLabels - 4 {
-		many.GetOpenBatch().Callback.Labels = append(many.GetOpenBatch().Callback.Labels, &fsmpb.Label{Key: fmt.Sprint("k", i), Value: "v"})
+		many.GetOpenBatch().Callback.Labels = append(many.GetOpenBatch().Callback.Labels,
+			&fsmpb.Label{Key: fmt.Sprint("k", i), Value: "v"})
 	}
 	b.refuses(rota.KindInvalid, "labels", many)
 	b.refuses(rota.KindNotFound, "queue", batchOp("c", 0, func(s *rota.JobSpec) { s.Queue = "other" }))
 	b.refuses(rota.KindNotFound, "batch", entry.SealOp("other"))
 	// Refused jobs of an entry are not counted, nor are merged ones.
 	held := func(s *rota.JobSpec) { s.Unique = &rota.Unique{Key: "k", OnConflict: rota.UniqueExisting} }
-	a := b.entry(submitOp(member("j1", "b", held)), submitOp(member("j2", "b", held)), submitOp(member("j3", "b", func(s *rota.JobSpec) { s.Priority = 11 })))
+	a := b.entry(submitOp(member("j1", "b", held)), submitOp(member("j2", "b", held)),
+		submitOp(member("j3", "b", func(s *rota.JobSpec) { s.Priority = 11 })))
 	if !a.Outcomes[1].GetExisted() || a.Outcomes[1].GetHolder() != "j1" {
 		t.Errorf("%v", a.Outcomes)
 	}
@@ -276,7 +280,8 @@ func TestBatch_again(t *testing.T) {
 	b.ok(queueOp("default", "gc_horizon", "1h"))
 	b.ok(queueOp("long", "gc_horizon", "30d"))
 	b.ok(batchOp("b", 2))
-	b.entry(submitOp(member("j1", "b", func(s *rota.JobSpec) { s.Queue = "long" })), submitOp(member("j2", "b", func(s *rota.JobSpec) { s.Queue = "long" })))
+	b.entry(submitOp(member("j1", "b", func(s *rota.JobSpec) { s.Queue = "long" })),
+		submitOp(member("j2", "b", func(s *rota.JobSpec) { s.Queue = "long" })))
 	b.entry(cancelOp("j1"), cancelOp("j2"))
 	b.ok(retryOp("j2"))
 	b.tick(3_700_000)
@@ -359,7 +364,8 @@ func TestBatch_ofMany(t *testing.T) {
 	}
 	entries(func(i int) *fsmpb.Op { return cancelOp(id(i)) })
 	b.counts("b", "FINISHED 110000 0 0 0 0 110000")
-	if job, ok := m.View.Job("b@done"); !ok || job.Labels["rota.total"] != "110000" || job.Labels["rota.cancelled"] != "110000" || finished != 1 || refused > 0 {
+	if job, ok := m.View.Job("b@done"); !ok || job.Labels["rota.total"] != "110000" ||
+		job.Labels["rota.cancelled"] != "110000" || finished != 1 || refused > 0 {
 		t.Errorf("%v, the callback came %d times, %d operations were refused", job.Labels, finished, refused)
 	}
 	if faults := m.Check(); len(faults) > 0 {

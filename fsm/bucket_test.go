@@ -39,14 +39,16 @@ func TestBucket(t *testing.T) {
 				for range 3000 {
 					wait := b.Wait(tat, now)
 					if took := n.take(now); took != (wait == 0) || took != (b.Tokens(tat, now) > 0) {
-						t.Fatalf("rate %d at %d: the naive bucket returns %v, wait is %d, tokens %d", rate, now, took, wait, b.Tokens(tat, now))
+						t.Fatalf("rate %d at %d: the naive bucket returns %v, wait is %d, tokens %d", rate, now, took,
+							wait, b.Tokens(tat, now))
 					}
 					if wait > 0 {
 						if b.Wait(tat, now+rota.Clock(wait)) != 0 || b.Wait(tat, now+rota.Clock(wait)-1) == 0 {
 							t.Fatalf("rate %d: a wait of %d ms is not exact", rate, wait)
 						}
 						if b.NextToken(tat, now) != now+rota.Clock(wait) {
-							t.Fatalf("rate %d: next token at %d, in %d ms from %d", rate, b.NextToken(tat, now), wait, now)
+							t.Fatalf("rate %d: next token at %d, in %d ms from %d", rate, b.NextToken(tat, now), wait,
+								now)
 						}
 					} else {
 						tat = b.Take(tat, now)
@@ -65,7 +67,8 @@ func TestBucket(t *testing.T) {
 			b := state.BucketOf(rate, rate)
 			tat := int64(startClock)*state.NsPerMs + rate*b.Every // all used at startClock
 			if b.Tokens(tat, startClock) != 0 || b.Tokens(tat, startClock+1000) != rate {
-				t.Fatalf("rate %d: %d tokens, after a second %d", rate, b.Tokens(tat, startClock), b.Tokens(tat, startClock+1000))
+				t.Fatalf("rate %d: %d tokens, after a second %d", rate, b.Tokens(tat, startClock),
+					b.Tokens(tat, startClock+1000))
 			}
 		}
 	})

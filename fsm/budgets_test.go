@@ -65,11 +65,13 @@ func TestBudgets(t *testing.T) {
 			b.ok(c.set)
 			ann := tenant("ann")
 			// 64 jobs of 64 KiB are 4 MiB without the rest of their specs; nine tenths are 58.
-			if n, o := b.fills(ann); n != 57 && n != 58 || o.GetKind() != uint32(rota.KindExhausted) || o.GetSubject() != c.subject {
+			if n, o := b.fills(ann); n != 57 && n != 58 || o.GetKind() != uint32(rota.KindExhausted) ||
+				o.GetSubject() != c.subject {
 				t.Fatalf("accepted %d, then got %v", n, o)
 			}
 			n, o := b.fills(ann, urgently)
-			if n != 5 && n != 6 || o.GetSubject() != c.subject || o.GetRetryAfterMs() != limits.StuckRetryAfter.Milliseconds() {
+			if n != 5 && n != 6 || o.GetSubject() != c.subject ||
+				o.GetRetryAfterMs() != limits.StuckRetryAfter.Milliseconds() {
 				t.Fatalf("accepted %d more of priority 0, then got %v", n, o)
 			}
 			if !strings.Contains(o.GetText(), "rota worker run") {
@@ -111,7 +113,8 @@ func TestBudgets(t *testing.T) {
 		b := newBench(t)
 		b.ok(clusterOp("state_bytes_max", "1MiB"))
 		for n := 1 << 16; n > 0; n /= 2 { // to the last byte
-			for i := 0; b.entry(submitOp(jobSpec(fmt.Sprint("j", n, "-", i), payloadOf(n)))).Outcomes[0].GetKind() == 0; i++ {
+			for i := 0; b.entry(submitOp(jobSpec(fmt.Sprint("j", n, "-", i),
+				payloadOf(n)))).Outcomes[0].GetKind() == 0; i++ {
 			}
 		}
 		for i := 0; b.View.StateBytes() < 1<<20; i++ {
@@ -135,7 +138,8 @@ func TestBudgets(t *testing.T) {
 		}
 		b.refuses(rota.KindInvalid, "autopilot", clusterOp("autopilot", "maybe"))
 		a := b.entry(clusterOp("state_bytes_max", "2GiB"))
-		if e := kinds(a.Events, rota.EventClusterChanged); len(e) != 1 || e[0].Payload != `{"state_bytes_max":2147483648,"voters_wanted":3,"autopilot":true}` {
+		if e := kinds(a.Events, rota.EventClusterChanged); len(e) != 1 ||
+			e[0].Payload != `{"state_bytes_max":2147483648,"voters_wanted":3,"autopilot":true}` {
 			t.Fatalf("events %+v", e)
 		}
 		if a = b.entry(clusterOp("state_bytes_max", "2GiB")); !a.Outcomes[0].GetExisted() || len(a.Events) != 0 {

@@ -50,13 +50,15 @@ func (m *Machine) retry(op *fsmpb.Retry) *fsmpb.Outcome {
 	}
 	q := m.QueueTable.Get(t.Queue)
 	if q == nil {
-		return entry.Refused(rota.Refusef(rota.KindNotFound, "queue", "queue %q of job %s was deleted: set it again to retry the job", t.Queue, id))
+		return entry.Refused(rota.Refusef(rota.KindNotFound, "queue",
+			"queue %q of job %s was deleted: set it again to retry the job", t.Queue, id))
 	}
 	if q.DrainTo != "" {
 		return entry.Refused(leaving(q))
 	}
 	if pending := q.Pending(); pending >= q.Policy.QueueCap {
-		return entry.Refused(m.admission.full(q, "queue %q holds %d pending jobs: queue_cap is %d", q.Name, pending, q.Policy.QueueCap))
+		return entry.Refused(m.admission.full(q, "queue %q holds %d pending jobs: queue_cap is %d", q.Name, pending,
+			q.Policy.QueueCap))
 	}
 	if err := m.keyring.admit(spec); err != nil {
 		return entry.Refused(err)
@@ -71,7 +73,8 @@ func (m *Machine) retry(op *fsmpb.Retry) *fsmpb.Outcome {
 		}
 	}
 	j := m.revive(t, spec, past)
-	j.Past = &state.JobPast{Content: t.Content, Life: t.Life + 1, Retried: m.Header.Now(), Since: max(m.Header.Clock, t.FreeAt, m.leasing.believedUntil(id)), Unique: key,
+	j.Past = &state.JobPast{Content: t.Content, Life: t.Life + 1, Retried: m.Header.Now(),
+		Since: max(m.Header.Clock, t.FreeAt, m.leasing.believedUntil(id)), Unique: key,
 		Batch: m.batches.rejoin(spec.Batch, t)}
 	j.LastReason = t.Reason
 	if n := len(j.Attempts); n > 0 {
@@ -105,22 +108,30 @@ func (fs *flows) notRetried(f *flow, v *state.VertexRow) error {
 	name, state := state.VertexName(v), fs.view.JobState(v.Spec.ID)
 	switch r := fs.workflows.Get(f.id); {
 	case state == rota.JobCompleted:
-		return rota.Refusef(rota.KindConflict, "job", "job %s is COMPLETED: a node that has completed is not run again", v.Spec.ID)
+		return rota.Refusef(rota.KindConflict, "job", "job %s is COMPLETED: a node that has completed is not run again",
+			v.Spec.ID)
 	case state.Leased() && r.State == rota.WorkflowRunning:
-		return rota.Refusef(rota.KindConflict, "job", "job %s is %s, as node of RUNNING workflow %s: end its attempt and try it again with "+
-			"`rota job interrupt %s`", v.Spec.ID, state, f.id, v.Spec.ID)
-	case state == rota.JobDelayed && r.State == rota.WorkflowRunning && !fs.leasing.waitsForWorker(fs.s.JobTable.Get(v.Spec.ID)):
-		return rota.Refusef(rota.KindConflict, "job", "job %s is DELAYED, as node of RUNNING workflow %s: queue it with `rota job run-now %s`",
+		return rota.Refusef(rota.KindConflict, "job",
+			"job %s is %s, as node of RUNNING workflow %s: end its attempt and try it again with "+
+				"`rota job interrupt %s`", v.Spec.ID, state, f.id, v.Spec.ID)
+	case state == rota.JobDelayed && r.State == rota.WorkflowRunning &&
+		!fs.leasing.waitsForWorker(fs.s.JobTable.Get(v.Spec.ID)):
+		return rota.Refusef(rota.KindConflict, "job",
+			"job %s is DELAYED, as node of RUNNING workflow %s: queue it with `rota job run-now %s`",
 			v.Spec.ID, f.id, v.Spec.ID)
 	case !v.Over() && r.State == rota.WorkflowRunning:
-		return rota.Refusef(rota.KindConflict, "job", "job %s is %s, as node of RUNNING workflow %s: it still runs by itself; `rota job why %s` "+
-			"shows what it waits for", v.Spec.ID, state, f.id, v.Spec.ID)
+		return rota.Refusef(rota.KindConflict, "job",
+			"job %s is %s, as node of RUNNING workflow %s: it still runs by itself; `rota job why %s` "+
+				"shows what it waits for", v.Spec.ID, state, f.id, v.Spec.ID)
 	case r.State == rota.WorkflowRunning:
-		return rota.Refusef(rota.KindConflict, "job", "job %s is %s, as node of RUNNING workflow %s: once the workflow has ended (rota workflow wait "+
-			"%s), run the node and what waits for it again with `rota workflow retry %s --from %s`", v.Spec.ID, v.State, f.id, f.id, f.id, name)
+		return rota.Refusef(rota.KindConflict, "job",
+			"job %s is %s, as node of RUNNING workflow %s: once the workflow has ended (rota workflow wait "+
+				"%s), run the node and what waits for it again with `rota workflow retry %s --from %s`", v.Spec.ID,
+			v.State, f.id, f.id, f.id, name)
 	default:
-		return rota.Refusef(rota.KindConflict, "job", "job %s is a node of workflow %s: run it again, and what waits for it, "+
-			"with `rota workflow retry %s --from %s`", v.Spec.ID, f.id, f.id, name)
+		return rota.Refusef(rota.KindConflict, "job",
+			"job %s is a node of workflow %s: run it again, and what waits for it, "+
+				"with `rota workflow retry %s --from %s`", v.Spec.ID, f.id, f.id, name)
 	}
 }
 
@@ -130,8 +141,9 @@ func (m *Machine) retriable(id rota.JobID, life int32) (*state.TombRow, *fsmpb.O
 		return nil, entry.Refused(m.flows.notRetried(f, v))
 	}
 	if w, node, ok := rota.SplitNodeJobID(id); ok {
-		return nil, entry.Refused(rota.Refusef(rota.KindNotFound, "job", "job %q is not known as node %q of a workflow %q: submit the workflow "+
-			"again", id, node, w))
+		return nil, entry.Refused(rota.Refusef(rota.KindNotFound, "job",
+			"job %q is not known as node %q of a workflow %q: submit the workflow "+
+				"again", id, node, w))
 	}
 	if j := m.JobTable.Get(id); j != nil {
 		var err error
@@ -139,9 +151,11 @@ func (m *Machine) retriable(id rota.JobID, life int32) (*state.TombRow, *fsmpb.O
 		case now > 0 && now == life+1:
 			return nil, &fsmpb.Outcome{JobState: uint32(j.State), Existed: true}
 		case now != life:
-			err = rota.Refusef(rota.KindStale, "life", "job %s is %s in life %d, not over in life %d: look at it again", id, j.State, now, life)
+			err = rota.Refusef(rota.KindStale, "life", "job %s is %s in life %d, not over in life %d: look at it again",
+				id, j.State, now, life)
 		default:
-			err = rota.Refusef(rota.KindConflict, "job", "job %s is %s: only a job that ended can be retried", id, j.State)
+			err = rota.Refusef(rota.KindConflict, "job", "job %s is %s: only a job that ended can be retried", id,
+				j.State)
 		}
 		o := entry.Refused(err)
 		o.JobState = uint32(j.State)
@@ -153,10 +167,11 @@ func (m *Machine) retriable(id rota.JobID, life int32) (*state.TombRow, *fsmpb.O
 	case t == nil:
 		return nil, entry.Refused(rota.Refusef(rota.KindNotFound, "job", "job %q is not known", id))
 	case t.Life != life:
-		err = rota.Refusef(rota.KindStale, "life", "job %s has ended %s in life %d, not in life %d: look at it again", id, t.State,
-			t.Life, life)
+		err = rota.Refusef(rota.KindStale, "life", "job %s has ended %s in life %d, not in life %d: look at it again",
+			id, t.State, t.Life, life)
 	case t.State == rota.JobCompleted:
-		err = rota.Refusef(rota.KindConflict, "job", "job %s is COMPLETED: submit it under a new id to run it again", id)
+		err = rota.Refusef(rota.KindConflict, "job", "job %s is COMPLETED: submit it under a new id to run it again",
+			id)
 	default:
 		return t, nil
 	}

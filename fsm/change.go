@@ -14,7 +14,8 @@ import (
 // ChangeJobOp returns the persisted form of a job change. It names the life and the number of changes that the caller
 // knows, which identifies a repetition.
 func ChangeJobOp(c *rota.JobChange, life, changes int32) *fsmpb.Op {
-	op := &fsmpb.ChangeJob{Job: string(c.ID), Priority: c.Priority, Fee: c.Fee, TtlMs: millis.Given(c.TTL), StartByMs: millis.Given(c.StartBy), Life: life, Changes: changes}
+	op := &fsmpb.ChangeJob{Job: string(c.ID), Priority: c.Priority, Fee: c.Fee, TtlMs: millis.Given(c.TTL),
+		StartByMs: millis.Given(c.StartBy), Life: life, Changes: changes}
 	if c.Payload != nil {
 		op.Payload = append([]byte{}, *c.Payload...) // empty differs from none
 	}
@@ -26,7 +27,8 @@ func ChangeJobOp(c *rota.JobChange, life, changes int32) *fsmpb.Op {
 
 // changeWords is the inverse of ChangeJobOp.
 func changeWords(op *fsmpb.ChangeJob) rota.JobChange {
-	c := rota.JobChange{ID: rota.JobID(op.GetJob()), Priority: op.Priority, Fee: op.Fee, TTL: millis.Taken(op.TtlMs), StartBy: millis.Taken(op.StartByMs)}
+	c := rota.JobChange{ID: rota.JobID(op.GetJob()), Priority: op.Priority, Fee: op.Fee, TTL: millis.Taken(op.TtlMs),
+		StartBy: millis.Taken(op.StartByMs)}
 	if op.Payload != nil {
 		c.Payload = (*rota.Blob)(&op.Payload)
 	}
@@ -63,7 +65,8 @@ func (m *Machine) changeJob(op *fsmpb.ChangeJob) *fsmpb.Outcome {
 	past.Content, past.Changes = j.FirstContent(), past.Changes+1
 	j.Past = &past
 	m.respec(j, q, &spec, c.TTL != nil)
-	m.Journal.EmitFor(j, &rota.Event{Kind: rota.EventJobChanged, Job: c.ID, Queue: q.Name, Tenant: j.Spec.Tenant, Attempt: j.Attempt,
+	m.Journal.EmitFor(j, &rota.Event{Kind: rota.EventJobChanged, Job: c.ID, Queue: q.Name, Tenant: j.Spec.Tenant,
+		Attempt: j.Attempt,
 		Payload: changed(&c)})
 	return &fsmpb.Outcome{JobState: uint32(j.State)}
 }
@@ -71,8 +74,9 @@ func (m *Machine) changeJob(op *fsmpb.ChangeJob) *fsmpb.Outcome {
 // changeable returns the row of a job that may be changed. A nil row comes with the outcome.
 func (m *Machine) changeable(c *rota.JobChange, op *fsmpb.ChangeJob) (*state.JobRow, *fsmpb.Outcome) {
 	if f, v := m.flows.vertex(c.ID); v != nil {
-		return nil, entry.Refused(rota.Refusef(rota.KindConflict, "job", "job %s is a node of workflow %s: what nodes are is settled when their "+
-			"workflow is submitted", c.ID, f.id))
+		return nil, entry.Refused(rota.Refusef(rota.KindConflict, "job",
+			"job %s is a node of workflow %s: what nodes are is settled when their "+
+				"workflow is submitted", c.ID, f.id))
 	}
 	j := m.JobTable.Get(c.ID)
 	if j == nil {
@@ -80,7 +84,8 @@ func (m *Machine) changeable(c *rota.JobChange, op *fsmpb.ChangeJob) (*state.Job
 		if t == nil {
 			return nil, entry.Refused(rota.Refusef(rota.KindNotFound, "job", "job %q is not known", c.ID))
 		}
-		o := entry.Refused(rota.Refusef(rota.KindConflict, "job", "job %s is %s: only a job that waits can be changed", c.ID, t.State))
+		o := entry.Refused(rota.Refusef(rota.KindConflict, "job", "job %s is %s: only a job that waits can be changed",
+			c.ID, t.State))
 		o.JobState = uint32(t.State)
 		return nil, o
 	}
@@ -90,12 +95,15 @@ func (m *Machine) changeable(c *rota.JobChange, op *fsmpb.ChangeJob) (*state.Job
 	case p.Life == op.GetLife() && p.Changes == op.GetChanges()+1 && after.Difference(&before) == "":
 		return nil, &fsmpb.Outcome{JobState: uint32(j.State), Existed: true} // the same change again
 	case j.State.Leased():
-		err = rota.Refusef(rota.KindConflict, "job", "job %s is %s: only a job that waits can be changed", c.ID, j.State)
+		err = rota.Refusef(rota.KindConflict, "job", "job %s is %s: only a job that waits can be changed", c.ID,
+			j.State)
 	case c.Payload != nil && j.Spec.Unique.Collects():
-		err = rota.Refusef(rota.KindConflict, "payload", "job %s collects the payloads of others: submit one that is merged into it", c.ID)
+		err = rota.Refusef(rota.KindConflict, "payload",
+			"job %s collects the payloads of others: submit one that is merged into it", c.ID)
 	case p.Life != op.GetLife() || p.Changes != op.GetChanges():
-		err = rota.Refusef(rota.KindStale, "changes", "job %s is in life %d and was changed %d times in it, not in life %d and changed %d "+
-			"times: look at it again", c.ID, p.Life, p.Changes, op.GetLife(), op.GetChanges())
+		err = rota.Refusef(rota.KindStale, "changes",
+			"job %s is in life %d and was changed %d times in it, not in life %d and changed %d "+
+				"times: look at it again", c.ID, p.Life, p.Changes, op.GetLife(), op.GetChanges())
 	case after.Difference(&before) == "":
 		return nil, &fsmpb.Outcome{JobState: uint32(j.State), Existed: true}
 	default:

@@ -42,8 +42,8 @@ func TestChange(t *testing.T) {
 		before := b.state("j", rota.JobQueued)
 		b.pass(1_000)
 		payload := rota.Blob("other")
-		a := b.entry(b.changeOf(rota.JobChange{ID: "j", Priority: to[int32](1), Fee: to[int64](7), TTL: to(5 * time.Second),
-			Labels: map[string]string{"b": "", "c": "3"}, Payload: &payload}))
+		a := b.entry(b.changeOf(rota.JobChange{ID: "j", Priority: to[int32](1), Fee: to[int64](7),
+			TTL: to(5 * time.Second), Labels: map[string]string{"b": "", "c": "3"}, Payload: &payload}))
 		if err := entry.OutcomeError(a.Outcomes[0]); err != nil {
 			t.Fatal(err)
 		}
@@ -52,12 +52,17 @@ func TestChange(t *testing.T) {
 			t.Fatalf("%+v", a.Events)
 		}
 		job := b.state("j", rota.JobQueued)
-		if job.Priority != 1 || job.Fee != 7 || string(job.Payload) != "other" || len(job.Labels) != 2 || job.Labels["a"] != "1" ||
-			job.Labels["c"] != "3" || job.Enqueued != before.Enqueued || job.Submitted != before.Submitted || job.Changes != 1 {
+		if job.Priority != 1 || job.Fee != 7 || string(job.Payload) != "other" || len(job.Labels) != 2 ||
+			job.Labels["a"] != "1" ||
+			job.Labels["c"] != "3" || job.Enqueued != before.Enqueued || job.Submitted != before.Submitted ||
+			job.Changes != 1 {
 			t.Fatalf("%+v", job)
 		}
 		// The submission is identified by the submitted content.
-		first := jobSpec("j", func(s *rota.JobSpec) { s.Labels, s.TTL = map[string]string{"a": "1", "b": "2"}, time.Minute })
+		first := jobSpec("j", func(s *rota.JobSpec) {
+			s.Labels, s.TTL = map[string]string{"a": "1", "b": "2"},
+				time.Minute
+		})
 		if o := b.ok(submitOp(first)); !o.GetExisted() {
 			t.Fatalf("%v", o)
 		}
@@ -111,7 +116,8 @@ func TestChange(t *testing.T) {
 		if job := b.state("low", rota.JobQueued); job.Tier != 2 {
 			t.Fatalf("%+v", job)
 		}
-		b.ok(b.changeOf(rota.JobChange{ID: "low", Priority: to[int32](7)})) // of the same tier: it keeps the tier it reached
+		b.ok(b.changeOf(rota.JobChange{ID: "low",
+			Priority: to[int32](7)})) // of the same tier: it keeps the tier it reached
 		if job := b.state("low", rota.JobQueued); job.Tier != 2 {
 			t.Fatalf("%+v", job)
 		}

@@ -15,7 +15,8 @@ func (vw *View) Digest() rota.Digest { return vw.m.Ledger.Sum }
 // Check checks the invariants I1…I11 and returns every fault that it finds, at most a hundred; nil means a sound state.
 // It costs a pass over all rows.
 func (m *Machine) Check() []string {
-	c := &checker{m: &m.parts, view: &m.View, tokens: make(map[rota.Token]rota.LeaseID), open: make(map[rota.QueueName]int64), lingers: make(map[rota.QueueName]int64),
+	c := &checker{m: &m.parts, view: &m.View, tokens: make(map[rota.Token]rota.LeaseID),
+		open: make(map[rota.QueueName]int64), lingers: make(map[rota.QueueName]int64),
 		shares: make(map[share]int64)}
 	c.jobs()
 	c.lives()
@@ -82,7 +83,8 @@ func (c *checker) jobs() {
 		if at, _ := m.Numbers.Get(j.Seq); at != j {
 			c.fault("I4: job %s is not found by its number %d", id, j.Seq)
 		}
-		if j.Submitted > m.Header.Clock || j.Enqueued > m.Header.Clock || j.QueuedAt > m.Header.Clock || j.FirstLease.Clock > m.Header.Clock {
+		if j.Submitted > m.Header.Clock || j.Enqueued > m.Header.Clock || j.QueuedAt > m.Header.Clock ||
+			j.FirstLease.Clock > m.Header.Clock {
 			c.fault("I6: job %s is stamped after the clock", id)
 		}
 		if h := j.History(); h.Estimate < 0 || h.Part < 0 || h.Part > 1_000_000 {
@@ -138,7 +140,8 @@ func (c *checker) leases() {
 		}
 		c.tokens[l.Token] = l.ID
 		if l.Token.Incarnation > m.Header.Incarnation || l.Token.Counter > m.Header.Tokens {
-			c.fault("I2: lease %s has token %s, the counter is at %d.%d", l.ID, l.Token, m.Header.Incarnation, m.Header.Tokens)
+			c.fault("I2: lease %s has token %s, the counter is at %d.%d", l.ID, l.Token, m.Header.Incarnation,
+				m.Header.Tokens)
 		}
 		c.share(l)
 		if l.Started.Clock > m.Header.Clock || l.Acked.Clock > m.Header.Clock {
@@ -165,8 +168,8 @@ func (c *checker) workers() {
 			}
 		}
 		if int(w.Open) != len(w.Leases) || w.CPU != cpu || w.Memory != memory || w.IO != io {
-			c.fault("I3: worker %s counts %d leases, %d cpu, %d memory, %d io; its leases are %d, %d, %d, %d", id, w.Open, w.CPU,
-				w.Memory, w.IO, len(w.Leases), cpu, memory, io)
+			c.fault("I3: worker %s counts %d leases, %d cpu, %d memory, %d io; its leases are %d, %d, %d, %d", id,
+				w.Open, w.CPU, w.Memory, w.IO, len(w.Leases), cpu, memory, io)
 		}
 		if w.Session == 0 || uint64(w.Session) > m.Header.Sessions {
 			c.fault("I3: worker %s has session %d, the counter is at %d", id, w.Session, m.Header.Sessions)
@@ -212,10 +215,12 @@ func (c *checker) queues() {
 		if n.Blocked != q.Blocked || n.Delayed != q.Delayed || n.Queued != q.Queued || n.Assigned != q.Assigned ||
 			n.Running != q.Running {
 			c.fault("I4: queue %s counts %d/%d/%d/%d/%d jobs blocked/delayed/queued/assigned/running, its rows are %d/%d/%d/%d/%d",
-				name, q.Blocked, q.Delayed, q.Queued, q.Assigned, q.Running, n.Blocked, n.Delayed, n.Queued, n.Assigned, n.Running)
+				name, q.Blocked, q.Delayed, q.Queued, q.Assigned, q.Running, n.Blocked, n.Delayed, n.Queued, n.Assigned,
+				n.Running)
 		}
 		if open, ended := c.open[name], c.lingers[name]; open != q.Assigned+q.Running+ended {
-			c.fault("I9: queue %s has %d leases open, %d of ended jobs, %d jobs leased", name, open, ended, q.Assigned+q.Running)
+			c.fault("I9: queue %s has %d leases open, %d of ended jobs, %d jobs leased", name, open, ended,
+				q.Assigned+q.Running)
 		}
 		if i == nil {
 			c.fault("I4: queue %s has no lanes at all", name)
@@ -234,7 +239,8 @@ func (c *checker) queues() {
 			busy++
 		}
 		if _, stands := m.placement.registry.busy.Get(i.turn); i.turn != want || stands != (q.Queued > 0) {
-			c.fault("I4: queue %s with %d QUEUED jobs stands in the order of queues at %v (%v)", name, q.Queued, i.turn, stands)
+			c.fault("I4: queue %s with %d QUEUED jobs stands in the order of queues at %v (%v)", name, q.Queued, i.turn,
+				stands)
 		}
 		sharing += len(i.open.Whole())
 		return true
@@ -257,16 +263,19 @@ func (c *checker) share(l *state.LeaseRow) {
 
 func (c *checker) terminal() {
 	m := c.m
-	if n, most := m.ended.tombs.Order.N, m.ended.tombs.Order.Blocks.Len(); m.ended.tombs.Len() != n || most != m.ended.tombs.Order.ByDue.Len() {
-		c.fault("I4: %d tombstones in an order of %d, in %d blocks, %d by date", m.ended.tombs.Len(), n, most, m.ended.tombs.Order.ByDue.Len())
+	if n, most := m.ended.tombs.Order.N, m.ended.tombs.Order.Blocks.Len(); m.ended.tombs.Len() != n ||
+		most != m.ended.tombs.Order.ByDue.Len() {
+		c.fault("I4: %d tombstones in an order of %d, in %d blocks, %d by date", m.ended.tombs.Len(), n, most,
+			m.ended.tombs.Order.ByDue.Len())
 	}
 	if n, ends := m.Numbers.Len(), m.ended.tombs.Ends.Len(); n != m.JobTable.Len() || ends != m.ended.tombs.Len() {
-		c.fault("I4: %d live jobs and %d tombstones are %d and %d numbers", m.JobTable.Len(), m.ended.tombs.Len(), n, ends)
+		c.fault("I4: %d live jobs and %d tombstones are %d and %d numbers", m.JobTable.Len(), m.ended.tombs.Len(), n,
+			ends)
 	}
 	// Every life of a job is in progress, or ended under its own number.
 	if live := uint64(m.JobTable.Len()); m.Header.JobSeq+m.Header.Logs != live+m.Header.TombSeq {
-		c.fault("I8: %d submissions and retries became %d live jobs and %d ended ones, with %d logs among them", m.Header.JobSeq, live,
-			m.Header.TombSeq, m.Header.Logs)
+		c.fault("I8: %d submissions and retries became %d live jobs and %d ended ones, with %d logs among them",
+			m.Header.JobSeq, live, m.Header.TombSeq, m.Header.Logs)
 	}
 	m.ended.tombs.Scan(func(id rota.JobID, t *state.TombRow) bool {
 		if !t.State.Terminal() {
@@ -285,7 +294,8 @@ func (c *checker) terminal() {
 			c.fault("I6: tombstone %s leaves on %d, after its end on %d", id, t.Due, t.Finished.Date)
 		}
 		if e, _ := m.ended.tombs.Order.At(t.Seq); e != (state.TombEntry{Due: t.Due, ID: id}) {
-			c.fault("I4: tombstone %s is due on %d, number %d is %s's in the order, due on %d", id, t.Due, t.Seq, e.ID, e.Due)
+			c.fault("I4: tombstone %s is due on %d, number %d is %s's in the order, due on %d", id, t.Due, t.Seq, e.ID,
+				e.Due)
 		}
 		return true
 	})
@@ -319,11 +329,17 @@ func (c *checker) timers() {
 		name      string
 		got, want state.TimerSet
 	}{{"lease", m.Timers.Lease, t.Lease}, {"expire", m.Timers.Expire, t.Expire}, {"wake", m.Timers.Wake, t.Wake},
-		{"dated", m.Timers.Dated, t.Dated}, {"forget", m.Timers.Forget, t.Forget}, {"reputation", m.Timers.Reputation, t.Reputation},
+		{"dated", m.Timers.Dated, t.Dated}, {"forget", m.Timers.Forget, t.Forget},
+		{"reputation", m.Timers.Reputation, t.Reputation},
 		{"attest", m.Timers.Attest, t.Attest}, {"offer", m.Timers.Offer, t.Offer},
-		{"mode", m.Timers.Mode, t.Mode}, {"gate", m.Timers.Gate, t.Gate}, {"upload", m.Timers.Upload, t.Upload}, {"ended", m.Timers.Ended, t.Ended}, {"oldest", m.Timers.Oldest, t.Oldest}, {"penalty", m.Timers.Penalty, t.Penalty}, {"limiter", m.Timers.Limiter, t.Limiter}, {"domain", m.Timers.Domain, t.Domain},
-		{"promote", m.Timers.Promote, t.Promote}, {"token", m.Timers.Token, t.Token}, {"disowned", m.Timers.Disowned, t.Disowned}, {"spent", m.Timers.Spent, t.Spent},
-		{"unique", m.Timers.Unique, t.Unique}, {"merged", m.Timers.Merged, t.Merged}, {"key", m.Timers.Key, t.Key}, {"waiting", m.Timers.Waiting, t.Waiting}} {
+		{"mode", m.Timers.Mode, t.Mode}, {"gate", m.Timers.Gate, t.Gate}, {"upload", m.Timers.Upload, t.Upload},
+		{"ended", m.Timers.Ended, t.Ended}, {"oldest", m.Timers.Oldest, t.Oldest},
+		{"penalty", m.Timers.Penalty, t.Penalty}, {"limiter", m.Timers.Limiter, t.Limiter},
+		{"domain", m.Timers.Domain, t.Domain},
+		{"promote", m.Timers.Promote, t.Promote}, {"token", m.Timers.Token, t.Token},
+		{"disowned", m.Timers.Disowned, t.Disowned}, {"spent", m.Timers.Spent, t.Spent},
+		{"unique", m.Timers.Unique, t.Unique}, {"merged", m.Timers.Merged, t.Merged}, {"key", m.Timers.Key, t.Key},
+		{"waiting", m.Timers.Waiting, t.Waiting}} {
 		if s.got.Len() != s.want.Len() {
 			c.fault("I4: %d %s timers run, %d should", s.got.Len(), s.name, s.want.Len())
 		}
@@ -416,7 +432,11 @@ func (c *checker) digest() {
 	m.admission.domains.Scan(func(_ string, r *state.DomainRow) bool { add(state.TagDomain, r); return true })
 	m.typeStats.types.Scan(func(_ rota.JobType, r *state.TypeRow) bool { add(state.TagType, r); return true })
 	m.typeStats.estimates.Scan(func(_ string, r *estimateRow) bool { add(state.TagEstimate, r); return true })
-	m.flows.workflows.Scan(func(_ rota.WorkflowID, r *state.WorkflowRow) bool { add(state.TagWorkflow, r); return true })
+	m.flows.workflows.Scan(func(_ rota.WorkflowID, r *state.WorkflowRow) bool {
+		add(state.TagWorkflow,
+			r)
+		return true
+	})
 	m.flows.vertices.Scan(func(_ string, r *state.VertexRow) bool { add(state.TagVertex, r); return true })
 	m.ended.deleted.Scan(func(_ string, r *state.DeletedRow) bool { add(state.TagDeleted, r); return true })
 	m.access.roles.Scan(func(_ state.RoleName, r *state.RoleRow) bool { add(state.TagRole, r); return true })
@@ -430,7 +450,11 @@ func (c *checker) digest() {
 	m.uniques.merged.Scan(func(_ rota.JobID, r *state.MergedRow) bool { add(state.TagMerged, r); return true })
 	m.keyring.rules.Scan(func(_ string, r *state.KeyRuleRow) bool { add(state.TagKeyRule, r); return true })
 	m.keyring.counts.Scan(func(_ string, r *state.KeyCountRow) bool { add(state.TagKeyCount, r); return true })
-	m.schedules.rows.Scan(func(_ rota.ScheduleName, r *state.ScheduleRow) bool { add(state.TagSchedule, r); return true })
+	m.schedules.rows.Scan(func(_ rota.ScheduleName, r *state.ScheduleRow) bool {
+		add(state.TagSchedule,
+			r)
+		return true
+	})
 	m.batches.rows.Scan(func(_ rota.BatchID, r *state.BatchRow) bool { add(state.TagBatch, r); return true })
 	m.hooks.rows.Scan(func(_ rota.WebhookName, r *state.HookRow) bool { add(state.TagWebhook, r); return true })
 	m.plans.rows.Scan(func(_ rota.PlanID, r *planRow) bool { add(state.TagPlan, r); return true })
@@ -464,7 +488,11 @@ func (c *checker) bytes() {
 		weigh(state.TagVertex, r)
 		return true
 	})
-	m.flows.workflows.Scan(func(_ rota.WorkflowID, r *state.WorkflowRow) bool { weigh(state.TagWorkflow, r); return true })
+	m.flows.workflows.Scan(func(_ rota.WorkflowID, r *state.WorkflowRow) bool {
+		weigh(state.TagWorkflow,
+			r)
+		return true
+	})
 	m.fleet.workers.Scan(func(_ rota.WorkerID, r *state.WorkerRow) bool { weigh(state.TagWorker, r); return true })
 	m.QueueTable.Scan(func(_ rota.QueueName, r *state.QueueRow) bool { weigh(state.TagQueue, r); return true })
 	m.uniques.rows.Scan(func(_ string, r *state.UniqueRow) bool { weigh(state.TagUnique, r); return true })
@@ -472,13 +500,17 @@ func (c *checker) bytes() {
 	m.admission.tenants.Scan(func(_ rota.TenantID, r *state.TenantRow) bool { weigh(state.TagTenant, r); return true })
 	m.keyring.rules.Scan(func(_ string, r *state.KeyRuleRow) bool { weigh(state.TagKeyRule, r); return true })
 	m.keyring.counts.Scan(func(_ string, r *state.KeyCountRow) bool { weigh(state.TagKeyCount, r); return true })
-	m.schedules.rows.Scan(func(_ rota.ScheduleName, r *state.ScheduleRow) bool { weigh(state.TagSchedule, r); return true })
+	m.schedules.rows.Scan(func(_ rota.ScheduleName, r *state.ScheduleRow) bool {
+		weigh(state.TagSchedule,
+			r)
+		return true
+	})
 	m.batches.rows.Scan(func(_ rota.BatchID, r *state.BatchRow) bool { weigh(state.TagBatch, r); return true })
 	got, want := &m.Ledger.Tally, &l.Tally
 	queues, tenants := got.Queues.Whole(), got.Tenants.Whole()
 	if got.All != want.All || !maps.Equal(queues, want.Queues.Whole()) || !maps.Equal(tenants, want.Tenants.Whole()) {
-		c.fault("I4: %d bytes are counted, of %d queues and %d tenants; the rows have %d, of %d and %d", got.All, len(queues),
-			len(tenants), want.All, len(want.Queues.Whole()), len(want.Tenants.Whole()))
+		c.fault("I4: %d bytes are counted, of %d queues and %d tenants; the rows have %d, of %d and %d", got.All,
+			len(queues), len(tenants), want.All, len(want.Queues.Whole()), len(want.Tenants.Whole()))
 	}
 }
 
@@ -487,6 +519,7 @@ func (c *checker) holdings() {
 	count := authority{}
 	c.m.eachHeld(func(by rota.Principal, what access.Owned) { count.hold(by, what, 1) })
 	if !maps.Equal(count.held, c.m.access.held) {
-		c.fault("I4: what principals own is counted otherwise than it is: %d counts, not %d", len(c.m.access.held), len(count.held))
+		c.fault("I4: what principals own is counted otherwise than it is: %d counts, not %d", len(c.m.access.held),
+			len(count.held))
 	}
 }

@@ -15,7 +15,8 @@ func (c *checker) flows() {
 	ready, passing, leaving := 0, 0, 0
 	m.flows.workflows.Scan(func(id rota.WorkflowID, r *state.WorkflowRow) bool {
 		all.add(r, 1)
-		if r.Seq > m.Header.FlowSeq || r.Touched > m.Header.Clock || r.Submitted.Clock > m.Header.Clock || r.Started.Clock > m.Header.Clock ||
+		if r.Seq > m.Header.FlowSeq || r.Touched > m.Header.Clock || r.Submitted.Clock > m.Header.Clock ||
+			r.Started.Clock > m.Header.Clock ||
 			r.Finished.Clock > m.Header.Clock {
 			c.fault("I6: workflow %s is numbered or stamped beyond the present", id)
 		}
@@ -52,11 +53,13 @@ func (c *checker) flows() {
 	})
 	s := &m.flows.flowIndex
 	if all != s.all || kept != s.kept || over != s.over {
-		c.fault("I4: workflows take %v, kept %v, over %v; counted are %v, %v, %v", all, kept, over, s.all, s.kept, s.over)
+		c.fault("I4: workflows take %v, kept %v, over %v; counted are %v, %v, %v", all, kept, over, s.all, s.kept,
+			s.over)
 	}
 	if ready != s.ready.Len() || passing != s.passing.Len() || leaving != s.leaving.Len() ||
 		len(s.byID)+leaving != m.flows.workflows.Len() {
-		c.fault("I4: %d workflows are filed as ready, %d as passing, %d as leaving, %d by id; %d, %d, %d of %d are", s.ready.Len(),
+		c.fault("I4: %d workflows are filed as ready, %d as passing, %d as leaving, %d by id; %d, %d, %d of %d are",
+			s.ready.Len(),
 			s.passing.Len(), s.leaving.Len(), len(s.byID), ready, passing, leaving, m.flows.workflows.Len())
 	}
 	attempts := 0
@@ -74,7 +77,8 @@ func (c *checker) flows() {
 // leavingFlow checks a workflow whose vertices before the cursor are dropped.
 func (c *checker) leavingFlow(r *state.WorkflowRow) {
 	m := c.m
-	if id, ok := m.flows.flowIndex.leaving.Get(r.Seq); !ok || id != r.ID || r.State == rota.WorkflowRunning || r.Cursor > r.Added {
+	if id, ok := m.flows.flowIndex.leaving.Get(r.Seq); !ok || id != r.ID || r.State == rota.WorkflowRunning ||
+		r.Cursor > r.Added {
 		c.fault("I4: workflow %s is %s and leaving", r.ID, r.State)
 	}
 	left := 0
@@ -128,10 +132,12 @@ func (c *checker) flow(f *flow, r *state.WorkflowRow) {
 		queues[v.Spec.Queue] = q
 	}
 	if want.Blocked != r.Blocked || want.Live != r.Live || want.Completed != r.Completed || want.Dead != r.Dead ||
-		want.Expired != r.Expired || want.Unneeded != r.Unneeded || want.Waiting != r.Waiting || want.Cancelled != r.Cancelled || want.Skipped != r.Skipped || links != r.Linked ||
+		want.Expired != r.Expired || want.Unneeded != r.Unneeded || want.Waiting != r.Waiting ||
+		want.Cancelled != r.Cancelled || want.Skipped != r.Skipped || links != r.Linked ||
 		bytes != r.Bytes {
 		c.fault("I4: workflow %s counts %d blocked, %d live, %d completed, %d edges, %d bytes; its vertices are %d, %d, %d, %d, %d",
-			r.ID, r.Blocked, r.Live, r.Completed, r.Linked, r.Bytes, want.Blocked, want.Live, want.Completed, links, bytes)
+			r.ID, r.Blocked, r.Live, r.Completed, r.Linked, r.Bytes, want.Blocked, want.Live, want.Completed, links,
+			bytes)
 	}
 	for _, q := range f.queues {
 		if queues[q.name] != q {
@@ -139,12 +145,12 @@ func (c *checker) flow(f *flow, r *state.WorkflowRow) {
 		}
 	}
 	if uint64(children) != links || len(queues) != len(f.queues) || len(f.byName) != len(f.rows) || urgent != f.urgent {
-		c.fault("I4: workflow %s is of %d queues, %d names, %d edges and priority %d; its vertices are of %d, %d, %d and %d", r.ID,
-			len(f.queues), len(f.byName), children, f.urgent, len(queues), len(f.rows), links, urgent)
+		c.fault("I4: workflow %s is of %d queues, %d names, %d edges and priority %d; its vertices are of %d, %d, %d and %d",
+			r.ID, len(f.queues), len(f.byName), children, f.urgent, len(queues), len(f.rows), links, urgent)
 	}
 	if !r.Sound() {
-		c.fault("I5: workflow %s is %s, ending %s, in run %d, at %d, of %d nodes with %d live and %d blocked", r.ID, r.State,
-			r.Ending, r.Runs, r.Cursor, r.Nodes, r.Live, r.Blocked)
+		c.fault("I5: workflow %s is %s, ending %s, in run %d, at %d, of %d nodes with %d live and %d blocked", r.ID,
+			r.State, r.Ending, r.Runs, r.Cursor, r.Nodes, r.Live, r.Blocked)
 	}
 	c.redo(f, r)
 	c.kinds(f, r)
@@ -163,7 +169,8 @@ func (c *checker) redo(f *flow, r *state.WorkflowRow) {
 	marked, _ := f.after(r.From - 1)
 	for n := int(r.Cursor); n < len(marked); n++ {
 		if marked[n] != f.redo[n] {
-			c.fault("I4: vertex %d of workflow %s is to be run again: %v, it is marked %v", n, r.ID, marked[n], f.redo[n])
+			c.fault("I4: vertex %d of workflow %s is to be run again: %v, it is marked %v", n, r.ID, marked[n],
+				f.redo[n])
 		}
 	}
 }
@@ -181,7 +188,8 @@ func (c *checker) growths(f *flow, r *state.WorkflowRow) (through, lost, settled
 		if its := f.sprouts[uint32(n)]; (s == nil) != (its == nil) || s != nil && *s != *its {
 			c.fault("I4: vertex %d of workflow %s grew %v, counted are %v", n, r.ID, s, its)
 		}
-		if s != nil && (v.State != rota.NodeState(rota.JobCompleted) || v.Growth == nil || v.Growth.Content == rota.Digest{}) {
+		if s != nil && (v.State != rota.NodeState(rota.JobCompleted) || v.Growth == nil ||
+			v.Growth.Content == rota.Digest{}) {
 			c.fault("I5: vertex %d of workflow %s is %s and grew %v", n, r.ID, v.State, *s)
 		}
 		by, grown := v.GrownBy()
@@ -216,7 +224,8 @@ func (c *checker) growths(f *flow, r *state.WorkflowRow) (through, lost, settled
 func (c *checker) vertex(f *flow, r *state.WorkflowRow, v *state.VertexRow, through, spoilt, settled []bool) {
 	m, number := c.m, v.Number
 	name := state.VertexName(v)
-	if at, ok := f.byName[name]; !ok || at != number || v.Number != number || v != m.flows.vertices.Get(state.VertexKey(r.ID, number)) ||
+	if at, ok := f.byName[name]; !ok || at != number || v.Number != number ||
+		v != m.flows.vertices.Get(state.VertexKey(r.ID, number)) ||
 		v.Spec.ID != rota.NodeJobID(r.ID, name) || v.Spec.Tenant != r.Tenant {
 		c.fault("I4: vertex %d of workflow %s, node %q, is filed otherwise than its row says", number, r.ID, name)
 	}
@@ -239,13 +248,14 @@ func (c *checker) vertex(f *flow, r *state.WorkflowRow, v *state.VertexRow, thro
 		}
 	}
 	if waiting != f.waiting[number] || lost != f.lost[number] || open != f.open[number] {
-		c.fault("I4: vertex %d of workflow %s waits for %d parents, of which %d have not ended, and lost %d; counted are %d, %d and %d", number,
-			r.ID, waiting, open, lost, f.waiting[number], f.open[number], f.lost[number])
+		c.fault("I4: vertex %d of workflow %s waits for %d parents, of which %d have not ended, and lost %d; counted are %d, %d and %d",
+			number, r.ID, waiting, open, lost, f.waiting[number], f.open[number], f.lost[number])
 	}
 	due := r.State == rota.WorkflowRunning && (r.Ending == rota.WorkflowNone || v.Outlives(r.Ending)) && f.due(r, v) ||
 		r.State == rota.WorkflowOpen && waiting == 0
 	if f.work.Contains(number) != due {
-		c.fault("I5: vertex %d of workflow %s waits for %d parents, and is to be processed: %v", number, r.ID, waiting, !due)
+		c.fault("I5: vertex %d of workflow %s waits for %d parents, and is to be processed: %v", number, r.ID, waiting,
+			!due)
 	}
 	last := uint32(0)
 	for i, child := range f.children[number] {
@@ -254,13 +264,17 @@ func (c *checker) vertex(f *flow, r *state.WorkflowRow, v *state.VertexRow, thro
 		}
 		last = child
 	}
-	if v.Finished.Clock > m.Header.Clock || v.Assigned.Clock > m.Header.Clock || v.FinishedAt > m.Header.Index || v.Over() == v.Finished.IsZero() {
-		c.fault("I6: vertex %d of workflow %s is %s and ended at %d, in entry %d", number, r.ID, v.State, v.Finished.Clock, v.FinishedAt)
+	if v.Finished.Clock > m.Header.Clock || v.Assigned.Clock > m.Header.Clock || v.FinishedAt > m.Header.Index ||
+		v.Over() == v.Finished.IsZero() {
+		c.fault("I6: vertex %d of workflow %s is %s and ended at %d, in entry %d", number, r.ID, v.State,
+			v.Finished.Clock, v.FinishedAt)
 	}
-	if v.State != state.VertexBlocked && v.State != state.VertexLive && !v.Over() || r.State == rota.WorkflowOpen && v.State != state.VertexBlocked {
+	if v.State != state.VertexBlocked && v.State != state.VertexLive && !v.Over() || r.State == rota.WorkflowOpen &&
+		v.State != state.VertexBlocked {
 		c.fault("I5: vertex %d of workflow %s, which is %s, is %s", number, r.ID, r.State, v.State)
 	}
-	if j := m.JobTable.Get(v.Spec.ID); (v.State == state.VertexLive) != (j != nil && j.Workflow == r.ID && j.Vertex == number) {
+	if j := m.JobTable.Get(v.Spec.ID); (v.State == state.VertexLive) != (j != nil && j.Workflow == r.ID &&
+		j.Vertex == number) {
 		c.fault("I5: vertex %d of workflow %s is %s, it has a job: %v", number, r.ID, v.State, j != nil)
 	}
 }
@@ -292,7 +306,8 @@ func (c *checker) nodeJobs() {
 		if j.Workflow == "" {
 			return true
 		}
-		if f := m.flows.flowIndex.byID[j.Workflow]; f == nil || int(j.Vertex) >= len(f.rows) || f.rows[j.Vertex].Spec != j.Spec ||
+		if f := m.flows.flowIndex.byID[j.Workflow]; f == nil || int(j.Vertex) >= len(f.rows) ||
+			f.rows[j.Vertex].Spec != j.Spec ||
 			f.rows[j.Vertex].State != state.VertexLive || j.State == rota.JobBlocked {
 			c.fault("I5: job %s is %s and not that of vertex %d of workflow %s", id, j.State, j.Vertex, j.Workflow)
 		}

@@ -42,7 +42,8 @@ func (c *checker) keys() {
 	seen, blockers := 0, map[rota.JobID]bool{}
 	kr.counts.Scan(func(key string, r *state.KeyCountRow) bool {
 		rule := kr.ruleOf(r)
-		if rule == nil || r.Key != key || key != state.KeyCountKey(r.Queue, r.Tenant, r.Text) || (rule.Scope == rota.KeyOfCluster) != (r.Tenant == "") {
+		if rule == nil || r.Key != key || key != state.KeyCountKey(r.Queue, r.Tenant, r.Text) ||
+			(rule.Scope == rota.KeyOfCluster) != (r.Tenant == "") {
 			c.fault("I11: key %s is counted without a rule", key)
 			return true
 		}
@@ -64,7 +65,8 @@ func (c *checker) keys() {
 		return true
 	})
 	if seen != len(want) || len(blockers) != len(kr.blocks) || kr.rules.Len() != len(kr.byName) {
-		c.fault("I11: %d keys have jobs, counted are %d; %d jobs block some, filed are %d", len(want), seen, len(blockers), len(kr.blocks))
+		c.fault("I11: %d keys have jobs, counted are %d; %d jobs block some, filed are %d", len(want), seen,
+			len(blockers), len(kr.blocks))
 	}
 	kr.rules.Scan(func(_ string, r *state.KeyRuleRow) bool {
 		if kr.rule(r.Queue, r.Name, r.Value) != r || kr.byName[idOfRule(&r.KeyRule)] != r {
@@ -95,7 +97,8 @@ func (c *checker) turns(queue rota.QueueName, i *queueIndex) {
 			return true
 		}
 		if had := kr.turnsOf(queue, party); had != turn || turn < last {
-			c.fault("I11: key %q of queue %s had %d turns, it is filed with %d behind one with %d", party, queue, had, turn, last)
+			c.fault("I11: key %q of queue %s had %d turns, it is filed with %d behind one with %d", party, queue, had,
+				turn, last)
 		}
 		last = turn
 		return true

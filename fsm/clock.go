@@ -15,7 +15,8 @@ import (
 // before that term's BeginTerm. An entry stamped too far ahead is refused as a whole.
 func (m *Machine) stamp(e *fsmpb.Entry, logTerm uint64) *rota.Error {
 	h := &m.Header
-	m.Stamped = e.GetTerm() == h.Term && logTerm == h.Term && h.Term != 0 || planted.expiryWithoutEpoch() && e.GetTerm() < h.Term
+	m.Stamped = e.GetTerm() == h.Term && logTerm == h.Term && h.Term != 0 || planted.expiryWithoutEpoch() &&
+		e.GetTerm() < h.Term
 	if !m.Stamped {
 		return nil
 	}
@@ -72,10 +73,11 @@ func (m *Machine) setDate(walls []int64) {
 func (m *Machine) beginTerm(op *fsmpb.BeginTerm, term uint64) *fsmpb.Outcome {
 	switch {
 	case op.GetTerm() != term || term <= m.Header.Term:
-		return entry.Refused(rota.Refusef(rota.KindStale, "term", "term %d is over: the log is in term %d, the state in term %d",
-			op.GetTerm(), term, m.Header.Term))
+		return entry.Refused(rota.Refusef(rota.KindStale, "term",
+			"term %d is over: the log is in term %d, the state in term %d", op.GetTerm(), term, m.Header.Term))
 	case len(op.GetRandom()) != 32:
-		return entry.Refused(rota.Refusef(rota.KindInvalid, "random", "random: got %d bytes, want 32", len(op.GetRandom())))
+		return entry.Refused(rota.Refusef(rota.KindInvalid, "random", "random: got %d bytes, want 32",
+			len(op.GetRandom())))
 	}
 	h := &m.Header
 	if h.Cluster == "" {
@@ -157,9 +159,12 @@ func (m *Machine) fireTTL(id string) {
 // §3.6), and no workflow has work left for the next entry. The leader tracks connected workers.
 func (vw *View) AtRest() bool {
 	t := &vw.m.Timers
-	return vw.m.leasing.leases.Len() == 0 && t.Wake.Len() == 0 && vw.m.placement.registry.busy.Len() == 0 && t.Reputation.Len() == 0 &&
-		t.Mode.Len() == 0 && t.Penalty.Len() == 0 && t.Limiter.Len() == 0 && t.Domain.Len() == 0 && t.Promote.Len() == 0 && t.Key.Len() == 0 &&
-		t.Upload.Len() == 0 && t.Offer.Len() == 0 && t.Disowned.Len() == 0 && t.Waiting.Len() == 0 && !vw.m.flows.flowIndex.pending()
+	return vw.m.leasing.leases.Len() == 0 && t.Wake.Len() == 0 && vw.m.placement.registry.busy.Len() == 0 &&
+		t.Reputation.Len() == 0 &&
+		t.Mode.Len() == 0 && t.Penalty.Len() == 0 && t.Limiter.Len() == 0 && t.Domain.Len() == 0 &&
+		t.Promote.Len() == 0 && t.Key.Len() == 0 &&
+		t.Upload.Len() == 0 && t.Offer.Len() == 0 && t.Disowned.Len() == 0 && t.Waiting.Len() == 0 &&
+		!vw.m.flows.flowIndex.pending()
 }
 
 // Going reports whether anything is in progress whose next step has no timer: a lease, a workflow with work left, a
@@ -172,7 +177,8 @@ func Going(vw *View) bool {
 func NextClock(vw *View) (clock rota.Clock, ok bool) {
 	t := &vw.m.Timers
 	var first state.Timer
-	for _, s := range []state.TimerSet{t.Lease, t.Expire, t.Wake, t.Reputation, t.Mode, t.Penalty, t.Limiter, t.Domain, t.Key, t.Promote, t.Forget,
+	for _, s := range []state.TimerSet{t.Lease, t.Expire, t.Wake, t.Reputation, t.Mode, t.Penalty, t.Limiter, t.Domain,
+		t.Key, t.Promote, t.Forget,
 		t.Upload, t.Disowned, t.Waiting} {
 		if m, some := s.Min(); some && (!ok || m.Due < first.Due) {
 			first, ok = m, true
@@ -184,7 +190,8 @@ func NextClock(vw *View) (clock rota.Clock, ok bool) {
 // NextDate returns the first date that something waits for; ok is false if nothing does.
 func (vw *View) NextDate() (date rota.Date, ok bool) {
 	var first state.Timer
-	for _, s := range []state.TimerSet{vw.m.Timers.Dated, vw.m.Timers.Gate, vw.m.Timers.Attest, vw.m.Timers.Unique, vw.m.Timers.Batch} {
+	for _, s := range []state.TimerSet{vw.m.Timers.Dated, vw.m.Timers.Gate, vw.m.Timers.Attest, vw.m.Timers.Unique,
+		vw.m.Timers.Batch} {
 		if t, some := s.Min(); some && (!ok || t.Due < first.Due) {
 			first, ok = t, true
 		}

@@ -46,7 +46,8 @@ func TestClock(t *testing.T) {
 	})
 	t.Run("leaps_as_far_as_its_cluster_was_founded_with", func(t *testing.T) {
 		t.Parallel()
-		for leap, want := range map[int64]rota.Clock{0: 1_000, 999: 1_000, 60_000: 60_000, 600_000: 600_000, 600_001: 0, -1: 0} {
+		for leap, want := range map[int64]rota.Clock{0: 1_000, 999: 1_000, 60_000: 60_000, 600_000: 600_000, 600_001: 0,
+			-1: 0} {
 			m := New()
 			apply := func(e *fsmpb.Entry) Applied {
 				data, err := entry.Seal(e, m.Header.Rules)
@@ -59,10 +60,11 @@ func TestClock(t *testing.T) {
 				}
 				return a
 			}
-			found := &fsmpb.Op{Op: &fsmpb.Op_BeginTerm{BeginTerm: &fsmpb.BeginTerm{Term: 1, Node: "n1", Random: make([]byte, 32),
-				ClusterId: "virtual", StartMs: startClock, LeapMs: leap}}}
+			found := &fsmpb.Op{Op: &fsmpb.Op_BeginTerm{BeginTerm: &fsmpb.BeginTerm{Term: 1, Node: "n1",
+				Random: make([]byte, 32), ClusterId: "virtual", StartMs: startClock, LeapMs: leap}}}
 			a := apply(&fsmpb.Entry{Term: 1, Ops: []*fsmpb.Op{found}})
-			if err := entry.OutcomeError(a.Outcomes[0]); (err != nil) != (want == 0) || err != nil && err.Subject != "leap_ms" {
+			if err := entry.OutcomeError(a.Outcomes[0]); (err != nil) != (want == 0) || err != nil &&
+				err.Subject != "leap_ms" {
 				t.Fatalf("founded with a leap of %d: %v", leap, err)
 			}
 			if want == 0 {
@@ -85,7 +87,8 @@ func TestClock(t *testing.T) {
 			t.Fatalf("clock %d", b.Header.Clock)
 		}
 		for _, e := range []struct{ term, log uint64 }{{1, 2}, {3, 2}, {2, 3}, {0, 2}} {
-			a := b.stamped(&fsmpb.Entry{Term: e.term, NowMs: startClock + 500, WallMs: []int64{startClock + 9e6}}, e.log)
+			a := b.stamped(&fsmpb.Entry{Term: e.term, NowMs: startClock + 500, WallMs: []int64{startClock + 9e6}},
+				e.log)
 			if a.Stamped || a.Clock != startClock || b.Header.Offset != 0 {
 				t.Fatalf("an entry of term %d in the log at term %d: %+v", e.term, e.log, a)
 			}
@@ -98,7 +101,8 @@ func TestClock(t *testing.T) {
 		t.Parallel()
 		b := newBench(t)
 		begin := func(term uint64, random int) *fsmpb.Op {
-			return &fsmpb.Op{Op: &fsmpb.Op_BeginTerm{BeginTerm: &fsmpb.BeginTerm{Term: term, Node: "x", Random: make([]byte, random)}}}
+			return &fsmpb.Op{Op: &fsmpb.Op_BeginTerm{BeginTerm: &fsmpb.BeginTerm{Term: term, Node: "x",
+				Random: make([]byte, random)}}}
 		}
 		b.refuses(rota.KindStale, "term", begin(1, 32))
 		b.refuses(rota.KindStale, "term", begin(7, 32)) // the log is in term 1
@@ -115,7 +119,8 @@ func TestClock(t *testing.T) {
 		t.Parallel()
 		b := emptyBench(t)
 		b.term = 1
-		begin := &fsmpb.BeginTerm{Term: 1, Node: "n", Random: make([]byte, 32), ClusterId: "a b", StartMs: math.MinInt64}
+		begin := &fsmpb.BeginTerm{Term: 1, Node: "n", Random: make([]byte, 32), ClusterId: "a b",
+			StartMs: math.MinInt64}
 		b.refuses(rota.KindInvalid, "cluster_id", &fsmpb.Op{Op: &fsmpb.Op_BeginTerm{BeginTerm: begin}})
 		begin.ClusterId = "ok"
 		b.ok(&fsmpb.Op{Op: &fsmpb.Op_BeginTerm{BeginTerm: begin}})

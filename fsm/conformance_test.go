@@ -181,7 +181,8 @@ func TestConformance_AssignmentAndLease(t *testing.T) {
 		b.worker("w", 4, serves())
 		b.submit("j", ai())
 		l := b.match()["j"]
-		if l.AckBy.Clock != l.Started.Clock+5_000 || l.Deadline.Clock != l.Started.Clock+600_000 || l.RenewBy.Clock != l.Started.Clock+360_000 ||
+		if l.AckBy.Clock != l.Started.Clock+5_000 || l.Deadline.Clock != l.Started.Clock+600_000 ||
+			l.RenewBy.Clock != l.Started.Clock+360_000 ||
 			l.ID != sched.LeaseID("j", "w", 0, sched.Hash(l.Decision.Seed)) {
 			t.Fatalf("lease %+v", l)
 		}
@@ -284,7 +285,8 @@ func TestConformance_RetryTTL(t *testing.T) {
 				break
 			}
 			want := rota.Clock(sched.BackoffMs("j", n, p))
-			if j := b.state("j", rota.JobDelayed); j.Due.Clock != b.now+want || want%1000 != 0 || want < 4_500<<n || want > 5_500<<n {
+			if j := b.state("j", rota.JobDelayed); j.Due.Clock != b.now+want || want%1000 != 0 || want < 4_500<<n ||
+				want > 5_500<<n {
 				t.Fatalf("attempt %d waits for %d ms, want %d", n, j.Due.Clock-b.now, want)
 			}
 			b.skip(b.now + want - 1)

@@ -69,8 +69,8 @@ func (d *decision) all() bool {
 	d.lots, d.names = make([]sched.Lot, 0, busy), make([]rota.QueueName, 0, busy)
 	pl.registry.busy.Scan(func(t turn) bool {
 		if q := d.m.QueueTable.Get(t.name); !q.Policy.Paused {
-			d.lots = append(d.lots, sched.Lot{Pending: pl.registry.queues[t.name].pending, Policy: &q.Policy, Queue: t.name,
-				Stats: d.m.typeStats.statsOf(q), Expects: q.ExpectsOf()})
+			d.lots = append(d.lots, sched.Lot{Pending: pl.registry.queues[t.name].pending, Policy: &q.Policy,
+				Queue: t.name, Stats: d.m.typeStats.statsOf(q), Expects: q.ExpectsOf()})
 			d.names = append(d.names, t.name)
 		}
 		return true
@@ -92,8 +92,8 @@ func (d *decision) all() bool {
 
 // newDecision starts a decision on the present state.
 func newDecision(m *parts, most int, watched rota.JobID, sight *roundSight) *decision {
-	d := &decision{m: m, draft: sched.NewDraft(m.placement.registry.supply, caps{m}), epoch: m.Header.Epoch, now: m.Header.Clock,
-		most: most, sight: sight}
+	d := &decision{m: m, draft: sched.NewDraft(m.placement.registry.supply, caps{m}), epoch: m.Header.Epoch,
+		now: m.Header.Clock, most: most, sight: sight}
 	if watched != "" {
 		d.draft.Watch(watched)
 	}
@@ -264,7 +264,8 @@ func (vw *View) QueueBusy(name rota.QueueName) bool {
 // ReenactRound repeats the decision on the same state, with an entry's arrivals if there are any. It returns the round
 // of an epoch, nil if none of it is decided, and what it looked at. A job placed before its queue's draw is in no
 // sight. The state must not be read meanwhile.
-func (m *Machine) ReenactRound(epoch uint64, a *Arrivals, most int) (round *fsmpb.Round, sight sched.Sight, seed sched.Hash) {
+func (m *Machine) ReenactRound(epoch uint64, a *Arrivals,
+	most int) (round *fsmpb.Round, sight sched.Sight, seed sched.Hash) {
 	looked := roundSight{epoch: epoch}
 	rounds, _ := m.decideWith(a, most, "", &looked)
 	for _, r := range rounds {

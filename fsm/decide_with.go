@@ -31,7 +31,8 @@ func (m *Machine) DecideWith(a *Arrivals, most int) []*fsmpb.Round {
 }
 
 // decideWith is DecideWith, or decide if a is nil.
-func (m *Machine) decideWith(a *Arrivals, most int, watched rota.JobID, sight *roundSight) ([]*fsmpb.Round, *sched.Draft) {
+func (m *Machine) decideWith(a *Arrivals, most int, watched rota.JobID,
+	sight *roundSight) ([]*fsmpb.Round, *sched.Draft) {
 	if a == nil {
 		return m.decide(most, watched, sight)
 	}
@@ -92,12 +93,14 @@ func (d *decision) serves(rounds []*fsmpb.Round) bool {
 	if len(rounds) == 0 {
 		return waiting == 0
 	}
-	return waiting <= d.most && d.all() && d.placed == waiting && len(d.before) == 0 && slices.EqualFunc(d.rounds, rounds, sameRound)
+	return waiting <= d.most && d.all() && d.placed == waiting && len(d.before) == 0 &&
+		slices.EqualFunc(d.rounds, rounds, sameRound)
 }
 
 // sameRound reports whether two rounds place the same jobs at the same workers, and do nothing else.
 func sameRound(a, b *fsmpb.Round) bool {
-	return a.GetEpoch() == b.GetEpoch() && a.GetHeight() == b.GetHeight() && a.GetQueue() == b.GetQueue() && b.GetWith() == 0 &&
+	return a.GetEpoch() == b.GetEpoch() && a.GetHeight() == b.GetHeight() && a.GetQueue() == b.GetQueue() &&
+		b.GetWith() == 0 &&
 		len(a.GetPreempts())+len(b.GetPreempts())+len(a.GetHolds())+len(b.GetHolds()) == 0 &&
 		slices.EqualFunc(a.GetPairs(), b.GetPairs(), func(x, y *fsmpb.Pair) bool {
 			return x.GetJob() == y.GetJob() && x.GetWorker() == y.GetWorker()
@@ -138,7 +141,8 @@ const spareLots = 16
 // arrive starts a call.
 func (s *arriving) arrive(m *parts, a *Arrivals) {
 	if s.ids == nil {
-		s.ids, s.lots, s.spare = make(map[rota.JobID]bool), make(map[rota.QueueName]*sched.Lot), make(map[rota.QueueName]*sched.Lot)
+		s.ids, s.lots, s.spare = make(map[rota.JobID]bool), make(map[rota.QueueName]*sched.Lot), make(
+			map[rota.QueueName]*sched.Lot)
 	}
 	s.m, s.now, s.count, s.admitted = m, max(a.Now, m.Header.Clock), int64(len(a.Ops)), 0
 }
@@ -167,7 +171,8 @@ func (s *arriving) takeAll(ops []*fsmpb.Op) bool {
 // round counts a round that the entry already has; false means that its queue or one of its jobs is missing.
 func (s *arriving) round(r *fsmpb.Round) bool {
 	if s.placed == nil {
-		s.placed, s.since, s.leased = make(map[rota.QueueName]uint64), make(map[rota.QueueName]uint64), make(map[tenantIn]int64)
+		s.placed, s.since, s.leased = make(map[rota.QueueName]uint64), make(map[rota.QueueName]uint64), make(
+			map[tenantIn]int64)
 	}
 	name := rota.QueueName(r.GetQueue())
 	q := s.m.QueueTable.Get(name)
@@ -219,7 +224,8 @@ func (s *arriving) submit(p *fsmpb.JobSpec) bool {
 		return true // the known job of its id answers it
 	}
 	q, kept := m.QueueTable.Get(spec.Queue), m.Specs.Keep(spec)
-	if spec.Unique != nil || spec.Batch != "" || len(spec.Keys) > 0 || rota.DateOf(spec.NotBefore) > 0 || m.takes(spec, q) != nil || m.admit(spec, kept.Bytes(), q) != nil || !s.room(spec, q) {
+	if spec.Unique != nil || spec.Batch != "" || len(spec.Keys) > 0 || rota.DateOf(spec.NotBefore) > 0 ||
+		m.takes(spec, q) != nil || m.admit(spec, kept.Bytes(), q) != nil || !s.room(spec, q) {
 		return false
 	}
 	s.ids[spec.ID] = true
@@ -230,7 +236,8 @@ func (s *arriving) submit(p *fsmpb.JobSpec) bool {
 	if q.Policy.Ranking == rota.RankAdaptive || m.keyring.groups[q.Name] != nil {
 		return false
 	}
-	if d := m.admission.domainOf(q.Name, spec.Domain); q.Policy.Paused || m.admission.throttled(q, spec.Tenant) || d != nil && d.Throttled {
+	if d := m.admission.domainOf(q.Name, spec.Domain); q.Policy.Paused || m.admission.throttled(q, spec.Tenant) ||
+		d != nil && d.Throttled {
 		return true // it waits
 	}
 	s.file(kept, q)
@@ -242,7 +249,8 @@ func (s *arriving) submit(p *fsmpb.JobSpec) bool {
 func (s *arriving) room(spec *rota.JobSpec, q *state.QueueRow) bool {
 	lm, p := &s.m.admission, &q.Policy
 	pending := q.Pending() + s.count
-	if pending > p.QueueCap || int64(s.m.placement.registry.supply.Classes(q.Name))+s.count > limits.MaxClassesPerQueue {
+	if pending > p.QueueCap ||
+		int64(s.m.placement.registry.supply.Classes(q.Name))+s.count > limits.MaxClassesPerQueue {
 		return false
 	}
 	if least := p.RejectThresholdPermille; least > 0 {
@@ -275,13 +283,16 @@ func (s *arriving) file(spec *state.KeptSpec, q *state.QueueRow) {
 		s.join(q)
 	}
 	class := pl.registry.supply.Intern(sched.RequirementsOf(&spec.JobSpec))
-	j := state.JobRow{JobLife: state.NoLife, Spec: spec, Class: class, Seq: s.m.Header.JobSeq + s.admitted, Enqueued: s.now, QueuedAt: s.now}
+	j := state.JobRow{JobLife: state.NoLife, Spec: spec, Class: class, Seq: s.m.Header.JobSeq + s.admitted,
+		Enqueued: s.now, QueuedAt: s.now}
 	if estimate, part := s.m.typeStats.foretell(j.Spec, &q.Policy); estimate|part != 0 {
 		j.JobLife = &state.JobLife{LifeWords: state.LifeWords{Past: &state.JobPast{Estimate: estimate, Part: part}}}
 	}
 	item := pl.itemOf(&j, q)
 	if q.Policy.FairShare {
-		lot.Pending.SetShare(spec.Tenant, pl.registry.queues[q.Name].open.Get(spec.Tenant)+s.leased[tenantIn{q.Name, spec.Tenant}], s.m.admission.limitsOf(spec.Tenant).Weight)
+		lot.Pending.SetShare(spec.Tenant, pl.registry.queues[q.Name].open.Get(spec.Tenant)+s.leased[tenantIn{q.Name,
+			spec.Tenant}],
+			s.m.admission.limitsOf(spec.Tenant).Weight)
 	}
 	lot.Pending.Add(&item)
 	s.filed = append(s.filed, filedIn{lot, &item})
@@ -342,14 +353,16 @@ type freeing struct {
 // its own claim.
 func refill(m *parts, a *Arrivals, most int, watched rota.JobID, sight *roundSight) ([]*fsmpb.Round, *sched.Draft) {
 	f := freeing{m: m}
-	if m.Header.Rules < refillRules || m.placement.registry.busy.Len() == 0 || m.placement.holds.Len() > 0 || !f.takeAll(a.Ops) || len(f.ended) == 0 {
+	if m.Header.Rules < refillRules || m.placement.registry.busy.Len() == 0 || m.placement.holds.Len() > 0 ||
+		!f.takeAll(a.Ops) || len(f.ended) == 0 {
 		return nil, nil
 	}
 	f.free()
 	defer f.takeBack()
 	d := newDecision(m, most, watched, sight)
 	d.with = uint32(len(a.Ops))
-	if !d.all() || d.placed == 0 || slices.ContainsFunc(d.rounds, func(r *fsmpb.Round) bool { return len(r.GetHolds())+len(r.GetPreempts()) > 0 }) {
+	if !d.all() || d.placed == 0 || slices.ContainsFunc(d.rounds,
+		func(r *fsmpb.Round) bool { return len(r.GetHolds())+len(r.GetPreempts()) > 0 }) {
 		return nil, d.draft
 	}
 	return d.rounds, d.draft
@@ -383,7 +396,8 @@ func (f *freeing) takeAll(ops []*fsmpb.Op) bool {
 func (f *freeing) take(whole *fsmpb.Op, op *fsmpb.LeaseOp) bool {
 	m := f.m
 	w, l := m.fleet.workers.Get(rota.WorkerID(op.GetWorker())), m.leasing.leases.Get(string(op.GetLease()))
-	if w == nil || l == nil || w.Session != rota.Session(op.GetSession()) || l.Worker != w.Spec.ID || l.Session != w.Session ||
+	if w == nil || l == nil || w.Session != rota.Session(op.GetSession()) || l.Worker != w.Spec.ID ||
+		l.Session != w.Session ||
 		m.access.judge(whole) != nil || slices.Contains(f.ended, l) {
 		return true // it is refused, or answered as before
 	}
@@ -391,10 +405,12 @@ func (f *freeing) take(whole *fsmpb.Op, op *fsmpb.LeaseOp) bool {
 		return false
 	}
 	j := m.JobTable.Get(l.Job)
-	if _, run := rota.SplitRunID(l.Job); run || j.Isolated() || j.Workflow != "" || j.History().Batch != 0 || len(j.Spec.Keys) > 0 || len(j.Spec.ExpectedDigest) > 0 {
+	if _, run := rota.SplitRunID(l.Job); run || j.Isolated() || j.Workflow != "" || j.History().Batch != 0 ||
+		len(j.Spec.Keys) > 0 || len(j.Spec.ExpectedDigest) > 0 {
 		return false
 	}
-	if w.Polls || l.Revoked != rota.ReasonNone || l.Domain != "" || m.admission.limitsOf(l.Tenant).MaxConcurrent > 0 || whole.GetIfMatch() != "" {
+	if w.Polls || l.Revoked != rota.ReasonNone || l.Domain != "" || m.admission.limitsOf(l.Tenant).MaxConcurrent > 0 ||
+		whole.GetIfMatch() != "" {
 		return false
 	}
 	f.ended = append(f.ended, l)

@@ -70,7 +70,8 @@ func withEntry(b *bench, ops []*fsmpb.Op, exact bool) (Applied, int) {
 // machine's decisions after them: each job is QUEUED there, and some find a worker.
 func naiveWith(b *bench, ops []*fsmpb.Op, placed []string, exact bool) {
 	b.t.Helper()
-	other := &bench{Machine: b.restored(), twin: b.restored(), t: b.t, term: b.term, now: b.now, walls: b.walls, every: 1 << 20, chance: rand.New(rand.NewPCG(3, 4))}
+	other := &bench{Machine: b.restored(), twin: b.restored(), t: b.t, term: b.term, now: b.now, walls: b.walls,
+		every: 1 << 20, chance: rand.New(rand.NewPCG(3, 4))}
 	other.entry(ops...)
 	for _, id := range placed {
 		if j := other.JobTable.Get(rota.JobID(id)); j == nil || j.State != rota.JobQueued {
@@ -108,19 +109,25 @@ func TestDecideWith(t *testing.T) {
 		{"behind a completion", nil, lease(rota.VerbComplete), 1},
 		{"behind a renewal", nil, lease(rota.VerbRenew), 1},
 		{"one twice", nil, func(*bench) []*fsmpb.Op { return append(queued(1), queued(1)...) }, 1},
-		{"beside one that is delayed", nil, func(*bench) []*fsmpb.Op { return change(func(s *rota.JobSpec) { s.Delay = time.Minute }) }, 1},
+		{"beside one that is delayed", nil,
+			func(*bench) []*fsmpb.Op { return change(func(s *rota.JobSpec) { s.Delay = time.Minute }) }, 1},
 		{"beside one of a paused queue", func(b *bench) { b.ok(queueOp("q2", "paused", "true")) },
 			func(*bench) []*fsmpb.Op { return change(func(s *rota.JobSpec) { s.Queue = "q2" }) }, 1},
 		{"beside one of a tenant at its limit", func(b *bench) {
 			b.ok(tenantOp("full", "max_concurrent", "1"))
 			b.leased("first", "w1", func(s *rota.JobSpec) { s.Tenant = "full" })
 		}, func(*bench) []*fsmpb.Op { return change(func(s *rota.JobSpec) { s.Tenant = "full" }) }, 1},
-		{"known by its id", func(b *bench) { b.submit("j0"); b.ok(cancelOp("j0")) }, func(*bench) []*fsmpb.Op { return queued(2) }, 1},
+		{"known by its id", func(b *bench) { b.submit("j0"); b.ok(cancelOp("j0")) },
+			func(*bench) []*fsmpb.Op { return queued(2) }, 1},
 
 		{"behind a failure, which may queue its job again", nil, lease(rota.VerbFail), 0},
 		{"behind a decline", nil, lease(rota.VerbDecline), 0},
 		{"behind a sweep", nil, func(*bench) []*fsmpb.Op { return append([]*fsmpb.Op{sweepOp()}, queued(1)...) }, 0},
-		{"behind a worker", nil, func(*bench) []*fsmpb.Op { return append([]*fsmpb.Op{registerOp("w9", 9, "w9", false)}, queued(1)...) }, 0},
+		{"behind a worker", nil, func(*bench) []*fsmpb.Op {
+			return append([]*fsmpb.Op{registerOp("w9", 9, "w9", false)},
+				queued(1)...)
+		},
+			0},
 		{"behind a queue's policy", nil, func(*bench) []*fsmpb.Op {
 			return append([]*fsmpb.Op{queueOp("default", "paused", "true")}, queued(1)...)
 		}, 0},
@@ -128,18 +135,27 @@ func TestDecideWith(t *testing.T) {
 			b.submit("waits", func(s *rota.JobSpec) { s.Requires = []string{"gpu"} })
 		}, func(*bench) []*fsmpb.Op { return queued(1) }, 0},
 		{"while the cluster is degraded", func(b *bench) {
-			b.ok(&fsmpb.Op{Op: &fsmpb.Op_SetMode{SetMode: &fsmpb.SetMode{Mode: uint32(rota.ModeDegraded), Reason: "a"}}})
+			b.ok(&fsmpb.Op{Op: &fsmpb.Op_SetMode{SetMode: &fsmpb.SetMode{Mode: uint32(rota.ModeDegraded),
+				Reason: "a"}}})
 		}, func(*bench) []*fsmpb.Op { return queued(1) }, 0},
 		{"unique", nil, func(*bench) []*fsmpb.Op {
 			return change(func(s *rota.JobSpec) { s.Unique = &rota.Unique{Key: "k"} })
 		}, 0},
-		{"with a key", nil, func(*bench) []*fsmpb.Op { return change(func(s *rota.JobSpec) { s.Keys = []string{"a:b"} }) }, 0},
+		{"with a key", nil, func(*bench) []*fsmpb.Op {
+			return change(
+				func(s *rota.JobSpec) { s.Keys = []string{"a:b"} })
+		},
+			0},
 		{"with a date", nil, func(*bench) []*fsmpb.Op {
 			return change(func(s *rota.JobSpec) { s.NotBefore = rota.Date(startClock - 1).Time() })
 		}, 0},
 		{"refused", nil, func(*bench) []*fsmpb.Op { return change(func(s *rota.JobSpec) { s.Priority = 99 }) }, 0},
-		{"in an adaptive queue", func(b *bench) { b.ok(queueOp("default", "ranking", "adaptive")) }, func(*bench) []*fsmpb.Op { return queued(1) }, 0},
-		{"more than the queue may take", func(b *bench) { b.ok(queueOp("default", "queue_cap", "3", "reject_threshold", "0")) },
+		{"in an adaptive queue", func(b *bench) { b.ok(queueOp("default", "ranking", "adaptive")) },
+			func(*bench) []*fsmpb.Op { return queued(1) }, 0},
+		{"more than the queue may take", func(b *bench) {
+			b.ok(queueOp("default", "queue_cap", "3", "reject_threshold",
+				"0"))
+		},
 			func(*bench) []*fsmpb.Op { return queued(4) }, 0},
 		{"more than its tenant may submit", func(b *bench) { b.ok(queueOp("default", "rate_limit_rps", "3")) },
 			func(*bench) []*fsmpb.Op { return queued(4) }, 0},
@@ -148,7 +164,8 @@ func TestDecideWith(t *testing.T) {
 			ops[0].Actor = "nobody"
 			return ops
 		}, 0},
-		{"where no worker is", func(b *bench) { b.ok(statusOp("w1", rota.WorkerDraining, 0)) }, func(*bench) []*fsmpb.Op { return queued(1) }, 0},
+		{"where no worker is", func(b *bench) { b.ok(statusOp("w1", rota.WorkerDraining, 0)) },
+			func(*bench) []*fsmpb.Op { return queued(1) }, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -173,7 +190,8 @@ func TestDecideWith(t *testing.T) {
 			b.leased("holds", "w1", func(s *rota.JobSpec) { s.Tenant = "holder" })
 			b.ok(statusOp("w1", rota.WorkerDraining, 0))
 			b.worker("w2", 1)
-			a := arrivalsOf(b, []*fsmpb.Op{submitOp(jobSpec("b", func(s *rota.JobSpec) { s.Tenant = "holder" })), submitOp(jobSpec("a"))})
+			a := arrivalsOf(b, []*fsmpb.Op{submitOp(jobSpec("b", func(s *rota.JobSpec) { s.Tenant = "holder" })),
+				submitOp(jobSpec("a"))})
 			if placed := jobsOf(b.DecideWith(a, 1000)); !slices.Equal(placed, []string{c.want}) {
 				t.Errorf("fair share %s: %q has the one place, want %q", c.share, placed, c.want)
 			}
@@ -188,8 +206,10 @@ func TestDecideWith(t *testing.T) {
 		}{
 			{"before it", func(_ *bench, ops []*fsmpb.Op) []*fsmpb.Op { return append(ops, queued(1)...) }, 1},
 			{"behind it", func(_ *bench, ops []*fsmpb.Op) []*fsmpb.Op { return append(queued(1), ops...) }, 1},
-			{"more than they leave room for", func(_ *bench, ops []*fsmpb.Op) []*fsmpb.Op { return append(queued(7), ops...) }, 2},
-			{"without them", func(*bench, []*fsmpb.Op) []*fsmpb.Op { return queued(1) }, 0},
+			{"more than they leave room for", func(_ *bench, ops []*fsmpb.Op) []*fsmpb.Op {
+				return append(queued(7),
+					ops...)
+			}, 2}, {"without them", func(*bench, []*fsmpb.Op) []*fsmpb.Op { return queued(1) }, 0},
 			{"decided before", func(b *bench, ops []*fsmpb.Op) []*fsmpb.Op {
 				b.entry()
 				return append(ops, queued(1)...)
@@ -232,7 +252,8 @@ func TestDecideWith(t *testing.T) {
 		b.ok(queueOp("default", "ranking", "fifo", "fair_share", "on"))
 		b.worker("w1", 2)
 		b.submit("waits", func(s *rota.JobSpec) { s.Tenant = "holder" })
-		ops := append(opsOf(b.View.Decide(1000)), submitOp(jobSpec("b", func(s *rota.JobSpec) { s.Tenant = "holder" })), submitOp(jobSpec("a")))
+		ops := append(opsOf(b.View.Decide(1000)), submitOp(jobSpec("b", func(s *rota.JobSpec) { s.Tenant = "holder" })),
+			submitOp(jobSpec("a")))
 		if placed := jobsOf(b.DecideWith(arrivalsOf(b, ops), 1000)); !slices.Equal(placed, []string{"a"}) {
 			t.Errorf("in addition to a round for the holder %q has the one remaining place", placed)
 		}
@@ -243,7 +264,8 @@ func TestDecideWith(t *testing.T) {
 		b.worker("w1", 4)
 		height := b.Header.Index
 		r := b.DecideWith(arrivalsOf(b, queued(3)), 1000)
-		if len(r) != 1 || r[0].GetWith() != 3 || rota.Index(r[0].GetHeight()) != height || r[0].GetEpoch() != b.Header.Epoch+1 {
+		if len(r) != 1 || r[0].GetWith() != 3 || rota.Index(r[0].GetHeight()) != height ||
+			r[0].GetEpoch() != b.Header.Epoch+1 {
 			t.Fatalf("%v at height %d, epoch %d", r, height, b.Header.Epoch)
 		}
 		if r := b.View.Decide(1000); r != nil {
@@ -269,12 +291,15 @@ func TestDecideWith_model(t *testing.T) {
 		}
 		for _, q := range mixQueues {
 			b.ok(queueOp(q, "strategy", strategies[d.IntN(len(strategies))],
-				"fair_share", fmt.Sprint(d.IntN(2) == 0), "ranking", []string{"fifo", "aging", "market"}[d.IntN(3)], "weight", fmt.Sprint(1+d.IntN(3)),
+				"fair_share", fmt.Sprint(d.IntN(2) == 0), "ranking", []string{"fifo", "aging", "market"}[d.IntN(3)],
+				"weight", fmt.Sprint(1+d.IntN(3)),
 				"backfill", []string{"free", "none", "easy"}[max(0, d.IntN(5)-2)], "estimate", "user",
-				"batch_size", fmt.Sprint(1+d.IntN(9)), "starvation_interleave", fmt.Sprint(d.IntN(4)), "oldest_every", "0", "hold_after", "0"))
+				"batch_size", fmt.Sprint(1+d.IntN(9)), "starvation_interleave", fmt.Sprint(d.IntN(4)), "oldest_every",
+				"0", "hold_after", "0"))
 		}
 		for i := range 3 {
-			b.ok(tenantOp(fmt.Sprint("t", i), "max_concurrent", fmt.Sprint(d.IntN(4)), "weight", fmt.Sprint(1+d.IntN(3))))
+			b.ok(tenantOp(fmt.Sprint("t", i), "max_concurrent", fmt.Sprint(d.IntN(4)), "weight",
+				fmt.Sprint(1+d.IntN(3))))
 		}
 		for i := range 1 + d.IntN(4) {
 			b.worker(fmt.Sprint("w", i), int32(1+d.IntN(4)), func(w *rota.WorkerSpec) {
@@ -321,7 +346,8 @@ func TestDecideWith_model(t *testing.T) {
 	if placed < entries/10 {
 		t.Errorf("%d jobs were placed by %d entries: the tested case hardly occurs", placed, entries)
 	}
-	t.Logf("%d jobs were placed by their own entries, of %d, of which %d had rounds for others", placed, entries, beside)
+	t.Logf("%d jobs were placed by their own entries, of %d, of which %d had rounds for others", placed, entries,
+		beside)
 }
 
 // openLeases returns all leases of a bench's workers.

@@ -43,8 +43,10 @@ func (ed *ended) deleteJob(op *fsmpb.DeleteJob) *fsmpb.Outcome {
 	}
 	o, err := ed.deletable(id, seq)
 	if err == nil && !ed.roomDeleted(seq) {
-		err = rota.Refusef(rota.KindExhausted, "deleted", "deleted jobs are %d separate ranges of numbers, no more are kept: wait until "+
-			"--archive-retention has passed the oldest, or delete jobs that ended one after another", limits.MaxDeletedRanges)
+		err = rota.Refusef(rota.KindExhausted, "deleted",
+			"deleted jobs are %d separate ranges of numbers, no more are kept: wait until "+
+				"--archive-retention has passed the oldest, or delete jobs that ended one after another",
+			limits.MaxDeletedRanges)
 	}
 	if err != nil {
 		refusal := entry.Refused(err)
@@ -68,8 +70,9 @@ func (ed *ended) deleteJob(op *fsmpb.DeleteJob) *fsmpb.Outcome {
 func (ed *ended) deletable(id rota.JobID, seq uint64) (*fsmpb.Outcome, error) {
 	o := &fsmpb.Outcome{JobState: uint32(ed.view.JobState(id))}
 	if f, v := ed.flows.vertex(id); v != nil {
-		return o, rota.Refusef(rota.KindConflict, "job", "job %s is a node of workflow %s, which is kept: it can be deleted once the workflow "+
-			"is forgotten", id, f.id)
+		return o, rota.Refusef(rota.KindConflict, "job",
+			"job %s is a node of workflow %s, which is kept: it can be deleted once the workflow "+
+				"is forgotten", id, f.id)
 	}
 	if j := ed.s.JobTable.Get(id); j != nil {
 		return o, rota.Refusef(rota.KindConflict, "job", "job %s is %s: cancel it first", id, j.State)
@@ -80,16 +83,20 @@ func (ed *ended) deletable(id rota.JobID, seq uint64) (*fsmpb.Outcome, error) {
 	case t == nil && seq == 0:
 		return o, rota.Refusef(rota.KindNotFound, "job", "job %q is not known", id)
 	case t == nil && (taken || seq > ed.s.Header.TombSeq):
-		return o, rota.Refusef(rota.KindInvalid, "seq", "job %q did not end under number %d (of %d), which is job %q's", id, seq,
-			ed.s.Header.TombSeq, other.ID)
+		return o, rota.Refusef(rota.KindInvalid, "seq", "job %q did not end under number %d (of %d), which is job %q's",
+			id, seq, ed.s.Header.TombSeq, other.ID)
 	case t != nil && t.Seq != seq:
-		return o, rota.Refusef(rota.KindConflict, "seq", "job %s ended under number %d, not %d: look at it again", id, t.Seq, seq)
+		return o, rota.Refusef(rota.KindConflict, "seq", "job %s ended under number %d, not %d: look at it again", id,
+			t.Seq, seq)
 	case ed.leasing.believedUntil(id) != 0:
-		return o, rota.Refusef(rota.KindConflict, "job", "job %s is %s, but its worker has not confirmed that it has stopped, and may work on it for up "+
-			"to %d ms more: delete it then", id, rota.JobState(o.GetJobState()), max(1, ed.leasing.believedUntil(id)-ed.s.Header.Clock))
+		return o, rota.Refusef(rota.KindConflict, "job",
+			"job %s is %s, but its worker has not confirmed that it has stopped, and may work on it for up "+
+				"to %d ms more: delete it then", id, rota.JobState(o.GetJobState()),
+			max(1, ed.leasing.believedUntil(id)-ed.s.Header.Clock))
 	case t != nil && t.FreeAt > ed.s.Header.Clock:
-		return o, rota.Refusef(rota.KindConflict, "job", "job %s is %s, but its worker may not have heard of it and may work on it for up to "+
-			"%d ms more: delete it then", id, t.State, t.FreeAt-ed.s.Header.Clock)
+		return o, rota.Refusef(rota.KindConflict, "job",
+			"job %s is %s, but its worker may not have heard of it and may work on it for up to "+
+				"%d ms more: delete it then", id, t.State, t.FreeAt-ed.s.Header.Clock)
 	}
 	return o, nil
 }
@@ -178,10 +185,12 @@ func (m *Machine) reportProof(op *fsmpb.ReportProof) *fsmpb.Outcome {
 	id := rota.JobID(op.GetJob())
 	switch {
 	case len(op.GetLease()) != len(rota.LeaseID{}):
-		return entry.Refused(rota.Refusef(rota.KindInvalid, "lease", "lease id has %d bytes: %d are wanted", len(op.GetLease()),
+		return entry.Refused(rota.Refusef(rota.KindInvalid, "lease", "lease id has %d bytes: %d are wanted",
+			len(op.GetLease()),
 			len(rota.LeaseID{})))
 	case len(op.GetReason()) > limits.MaxReasonBytes:
-		return entry.Refused(rota.Refusef(rota.KindInvalid, "reason", "reason has %d bytes: at most %d are taken", len(op.GetReason()),
+		return entry.Refused(rota.Refusef(rota.KindInvalid, "reason", "reason has %d bytes: at most %d are taken",
+			len(op.GetReason()),
 			limits.MaxReasonBytes))
 	}
 	lease := rota.LeaseID(op.GetLease())
@@ -235,14 +244,16 @@ func (m *Machine) reportable(id rota.JobID, lease rota.LeaseID, t *state.TombRow
 		return rota.Refusef(rota.KindNotFound, "job", "job %q is not known", id)
 	}
 	if m.QueueTable.Get(t.Queue) == nil {
-		return rota.Refusef(rota.KindNotFound, "queue", "queue %q of job %s was deleted, and its audit window with it", t.Queue, id)
+		return rota.Refusef(rota.KindNotFound, "queue", "queue %q of job %s was deleted, and its audit window with it",
+			t.Queue, id)
 	}
 	window := rota.Clock(m.QueueTable.Get(t.Queue).Policy.AuditWindowMs)
 	switch {
 	case t.State != rota.JobCompleted:
 		return notCompleted(id, t.State)
 	case t.Lease != lease:
-		return rota.Refusef(rota.KindConflict, "lease", "lease %s did not complete job %s: lease %s did", lease, id, t.Lease)
+		return rota.Refusef(rota.KindConflict, "lease", "lease %s did not complete job %s: lease %s did", lease, id,
+			t.Lease)
 	case m.Header.Clock > t.Finished.Clock+window:
 		return rota.Refusef(rota.KindConflict, "audit_window_ms",
 			"the audit window of job %s ended at %s, %d ms ago: audit_window_ms of queue %s is %d", id,
@@ -252,7 +263,8 @@ func (m *Machine) reportable(id rota.JobID, lease rota.LeaseID, t *state.TombRow
 }
 
 func notCompleted(id rota.JobID, state rota.JobState) error {
-	return rota.Refusef(rota.KindConflict, "job", "job %s is %s: only the proof of a COMPLETED one can be reported", id, state)
+	return rota.Refusef(rota.KindConflict, "job", "job %s is %s: only the proof of a COMPLETED one can be reported", id,
+		state)
 }
 
 // blame slashes the worker of a completion, if it is still known. For an unknown worker the event has no penalty:
@@ -274,7 +286,8 @@ func (m *Machine) rerun(t *state.TombRow, spec *rota.JobSpec, past []rota.Attemp
 	q := m.QueueTable.Edit(t.Queue)
 	q.Count(rota.JobRunning, 1)
 	j := m.revive(t, spec, past)
-	j.Past = &state.JobPast{Content: t.Content, Life: t.Life, Retried: t.Retried, Batch: m.batches.rejoin(spec.Batch, t)}
+	j.Past = &state.JobPast{Content: t.Content, Life: t.Life, Retried: t.Retried,
+		Batch: m.batches.rejoin(spec.Batch, t)}
 	if spec.Unique != nil {
 		if j.Past.Unique = t.Unique; t.Unique == (state.UniqueKey{}) {
 			j.Past.Unique = uniqueKeyOf(spec, max(t.Submitted.Date, t.Retried.Date))

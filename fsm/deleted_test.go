@@ -29,7 +29,8 @@ func TestDelete(t *testing.T) {
 		b.ok(cancelOp("j"))
 		op := b.deleteOf("j")
 		a := b.entry(op)
-		if o := a.Outcomes[0]; entry.OutcomeError(o) != nil || o.GetJobState() != uint32(rota.JobCancelled) || len(a.Events) != 1 ||
+		if o := a.Outcomes[0]; entry.OutcomeError(o) != nil || o.GetJobState() != uint32(rota.JobCancelled) ||
+			len(a.Events) != 1 ||
 			a.Events[0].Kind != rota.EventJobDeleted || a.Events[0].Job != "j" || a.Events[0].Queue != "default" {
 			t.Fatalf("%v, %+v", o, a.Events)
 		}
@@ -160,13 +161,15 @@ func TestDelete_atTheBound(t *testing.T) {
 	for i := range uint64(limits.MaxDeletedRanges) {
 		b.ended.deleted.Load(state.DeletedKey(2*i+3), &state.DeletedRow{From: 2*i + 3, To: 2*i + 3})
 	}
-	if err := entry.OutcomeError(b.ended.deleteJob(b.deleteOf("j").GetDeleteJob())); err == nil || err.Kind != rota.KindExhausted {
+	if err := entry.OutcomeError(b.ended.deleteJob(b.deleteOf("j").GetDeleteJob())); err == nil ||
+		err.Kind != rota.KindExhausted {
 		t.Fatal(err)
 	}
 	b.state("j", rota.JobCancelled)
 	b.ended.deleted.Drop(state.DeletedKey(3))
 	b.ended.deleted.Load(state.DeletedKey(2), &state.DeletedRow{From: 2, To: 2})
-	if err := entry.OutcomeError(b.ended.deleteJob(b.deleteOf("j").GetDeleteJob())); err != nil || b.ended.deleted.Len() != limits.MaxDeletedRanges {
+	if err := entry.OutcomeError(b.ended.deleteJob(b.deleteOf("j").GetDeleteJob())); err != nil ||
+		b.ended.deleted.Len() != limits.MaxDeletedRanges {
 		t.Fatal(err)
 	}
 }

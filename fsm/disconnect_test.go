@@ -33,7 +33,8 @@ func TestDisconnect(t *testing.T) {
 	}
 	run("counts_the_grace", func(b *bench, l rota.Lease) {
 		events := b.entry(disconnectOp("w", l.Session, 5)).Events
-		if len(events) != 1 || events[0].Kind != rota.EventWorkerDisconnected || events[0].Worker != "w" || events[0].Session != l.Session {
+		if len(events) != 1 || events[0].Kind != rota.EventWorkerDisconnected || events[0].Worker != "w" ||
+			events[0].Session != l.Session {
 			b.t.Fatalf("events %+v", events)
 		}
 		since := b.Header.Clock
@@ -112,7 +113,8 @@ func TestDisconnect_withoutGrace(t *testing.T) {
 	b := newBench(t)
 	b.ok(queueOp("default", "t_lease", "10m"))
 	b.ok(linked(registerOp("w", 2, "w", false), 5))
-	b.ok(registerOp("other", 0, "other", false, func(w *rota.WorkerSpec) { w.Slots = 1; w.Queues = []rota.QueueName{"q2"} }))
+	b.ok(registerOp("other", 0, "other", false,
+		func(w *rota.WorkerSpec) { w.Slots = 1; w.Queues = []rota.QueueName{"q2"} }))
 	b.submit("early")
 	early := b.match()["early"]
 	b.ok(verb(rota.VerbAck, early))
@@ -134,7 +136,8 @@ func TestDisconnect_range(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	for _, ms := range []string{"1", "9999", "40001", "-1"} {
-		b.refuses(rota.KindInvalid, "lease_grace_on_disconnect_ms", queueOp("default", "lease_grace_on_disconnect_ms", ms))
+		b.refuses(rota.KindInvalid, "lease_grace_on_disconnect_ms",
+			queueOp("default", "lease_grace_on_disconnect_ms", ms))
 	}
 	for _, ms := range []string{"0", "10000", "40000"} {
 		b.ok(queueOp("default", "lease_grace_on_disconnect_ms", ms))

@@ -235,7 +235,8 @@ func TestDomain(t *testing.T) {
 		t.Parallel()
 		b := zoned(t)
 		for i := range limits.MaxDomains {
-			d := &state.DomainRow{Key: state.DomainKey("default", fmt.Sprint("d", i)), Queue: "default", Name: fmt.Sprint("d", i)}
+			d := &state.DomainRow{Key: state.DomainKey("default", fmt.Sprint("d", i)), Queue: "default",
+				Name: fmt.Sprint("d", i)}
 			d.Window.Count(domainSpan, b.Header.Clock, 1, 0)
 			d.Due = d.Window.Leaves(domainSpan)
 			for _, m := range []*Machine{b.Machine, b.twin} {

@@ -154,7 +154,8 @@ type Staging struct {
 
 // Staging describes what waits for the archive.
 func (vw *View) Staging() Staging {
-	s := Staging{Records: vw.m.ended.staged.records.Len(), Bytes: vw.m.ended.staged.bytes, Dropped: vw.m.ended.staged.dropped, Last: vw.m.Header.TombSeq}
+	s := Staging{Records: vw.m.ended.staged.records.Len(), Bytes: vw.m.ended.staged.bytes,
+		Dropped: vw.m.ended.staged.dropped, Last: vw.m.Header.TombSeq}
 	if seq, r, ok := vw.m.ended.staged.records.Min(); ok {
 		s.Oldest, s.Since = seq, r.Ended.Row().Finished.Clock
 	}
@@ -244,7 +245,8 @@ type Ended struct {
 // Again answers a submission of the id: equal content is a repetition, different content is refused (SPEC §16.5). If
 // the record is lost, only the state is returned.
 func (e *Ended) Again(spec *fsmpb.JobSpec) *fsmpb.Outcome {
-	return againOutcome(rota.JobID(spec.GetId()), e.Job.State, e.Content == (rota.Digest{}) || e.Content == state.ContentOf(spec))
+	return againOutcome(rota.JobID(spec.GetId()), e.Job.State, e.Content == (rota.Digest{}) ||
+		e.Content == state.ContentOf(spec))
 }
 
 // encodeEnded writes a complete terminal job: its tombstone, then its record.
@@ -257,7 +259,8 @@ func decodeEnded(d *state.Decoder) *state.Record {
 	t := state.DecodeTomb(d)
 	r := state.DecodeRecord(d)
 	r.Seq, r.Ended = t.Seq, t.Keep(&state.Encoder{}, nil)
-	if s := r.Spec; s.ID != t.ID || s.Queue != t.Queue || s.Type != t.Typ || s.Tenant != t.Tenant || !t.State.Terminal() {
+	if s := r.Spec; s.ID != t.ID || s.Queue != t.Queue || s.Type != t.Typ || s.Tenant != t.Tenant ||
+		!t.State.Terminal() {
 		d.Fail()
 	}
 	return r
@@ -359,16 +362,20 @@ func PastOp(job *rota.Job) *fsmpb.Past {
 // record, as nodes differ in what they have flushed.
 func revival(t *state.TombRow, p *fsmpb.JobSpec, past *fsmpb.Past) (*rota.JobSpec, []rota.Attempt, error) {
 	if p == nil {
-		return nil, nil, rota.Refusef(rota.KindOutOfRange, "job", "the payload of job %s was dropped by retention: submit it again "+
-			"under a new id", t.ID)
+		return nil, nil, rota.Refusef(rota.KindOutOfRange, "job",
+			"the payload of job %s was dropped by retention: submit it again "+
+				"under a new id", t.ID)
 	}
 	if n := len(p.GetLabels()); n > rota.MaxLabels { // before a map is made of them
-		return nil, nil, rota.Refusef(rota.KindInvalid, "labels", "labels are %d: at most %d are taken", n, rota.MaxLabels)
+		return nil, nil, rota.Refusef(rota.KindInvalid, "labels", "labels are %d: at most %d are taken", n,
+			rota.MaxLabels)
 	}
 	spec := entry.SpecWords(p)
 	if spec.ID != t.ID || spec.Queue != t.Queue || spec.Type != t.Typ || spec.Tenant != t.Tenant {
-		return nil, nil, rota.Refusef(rota.KindInvalid, "spec", "the payload given for job %s (queue %s, type %s, tenant %s) is that of "+
-			"job %q (queue %q, type %q, tenant %q)", t.ID, t.Queue, t.Typ, t.Tenant, spec.ID, spec.Queue, spec.Type, spec.Tenant)
+		return nil, nil, rota.Refusef(rota.KindInvalid, "spec",
+			"the payload given for job %s (queue %s, type %s, tenant %s) is that of "+
+				"job %q (queue %q, type %q, tenant %q)", t.ID, t.Queue, t.Typ, t.Tenant, spec.ID, spec.Queue, spec.Type,
+			spec.Tenant)
 	}
 	if err := spec.CheckAgain(rota.MaxPayloadBytes); err != nil {
 		return nil, nil, err
@@ -388,11 +395,14 @@ func readPast(t *state.TombRow, p *fsmpb.Past) ([]rota.Attempt, error) {
 	for i := range attempts {
 		a := &attempts[i]
 		a.Log = a.Log || t.HasLog(a.Lease) // its record is older if its node provided the log
-		sound = sound && a.Life >= 0 && a.Life <= t.Life && rota.ValidID(string(a.Worker)) && a.Ended.Clock <= t.Finished.Clock &&
-			len(a.Error) <= limits.MaxErrorBytes && utf8.ValidString(a.Error) && len(a.Decision.Seed) <= len(rota.LeaseID{})
+		sound = sound && a.Life >= 0 && a.Life <= t.Life && rota.ValidID(string(a.Worker)) &&
+			a.Ended.Clock <= t.Finished.Clock &&
+			len(a.Error) <= limits.MaxErrorBytes && utf8.ValidString(a.Error) &&
+			len(a.Decision.Seed) <= len(rota.LeaseID{})
 	}
 	if !sound {
-		return nil, rota.Refusef(rota.KindInvalid, "past", "the attempts given for job %s are none that it can have had", t.ID)
+		return nil, rota.Refusef(rota.KindInvalid, "past",
+			"the attempts given for job %s are none that it can have had", t.ID)
 	}
 	return attempts, nil
 }

@@ -33,17 +33,23 @@ func (b *bench) versions() map[string]struct {
 		remove func() *fsmpb.Op
 		etag   func() string
 	}{
-		"queue": {func(v string) *fsmpb.Op { return queueOp("side", "weight", v) }, func() *fsmpb.Op { return deleteQueueOp("side") },
+		"queue": {func(v string) *fsmpb.Op { return queueOp("side", "weight", v) },
+			func() *fsmpb.Op { return deleteQueueOp("side") },
 			func() string { q, _ := b.Queue("side"); return q.ETag }},
-		"tenant": {func(v string) *fsmpb.Op { return tenantOp("ann", "weight", v) }, func() *fsmpb.Op { return deleteTenantOp("ann") },
+		"tenant": {func(v string) *fsmpb.Op { return tenantOp("ann", "weight", v) },
+			func() *fsmpb.Op { return deleteTenantOp("ann") },
 			func() string { return b.Tenant("ann").ETag }},
-		"key rule": {func(v string) *fsmpb.Op { return SetKeyRuleOp(&rota.KeyRule{Name: "k", Concurrency: int64(v[0])}) },
+		"key rule": {func(v string) *fsmpb.Op {
+			return SetKeyRuleOp(&rota.KeyRule{Name: "k",
+				Concurrency: int64(v[0])})
+		},
 			func() *fsmpb.Op { return DeleteKeyRuleOp("", "k", "") }, func() string { return rule().ETag }},
 		"schedule": {func(v string) *fsmpb.Op {
 			return scheduleOp("s", func(s *rota.ScheduleSpec) { s.Job.Type = rota.JobType("t" + v) })
 		}, func() *fsmpb.Op { return unscheduleOp("s") },
 			func() string { s, _ := ScheduleOf(&b.View, "s"); return s.ETag }},
-		"webhook": {func(v string) *fsmpb.Op { return hookOp("h", func(s *rota.WebhookSpec) { s.URL += v }) }, func() *fsmpb.Op { return unhookOp("h") },
+		"webhook": {func(v string) *fsmpb.Op { return hookOp("h", func(s *rota.WebhookSpec) { s.URL += v }) },
+			func() *fsmpb.Op { return unhookOp("h") },
 			func() string { w, _ := WebhookOf(&b.View, "h"); return w.ETag }},
 		"role": {func(v string) *fsmpb.Op {
 			return roleOp("r", rota.Grant{Right: rota.RightRead, Tenant: "t" + v, Queue: "*"})
@@ -68,7 +74,8 @@ func TestIfMatch(t *testing.T) {
 			b := newClockwork(t)
 			of := b.versions()[name]
 			if of.remove != nil && name != "tenant" { // which has its defaults before it is set
-				if text := b.refuses(rota.KindConflict, "version", inVersion(access.AnyVersion, of.set("2"))).GetText(); !strings.Contains(text, "does not exist") {
+				if text := b.refuses(rota.KindConflict, "version",
+					inVersion(access.AnyVersion, of.set("2"))).GetText(); !strings.Contains(text, "does not exist") {
 					t.Errorf("the version of a missing object: %s", text)
 				}
 			}
@@ -77,8 +84,10 @@ func TestIfMatch(t *testing.T) {
 			if err := access.CheckVersion(first); err != nil {
 				t.Fatalf("its version is %q: %v", first, err)
 			}
-			if o := b.entry(inVersion(first, of.set("3")), inVersion(first, of.set("4"))).Outcomes; o[0].GetKind() != 0 ||
-				o[1].GetKind() != uint32(rota.KindConflict) || o[1].GetSubject() != "version" || !strings.Contains(o[1].GetText(), of.etag()) {
+			if o := b.entry(inVersion(first, of.set("3")), inVersion(first,
+				of.set("4"))).Outcomes; o[0].GetKind() != 0 ||
+				o[1].GetKind() != uint32(rota.KindConflict) || o[1].GetSubject() != "version" ||
+				!strings.Contains(o[1].GetText(), of.etag()) {
 				t.Fatalf("two readers of %s get %v, its version is %s", first, o, of.etag())
 			}
 			if faults := b.restored().Check(); len(faults) > 0 {
@@ -145,8 +154,8 @@ func TestPreview(t *testing.T) {
 		op   *fsmpb.Op
 		want string
 	}{
-		"queue":        {queueOp("side", "weight", "3", "expected.b", "0", "expected.c", "1s"), "weight 2 3;expected.b 2000 ;expected.c  1000;"},
-		"same queue":   {queueOp("side", "weight", "2"), ""},
+		"queue": {queueOp("side", "weight", "3", "expected.b", "0", "expected.c", "1s"),
+			"weight 2 3;expected.b 2000 ;expected.c  1000;"}, "same queue": {queueOp("side", "weight", "2"), ""},
 		"new queue":    {queueOp("new", "weight", "3"), "preset  standard;weight 1 3;"},
 		"tenant":       {tenantOp("ann", "weight", "3", "tier", "PRO"), "tier FREE PRO;weight 2 3;"},
 		"same tenant":  {tenantOp("ann", "weight", "2"), ""},
@@ -181,7 +190,8 @@ func TestPreview(t *testing.T) {
 		if refused := o.GetKind() != 0; refused != (err != nil) || refused && (o.GetText() != rota.ErrorOf(err).Text) {
 			t.Errorf("%s: the dry run returns %v, the call %v", name, err, o)
 		}
-		if again, now, err := previewed(b, inVersion("", c.op)); o.GetKind() == 0 && (err != nil || len(again) > 0 || now != etag) {
+		if again, now, err := previewed(b, inVersion("", c.op)); o.GetKind() == 0 &&
+			(err != nil || len(again) > 0 || now != etag) {
 			t.Errorf("%s: it is done, and would change %v of %s to be %s, %v", name, again, etag, now, err)
 		}
 	}

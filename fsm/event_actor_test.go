@@ -37,18 +37,27 @@ var deeds = map[string][]func(*bench) *fsmpb.Op{
 		p := int32(2)
 		return b.changeOf(rota.JobChange{ID: "k", Priority: &p})
 	}},
-	"interrupt_job": {func(b *bench) *fsmpb.Op { b.ok(switchOp(2)); return InterruptOp(&b.View, b.deedLease().Job, false) }},
+	"interrupt_job": {func(b *bench) *fsmpb.Op {
+		b.ok(switchOp(2))
+		return InterruptOp(&b.View, b.deedLease().Job,
+			false)
+	}},
 	"run_job_now": {func(b *bench) *fsmpb.Op {
 		b.ok(switchOp(2))
 		b.submit("k", func(s *rota.JobSpec) { s.Delay = time.Hour })
 		return RunNowOp(&b.View, "k")
 	}},
-	"delete_job":    {func(b *bench) *fsmpb.Op { b.submit("k"); b.ok(cancelOp("k")); return b.deleteOf("k") }},
-	"report_proof":  {func(b *bench) *fsmpb.Op { return reportOp(b.completed("k", "v")) }},
-	"set_queue":     {func(*bench) *fsmpb.Op { return queueOp("default", "weight", "3") }, func(*bench) *fsmpb.Op { return queueOp("new") }},
-	"set_tenant":    {func(*bench) *fsmpb.Op { return tenantOp("acme", "weight", "3") }},
-	"delete_queue":  {func(b *bench) *fsmpb.Op { b.ok(queueOp("q")); return deleteQueueOp("q") }},
-	"delete_tenant": {func(b *bench) *fsmpb.Op { b.ok(tenantOp("acme", "weight", "3")); return deleteTenantOp("acme") }},
+	"delete_job":   {func(b *bench) *fsmpb.Op { b.submit("k"); b.ok(cancelOp("k")); return b.deleteOf("k") }},
+	"report_proof": {func(b *bench) *fsmpb.Op { return reportOp(b.completed("k", "v")) }},
+	"set_queue": {func(*bench) *fsmpb.Op { return queueOp("default", "weight", "3") },
+		func(*bench) *fsmpb.Op { return queueOp("new") }},
+	"set_tenant":   {func(*bench) *fsmpb.Op { return tenantOp("acme", "weight", "3") }},
+	"delete_queue": {func(b *bench) *fsmpb.Op { b.ok(queueOp("q")); return deleteQueueOp("q") }},
+	"delete_tenant": {func(b *bench) *fsmpb.Op {
+		b.ok(tenantOp("acme", "weight",
+			"3"))
+		return deleteTenantOp("acme")
+	}},
 	"delete_worker": {func(b *bench) *fsmpb.Op {
 		b.worker("w", 1)
 		b.ok(statusOp("w", rota.WorkerRetired, 0))
@@ -79,8 +88,12 @@ var deeds = map[string][]func(*bench) *fsmpb.Op{
 		b.ok(roleOp("gone", everyRight(rota.RightRead)...))
 		return &fsmpb.Op{Op: &fsmpb.Op_DeleteRole{DeleteRole: &fsmpb.DeleteRole{Name: "gone"}}}
 	}},
-	"create_token":  {func(*bench) *fsmpb.Op { return tokenOp(tokenWish("n", access.RoleReader)) }},
-	"revoke_token":  {func(b *bench) *fsmpb.Op { b.ok(tokenOp(tokenWish("n", access.RoleReader))); return revokeOp("n") }},
+	"create_token": {func(*bench) *fsmpb.Op { return tokenOp(tokenWish("n", access.RoleReader)) }},
+	"revoke_token": {func(b *bench) *fsmpb.Op {
+		b.ok(tokenOp(tokenWish("n",
+			access.RoleReader)))
+		return revokeOp("n")
+	}},
 	"set_block":     {func(*bench) *fsmpb.Op { return blockOp("new", "n", true) }},
 	"set_anonymous": {func(*bench) *fsmpb.Op { return anonymousOp(access.RoleReader) }},
 	"set_issuer":    {func(*bench) *fsmpb.Op { return issuerOp(idp, mapTo("sub", "ann", access.RoleReader)) }},
@@ -103,7 +116,11 @@ var deeds = map[string][]func(*bench) *fsmpb.Op{
 		b.ok(SetKeyRuleOp(&rota.KeyRule{Name: "k", Concurrency: 1}))
 		return DeleteKeyRuleOp("", "k", "")
 	}},
-	"skip_key":         {func(b *bench) *fsmpb.Op { b.blockedKey("k:1", "j"); return SkipKeyOp("", "default", "k:1", "j") }},
+	"skip_key": {func(b *bench) *fsmpb.Op {
+		b.blockedKey("k:1", "j")
+		return SkipKeyOp("", "default", "k:1",
+			"j")
+	}},
 	"set_schedule":     {func(*bench) *fsmpb.Op { return scheduleOp("s") }},
 	"pause_schedule":   {func(b *bench) *fsmpb.Op { b.ok(scheduleOp("s")); return pauseOp("s", true, false) }},
 	"trigger_schedule": {func(b *bench) *fsmpb.Op { b.ok(scheduleOp("s")); return triggerOp("s", "x") }},
@@ -160,7 +177,8 @@ func TestEventsHaveTheirCaller(t *testing.T) {
 		}
 		_, asked := ruleOf(op)
 		if asked != (len(deeds[what]) > 0 || silent[what] != "") {
-			t.Errorf("operation %s may be requested: %v, and %d of it are tried: add to deeds how it changes something", what, asked, len(deeds[what]))
+			t.Errorf("operation %s may be requested: %v, and %d of it are tried: add to deeds how it changes something",
+				what, asked, len(deeds[what]))
 		}
 		for n, deed := range deeds[what] {
 			t.Run(fmt.Sprint(what, "_", n), func(t *testing.T) {

@@ -17,8 +17,10 @@ type moveWatch struct {
 
 // reportedStates are the kinds that report a state.
 var reportedStates = map[rota.EventKind]rota.JobState{
-	rota.EventJobBlocked: rota.JobBlocked, rota.EventJobDelayed: rota.JobDelayed, rota.EventJobRetryScheduled: rota.JobDelayed, rota.EventJobEnqueued: rota.JobQueued,
-	rota.EventJobAssigned: rota.JobAssigned, rota.EventJobRunning: rota.JobRunning, rota.EventJobCompleted: rota.JobCompleted, rota.EventJobDead: rota.JobDead,
+	rota.EventJobBlocked: rota.JobBlocked, rota.EventJobDelayed: rota.JobDelayed,
+	rota.EventJobRetryScheduled: rota.JobDelayed, rota.EventJobEnqueued: rota.JobQueued,
+	rota.EventJobAssigned: rota.JobAssigned, rota.EventJobRunning: rota.JobRunning,
+	rota.EventJobCompleted: rota.JobCompleted, rota.EventJobDead: rota.JobDead,
 	rota.EventJobExpired: rota.JobExpired, rota.EventJobCancelled: rota.JobCancelled,
 }
 
@@ -80,8 +82,10 @@ func TestEveryMoveIsReported(t *testing.T) {
 	b.walls = []int64{startClock, startClock, startClock}
 	b.pass(1_000)
 	date := b.Header.Date()
-	one(rota.EventJobDelayed, state.DueAt(b.Header.Now().At(b.Header.Clock+500)), b.entry(submitOp(jobSpec("delayed", func(s *rota.JobSpec) { s.Delay = 500 * time.Millisecond }))))
-	one(rota.EventJobDelayed, state.DueAt(b.Header.Now().On(date+60_000)), b.entry(submitOp(jobSpec("dated", func(s *rota.JobSpec) { s.NotBefore = (date + 60_000).Time() }))))
+	one(rota.EventJobDelayed, state.DueAt(b.Header.Now().At(b.Header.Clock+500)),
+		b.entry(submitOp(jobSpec("delayed", func(s *rota.JobSpec) { s.Delay = 500 * time.Millisecond }))))
+	one(rota.EventJobDelayed, state.DueAt(b.Header.Now().On(date+60_000)),
+		b.entry(submitOp(jobSpec("dated", func(s *rota.JobSpec) { s.NotBefore = (date + 60_000).Time() }))))
 	b.pass(1_000)
 	b.state("delayed", rota.JobQueued)
 	l := b.leased("stopped", "w")

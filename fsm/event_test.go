@@ -17,11 +17,15 @@ func someEvents() []rota.Event {
 	id := func(seq uint32) rota.EventID { return rota.EventID{Incarnation: 3, Index: 4711, Seq: seq} }
 	list := []rota.Event{
 		{ID: id(0), Kind: rota.EventLeadershipBegan, Clock: 1_700_000_000_000, Date: 1_700_000_000_500, Text: "n1"},
-		{ID: id(1), Kind: rota.EventJobAssigned, Run: "run", Node: "node", Parent: rota.EventID{Incarnation: 2, Index: 4000, Seq: 9},
-			Clock: 1_700_000_000_000, Date: 1_700_000_000_400, Job: "j", Queue: "default", Tenant: "t", Worker: "w", Session: 12,
-			Lease: rota.LeaseID{1, 2, 31: 3}, Attempt: 2, Deadline: rota.Moment{Clock: 1_700_000_060_000, Date: 1_700_000_060_400}, Epoch: 77, Check: "FIT",
+		{ID: id(1), Kind: rota.EventJobAssigned, Run: "run", Node: "node",
+			Parent: rota.EventID{Incarnation: 2, Index: 4000, Seq: 9},
+			Clock:  1_700_000_000_000, Date: 1_700_000_000_400, Job: "j", Queue: "default", Tenant: "t", Worker: "w",
+			Session: 12,
+			Lease:   rota.LeaseID{1, 2, 31: 3}, Attempt: 2, Deadline: rota.Moment{Clock: 1_700_000_060_000,
+				Date: 1_700_000_060_400}, Epoch: 77, Check: "FIT",
 			Payload: `{"reasoning":"LeastLoaded"}`},
-		{ID: id(2), Kind: rota.EventProviderStatusChanged, Clock: 1_700_000_000_900, Date: 1_700_000_000_400, Worker: "w",
+		{ID: id(2), Kind: rota.EventProviderStatusChanged, Clock: 1_700_000_000_900, Date: 1_700_000_000_400,
+			Worker: "w",
 			Status: rota.WorkerDraining, Reason: rota.ReasonDeclined, Deadline: rota.Moment{Clock: 1, Date: -499}},
 	}
 	return list
@@ -124,7 +128,8 @@ func TestNextChain(t *testing.T) {
 	t.Parallel()
 	previous := sched.Hash{1, 2, 3}
 	index := []byte{0, 0, 0, 0, 0, 0, 0x12, 0x67}
-	if got, want := state.NextChain(previous, 4711, []byte("bytes")), sched.H(previous[:], index, []byte("bytes")); got != want {
+	if got, want := state.NextChain(previous, 4711, []byte("bytes")), sched.H(previous[:], index,
+		[]byte("bytes")); got != want {
 		t.Errorf("chain is %x, H gives %x", got, want)
 	}
 }
@@ -175,8 +180,10 @@ func TestEvents(t *testing.T) {
 func TestPlacing(t *testing.T) {
 	t.Parallel()
 	m := New()
-	d := rota.Decision{Height: 9, Score: -4, Rank: 2, Reasoning: rota.Reasoning{Rule: rota.ReasoningByLeastLoaded, N: 1}}
-	if got := m.Journal.Placing(&d, "w"); got != `{"reasoning":{"rule":"LeastLoaded","worker_id":"w","queue_depth":1},"score":-4,"rank":2,"height":9}` {
+	d := rota.Decision{Height: 9, Score: -4, Rank: 2, Reasoning: rota.Reasoning{Rule: rota.ReasoningByLeastLoaded,
+		N: 1}}
+	if got := m.Journal.Placing(&d,
+		"w"); got != `{"reasoning":{"rule":"LeastLoaded","worker_id":"w","queue_depth":1},"score":-4,"rank":2,"height":9}` {
 		t.Error(got)
 	}
 }
@@ -211,8 +218,10 @@ func TestReincarnate_tellsNoEvents(t *testing.T) {
 	if err := m.Reincarnate(Rebirth{Cluster: "another"}); err != nil {
 		t.Fatal(err)
 	}
-	if h := m.View.Head(); h.Events != before.Events || h.Chain != before.Chain || m.JobTable.Get("a").LastEvent() != parent {
-		t.Errorf("a restore reported %d events, the job's last is %s", h.Events-before.Events, m.JobTable.Get("a").LastEvent())
+	if h := m.View.Head(); h.Events != before.Events || h.Chain != before.Chain ||
+		m.JobTable.Get("a").LastEvent() != parent {
+		t.Errorf("a restore reported %d events, the job's last is %s", h.Events-before.Events,
+			m.JobTable.Get("a").LastEvent())
 	}
 	if len(m.Journal.Events) != 0 {
 		t.Errorf("%+v", m.Journal.Events)

@@ -27,7 +27,8 @@ func TestFingerprint(t *testing.T) {
 		return string(b)
 	}
 	rapid.Check(t, func(rt *rapid.T) {
-		text := strings.Join(rapid.SliceOf(rapid.SampledFrom([]string{"deadbeef", "DEADBEE", "f", "7", "timeout after ", "É", " 00", "/", "#", "x"})).Draw(rt, "text"), "")
+		text := strings.Join(rapid.SliceOf(rapid.SampledFrom([]string{"deadbeef", "DEADBEE", "f", "7", "timeout after ",
+			"É", " 00", "/", "#", "x"})).Draw(rt, "text"), "")
 		want := numbers.ReplaceAllString(ids.ReplaceAllString(ascii(text), "#"), "#")
 		want = want[:min(len(want), 256)]
 		if got := string(state.AppendAlike([]byte("before"), text)); got != "before"+want {
@@ -49,7 +50,8 @@ func TestFingerprint_ofAJob(t *testing.T) {
 		b.ok(verb(rota.VerbFail, b.leased(id, "w"), func(c *peer.LeaseCommand) { c.Text = text }))
 		return string(b.state(id, rota.JobDead).Fingerprint)
 	}
-	first, alike, other := dead("a", "order 17 not found: 0123456789abcdef"), dead("b", "Order 4 not found: fedcba9876543210"), dead("c", "refused")
+	first, alike, other := dead("a", "order 17 not found: 0123456789abcdef"), dead("b",
+		"Order 4 not found: fedcba9876543210"), dead("c", "refused")
 	if len(first) != 8 || first != alike || first == other {
 		t.Errorf("%x, %x, %x", first, alike, other)
 	}

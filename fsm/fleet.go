@@ -65,7 +65,8 @@ func (fl *fleet) heard(w *state.WorkerRow) {
 	back := w.Before
 	fl.enter(w, back)
 	fl.retimeLeases(w)
-	fl.s.Journal.Emit(rota.Event{Kind: rota.EventProviderStatusChanged, Worker: w.Spec.ID, Session: w.Session, Status: back})
+	fl.s.Journal.Emit(rota.Event{Kind: rota.EventProviderStatusChanged, Worker: w.Spec.ID, Session: w.Session,
+		Status: back})
 }
 
 func (fl *fleet) retimeLeases(w *state.WorkerRow) {
@@ -178,7 +179,8 @@ func (a attestation) check() error {
 			int64(rota.MaxFee))
 	}
 	if a.stake > 0 && a.until == 0 {
-		return rota.Refusef(rota.KindInvalid, "attested_stake", "attested_stake: got %d without an attestation, want 0", a.stake)
+		return rota.Refusef(rota.KindInvalid, "attested_stake", "attested_stake: got %d without an attestation, want 0",
+			a.stake)
 	}
 	return nil
 }
@@ -210,11 +212,13 @@ func (c *checker) reputation() {
 		case w.Health < 0 || w.Health > state.HealthFull || w.HealthAt < 0 || w.HealthAt > now ||
 			(w.Health == state.HealthFull) != (w.HealthAt == 0):
 			c.fault("I3: worker %s has health %d since %d", id, w.Health, w.HealthAt)
-		case w.Disconnected.Clock < 0 || w.Disconnected.Clock > now || w.Connection == 0 && (w.Grace || !w.Disconnected.IsZero()):
+		case w.Disconnected.Clock < 0 || w.Disconnected.Clock > now || w.Connection == 0 &&
+			(w.Grace || !w.Disconnected.IsZero()):
 			c.fault("I6: worker %s has connection %d, broken since %d", id, w.Connection, w.Disconnected.Clock)
 		case w.AttestedStake < 0 || w.AttestedStake > rota.MaxFee:
 			c.fault("I3: worker %s has an attested stake of %d", id, w.AttestedStake)
-		case w.Free < 0 || w.Free > rota.MaxSlots || (w.Free > 0) != (w.OffersUntil != 0) || w.OffersUntil > now+limits.MaxOffer ||
+		case w.Free < 0 || w.Free > rota.MaxSlots || (w.Free > 0) != (w.OffersUntil != 0) ||
+			w.OffersUntil > now+limits.MaxOffer ||
 			!w.Polls && (w.Poll != 0 || w.Free != 0):
 			c.fault("I3: worker %s offers %d slots until %d, polls: %v", id, w.Free, w.OffersUntil, w.Polls)
 		case w.Dismissed && w.Status != rota.WorkerRetired:
@@ -234,13 +238,15 @@ func (c *checker) reputation() {
 			if u.Used < 0 || u.Since.Clock < 0 || u.Since.Clock > now || u.Until.Clock <= u.Since.Clock ||
 				u.Since.Clock%(u.Until.Clock-u.Since.Clock) != 0 ||
 				i > 0 && w.Units[i-1].Queue >= u.Queue {
-				c.fault("I9: worker %s used %d units of queue %s since %d until %d", id, u.Used, u.Queue, u.Since.Clock, u.Until.Clock)
+				c.fault("I9: worker %s used %d units of queue %s since %d until %d", id, u.Used, u.Queue, u.Since.Clock,
+					u.Until.Clock)
 			}
 		}
 		if told := m.placement.registry.supply.Data(id); !slices.Equal(told, w.Held) {
 			c.fault("I4: supply has worker %s hold the data %q, its row says %q", id, told, w.Held)
 		}
-		if due, ends := m.fleet.reputationAt(w), w.AttestationEnds(); w.ReputationDue != due || w.AttestDue != ends || w.ForgetDue != w.ForgetAt() {
+		if due, ends := m.fleet.reputationAt(w), w.AttestationEnds(); w.ReputationDue != due || w.AttestDue != ends ||
+			w.ForgetDue != w.ForgetAt() {
 			c.fault("I4: worker %s stands in the timers at %d and on %d: at %d and on %d is right", id, w.ReputationDue,
 				w.AttestDue, due, ends)
 		}
@@ -269,7 +275,8 @@ func (c *checker) bars(w *state.WorkerRow) {
 	}
 	if len(w.Cooling) > limits.MaxTypesPerWorker || len(w.Denied) > limits.MaxTypesPerWorker ||
 		len(w.Failing) > limits.MaxTypesPerWorker {
-		c.fault("I6: worker %s has %d types cooling, %d denied, %d failing", w.Spec.ID, len(w.Cooling), len(w.Denied), len(w.Failing))
+		c.fault("I6: worker %s has %d types cooling, %d denied, %d failing", w.Spec.ID, len(w.Cooling), len(w.Denied),
+			len(w.Failing))
 	}
 }
 
@@ -384,7 +391,8 @@ func (fl *fleet) fireDisowned(id string) {
 		fl.enter(w, rota.WorkerUnreachable)
 		w.Before, w.SilentSince = up, fl.s.Header.Now()
 	}
-	fl.s.Journal.Emit(rota.Event{Kind: rota.EventProviderStatusChanged, Worker: w.Spec.ID, Session: w.Session, Status: w.Status})
+	fl.s.Journal.Emit(rota.Event{Kind: rota.EventProviderStatusChanged, Worker: w.Spec.ID, Session: w.Session,
+		Status: w.Status})
 }
 
 // supersede revokes the leases of a session that another one replaces (SPEC §6.4), or whose credential ended.

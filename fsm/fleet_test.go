@@ -176,7 +176,8 @@ func (f *fleetBench) place(p *fsmpb.Pair, placed map[string]string) {
 	}
 	s, w := f.spec(i), f.workers[p.Worker]
 	if w == nil || !w.fits(s) || placed[p.Job] != "" {
-		f.t.Errorf("job %s at %s: %+v has no room for %+v, or it was placed at %q", p.Job, p.Worker, w, s, placed[p.Job])
+		f.t.Errorf("job %s at %s: %+v has no room for %+v, or it was placed at %q", p.Job, p.Worker, w, s,
+			placed[p.Job])
 		return
 	}
 	placed[p.Job] = p.Worker

@@ -93,7 +93,8 @@ type flowQueue struct {
 }
 
 func (f *flowIndex) reset() {
-	*f = flowIndex{byID: make(map[rota.WorkflowID]*flow), steps: limits.MaxFlowSteps, looks: looksPerStep * limits.MaxFlowSteps}
+	*f = flowIndex{byID: make(map[rota.WorkflowID]*flow), steps: limits.MaxFlowSteps,
+		looks: looksPerStep * limits.MaxFlowSteps}
 }
 
 // flowLooks bounds the vertices, edges, queues and classes that the operations of one entry look at to commit or retry
@@ -157,7 +158,8 @@ func (f *flow) due(r *state.WorkflowRow, v *state.VertexRow) bool {
 		return v.State == state.VertexBlocked && f.open[v.Number] == 0
 	}
 	free := (f.waiting[v.Number] == 0 || planted.childEarly(f, v.Number)) && !v.Waits()
-	return v.State == state.VertexBlocked && (free || (r.Policy == rota.FailureContinue || f.conditional) && f.lost[v.Number] > 0)
+	return v.State == state.VertexBlocked && (free || (r.Policy == rota.FailureContinue || f.conditional) &&
+		f.lost[v.Number] > 0)
 }
 
 // vertex returns a node's vertex by the id of its job; nil if there is none, or if its workflow is not committed.
@@ -216,7 +218,8 @@ func (fs *flows) settleFlows() {
 	if !fs.flowIndex.pending() {
 		return
 	}
-	left, looks, bytes, most := fs.flowIndex.steps, fs.flowIndex.looks, int64(limits.MaxFlowBytes), fs.ended.staged.added+limits.MaxFlowBytes
+	left, looks, bytes, most := fs.flowIndex.steps, fs.flowIndex.looks, int64(
+		limits.MaxFlowBytes), fs.ended.staged.added+limits.MaxFlowBytes
 	if fs.flowIndex.ready.Len() > 0 {
 		left, bytes = (left+1)/2, bytes/2
 	}

@@ -43,11 +43,13 @@ func (fs *flows) dropKinds(f *flow, taken []kind) {
 // admitKind checks the class that was just taken for a spec.
 func (fs *flows) admitKind(f *flow, spec *state.KeptSpec) error {
 	if n := len(f.holds); n > limits.MaxWorkflowClasses {
-		return rota.Refusef(rota.KindInvalid, "requires", "the nodes of workflow %s have more than %d different requirement sets: give "+
-			"more of them the same, or split the workflow", f.id, limits.MaxWorkflowClasses)
+		return rota.Refusef(rota.KindInvalid, "requires",
+			"the nodes of workflow %s have more than %d different requirement sets: give "+
+				"more of them the same, or split the workflow", f.id, limits.MaxWorkflowClasses)
 	}
 	if fs.placement.registry.supply.Classes(spec.Queue) > limits.MaxClassesPerQueue {
-		return exhausted("requires", "queue %q has jobs and nodes of workflows of %d different requirement sets: no more are taken",
+		return exhausted("requires",
+			"queue %q has jobs and nodes of workflows of %d different requirement sets: no more are taken",
 			spec.Queue, limits.MaxClassesPerQueue)
 	}
 	return nil
@@ -106,7 +108,8 @@ func (c *checker) kinds(f *flow, r *state.WorkflowRow) {
 		at++
 	}
 	if at != len(f.kinds) || (f.holds == nil) != r.State.Terminal() || f.holds != nil && len(f.holds) != at {
-		c.fault("I4: workflow %s, which is %s, has nodes of %d classes, filed are %d and held %d", r.ID, r.State, at, len(f.kinds),
+		c.fault("I4: workflow %s, which is %s, has nodes of %d classes, filed are %d and held %d", r.ID, r.State, at,
+			len(f.kinds),
 			len(f.holds))
 	}
 }
@@ -161,7 +164,8 @@ func (fs *flows) deriveVertex(v *state.VertexRow) error {
 	case r == nil || f == nil && !r.Leaving:
 		return fmt.Errorf("vertex %d is of the unknown workflow %q", v.Number, v.Workflow)
 	case v.Spec.ID != rota.NodeJobID(v.Workflow, name) || fs.s.QueueTable.Get(v.Spec.Queue) == nil:
-		return fmt.Errorf("vertex %d of workflow %s has id %q and queue %q", v.Number, v.Workflow, v.Spec.ID, v.Spec.Queue)
+		return fmt.Errorf("vertex %d of workflow %s has id %q and queue %q", v.Number, v.Workflow, v.Spec.ID,
+			v.Spec.Queue)
 	case f == nil:
 		return nil
 	}
@@ -169,7 +173,8 @@ func (fs *flows) deriveVertex(v *state.VertexRow) error {
 		return fmt.Errorf("vertex %d of workflow %s, node %q, is duplicate or out of order", v.Number, v.Workflow, name)
 	}
 	if by, grown := v.GrownBy(); grown {
-		if s := f.sprouts[by]; by >= v.Number || f.rows[by].State != rota.NodeState(rota.JobCompleted) || s != nil && s.first+s.n != v.Number {
+		if s := f.sprouts[by]; by >= v.Number || f.rows[by].State != rota.NodeState(rota.JobCompleted) || s != nil &&
+			s.first+s.n != v.Number {
 			return fmt.Errorf("vertex %d of workflow %s was grown by %d, apart from others", v.Number, v.Workflow, by)
 		}
 	}

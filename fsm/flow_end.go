@@ -68,7 +68,8 @@ func (fs *flows) unheard(j *state.JobRow) bool {
 func (fs *flows) keepPast(v *state.VertexRow, j *state.JobRow, st rota.JobState) {
 	fs.flowIndex.attempts -= len(v.Past.List())
 	v.Past = nil
-	if st == rota.JobCompleted || len(j.Attempts) == 0 || fs.flowIndex.attempts+len(j.Attempts) > limits.MaxNodeAttempts {
+	if st == rota.JobCompleted || len(j.Attempts) == 0 ||
+		fs.flowIndex.attempts+len(j.Attempts) > limits.MaxNodeAttempts {
 		return
 	}
 	kept := slices.Clone(j.Attempts)
@@ -139,7 +140,8 @@ func (fs *flows) endsWith(j *state.JobRow) bool {
 		return false
 	}
 	why := fs.workflows.Get(j.Workflow).Why()
-	fs.s.Journal.EmitFor(j, &rota.Event{Kind: rota.EventJobCancelled, Job: j.Spec.ID, Queue: j.Spec.Queue, Tenant: j.Spec.Tenant, Attempt: j.Attempt,
+	fs.s.Journal.EmitFor(j, &rota.Event{Kind: rota.EventJobCancelled, Job: j.Spec.ID, Queue: j.Spec.Queue,
+		Tenant: j.Spec.Tenant, Attempt: j.Attempt,
 		Reason: why})
 	fs.life.finish(j, rota.JobCancelled, why, result{})
 	return true
@@ -229,7 +231,8 @@ func (fs *flows) finishedPayload(r *state.WorkflowRow) string {
 	for _, n := range []struct {
 		name  string
 		count uint32
-	}{{"nodes", r.Nodes}, {"completed", r.Completed}, {"dead", r.Dead}, {"expired", r.Expired}, {"cancelled", r.Cancelled},
+	}{{"nodes", r.Nodes}, {"completed", r.Completed}, {"dead", r.Dead}, {"expired", r.Expired},
+		{"cancelled", r.Cancelled},
 		{"skipped", r.Skipped}} {
 		b = append(append(append(b, `,"`...), n.name...), `":`...)
 		b = strconv.AppendUint(b, uint64(n.count), 10)

@@ -71,7 +71,8 @@ func (fs *flows) passGate(j *state.JobRow, g *state.Gate) {
 // completeGate ends a gate successfully.
 func (fs *flows) completeGate(j *state.JobRow, why rota.Reason, output []byte) {
 	digest := sha256.Sum256(output)
-	fs.s.Journal.EmitFor(j, &rota.Event{Kind: rota.EventJobCompleted, Job: j.Spec.ID, Queue: j.Spec.Queue, Tenant: j.Spec.Tenant, Reason: why,
+	fs.s.Journal.EmitFor(j, &rota.Event{Kind: rota.EventJobCompleted, Job: j.Spec.ID, Queue: j.Spec.Queue,
+		Tenant: j.Spec.Tenant, Reason: why,
 		Payload: fs.s.Journal.Done(digest[:])})
 	fs.life.finish(j, rota.JobCompleted, why, result{output: output, digest: digest[:]})
 }
@@ -95,10 +96,13 @@ func (c *checker) gates(f *flow, r *state.WorkflowRow) {
 		if g == nil {
 			continue
 		}
-		if v.Waits() && (f.waiting[v.Number] > 0 || r.State != rota.WorkflowRunning) || g.Since.Clock > c.m.Header.Clock {
-			c.fault("I5: gate %s waits for its signal since %d, and for %d parents", v.Spec.ID, g.Since.Clock, f.waiting[v.Number])
+		if v.Waits() && (f.waiting[v.Number] > 0 || r.State != rota.WorkflowRunning) ||
+			g.Since.Clock > c.m.Header.Clock {
+			c.fault("I5: gate %s waits for its signal since %d, and for %d parents", v.Spec.ID, g.Since.Clock,
+				f.waiting[v.Number])
 		}
-		if v.State != state.VertexBlocked && (g.Held() > 0 || g.Due != 0) || g.Signal == "" && (g.Held() > 0 || g.Refuse) {
+		if v.State != state.VertexBlocked && (g.Held() > 0 || g.Due != 0) || g.Signal == "" &&
+			(g.Held() > 0 || g.Refuse) {
 			c.fault("I4: gate %s is %s and keeps %d bytes of signal %q", v.Spec.ID, v.State, g.Held(), g.Signal)
 		}
 	}

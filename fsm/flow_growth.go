@@ -129,7 +129,8 @@ func (f *flow) sources(v *state.VertexRow) []uint32 {
 func (fs *flows) newQueues(l *state.LeaseRow, op *fsmpb.LeaseOp) (list []string) {
 	var g fsmpb.Growth
 	f, _ := fs.vertex(l.Job)
-	if n := len(op.GetChildren()); f == nil || n == 0 || n > limits.MaxChildrenBytes || proto.Unmarshal(op.GetChildren(), &g) != nil {
+	if n := len(op.GetChildren()); f == nil || n == 0 || n > limits.MaxChildrenBytes ||
+		proto.Unmarshal(op.GetChildren(), &g) != nil {
 		return nil
 	}
 	for _, n := range g.GetNodes() {

@@ -114,7 +114,8 @@ func TestRun_whateverBecomesOfParents(t *testing.T) {
 // TestRun_afterCancel checks that a workflow that a user cancels still runs only its nodes that run always.
 func TestRun_afterCancel(t *testing.T) {
 	t.Parallel()
-	d := newDAG("wf", [][]uint32{nil, {0}, {0}, {1}}, running(map[int]rota.NodeRun{1: rota.RunAlways, 2: rota.RunOnFailure, 3: rota.RunAlways}))
+	d := newDAG("wf", [][]uint32{nil, {0}, {0}, {1}}, running(map[int]rota.NodeRun{1: rota.RunAlways,
+		2: rota.RunOnFailure, 3: rota.RunAlways}))
 	b := begun(t, d)
 	b.match()
 	b.ok(d.cancel())
@@ -148,7 +149,8 @@ func TestRun_refused(t *testing.T) {
 	b := newBench(t)
 	b.ok(d.open())
 	b.refuses(rota.KindConflict, SubjectRules, d.add()[0])
-	gated := newDAG("gated", [][]uint32{nil, {0}}, gateAt(1, rota.Gate{}), running(map[int]rota.NodeRun{1: rota.RunAlways}))
+	gated := newDAG("gated", [][]uint32{nil, {0}}, gateAt(1, rota.Gate{}),
+		running(map[int]rota.NodeRun{1: rota.RunAlways}))
 	b = secondRules(t)
 	b.ok(gated.open())
 	b.refuses(rota.KindInvalid, "run", gated.add()[0])
@@ -165,7 +167,8 @@ func TestStartBy(t *testing.T) {
 	b := newBench(t)
 	b.refuses(rota.KindConflict, SubjectRules, submitOp(jobSpec("j", soon)))
 	b.ok(switchOp(2))
-	b.refuses(rota.KindInvalid, "start_by_ms", submitOp(jobSpec("j", soon, func(s *rota.JobSpec) { s.Delay = 5 * time.Second })))
+	b.refuses(rota.KindInvalid, "start_by_ms", submitOp(jobSpec("j", soon,
+		func(s *rota.JobSpec) { s.Delay = 5 * time.Second })))
 	b.ok(queueOp("default", "backoff_base", "20s", "backoff_jitter", "0"))
 	l := b.leased("starts", "w", soon)
 	b.ok(statusOp("w", rota.WorkerDraining, b.fleet.workers.Get("w").Session))

@@ -56,16 +56,20 @@ type Frozen struct {
 
 // Freeze returns the state after the last applied entry.
 func (m *Machine) Freeze() *Frozen {
-	return &Frozen{head: m.Header, knows: m.Knows, digest: m.Ledger.Sum, jobs: m.JobTable.Freeze(), leases: m.leasing.leases.Freeze(),
-		workers: m.fleet.workers.Freeze(), queues: m.QueueTable.Freeze(), tombs: m.ended.tombs.Freeze(), nodes: m.NodeTable.Freeze(),
-		holds: m.placement.holds.Freeze(), tenants: m.admission.tenants.Freeze(), limiters: m.admission.limiters.Freeze(), domains: m.admission.domains.Freeze(),
+	return &Frozen{head: m.Header, knows: m.Knows, digest: m.Ledger.Sum, jobs: m.JobTable.Freeze(),
+		leases:  m.leasing.leases.Freeze(),
+		workers: m.fleet.workers.Freeze(), queues: m.QueueTable.Freeze(), tombs: m.ended.tombs.Freeze(),
+		nodes: m.NodeTable.Freeze(),
+		holds: m.placement.holds.Freeze(), tenants: m.admission.tenants.Freeze(),
+		limiters: m.admission.limiters.Freeze(), domains: m.admission.domains.Freeze(),
 		types: m.typeStats.types.Freeze(), staged: m.ended.staged.records.Copy(), workflows: m.flows.workflows.Freeze(),
 		vertices: m.flows.vertices.Freeze(), deleted: m.ended.deleted.Freeze(),
 		roles: m.access.roles.Freeze(), tokens: m.access.tokens.Freeze(), blocks: m.access.blocks.Freeze(),
-		issuers: m.access.issuers.Freeze(), spent: m.access.spent.Freeze(), backups: m.BackupTable.Freeze(), tzdata: m.ZoneTable.Freeze(),
-		uniques: m.uniques.rows.Freeze(), merged: m.uniques.merged.Freeze(),
+		issuers: m.access.issuers.Freeze(), spent: m.access.spent.Freeze(), backups: m.BackupTable.Freeze(),
+		tzdata: m.ZoneTable.Freeze(), uniques: m.uniques.rows.Freeze(), merged: m.uniques.merged.Freeze(),
 		keyRules: m.keyring.rules.Freeze(), keyCounts: m.keyring.counts.Freeze(), schedules: m.schedules.rows.Freeze(),
-		plans: m.plans.rows.Freeze(), batches: m.batches.rows.Freeze(), hooks: m.hooks.rows.Freeze(), estimates: m.typeStats.estimates.Freeze()}
+		plans: m.plans.rows.Freeze(), batches: m.batches.rows.Freeze(), hooks: m.hooks.rows.Freeze(),
+		estimates: m.typeStats.estimates.Freeze()}
 }
 
 // Archived drops the staged records: they are on disk, so a snapshot need not carry them.
@@ -131,7 +135,10 @@ func (f *Frozen) Records(yield func(kind byte, rec []byte) error) error {
 		return err == nil
 	}
 	put(state.TagHeader, func() { f.head.Canonical(&e) })
-	f.queues.Scan(func(_ rota.QueueName, r *state.QueueRow) bool { return put(state.TagQueue, func() { r.Canonical(&e) }) })
+	f.queues.Scan(func(_ rota.QueueName, r *state.QueueRow) bool {
+		return put(state.TagQueue,
+			func() { r.Canonical(&e) })
+	})
 	f.nodes.Scan(func(_ rota.NodeID, r *state.NodeRow) bool { return put(state.TagNode, func() { r.Canonical(&e) }) })
 	f.workers.Scan(func(_ rota.WorkerID, r *state.WorkerRow) bool {
 		return put(state.TagWorker, func() { r.Canonical(&e) })
@@ -144,38 +151,72 @@ func (f *Frozen) Records(yield func(kind byte, rec []byte) error) error {
 	f.tenants.Scan(func(_ rota.TenantID, r *state.TenantRow) bool {
 		return put(state.TagTenant, func() { r.Canonical(&e) })
 	})
-	f.limiters.Scan(func(_ string, r *state.LimiterRow) bool { return put(state.TagLimiter, func() { r.Canonical(&e) }) })
+	f.limiters.Scan(func(_ string, r *state.LimiterRow) bool {
+		return put(state.TagLimiter,
+			func() { r.Canonical(&e) })
+	})
 	f.domains.Scan(func(_ string, r *state.DomainRow) bool { return put(state.TagDomain, func() { r.Canonical(&e) }) })
 	f.types.Scan(func(_ rota.JobType, r *state.TypeRow) bool { return put(state.TagType, func() { r.Canonical(&e) }) })
 	f.workflows.Scan(func(_ rota.WorkflowID, r *state.WorkflowRow) bool {
 		return put(state.TagWorkflow, func() { r.Canonical(&e) })
 	})
 	f.vertices.Scan(func(_ string, r *state.VertexRow) bool {
-		return put(state.TagVertex, func() { state.EncodeShape(&e, r.Spec, r.Parents, r.Run, r.Gate.Own()); r.Canonical(&e) })
+		return put(state.TagVertex, func() {
+			state.EncodeShape(&e, r.Spec, r.Parents, r.Run,
+				r.Gate.Own())
+			r.Canonical(&e)
+		})
 	})
-	f.deleted.Scan(func(_ string, r *state.DeletedRow) bool { return put(state.TagDeleted, func() { r.Canonical(&e) }) })
-	f.roles.Scan(func(_ state.RoleName, r *state.RoleRow) bool { return put(state.TagRole, func() { r.Canonical(&e) }) })
-	f.tokens.Scan(func(_ state.TokenID, r *state.TokenRow) bool { return put(state.TagToken, func() { r.Canonical(&e) }) })
-	f.blocks.Scan(func(_ state.BlockKey, r *state.BlockRow) bool { return put(state.TagBlock, func() { r.Canonical(&e) }) })
+	f.deleted.Scan(func(_ string, r *state.DeletedRow) bool {
+		return put(state.TagDeleted,
+			func() { r.Canonical(&e) })
+	})
+	f.roles.Scan(func(_ state.RoleName, r *state.RoleRow) bool {
+		return put(state.TagRole,
+			func() { r.Canonical(&e) })
+	})
+	f.tokens.Scan(func(_ state.TokenID, r *state.TokenRow) bool {
+		return put(state.TagToken,
+			func() { r.Canonical(&e) })
+	})
+	f.blocks.Scan(func(_ state.BlockKey, r *state.BlockRow) bool {
+		return put(state.TagBlock,
+			func() { r.Canonical(&e) })
+	})
 	f.issuers.Scan(func(_ string, r *state.IssuerRow) bool { return put(state.TagIssuer, func() { r.Canonical(&e) }) })
 	f.spent.Scan(func(_ string, r *state.SpentRow) bool { return put(state.TagSpent, func() { r.Canonical(&e) }) })
 	f.backups.Scan(func(_ string, r *state.BackupRow) bool { return put(state.TagBackup, func() { r.Canonical(&e) }) })
 	f.uniques.Scan(func(_ string, r *state.UniqueRow) bool { return put(state.TagUnique, func() { r.Canonical(&e) }) })
-	f.merged.Scan(func(_ rota.JobID, r *state.MergedRow) bool { return put(state.TagMerged, func() { r.Canonical(&e) }) })
-	f.keyRules.Scan(func(_ string, r *state.KeyRuleRow) bool { return put(state.TagKeyRule, func() { r.Canonical(&e) }) })
-	f.keyCounts.Scan(func(_ string, r *state.KeyCountRow) bool { return put(state.TagKeyCount, func() { r.Canonical(&e) }) })
+	f.merged.Scan(func(_ rota.JobID, r *state.MergedRow) bool {
+		return put(state.TagMerged,
+			func() { r.Canonical(&e) })
+	})
+	f.keyRules.Scan(func(_ string, r *state.KeyRuleRow) bool {
+		return put(state.TagKeyRule,
+			func() { r.Canonical(&e) })
+	})
+	f.keyCounts.Scan(func(_ string, r *state.KeyCountRow) bool {
+		return put(state.TagKeyCount,
+			func() { r.Canonical(&e) })
+	})
 	f.schedules.Scan(func(_ rota.ScheduleName, r *state.ScheduleRow) bool {
 		return put(state.TagSchedule, func() { r.Canonical(&e) })
 	})
 	f.plans.Scan(func(_ rota.PlanID, r *planRow) bool { return put(state.TagPlan, func() { r.Canonical(&e) }) })
-	f.batches.Scan(func(_ rota.BatchID, r *state.BatchRow) bool { return put(state.TagBatch, func() { r.Canonical(&e) }) })
+	f.batches.Scan(func(_ rota.BatchID, r *state.BatchRow) bool {
+		return put(state.TagBatch,
+			func() { r.Canonical(&e) })
+	})
 	f.hooks.Scan(func(_ rota.WebhookName, r *state.HookRow) bool {
 		return put(state.TagWebhook, func() { r.Canonical(&e) })
 	})
 	f.tzdata.Scan(func(_ string, r *state.TzdataRow) bool { return put(state.TagTZData, func() { r.Canonical(&e) }) })
 	f.estimates.Scan(func(_ string, r *estimateRow) bool { return put(state.TagEstimate, func() { r.Canonical(&e) }) })
 	if !state.Planted.DedupeNotInSnapshot() {
-		f.tombs.Scan(func(_ rota.JobID, t state.Tomb) bool { return put(state.TagTomb, func() { e.B = append(e.B, t...) }) })
+		f.tombs.Scan(func(_ rota.JobID, t state.Tomb) bool {
+			return put(state.TagTomb,
+				func() { e.B = append(e.B, t...) })
+		})
 	}
 	f.staged.Scan(func(_ uint64, r *state.Record) bool { return put(state.TagRecord, func() { encodeEnded(&e, r) }) })
 	return err
@@ -197,8 +238,9 @@ func NewLoader(info rota.SnapshotInfo) (*Loader, error) {
 // NewLoaderKnowing is NewLoader for a binary that knows other rules; see NewKnowing.
 func NewLoaderKnowing(info rota.SnapshotInfo, version uint32) (*Loader, error) {
 	if info.RulesVersion > version {
-		return nil, &rota.Error{Kind: rota.KindConflict, Subject: SubjectRules, Text: fmt.Sprintf("the snapshot is of a cluster whose "+
-			"rules have version %d, this binary knows %d: start a newer binary", info.RulesVersion, version)}
+		return nil, &rota.Error{Kind: rota.KindConflict, Subject: SubjectRules,
+			Text: fmt.Sprintf("the snapshot is of a cluster whose "+
+				"rules have version %d, this binary knows %d: start a newer binary", info.RulesVersion, version)}
 	}
 	return &Loader{m: NewKnowing(version), want: info}, nil
 }
@@ -332,22 +374,25 @@ func (l *Loader) Finish() (*Machine, error) {
 		m.Ledger.Add(m.Header.Hash)
 	}
 	if m.Ledger.Sum != l.want.Digest {
-		return nil, rota.Refusef(rota.KindConflict, "digest", "state has digest %s, but the snapshot has %s: it is damaged",
-			m.Ledger.Sum, l.want.Digest)
+		return nil, rota.Refusef(rota.KindConflict, "digest",
+			"state has digest %s, but the snapshot has %s: it is damaged", m.Ledger.Sum, l.want.Digest)
 	}
 	if m.Header.Index != l.want.Index || m.Header.Cluster != l.want.ClusterID {
-		return nil, rota.Refusef(rota.KindConflict, "index", "state is of cluster %q at index %d, but the snapshot is of %q at %d",
+		return nil, rota.Refusef(rota.KindConflict, "index",
+			"state is of cluster %q at index %d, but the snapshot is of %q at %d",
 			m.Header.Cluster, m.Header.Index, l.want.ClusterID, l.want.Index)
 	}
 	if m.Header.Rules != l.want.RulesVersion {
-		return nil, rota.Refusef(rota.KindConflict, "state", "state has rules version %d, but the snapshot has %d: it is damaged",
+		return nil, rota.Refusef(rota.KindConflict, "state",
+			"state has rules version %d, but the snapshot has %d: it is damaged",
 			m.Header.Rules, l.want.RulesVersion)
 	}
 	if err := m.derive(); err != nil {
 		return nil, err
 	}
 	if faults := m.Check(); len(faults) > 0 {
-		return nil, rota.Refusef(rota.KindConflict, "state", "state contradicts itself in %d places, the first: %s", len(faults),
+		return nil, rota.Refusef(rota.KindConflict, "state", "state contradicts itself in %d places, the first: %s",
+			len(faults),
 			faults[0])
 	}
 	return m, nil

@@ -206,7 +206,8 @@ func TestReincarnate(t *testing.T) {
 	}
 	h := b.View.Head()
 	if h.ClusterID != "second" || h.Incarnation != before.Incarnation+1 || h.Term != 0 || h.Leader != "" ||
-		h.Index < before.Index || h.Beacon == before.Beacon || h.Digest == before.Digest || h.Digest != b.twin.View.Digest() {
+		h.Index < before.Index || h.Beacon == before.Beacon || h.Digest == before.Digest ||
+		h.Digest != b.twin.View.Digest() {
 		t.Fatalf("head %+v", h)
 	}
 	b.sound()
@@ -260,7 +261,8 @@ func TestReincarnate_survivor(t *testing.T) {
 		b.entry(&fsmpb.Op{Op: &fsmpb.Op_SetNode{SetNode: &fsmpb.SetNode{Id: id, Identity: "of-" + id}}})
 	}
 	queued := b.View.Counts().Queued
-	as := Rebirth{Cluster: "second", Incarnation: 1_800_000_000, Pause: 60_000, Survivor: "n1", Lost: []rota.NodeID{"n1", "n2", "n9"}}
+	as := Rebirth{Cluster: "second", Incarnation: 1_800_000_000, Pause: 60_000, Survivor: "n1",
+		Lost: []rota.NodeID{"n1", "n2", "n9"}}
 	for _, m := range []*Machine{b.Machine, b.twin} {
 		if err := m.Reincarnate(as); err != nil {
 			t.Fatal(err)
@@ -286,12 +288,14 @@ func TestReincarnate_survivor(t *testing.T) {
 	b.term = 0
 	b.lead()
 	for _, id := range []string{"n2", "n9"} {
-		o := entry.OutcomeError(b.entry(&fsmpb.Op{Op: &fsmpb.Op_SetNode{SetNode: &fsmpb.SetNode{Id: id, Identity: "new"}}}).Outcomes[0])
+		o := entry.OutcomeError(b.entry(&fsmpb.Op{Op: &fsmpb.Op_SetNode{SetNode: &fsmpb.SetNode{Id: id,
+			Identity: "new"}}}).Outcomes[0])
 		if o == nil || o.Kind != rota.KindConflict {
 			t.Errorf("the lost id %s is accepted: %v", id, o)
 		}
 	}
-	if o := entry.OutcomeError(b.entry(&fsmpb.Op{Op: &fsmpb.Op_SetNode{SetNode: &fsmpb.SetNode{Id: "n1", Identity: "new"}}}).Outcomes[0]); o != nil {
+	if o := entry.OutcomeError(b.entry(&fsmpb.Op{Op: &fsmpb.Op_SetNode{SetNode: &fsmpb.SetNode{Id: "n1",
+		Identity: "new"}}}).Outcomes[0]); o != nil {
 		t.Errorf("the survivor is refused under its new identity: %v", o)
 	}
 }

@@ -151,8 +151,7 @@ func runHostile(b *bench, d *dice) {
 			b.lead()
 			logTerm = b.term
 		case 3:
-			e.Ops = append(e.Ops, &fsmpb.Op{Op: &fsmpb.Op_BeginTerm{BeginTerm: &fsmpb.BeginTerm{Term: uint64(d.number()),
-				Node: d.text(), Random: make([]byte, d.roll(64)), ClusterId: d.text(), StartMs: d.number()}}})
+			e.Ops = append(e.Ops, &fsmpb.Op{Op: &fsmpb.Op_BeginTerm{BeginTerm: &fsmpb.BeginTerm{Term: uint64(d.number()), Node: d.text(), Random: make([]byte, d.roll(64)), ClusterId: d.text(), StartMs: d.number()}}})
 		}
 		for _, ev := range b.stamped(e, logTerm).Events {
 			if a, ok := b.View.Assignment(ev.Lease); ok && ev.Kind == rota.EventJobAssigned {
@@ -166,8 +165,8 @@ func runHostile(b *bench, d *dice) {
 
 func hostileOp(b *bench, d *dice, seen []rota.Lease) *fsmpb.Op {
 	if d.roll(5) == 0 {
-		return by(rota.Principal(d.of("local", "anonymous", string(actorNamed("a")), string(actorNamed("b")), "cert:role/n", "node:n1", d.text())),
-			hostileRight(b, d))
+		return by(rota.Principal(d.of("local", "anonymous", string(actorNamed("a")), string(actorNamed("b")),
+			"cert:role/n", "node:n1", d.text())), hostileRight(b, d))
 	}
 	switch d.roll(22) {
 	case 17, 18, 19:
@@ -207,7 +206,8 @@ func hostileOp(b *bench, d *dice, seen []rota.Lease) *fsmpb.Op {
 		if d.roll(2) == 0 {
 			id := d.id("w")
 			session, _ := b.View.Session(rota.WorkerID(id))
-			return offerOp(id, session+rota.Session(d.roll(6)/5), uint64(d.roll(4)), int32(d.number()), b.now+rota.Clock(d.number()))
+			return offerOp(id, session+rota.Session(d.roll(6)/5), uint64(d.roll(4)), int32(d.number()),
+				b.now+rota.Clock(d.number()))
 		}
 		op := staking(registerOp(d.id("w"), int32(1+d.roll(4)), d.text(), d.roll(2) == 0, func(w *rota.WorkerSpec) {
 			w.Queues = append(w.Queues, rota.QueueName(d.queue()))
@@ -221,14 +221,18 @@ func hostileOp(b *bench, d *dice, seen []rota.Lease) *fsmpb.Op {
 		if rounds := b.View.Decide(1 + d.roll(9)); len(rounds) > 0 && d.roll(8) > 0 {
 			return &fsmpb.Op{Op: &fsmpb.Op_Round{Round: rounds[0]}}
 		}
-		return &fsmpb.Op{Op: &fsmpb.Op_Round{Round: &fsmpb.Round{Epoch: b.Header.Epoch + uint64(d.roll(3)), Queue: d.queue(),
-			Height: uint64(d.number()), Pairs: []*fsmpb.Pair{{Job: d.id("j"), Worker: d.id("w"), Rule: uint32(d.number())},
+		return &fsmpb.Op{Op: &fsmpb.Op_Round{Round: &fsmpb.Round{Epoch: b.Header.Epoch + uint64(d.roll(3)),
+			Queue:  d.queue(),
+			Height: uint64(d.number()), Pairs: []*fsmpb.Pair{{Job: d.id("j"), Worker: d.id("w"),
+				Rule: uint32(d.number())},
 				{}, {Job: d.id("j"), Worker: d.id("w"), Score: d.number(), Rank: int32(d.number()), Interleaved: true}},
-			Holds: []*fsmpb.Hold{{Job: d.id("j"), Worker: d.id("w")}, {Job: d.id("j")}, {Job: d.id("j"), Worker: d.id("w")}}}}}
+			Holds: []*fsmpb.Hold{{Job: d.id("j"), Worker: d.id("w")}, {Job: d.id("j")},
+				{Job: d.id("j"), Worker: d.id("w")}}}}}
 	case 7, 8, 9:
 		l := seen[max(0, len(seen)-1-d.roll(8))]
 		return verb(rota.LeaseVerb(d.roll(9)), l, func(c *peer.LeaseCommand) {
-			c.Ordinal, c.Fail, c.After, c.Progress = int32(d.roll(4)), peer.FailKind(d.roll(7)), millis.Duration(d.number()), int32(d.number())
+			c.Ordinal, c.Fail, c.After, c.Progress = int32(d.roll(4)), peer.FailKind(d.roll(7)), millis.Duration(
+				d.number()), int32(d.number())
 			switch d.roll(9) {
 			case 0:
 				c.Worker, c.Job = rota.WorkerID(d.id("w")), rota.JobID(d.id("j"))
@@ -283,8 +287,8 @@ func hostileOp(b *bench, d *dice, seen []rota.Lease) *fsmpb.Op {
 		if d.roll(2) == 0 {
 			return hostileReport(d, seen)
 		}
-		return &fsmpb.Op{Op: &fsmpb.Op_SetNode{SetNode: &fsmpb.SetNode{Id: d.id("n"), Identity: d.text(), Starts: uint64(d.number()),
-			Removed: d.roll(4) == 0, Reason: d.text(), Voters: uint32(d.roll(11))}}}
+		return &fsmpb.Op{Op: &fsmpb.Op_SetNode{SetNode: &fsmpb.SetNode{Id: d.id("n"), Identity: d.text(),
+			Starts: uint64(d.number()), Removed: d.roll(4) == 0, Reason: d.text(), Voters: uint32(d.roll(11))}}}
 	case 15:
 		if d.roll(2) == 0 {
 			return modeOp(rota.ModeNormal, d.text())
@@ -300,7 +304,8 @@ func hostileOp(b *bench, d *dice, seen []rota.Lease) *fsmpb.Op {
 		}
 		if d.roll(8) == 0 {
 			op := backupOp(rota.Index(d.number()), d.text())
-			op.GetBackupStored().Bytes, op.GetBackupStored().Sha256 = uint64(d.number()), make([]byte, pickOf(d, 0, 31, 32, 33))
+			op.GetBackupStored().Bytes, op.GetBackupStored().Sha256 = uint64(d.number()), make([]byte,
+				pickOf(d, 0, 31, 32, 33))
 			return op
 		}
 		if d.roll(8) == 0 {
@@ -308,7 +313,8 @@ func hostileOp(b *bench, d *dice, seen []rota.Lease) *fsmpb.Op {
 			return pickOf(d, op, by(rota.Local, op))
 		}
 		keys := rota.TenantKeys()
-		return tenantOp(d.id("t"), keys[d.roll(len(keys))], fmt.Sprint(d.number()), "max_concurrent", fmt.Sprint(d.roll(4)))
+		return tenantOp(d.id("t"), keys[d.roll(len(keys))], fmt.Sprint(d.number()), "max_concurrent",
+			fmt.Sprint(d.roll(4)))
 	case 20:
 		return hostilePlan(b, d)
 	default:
@@ -328,14 +334,17 @@ func flowID(d *dice) string { return d.id("wf") }
 
 // hostileUnique often returns one that holds a key, and often none.
 func hostileUnique(d *dice) *rota.Unique {
-	u := &rota.Unique{Key: d.of("k", "l", "", d.text()), OnConflict: d.of("", "existing", "replace", "extend", "after", "collect", d.text())}
+	u := &rota.Unique{Key: d.of("k", "l", "", d.text()), OnConflict: d.of("", "existing", "replace", "extend", "after",
+		"collect", d.text())}
 	switch d.roll(4) {
 	case 0:
 		u.By = []string{d.of("queue", "type", "args", d.text()), "args"}
 	case 1:
-		u.Scope, u.Keep = []string{"COMPLETED", d.of("PENDING", "RUNNING", d.text())}, millis.Duration(int64(d.roll(40_000)))
+		u.Scope, u.Keep = []string{"COMPLETED", d.of("PENDING", "RUNNING",
+			d.text())}, millis.Duration(int64(d.roll(40_000)))
 	case 2:
-		u.Period, u.Keep, u.ExtendMax = millis.Duration(d.number()), millis.Duration(d.number()), millis.Duration(d.number())
+		u.Period, u.Keep, u.ExtendMax = millis.Duration(d.number()), millis.Duration(d.number()), millis.Duration(
+			d.number())
 	}
 	return u
 }
@@ -353,7 +362,8 @@ func hostileFlow(d *dice) *fsmpb.Op {
 	case 0, 1:
 		op := dag.open()
 		if o := op.GetOpenWorkflow(); d.roll(4) == 0 {
-			o.Nodes, o.Edges, o.OnFailure, o.Priority = uint32(d.number()), uint64(d.number()), uint32(d.roll(4)), int32(d.number())
+			o.Nodes, o.Edges, o.OnFailure, o.Priority = uint32(d.number()), uint64(d.number()), uint32(d.roll(
+				4)), int32(d.number())
 			o.Queue, o.Tenant, o.Content = d.queue(), d.id("t"), make([]byte, d.roll(20))
 			o.Shares = []*fsmpb.QueueShare{{Queue: d.queue(), Nodes: uint32(d.number())}}
 		} else {
@@ -437,9 +447,10 @@ func hostileRight(b *bench, d *dice) *fsmpb.Op {
 	role := d.of("role", "root", "other", d.text())
 	switch d.roll(13) {
 	case 10:
-		return by(pickOf(d, actorNamed("a"), actorNamed("b"), rota.CertPrincipal("role", "n")), sessionOp(d.of("s", "t", d.text()), func(o *fsmpb.OpenSession) {
-			o.Link, o.UntilMs = d.roll(2) == 0, pickOf[int64](d, 0, 0, startClock+40_000, d.number())
-		}))
+		return by(pickOf(d, actorNamed("a"), actorNamed("b"), rota.CertPrincipal("role", "n")),
+			sessionOp(d.of("s", "t", d.text()), func(o *fsmpb.OpenSession) {
+				o.Link, o.UntilMs = d.roll(2) == 0, pickOf[int64](d, 0, 0, startClock+40_000, d.number())
+			}))
 	case 11:
 		return by(sessionOf(d.of("s", "t"), d.of("a", "b")), claimOp(d.of("s", "t"), d.of("x", "y")))
 	case 12:
@@ -451,18 +462,21 @@ func hostileRight(b *bench, d *dice) *fsmpb.Op {
 		return issuerOp(d.of(idp, idp+"/x", d.text()), mapTo(d.of("sub", d.text()), d.of("ann", "a*", d.text()), role))
 	case 9:
 		return b.exchangeOp(byte(d.roll(3)), d.of("a", "b"), func(x *fsmpb.Exchange) {
-			x.Claim, x.Value, x.Role, x.UntilMs = d.of("sub", d.text()), d.of("ann", d.text()), role, pickOf[int64](d, x.UntilMs, x.UntilMs, d.number())
+			x.Claim, x.Value, x.Role, x.UntilMs = d.of("sub", d.text()), d.of("ann", d.text()), role, pickOf[int64](d,
+				x.UntilMs, x.UntilMs, d.number())
 		})
 	case 0:
-		op := roleOp(role, rota.Grant{Right: rota.Right(d.roll(18)), Tenant: d.of("*", "t*", "t1", d.text()), Queue: d.of("*", "default", "")},
-			rota.Grant{Right: rota.RightSubmit, Tenant: d.of("*", "t1"), Queue: "*"})
-		op.GetSetRole().MaxWorkflows, op.GetSetRole().MaxWorkers = pickOf[int64](d, 0, 0, 1, d.number()), pickOf[int64](d, 0, 0, 0, d.number())
+		op := roleOp(role, rota.Grant{Right: rota.Right(d.roll(18)), Tenant: d.of("*", "t*", "t1", d.text()),
+			Queue: d.of("*", "default", "")}, rota.Grant{Right: rota.RightSubmit, Tenant: d.of("*", "t1"), Queue: "*"})
+		op.GetSetRole().MaxWorkflows, op.GetSetRole().MaxWorkers = pickOf[int64](d, 0, 0, 1,
+			d.number()), pickOf[int64](d, 0, 0, 0, d.number())
 		return op
 	case 1:
 		return &fsmpb.Op{Op: &fsmpb.Op_DeleteRole{DeleteRole: &fsmpb.DeleteRole{Name: role}}}
 	case 2, 3:
 		wish := tokenWish(d.of("a", "b"), role)
-		wish.Tenants, wish.ExpiresMs = []string{d.of("*", "t*", "t1")}, pickOf[int64](d, wish.ExpiresMs, startClock+40_000, d.number())
+		wish.Tenants, wish.ExpiresMs = []string{d.of("*", "t*", "t1")}, pickOf[int64](d, wish.ExpiresMs,
+			startClock+40_000, d.number())
 		if d.roll(3) == 0 {
 			return initOp(wish, func(op *fsmpb.InitAuth) { op.Reset_ = d.roll(2) == 0 })
 		}
@@ -508,7 +522,8 @@ func FuzzRecord(f *testing.F) {
 	b := busyBench(f)
 	b.run(diamond("wf"))
 	b.upload(diamond("open"))
-	gates := newDAG("gates", [][]uint32{nil, nil, {0, 1}}, gateAt(0, rota.Gate{}), gateAt(1, rota.Gate{Timeout: time.Hour}), gateAt(2, rota.Gate{}))
+	gates := newDAG("gates", [][]uint32{nil, nil, {0, 1}}, gateAt(0, rota.Gate{}),
+		gateAt(1, rota.Gate{Timeout: time.Hour}), gateAt(2, rota.Gate{}))
 	b.run(gates)
 	b.ok(gates.signal("n0", "s", "out"))
 	b.ok(gates.signal("n2", "early", "kept"))
@@ -536,7 +551,8 @@ func FuzzRecord(f *testing.F) {
 		if m, err = l.Finish(); err != nil {
 			return
 		}
-		data, _ := entry.Seal(&fsmpb.Entry{Term: m.Header.Term, NowMs: int64(m.Header.Clock), Ops: []*fsmpb.Op{sweepOp(), submitOp(jobSpec("j"))}}, entry.FirstRules)
+		data, _ := entry.Seal(&fsmpb.Entry{Term: m.Header.Term, NowMs: int64(m.Header.Clock),
+			Ops: []*fsmpb.Op{sweepOp(), submitOp(jobSpec("j"))}}, entry.FirstRules)
 		if _, err := m.Apply(m.Header.Index+1, m.Header.Term, data); err != nil {
 			t.Fatal(err)
 		}
@@ -565,7 +581,8 @@ func hostileSchedule(b *bench, d *dice) *fsmpb.Op {
 	case 1:
 		return triggerOp(name, d.id("x"))
 	case 2:
-		return backfillOp(name, uint64(d.roll(3)), rota.Overlap(d.roll(6)), rota.Date(d.number()), b.Header.Date()-rota.Date(d.roll(9)))
+		return backfillOp(name, uint64(d.roll(3)), rota.Overlap(d.roll(6)), rota.Date(d.number()),
+			b.Header.Date()-rota.Date(d.roll(9)))
 	case 3:
 		return unscheduleOp(name)
 	case 5:
@@ -575,12 +592,15 @@ func hostileSchedule(b *bench, d *dice) *fsmpb.Op {
 	case 4:
 		due, _ := DueOf(&b.View, rota.ScheduleName(name))
 		from, until := int64(due.Through), int64(b.Header.Date())
-		return &fsmpb.Op{Op: &fsmpb.Op_Fire{Fire: &fsmpb.Fire{Name: name, Version: due.Version, FromMs: pickOf(d, from, from, d.number()),
-			UntilMs: pickOf(d, until, until, d.number()), DatesMs: []int64{from + 1, pickOf(d, until, until-1, d.number())}[:d.roll(3)],
+		return &fsmpb.Op{Op: &fsmpb.Op_Fire{Fire: &fsmpb.Fire{Name: name, Version: due.Version,
+			FromMs:  pickOf(d, from, from, d.number()),
+			UntilMs: pickOf(d, until, until, d.number()), DatesMs: []int64{from + 1,
+				pickOf(d, until, until-1, d.number())}[:d.roll(3)],
 			Missed: uint64(pickOf(d, 0, 0, d.number())), Tzdata: pickOf(d, installedName(b), installedName(b), "")}}}
 	}
 	return scheduleOp(name, func(s *rota.ScheduleSpec) {
-		s.Overlap, s.Limit, s.Jitter = rota.Overlap(d.roll(6)), pickOf[int64](d, 0, 2, d.number()), millis.Duration(pickOf[int64](d, 0, 500, d.number()))
+		s.Overlap, s.Limit, s.Jitter = rota.Overlap(d.roll(6)), pickOf[int64](d, 0, 2,
+			d.number()), millis.Duration(pickOf[int64](d, 0, 500, d.number()))
 		s.Job.Queue, s.Job.Tenant = rota.QueueName(d.queue()), rota.TenantID(d.id("t"))
 		s.PauseOnFailure = d.roll(2) == 0
 	})

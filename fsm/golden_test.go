@@ -96,7 +96,8 @@ func goldenFlows(c *bench) {
 		}
 		c.pass(2_000)
 	}
-	gates := newDAG("g6", make([][]uint32, 4), continuing, gateAt(0, rota.Gate{}), gateAt(1, rota.Gate{}), gateAt(2, rota.Gate{Timeout: time.Second}),
+	gates := newDAG("g6", make([][]uint32, 4), continuing, gateAt(0, rota.Gate{}), gateAt(1, rota.Gate{}),
+		gateAt(2, rota.Gate{Timeout: time.Second}),
 		gateAt(3, rota.Gate{Timeout: time.Second, OnTimeout: rota.GateCompletes}))
 	c.run(gates)
 	c.entry(gates.signal("n0", "s", "yes"), gates.refuse("n1", "s", "no"), gates.signal("n0", "late", ""))
@@ -136,7 +137,8 @@ func goldenOutlived(c *bench) {
 	var ops []*fsmpb.Op
 	for i := range 4 {
 		ops = append(ops, submitOp(jobSpec(fmt.Sprint("outlived", i), func(s *rota.JobSpec) {
-			s.Worker, s.Keys, s.Unique = "outlived", []string{fmt.Sprint("outlived:", i)}, &rota.Unique{Key: fmt.Sprint("outlived", i)}
+			s.Worker, s.Keys, s.Unique = "outlived", []string{fmt.Sprint("outlived:",
+				i)}, &rota.Unique{Key: fmt.Sprint("outlived", i)}
 		})))
 	}
 	c.entry(ops...)
@@ -145,7 +147,8 @@ func goldenOutlived(c *bench) {
 	for i := range 4 {
 		id := fmt.Sprint("outlived", i)
 		ops = append(ops, cancelOp(id), retryOp(id), cancelOp(id), submitOp(jobSpec(id+"b", func(s *rota.JobSpec) {
-			s.Worker, s.Keys, s.Unique = "outlived", []string{fmt.Sprint("outlived:", i)}, &rota.Unique{Key: fmt.Sprint("outlived", i)}
+			s.Worker, s.Keys, s.Unique = "outlived", []string{fmt.Sprint("outlived:",
+				i)}, &rota.Unique{Key: fmt.Sprint("outlived", i)}
 		})))
 	}
 	for _, op := range ops { // a retry depends on the state at that point
@@ -208,8 +211,10 @@ func goldenPlans(c *bench) {
 	for i := range 3 {
 		c.submit(fmt.Sprint("bulk", i))
 	}
-	for _, op := range []*fsmpb.Op{planOp("up", rota.PlanReprioritise, "id=bulk*", urgency(2)), planOp("move", rota.PlanMove, "id=bulk*", toQueue("planned")),
-		planOp("end", rota.PlanCancel, "queue=planned"), planOp("again", rota.PlanRetry, "id=bulk*", most(2)), planOp("forget", rota.PlanDelete, "id=bulk*")} {
+	for _, op := range []*fsmpb.Op{planOp("up", rota.PlanReprioritise, "id=bulk*", urgency(2)),
+		planOp("move", rota.PlanMove, "id=bulk*", toQueue("planned")),
+		planOp("end", rota.PlanCancel, "queue=planned"), planOp("again", rota.PlanRetry, "id=bulk*", most(2)),
+		planOp("forget", rota.PlanDelete, "id=bulk*")} {
 		c.ok(op)
 		c.runPlan(op.GetStartPlan().GetId(), 2)
 	}
@@ -219,27 +224,32 @@ func goldenPlans(c *bench) {
 
 // goldenUniques makes jobs hold keys, lose them and be merged.
 func goldenUniques(c *bench) {
-	kept := rota.Unique{By: []string{rota.UniqueByType, rota.UniqueByArgs}, Period: time.Hour, OnConflict: rota.UniqueExtend,
-		Scope: []string{rota.UniquePending, rota.UniqueCompleted}, Keep: time.Minute}
+	kept := rota.Unique{By: []string{rota.UniqueByType, rota.UniqueByArgs}, Period: time.Hour,
+		OnConflict: rota.UniqueExtend, Scope: []string{rota.UniquePending, rota.UniqueCompleted}, Keep: time.Minute}
 	delayed := func(s *rota.JobSpec) { s.Delay = time.Second }
-	c.entry(onlyOne("unique1", rota.Unique{}), onlyOne("unique2", rota.Unique{}), onlyOne("unique3", rota.Unique{OnConflict: rota.UniqueReplace}, paying("3")),
+	c.entry(onlyOne("unique1", rota.Unique{}), onlyOne("unique2", rota.Unique{}),
+		onlyOne("unique3", rota.Unique{OnConflict: rota.UniqueReplace}, paying("3")),
 		onlyOne("unique4", kept, delayed), onlyOne("unique5", kept, delayed), onlyOne("unique5", kept, delayed))
 	c.pass(2_000)
 	for _, l := range inOrder(c.match()) {
 		c.entry(verb(rota.VerbComplete, l))
 	}
 	c.entry(onlyOne("unique6", kept, delayed), cancelOp("unique1"), retryOp("unique1"))
-	after, collect := rota.Unique{Key: "after", OnConflict: rota.UniqueAfter}, rota.Unique{Key: "collect", OnConflict: rota.UniqueCollect}
-	c.entry(onlyOne("after1", after), onlyOne("after2", after, typed("other")), onlyOne("after3", after, paying("3"), typed("other")),
-		onlyOne("collect1", collect, delayed, paying("1")), onlyOne("collect2", collect, paying("2")), onlyOne("collect3", collect, paying("{")))
+	after, collect := rota.Unique{Key: "after", OnConflict: rota.UniqueAfter}, rota.Unique{Key: "collect",
+		OnConflict: rota.UniqueCollect}
+	c.entry(onlyOne("after1", after), onlyOne("after2", after, typed("other")),
+		onlyOne("after3", after, paying("3"), typed("other")),
+		onlyOne("collect1", collect, delayed, paying("1")), onlyOne("collect2", collect, paying("2")),
+		onlyOne("collect3", collect, paying("{")))
 	c.entry(cancelOp("after1"), onlyOne("collect4", collect, typed("other"), paying("4")), cancelOp("collect4"))
 }
 
 // goldenBatches opens, fills, seals and ends batches, and retries one after that.
 func goldenBatches(c *bench) {
-	c.entry(batchOp("g1", 2), batchOp("g2", 0), batchOp("g3", 0), batchOp("g1", 3), entry.SealOp("g3"), entry.SealOp("none"))
-	c.entry(submitOp(member("gb1", "g1")), submitOp(member("gb2", "g1")), submitOp(member("gb3", "g1")), submitOp(member("gb4", "g2")),
-		submitOp(member("gb5", "none")))
+	c.entry(batchOp("g1", 2), batchOp("g2", 0), batchOp("g3", 0), batchOp("g1", 3), entry.SealOp("g3"),
+		entry.SealOp("none"))
+	c.entry(submitOp(member("gb1", "g1")), submitOp(member("gb2", "g1")), submitOp(member("gb3", "g1")),
+		submitOp(member("gb4", "g2")), submitOp(member("gb5", "none")))
 	c.entry(cancelOp("gb1"), cancelOp("gb2"), retryOp("gb1"))
 	c.entry(cancelOp("gb1"), entry.SealOp("g2"))
 }
@@ -248,8 +258,8 @@ func goldenBatches(c *bench) {
 func goldenHeaders(c *bench) {
 	headed := func(s *rota.JobSpec) { s.Headers = map[string]string{"traceparent": "00-1", "baggage": ""} }
 	c.submit("headed", headed)
-	c.entry(submitOp(jobSpec("headed")), scheduleOp("headed", func(s *rota.ScheduleSpec) { headed(&s.Job) }), triggerOp("headed", "x"),
-		batchOp("headed", 0, headed), entry.SealOp("headed"))
+	c.entry(submitOp(jobSpec("headed")), scheduleOp("headed", func(s *rota.ScheduleSpec) { headed(&s.Job) }),
+		triggerOp("headed", "x"), batchOp("headed", 0, headed), entry.SealOp("headed"))
 	c.run(newDAG("headed", [][]uint32{nil}, func(d *dag) { headed(&d.Nodes[0].JobSpec) }))
 	c.entry(cancelOp("headed"), retryOp("headed"))
 }
@@ -289,7 +299,8 @@ func goldenBackfill(c *bench) {
 
 // goldenChoices assigns by ids instead of seeds, renews beyond now + lease_ms, and changes deadlines for the start.
 func goldenChoices(c *bench) {
-	c.ok(queueOp("chosen", "strategy", "random", "unseeded", "on", "renewals_max", "3", "renew_adds", "on", "batch_size", "2000"))
+	c.ok(queueOp("chosen", "strategy", "random", "unseeded", "on", "renewals_max", "3", "renew_adds", "on",
+		"batch_size", "2000"))
 	served := func(w *rota.WorkerSpec) { w.Queues = []rota.QueueName{"chosen"} }
 	c.worker("chosen1", 2, served)
 	c.worker("chosen2", 2, served)
@@ -308,13 +319,19 @@ func goldenChoices(c *bench) {
 // goldenSchedules sets, fires, pauses, backfills and deletes schedules.
 func goldenSchedules(c *bench) {
 	c.entry(scheduleOp("gs1", func(s *rota.ScheduleSpec) { s.Overlap, s.PauseOnFailure = rota.OverlapQueueAll, true }),
-		scheduleOp("gs2", func(s *rota.ScheduleSpec) { s.Overlap, s.Jitter, s.Limit = rota.OverlapCancel, time.Second, 3 }), scheduleOp("gs3"))
+		scheduleOp("gs2", func(s *rota.ScheduleSpec) {
+			s.Overlap, s.Jitter, s.Limit = rota.OverlapCancel, time.Second,
+				3
+		}),
+		scheduleOp("gs3"))
 	date := c.Header.Date()
 	for _, name := range []string{"gs1", "gs2"} {
-		c.entry(backfillOp(name, 1, rota.OverlapQueueAll, date-3*aMinute, date-2*aMinute), triggerOp(name, "x"), backfillOp(name, 9, rota.OverlapSkip))
+		c.entry(backfillOp(name, 1, rota.OverlapQueueAll, date-3*aMinute, date-2*aMinute), triggerOp(name, "x"),
+			backfillOp(name, 9, rota.OverlapSkip))
 	}
 	c.pass(2_000)
-	c.entry(c.fireOp("gs1", c.Header.Date()), c.fireOp("gs2", c.Header.Date()), c.fireOp("gs2", c.Header.Date()), cancelOp("gs1@+x"), pauseOp("gs2", true, false))
+	c.entry(c.fireOp("gs1", c.Header.Date()), c.fireOp("gs2", c.Header.Date()), c.fireOp("gs2", c.Header.Date()),
+		cancelOp("gs1@+x"), pauseOp("gs2", true, false))
 	c.entry(pauseOp("gs2", false, true), unscheduleOp("gs3"), unscheduleOp("gs3"))
 }
 
@@ -325,19 +342,27 @@ func goldenRights(c *bench) {
 	brief.ExpiresMs = int64(c.Header.Date()) + 5_000
 	mine := jobSpec("tokened")
 	mine.Tenant = "acme-1"
-	c.entry(limitedOp("acme", func(r *fsmpb.SetRole) { r.MaxWorkflows = 3 }, rota.Grant{Right: rota.RightSubmit, Tenant: "a*", Queue: "*"}), by(rota.Local, tokenOp(wish)), tokenOp(brief),
+	c.entry(limitedOp("acme", func(r *fsmpb.SetRole) { r.MaxWorkflows = 3 },
+		rota.Grant{Right: rota.RightSubmit, Tenant: "a*", Queue: "*"}), by(rota.Local, tokenOp(wish)), tokenOp(brief),
 		blockOp("acme", "eve", true), blockOp("acme", "bob", true), anonymousOp(access.RoleReader))
-	c.entry(by(actorNamed("a"), submitOp(mine)), by(actorNamed("a"), submitOp(jobSpec("denied"))), by(rota.Anonymous, cancelOp("tokened")),
+	c.entry(by(actorNamed("a"), submitOp(mine)), by(actorNamed("a"), submitOp(jobSpec("denied"))),
+		by(rota.Anonymous, cancelOp("tokened")),
 		by(rota.CertPrincipal("acme", "eve"), submitOp(mine)), by(rota.CertPrincipal("acme", "ann"), submitOp(mine)))
 	eve := func(op *fsmpb.Op) *fsmpb.Op { return by(rota.CertPrincipal(access.RoleWorker, "eve"), op) }
-	c.entry(eve(registerOp("owned", 2, "s", false)), eve(registerOp("g", 2, "s", true)), by(rota.Anonymous, registerOp("owned", 2, "s", true)))
+	c.entry(eve(registerOp("owned", 2, "s", false)), eve(registerOp("g", 2, "s", true)),
+		by(rota.Anonymous, registerOp("owned", 2, "s", true)))
 	c.entry(roundOps(c)...)
-	c.entry(blockOp(access.RoleWorker, "eve", true), eve(statusOp("owned", rota.WorkerDraining, c.fleet.workers.Get("owned").Session)))
-	c.entry(issuerOp(idp, mapTo("sub", "ann", access.RoleReader)), issuerOp(idp+"/gone", mapTo("repo", "acme/*", "acme")), c.exchangeOp(1, "e"),
-		c.exchangeOp(1, "f"), c.exchangeOp(2, "g", func(x *fsmpb.Exchange) { x.Value = "bob" }), noIssuerOp(idp+"/gone"))
-	c.entry(by(actorNamed("a"), sessionOp("s")), by(actorNamed("a"), sessionOp("t", asLink)), by(sessionOf("t", "a"), claimOp("t", "x")),
+	c.entry(blockOp(access.RoleWorker, "eve", true), eve(statusOp("owned", rota.WorkerDraining,
+		c.fleet.workers.Get("owned").Session)))
+	c.entry(issuerOp(idp, mapTo("sub", "ann", access.RoleReader)),
+		issuerOp(idp+"/gone", mapTo("repo", "acme/*", "acme")), c.exchangeOp(1, "e"),
+		c.exchangeOp(1, "f"), c.exchangeOp(2, "g", func(x *fsmpb.Exchange) { x.Value = "bob" }),
+		noIssuerOp(idp+"/gone"))
+	c.entry(by(actorNamed("a"), sessionOp("s")), by(actorNamed("a"), sessionOp("t", asLink)),
+		by(sessionOf("t", "a"), claimOp("t", "x")),
 		by(sessionOf("s", "a"), submitOp(mine)), by(sessionOf("s", "a"), endSessionOp("s")))
-	c.entry(revokeOp("a"), by(actorNamed("a"), submitOp(mine)), blockOp("acme", "bob", false), by(rota.Local, initOp(tokenWish("c", access.RoleRoot))),
+	c.entry(revokeOp("a"), by(actorNamed("a"), submitOp(mine)), blockOp("acme", "bob", false),
+		by(rota.Local, initOp(tokenWish("c", access.RoleRoot))),
 		by(rota.Local, initOp(tokenWish("d", access.RoleRoot), func(op *fsmpb.InitAuth) { op.Reset_ = true })))
 	c.pass(6_000)
 	c.entry(&fsmpb.Op{Op: &fsmpb.Op_DeleteRole{DeleteRole: &fsmpb.DeleteRole{Name: "acme"}}})
@@ -350,7 +375,8 @@ func goldenEdits(c *bench) {
 		of := all[name]
 		c.entry(inVersion(access.AnyVersion, of.set("2")), of.set("3"))
 		first := of.etag()
-		c.entry(inVersion(first, of.set("4")), inVersion(first, of.set("5")), inVersion(access.AnyVersion, of.set("6")), inVersion("A b", of.set("7")))
+		c.entry(inVersion(first, of.set("4")), inVersion(first, of.set("5")), inVersion(access.AnyVersion, of.set("6")),
+			inVersion("A b", of.set("7")))
 		if of.remove != nil {
 			c.entry(inVersion(first, of.remove()), inVersion(of.etag(), of.remove()))
 		}
@@ -423,21 +449,24 @@ func writeGolden(t *testing.T) {
 	}
 	c.entry(queueOp("default", "lease_grace_on_disconnect", "10s"), linked(registerOp("graced", 1, "g", false), 3))
 	session, _ := c.View.Session("graced")
-	c.entry(disconnectOp("graced", session, 2), disconnectOp("graced", session, 3), linked(registerOp("graced", 1, "g", false), 2),
-		linked(registerOp("graced", 1, "g", false), 4))
+	c.entry(disconnectOp("graced", session, 2), disconnectOp("graced", session, 3),
+		linked(registerOp("graced", 1, "g", false), 2), linked(registerOp("graced", 1, "g", false), 4))
 	goldenDeletions(c)
 	goldenRights(c)
 	for _, id := range []string{"n4", "n5", "n6", "n7"} {
 		c.entry(&fsmpb.Op{Op: &fsmpb.Op_SetNode{SetNode: &fsmpb.SetNode{Id: id, Identity: "i", Starts: 1}}})
 	}
 	c.entry(healthyOp("n4", "n5", "n6", "n7", "n7"), healthyOp("n4"), healthyOp("n4", "n5", "n6", "n7", "n8"))
-	c.entry(removalOp("n7", "did not answer", 0), clusterOp("autopilot", "off"), removalOp("n6", "", 2), clusterOp("voters_wanted", "5"))
+	c.entry(removalOp("n7", "did not answer", 0), clusterOp("autopilot", "off"), removalOp("n6", "", 2),
+		clusterOp("voters_wanted", "5"))
 	c.entry(backupOp(c.At, "c-1.snap"))
 	c.entry(backupOp(c.At-2, "c-2.snap"), backupOp(c.At, "c-3.snap"), backupOp(0, "c-4.snap"))
-	c.entry(by(rota.Local, readSnapshotOp("n1", c.At)), by(rota.Anonymous, readSnapshotOp("n1", c.At)), by(rota.Local, readSnapshotOp("n1", c.At+9)),
-		readSnapshotOp("n1", c.At))
-	c.entry(differsOp("n2", 7, 5), differsOp("n2", 9, 5), differsOp("n3", 9, 5), switchOp(entry.RulesVersion), switchOp(entry.FirstRules), switchOp(0))
-	c.entry(tzdataOp("2026f"), tzdataOp("2026f"), tzdataOp("x"), by(rota.Anonymous, tzdataOp("2026g")), by(rota.CertPrincipal(access.RoleRoot, "n"), tzdataOp("2026g")))
+	c.entry(by(rota.Local, readSnapshotOp("n1", c.At)), by(rota.Anonymous, readSnapshotOp("n1", c.At)),
+		by(rota.Local, readSnapshotOp("n1", c.At+9)), readSnapshotOp("n1", c.At))
+	c.entry(differsOp("n2", 7, 5), differsOp("n2", 9, 5), differsOp("n3", 9, 5), switchOp(entry.RulesVersion),
+		switchOp(entry.FirstRules), switchOp(0))
+	c.entry(tzdataOp("2026f"), tzdataOp("2026f"), tzdataOp("x"), by(rota.Anonymous, tzdataOp("2026g")),
+		by(rota.CertPrincipal(access.RoleRoot, "n"), tzdataOp("2026g")))
 	goldenWith(c)
 	goldenEdits(c)
 	note()

@@ -19,7 +19,8 @@ func TestGone(t *testing.T) {
 	b.refuses(rota.KindStale, "session", goneOp("w", l.Session+1, "w"))
 	b.refuses(rota.KindStale, "session", goneOp("w", 0, "w"))
 	b.refuses(rota.KindDenied, "secret", goneOp("w", l.Session, "guessed"))
-	b.refuses(rota.KindInvalid, "secret", &fsmpb.Op{Op: &fsmpb.Op_Gone{Gone: &fsmpb.Gone{Worker: "w", Session: uint64(l.Session)}}})
+	b.refuses(rota.KindInvalid, "secret", &fsmpb.Op{Op: &fsmpb.Op_Gone{Gone: &fsmpb.Gone{Worker: "w",
+		Session: uint64(l.Session)}}})
 	b.state("j", rota.JobRunning)
 	b.status("w", rota.WorkerActive)
 
@@ -41,7 +42,8 @@ func TestGone(t *testing.T) {
 	}
 	b.refuses(rota.KindStale, "lease", verb(rota.VerbComplete, l))
 
-	if again := b.entry(goneOp("w", l.Session, "w")); entry.OutcomeError(again.Outcomes[0]) != nil || len(again.Events) > 0 {
+	if again := b.entry(goneOp("w", l.Session, "w")); entry.OutcomeError(again.Outcomes[0]) != nil ||
+		len(again.Events) > 0 {
 		t.Fatalf("repeated: got %v with events %+v", again.Outcomes[0], again.Events)
 	}
 	b.ok(registerOp("w", 1, "w", false)) // the id is free: another process, another session

@@ -48,9 +48,10 @@ func TestHeaders(t *testing.T) {
 	b.ok(retryOp("j"))
 	has("j", rota.JobQueued)
 	b.ok(onlyOne("first", rota.Unique{OnConflict: rota.UniqueReplace}, headed))
-	b.merges("first", onlyOne("merged", rota.Unique{OnConflict: rota.UniqueReplace}, paying("other"), func(s *rota.JobSpec) {
-		s.Headers = map[string]string{"traceparent": "00-2"}
-	}))
+	b.merges("first", onlyOne("merged", rota.Unique{OnConflict: rota.UniqueReplace}, paying("other"),
+		func(s *rota.JobSpec) {
+			s.Headers = map[string]string{"traceparent": "00-2"}
+		}))
 	has("first", rota.JobQueued)
 	b.ok(scheduleOp("s", func(s *rota.ScheduleSpec) { headed(&s.Job) }))
 	b.ok(triggerOp("s", "x"))
@@ -93,7 +94,8 @@ func TestHeaders_weigh(t *testing.T) {
 	_, payload := new(state.Specs).Keep(jobSpec("j")).Split()
 	e.B = e.B[:0]
 	state.EncodeParts(&e, new(state.Specs).Keep(jobSpec("j")), nil, payload)
-	if len(e.B) != bare || state.HashBytes(e.B) != state.HashSpec(&state.Encoder{}, new(state.Specs).Keep(jobSpec("j"))) {
+	if len(e.B) != bare || state.HashBytes(e.B) != state.HashSpec(&state.Encoder{},
+		new(state.Specs).Keep(jobSpec("j"))) {
 		t.Errorf("a spec without headers takes %d bytes, its content %d", bare, len(e.B))
 	}
 	b := newBench(t)

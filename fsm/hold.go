@@ -11,8 +11,8 @@ import (
 )
 
 func decodeHold(d *state.Decoder) *state.HoldRow {
-	return &state.HoldRow{Job: rota.JobID(d.Str()), Worker: rota.WorkerID(d.Str()), Since: rota.Clock(d.Int()), Epoch: d.Uint(),
-		Turn: d.Bool(), Preempted: d.Bool(), Revoked: d.Int()}
+	return &state.HoldRow{Job: rota.JobID(d.Str()), Worker: rota.WorkerID(d.Str()), Since: rota.Clock(d.Int()),
+		Epoch: d.Uint(), Turn: d.Bool(), Preempted: d.Bool(), Revoked: d.Int()}
 }
 
 // changeHold grants a hold, moves it, or, without a worker, ends it. It ignores a change that is no longer valid: the
@@ -39,8 +39,8 @@ func (pl *placement) changeHold(op *fsmpb.Hold, epoch uint64) {
 		Turn: op.GetTurn()})
 	pl.registry.heldFor[worker] = job
 	pl.registry.supply.Hold(worker, true)
-	pl.s.Journal.Emit(rota.Event{Kind: rota.EventWorkerHeld, Job: job, Queue: j.Spec.Queue, Tenant: j.Spec.Tenant, Worker: worker,
-		Attempt: j.Attempt, Epoch: epoch, Text: text})
+	pl.s.Journal.Emit(rota.Event{Kind: rota.EventWorkerHeld, Job: job, Queue: j.Spec.Queue, Tenant: j.Spec.Tenant,
+		Worker: worker, Attempt: j.Attempt, Epoch: epoch, Text: text})
 }
 
 // endHold ends a hold and records why.
@@ -125,7 +125,8 @@ func (pl *placement) held() []sched.Hold {
 
 func (pl *placement) lot(queue rota.QueueName) sched.Lot {
 	q := pl.s.QueueTable.Get(queue)
-	return sched.Lot{Pending: pl.registry.queues[queue].pending, Policy: &q.Policy, Queue: queue, Stats: pl.typeStats.statsOf(q), Expects: q.ExpectsOf()}
+	return sched.Lot{Pending: pl.registry.queues[queue].pending, Policy: &q.Policy, Queue: queue,
+		Stats: pl.typeStats.statsOf(q), Expects: q.ExpectsOf()}
 }
 
 // endless reports whether nothing bounds how long a lease may run (SPEC §8.2).
@@ -231,13 +232,15 @@ func (c *checker) holds() {
 			c.fault("I6: worker %s is held for job %s after the clock", h.Worker, id)
 		}
 		if m.placement.registry.heldFor[h.Worker] != id {
-			c.fault("I4: worker %s is held for job %s and filed as held for %q", h.Worker, id, m.placement.registry.heldFor[h.Worker])
+			c.fault("I4: worker %s is held for job %s and filed as held for %q", h.Worker, id,
+				m.placement.registry.heldFor[h.Worker])
 		}
 		return true
 	})
-	if n := m.placement.holds.Len(); n != len(m.placement.registry.heldFor) || m.placement.boundHolds() > m.placement.registry.supply.MaxHolds() {
-		c.fault("I4: %d holds, %d of them by preemption, %d workers filed as held, %d may be", n, m.placement.registry.preempting,
-			len(m.placement.registry.heldFor), m.placement.registry.supply.MaxHolds())
+	if n := m.placement.holds.Len(); n != len(m.placement.registry.heldFor) ||
+		m.placement.boundHolds() > m.placement.registry.supply.MaxHolds() {
+		c.fault("I4: %d holds, %d of them by preemption, %d workers filed as held, %d may be", n,
+			m.placement.registry.preempting, len(m.placement.registry.heldFor), m.placement.registry.supply.MaxHolds())
 	}
 	unbound := make(map[rota.WorkerID]int32)
 	m.leasing.leases.Scan(func(_ string, l *state.LeaseRow) bool {
@@ -248,7 +251,8 @@ func (c *checker) holds() {
 	})
 	m.fleet.workers.Scan(func(id rota.WorkerID, w *state.WorkerRow) bool {
 		got := m.placement.registry.supply.State(id)
-		want := sched.WorkerState{WorkerEntry: workerEntry(w), Endless: unbound[id], Held: m.placement.registry.heldFor[id] != "",
+		want := sched.WorkerState{WorkerEntry: workerEntry(w), Endless: unbound[id],
+			Held:     m.placement.registry.heldFor[id] != "",
 			Isolated: m.leasing.worksAlone(w), Runs: m.placement.runsOf(w)}
 		if !got.Equal(&want) {
 			c.fault("I4: supply has worker %s at %s, its rows say %s", id, fmt.Sprint(got), fmt.Sprint(want))

@@ -67,7 +67,8 @@ func TestHold(t *testing.T) {
 	t.Run("without_holds_they_slip_past", func(t *testing.T) {
 		t.Parallel()
 		b := newBench(t)
-		b.ok(queueOp("default", "oldest_every", "0", "hold_after", "24h", "lease_ms", "3600000", "ack_timeout", "3600000"))
+		b.ok(queueOp("default", "oldest_every", "0", "hold_after", "24h", "lease_ms", "3600000", "ack_timeout",
+			"3600000"))
 		if after := slip(b, 120_000); after != 0 {
 			t.Fatalf("the wide job was placed after %d ms", after)
 		}
@@ -248,7 +249,8 @@ func heldBench(t *testing.T, workers func(b *bench), others ...string) *bench {
 	}
 	b.pass(1_100)
 	a := b.entry(roundOps(b)...)
-	if e := a.Events[0]; e.Kind != rota.EventWorkerHeld || e.Text != "GRANTED" || e.Job != "wide" || e.Epoch != b.Header.Epoch {
+	if e := a.Events[0]; e.Kind != rota.EventWorkerHeld || e.Text != "GRANTED" || e.Job != "wide" ||
+		e.Epoch != b.Header.Epoch {
 		t.Fatalf("events %+v", a.Events)
 	}
 	if b.placement.holds.Len() == 0 {

@@ -62,17 +62,20 @@ func (lg *leasing) interrupt(op *fsmpb.InterruptJob) *fsmpb.Outcome {
 			if a.End == rota.ReasonInterrupted || a.End == rota.ReasonInterruptedCounted {
 				return existed
 			}
-			return refused(rota.Refusef(rota.KindStale, "lease", "the attempt of job %s ended already: %s; the job is %s", id, a.End, j.State))
+			return refused(rota.Refusef(rota.KindStale, "lease",
+				"the attempt of job %s ended already: %s; the job is %s", id, a.End, j.State))
 		}
 	}
 	l := lg.leases.Get(string(op.GetLease()))
 	switch {
 	case l == nil || l.Job != id:
-		return refused(rota.Refusef(rota.KindConflict, "job", "job %s is %s: only a job with an open lease can be interrupted", id, j.State))
+		return refused(rota.Refusef(rota.KindConflict, "job",
+			"job %s is %s: only a job with an open lease can be interrupted", id, j.State))
 	case l.Revoked == why:
 		return existed
 	case l.Revoked != rota.ReasonNone:
-		return refused(rota.Refusef(rota.KindConflict, "lease", "the lease of job %s is revoked already (%s): it ends once its worker confirms", id, l.Revoked))
+		return refused(rota.Refusef(rota.KindConflict, "lease",
+			"the lease of job %s is revoked already (%s): it ends once its worker confirms", id, l.Revoked))
 	}
 	lg.fleet.revoke(lg.leases.Edit(l.Key), why)
 	return &fsmpb.Outcome{JobState: uint32(j.State)}
@@ -94,8 +97,9 @@ func (lg *leasing) runNow(op *fsmpb.RunJobNow) *fsmpb.Outcome {
 	case !same || int64(j.Due) != op.GetDueClockMs() || int64(j.DueDate) != op.GetDueMs():
 		err = rota.Refusef(rota.KindStale, "due", "job %s waits for another moment by now: look at it again", id)
 	case lg.waitsForWorker(j):
-		err = rota.Refusef(rota.KindConflict, "job", "job %s waits until %s at the latest, because the worker of a cancelled lease has not confirmed "+
-			"that it stopped: `rota job why %s` shows which", id, lg.s.Header.Now().At(j.Due).Date, id)
+		err = rota.Refusef(rota.KindConflict, "job",
+			"job %s waits until %s at the latest, because the worker of a cancelled lease has not confirmed "+
+				"that it stopped: `rota job why %s` shows which", id, lg.s.Header.Now().At(j.Due).Date, id)
 	}
 	if err != nil {
 		o := entry.Refused(err)

@@ -41,7 +41,8 @@ func TestInterrupt_triesAgain(t *testing.T) {
 			b.ok(verb(rota.VerbAck, l))
 			op := InterruptOp(&b.View, "j", c.counted)
 			a := b.entry(op)
-			if err := entry.OutcomeError(a.Outcomes[0]); err != nil || a.Events[0].Kind != rota.EventLeaseRevoked || !strings.HasPrefix(a.Events[0].Reason.String(), "INTERRUPTED") {
+			if err := entry.OutcomeError(a.Outcomes[0]); err != nil || a.Events[0].Kind != rota.EventLeaseRevoked ||
+				!strings.HasPrefix(a.Events[0].Reason.String(), "INTERRUPTED") {
 				t.Fatalf("%v, events %+v", err, a.Events)
 			}
 			b.existed(op)
@@ -82,8 +83,10 @@ func TestInterrupt_refuses(t *testing.T) {
 	b.run(diamond("wf"))
 	b.refuses(rota.KindConflict, "job", InterruptOp(&b.View, "wf/n3", false))
 	old := newBench(t)
-	old.refuses(rota.KindConflict, "rules_version", &fsmpb.Op{Op: &fsmpb.Op_InterruptJob{InterruptJob: &fsmpb.InterruptJob{Job: "j"}}})
-	old.refuses(rota.KindConflict, "rules_version", &fsmpb.Op{Op: &fsmpb.Op_RunJobNow{RunJobNow: &fsmpb.RunJobNow{Job: "j"}}})
+	old.refuses(rota.KindConflict, "rules_version",
+		&fsmpb.Op{Op: &fsmpb.Op_InterruptJob{InterruptJob: &fsmpb.InterruptJob{Job: "j"}}})
+	old.refuses(rota.KindConflict, "rules_version",
+		&fsmpb.Op{Op: &fsmpb.Op_RunJobNow{RunJobNow: &fsmpb.RunJobNow{Job: "j"}}})
 }
 
 // TestInterrupt_ofNode ends an attempt of a node of a RUNNING workflow, which continues.
@@ -124,7 +127,8 @@ func TestRunNow_keepsAttempts(t *testing.T) {
 	}
 	b.sound()
 	// A late repetition does not affect the next wait.
-	op := &fsmpb.Op{Op: &fsmpb.Op_RunJobNow{RunJobNow: &fsmpb.RunJobNow{Job: "failed", Attempt: 1, DueClockMs: int64(b.now) + 1}}}
+	op := &fsmpb.Op{Op: &fsmpb.Op_RunJobNow{RunJobNow: &fsmpb.RunJobNow{Job: "failed", Attempt: 1,
+		DueClockMs: int64(b.now) + 1}}}
 	var l rota.Lease
 	for id, given := range b.match() {
 		if id == "failed" {
@@ -217,9 +221,12 @@ func TestInterrupt_thenCancel(t *testing.T) {
 		name         string
 		first, after func(b *bench, l rota.Lease)
 	}{
-		{"interrupted", func(b *bench, _ rota.Lease) { b.ok(InterruptOp(&b.View, "j", true)) }, func(b *bench, l rota.Lease) { b.ok(verb(rota.VerbDecline, l)) }},
-		{"its worker dies", func(b *bench, _ rota.Lease) { b.ok(InterruptOp(&b.View, "j", true)) }, func(b *bench, l rota.Lease) { b.ok(goneOp("w", l.Session, "w")) }},
-		{"taken over", func(b *bench, _ rota.Lease) { b.ok(registerOp("w", 1, "other", true)) }, func(b *bench, _ rota.Lease) { b.pass(rota.SilenceEnds) }},
+		{"interrupted", func(b *bench, _ rota.Lease) { b.ok(InterruptOp(&b.View, "j", true)) },
+			func(b *bench, l rota.Lease) { b.ok(verb(rota.VerbDecline, l)) }},
+		{"its worker dies", func(b *bench, _ rota.Lease) { b.ok(InterruptOp(&b.View, "j", true)) },
+			func(b *bench, l rota.Lease) { b.ok(goneOp("w", l.Session, "w")) }},
+		{"taken over", func(b *bench, _ rota.Lease) { b.ok(registerOp("w", 1, "other", true)) },
+			func(b *bench, _ rota.Lease) { b.pass(rota.SilenceEnds) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -233,7 +240,8 @@ func TestInterrupt_thenCancel(t *testing.T) {
 			if b.leasing.leases.Get(string(l.ID[:])) != nil {
 				t.Fatal("the lease is open")
 			}
-			if j := b.state("j", rota.JobCancelled); j.Reason != rota.ReasonCancelledByUser || j.Attempt != 0 || j.WorkerLosses != 0 {
+			if j := b.state("j", rota.JobCancelled); j.Reason != rota.ReasonCancelledByUser || j.Attempt != 0 ||
+				j.WorkerLosses != 0 {
 				t.Fatalf("job %+v", j)
 			}
 			b.sound()
@@ -323,7 +331,8 @@ func TestCulprit_afterPartialRetry(t *testing.T) {
 func TestRunNow_ofDatedNode(t *testing.T) {
 	t.Parallel()
 	b := newerBench(t)
-	d := newDAG("wf", [][]uint32{nil}, func(d *dag) { d.Nodes[0].NotBefore = time.UnixMilli(int64(b.Header.Date()) + 3_600_000) })
+	d := newDAG("wf", [][]uint32{nil},
+		func(d *dag) { d.Nodes[0].NotBefore = time.UnixMilli(int64(b.Header.Date()) + 3_600_000) })
 	b.run(d)
 	b.state("wf/n0", rota.JobDelayed)
 	if o := b.refuses(rota.KindConflict, "job", retryOp("wf/n0")); !strings.Contains(o.GetText(), "run-now") {

@@ -46,8 +46,10 @@ func (l *JobList) For(rd *access.Reader) *JobList {
 // Jobs freezes the jobs for a list.
 func (vw *View) Jobs() *JobList {
 	m := vw.m
-	return &JobList{head: m.Header, now: m.Header.Now(), jobs: m.JobTable.Freeze(), leases: m.leasing.leases.Freeze(), tombs: m.ended.tombs.Freeze(),
-		staged: m.ended.staged.records.Copy(), live: m.Numbers.Copy(), ends: m.ended.tombs.Ends.Copy(), order: m.ended.tombs.Order.Freeze(),
+	return &JobList{head: m.Header, now: m.Header.Now(), jobs: m.JobTable.Freeze(), leases: m.leasing.leases.Freeze(),
+		tombs:  m.ended.tombs.Freeze(),
+		staged: m.ended.staged.records.Copy(), live: m.Numbers.Copy(), ends: m.ended.tombs.Ends.Copy(),
+		order:     m.ended.tombs.Order.Freeze(),
 		workflows: m.flows.workflows.Freeze(), vertices: m.flows.vertices.Freeze(), deleted: m.ended.deleted.Freeze(),
 		loose: looseRecords{m.ended.staged.loose.Copy()}}
 }
@@ -123,7 +125,8 @@ func (l *JobList) Page(f rota.JobFilter, h History) (rota.JobPage, error) {
 	p := &pager{JobList: l, filter: its, asked: &f, limit: f.Limit, page: rota.JobPage{Jobs: []rota.Job{}}}
 	switch {
 	case f.GroupBy != "" && f.GroupBy != "fingerprint":
-		return p.page, rota.Refusef(rota.KindInvalid, "group_by", "group_by: got %.40q; use fingerprint, or omit it", f.GroupBy)
+		return p.page, rota.Refusef(rota.KindInvalid, "group_by", "group_by: got %.40q; use fingerprint, or omit it",
+			f.GroupBy)
 	case f.Count || f.GroupBy != "":
 		p.page.Counted, p.groups = &rota.JobCount{}, map[string]int{}
 	}
@@ -155,17 +158,22 @@ func (l *JobList) origin() filter.Origin {
 // cursorOf returns the start of a page.
 func (l *JobList) cursorOf(f *rota.JobFilter) (filter.Cursor, error) {
 	if f.Cursor == "" {
-		return filter.Cursor{Part: partLive, Clock: l.head.Clock, Jobs: l.head.JobSeq, Ends: l.head.TombSeq, At: l.head.JobSeq + 1}, nil
+		return filter.Cursor{Part: partLive, Clock: l.head.Clock, Jobs: l.head.JobSeq, Ends: l.head.TombSeq,
+				At: l.head.JobSeq + 1},
+			nil
 	}
 	c, err := filter.ReadCursor(f.Cursor, l.origin(), f)
 	switch {
 	case err != nil:
 		return c, err
 	case c.Jobs > l.head.JobSeq || c.Ends > l.head.TombSeq || c.Clock > l.head.Clock:
-		return c, rota.Refusef(rota.KindInvalid, "cursor", "the cursor is of a later moment than this node has seen: ask a node that is as far, "+
-			"or list from the beginning, without a cursor")
-	case c.At == 0 || c.Part < partLive || c.Part > partEnded || c.Part == partLive && c.At > c.Jobs+1 || c.Part == partEnded && c.At > c.Ends+1:
-		return c, rota.Refusef(rota.KindInvalid, "cursor", "cursor %.100q names no place in a list: hand back a page's next_cursor as it is", f.Cursor)
+		return c, rota.Refusef(rota.KindInvalid, "cursor",
+			"the cursor is of a later moment than this node has seen: ask a node that is as far, "+
+				"or list from the beginning, without a cursor")
+	case c.At == 0 || c.Part < partLive || c.Part > partEnded || c.Part == partLive && c.At > c.Jobs+1 ||
+		c.Part == partEnded && c.At > c.Ends+1:
+		return c, rota.Refusef(rota.KindInvalid, "cursor",
+			"cursor %.100q names no place in a list: hand back a page's next_cursor as it is", f.Cursor)
 	}
 	return c, nil
 }
@@ -256,7 +264,8 @@ func (l *JobList) workflowMembers(w *PlanWork, f *filter.Filter, most int) Membe
 
 // offer adds a job that the filter selects and the reader may read to the page or to its counts. It calls read if it
 // needs more than the mark.
-func (p *pager) offer(number uint64, id rota.JobID, q rota.QueueName, t rota.TenantID, typ rota.JobType, s rota.JobState, read func() (rota.Job, bool)) {
+func (p *pager) offer(number uint64, id rota.JobID, q rota.QueueName, t rota.TenantID, typ rota.JobType,
+	s rota.JobState, read func() (rota.Job, bool)) {
 	p.mark.ID, p.mark.Queue, p.mark.Tenant, p.mark.Type, p.mark.State = id, q, t, typ, s
 	if !p.filter.Early(&p.mark) || p.plan != nil && !p.plan.of(number, s) {
 		return
@@ -290,8 +299,8 @@ func (p *pager) offer(number uint64, id rota.JobID, q rota.QueueName, t rota.Ten
 	if !known {
 		at = len(c.Groups)
 		p.groups[string(job.Fingerprint)] = at
-		c.Groups = append(c.Groups, rota.JobGroup{Fingerprint: job.Fingerprint, Job: job.ID, Type: job.Type, Reason: job.Reason,
-			Error: state.Tail(job.Error, limits.MaxNoteBytes)})
+		c.Groups = append(c.Groups, rota.JobGroup{Fingerprint: job.Fingerprint, Job: job.ID, Type: job.Type,
+			Reason: job.Reason, Error: state.Tail(job.Error, limits.MaxNoteBytes)})
 	}
 	c.Groups[at].Count++
 }
@@ -299,7 +308,8 @@ func (p *pager) offer(number uint64, id rota.JobID, q rota.QueueName, t rota.Ten
 // full counts a row that is looked at, and reports whether the limit is reached.
 func (p *pager) full() bool {
 	p.scanned++
-	p.stopped = len(p.page.Jobs) >= p.limit || p.scanned > maxScan || p.page.Counted != nil && len(p.page.Counted.Groups) >= limits.MaxGroups
+	p.stopped = len(p.page.Jobs) >= p.limit || p.scanned > maxScan || p.page.Counted != nil &&
+		len(p.page.Counted.Groups) >= limits.MaxGroups
 	return p.stopped
 }
 
@@ -497,7 +507,8 @@ func (p *pager) endedByID(h History) {
 		}
 		p.last = mark.ID
 		if _, live := p.jobs.Get(mark.ID); !live && !p.hides(&mark) && !p.isWaiting(mark.ID) {
-			p.offer(mark.Seq, mark.ID, mark.Queue, mark.Tenant, mark.Type, mark.State, func() (rota.Job, bool) { return h.Ended(mark.Seq) })
+			p.offer(mark.Seq, mark.ID, mark.Queue, mark.Tenant, mark.Type, mark.State,
+				func() (rota.Job, bool) { return h.Ended(mark.Seq) })
 		}
 		mark, archived = h.Next(mark.ID)
 		return true

@@ -51,10 +51,12 @@ func TestPage_filters(t *testing.T) {
 	b, h := searched(t)
 	print := fmt.Sprintf("%x", []byte(state.Fingerprint("work", rota.ReasonProviderFail, "order 3 not found")))
 	for where, want := range map[string]string{
-		"": "[fresh live refused dead old]", "state=DEAD": "[refused dead old]", "-state=DEAD,COMPLETED": "[fresh live]",
-		"queue=mail": "[live]", "type=send,none": "[live]", "id=f*,o*": "[fresh old]", "label.team=film": "[fresh dead]", "label.team=*": "[fresh dead old]",
-		"error~found": "[dead old]", "error=" + print: "[dead old]", "-error~found state=DEAD": "[refused]", "priority<=1": "[live]",
-		"age>60s": "[old]", "age<5s": "[fresh]", "workflow=*": "[]", "tenant=nobody": "[]",
+		"": "[fresh live refused dead old]", "state=DEAD": "[refused dead old]",
+		"-state=DEAD,COMPLETED": "[fresh live]",
+		"queue=mail":            "[live]", "type=send,none": "[live]", "id=f*,o*": "[fresh old]",
+		"label.team=film": "[fresh dead]", "label.team=*": "[fresh dead old]",
+		"error~found": "[dead old]", "error=" + print: "[dead old]", "-error~found state=DEAD": "[refused]",
+		"priority<=1": "[live]", "age>60s": "[old]", "age<5s": "[fresh]", "workflow=*": "[]", "tenant=nobody": "[]",
 	} {
 		for limit := 1; limit < 7; limit += 5 {
 			f := rota.JobFilter{Where: where, Limit: limit}
@@ -73,13 +75,15 @@ func TestPage_filters(t *testing.T) {
 				t.Errorf("%q in pages of %d: got %v, want %s", where, limit, got, want)
 			}
 			page, err := b.View.Jobs().Page(rota.JobFilter{Where: where, Count: true, Limit: limit}, h)
-			if c := page.Counted; err != nil || c == nil || c.Count != int64(len(got)) || !c.Complete || len(page.Jobs) != 0 {
+			if c := page.Counted; err != nil || c == nil || c.Count != int64(len(got)) || !c.Complete ||
+				len(page.Jobs) != 0 {
 				t.Errorf("%q is counted as %+v: %v", where, c, err)
 			}
 		}
 	}
 	for field, f := range map[string]rota.JobFilter{"filter": {Where: "state=GONE"}, "group_by": {GroupBy: "type"}} {
-		if _, err := b.View.Jobs().Page(f, h); rota.KindOf(err) != rota.KindInvalid || rota.ErrorOf(err).Subject != field {
+		if _, err := b.View.Jobs().Page(f, h); rota.KindOf(err) != rota.KindInvalid ||
+			rota.ErrorOf(err).Subject != field {
 			t.Errorf("%+v: %v", f, err)
 		}
 	}
@@ -94,7 +98,8 @@ func TestPage_groups(t *testing.T) {
 		t.Fatalf("%+v, %v", page.Counted, err)
 	}
 	g := page.Counted.Groups
-	if g[0], g[1] = g[1], g[0]; g[0].Count != 2 || g[0].Job != "dead" || g[0].Error != "order 2 not found" || g[0].Type != "work" || g[0].Reason != rota.ReasonProviderFail ||
+	if g[0], g[1] = g[1], g[0]; g[0].Count != 2 || g[0].Job != "dead" || g[0].Error != "order 2 not found" ||
+		g[0].Type != "work" || g[0].Reason != rota.ReasonProviderFail ||
 		len(g[0].Fingerprint) != state.FingerprintSize || g[1].Count != 1 || g[1].Job != "refused" {
 		t.Errorf("%+v", g)
 	}
@@ -106,14 +111,16 @@ func TestPage_groupsAreBounded(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	for i := range limits.MaxGroups + 10 {
-		b.View.m.ended.tombs.Insert(&state.TombRow{ID: rota.JobID(fmt.Sprintf("t%05d", i)), Queue: "default", Typ: "work", Tenant: "default", State: rota.JobDead,
+		b.View.m.ended.tombs.Insert(&state.TombRow{ID: rota.JobID(fmt.Sprintf("t%05d", i)), Queue: "default",
+			Typ: "work", Tenant: "default", State: rota.JobDead,
 			Fingerprint: fmt.Sprintf("%08d", i), Seq: uint64(i + 1), Number: uint64(i + 1)})
 	}
 	b.View.m.Header.JobSeq, b.View.m.Header.TombSeq = limits.MaxGroups+10, limits.MaxGroups+10
 	f := rota.JobFilter{GroupBy: "fingerprint"}
 	for _, want := range []int{limits.MaxGroups, 10} {
 		page, err := b.View.Jobs().Page(f, nil)
-		if c := page.Counted; err != nil || len(c.Groups) != want || c.Count != int64(want) || c.Complete != (want == 10) || c.NextCursor != page.NextCursor {
+		if c := page.Counted; err != nil || len(c.Groups) != want || c.Count != int64(want) ||
+			c.Complete != (want == 10) || c.NextCursor != page.NextCursor {
 			t.Fatalf("%d groups, complete %v, %v", len(c.Groups), c.Complete, err)
 		}
 		f.Cursor = page.NextCursor
@@ -125,16 +132,19 @@ func TestPage_groupsAreBounded(t *testing.T) {
 func TestPage_filtersWhatMayBeRead(t *testing.T) {
 	t.Parallel()
 	b, h := searched(t)
-	rights := access.NewRights([]rota.Role{{Grants: []rota.Grant{{Right: rota.RightRead, Tenant: "*", Queue: "*"}}}}, nil, nil)
+	rights := access.NewRights([]rota.Role{{Grants: []rota.Grant{{Right: rota.RightRead, Tenant: "*", Queue: "*"}}}},
+		nil, nil)
 	list := b.View.Jobs().For(access.NewReader(&rights))
-	for _, where := range []string{"error~found", "error=" + fmt.Sprintf("%x", state.Fingerprint("work", rota.ReasonProviderFail, "refused"))} {
+	for _, where := range []string{"error~found", "error=" + fmt.Sprintf("%x",
+		state.Fingerprint("work", rota.ReasonProviderFail, "refused"))} {
 		page, err := list.Page(rota.JobFilter{Where: where}, h)
 		if err != nil || len(page.Jobs) != 0 {
 			t.Errorf("%s finds %v, %v", where, page.Jobs, err)
 		}
 	}
 	page, err := list.Page(rota.JobFilter{State: rota.JobDead, GroupBy: "fingerprint"}, h)
-	if g := page.Counted.Groups; err != nil || len(g) != 1 || g[0].Count != 3 || g[0].Error != "" || len(g[0].Fingerprint) != 0 {
+	if g := page.Counted.Groups; err != nil || len(g) != 1 || g[0].Count != 3 || g[0].Error != "" ||
+		len(g[0].Fingerprint) != 0 {
 		t.Errorf("%+v, %v", g, err)
 	}
 }
@@ -166,7 +176,8 @@ func TestPage_whileJobsEnd(t *testing.T) {
 				live = slices.Delete(live, at, at+1)
 			case n < 10:
 				for _, s := range b.View.Staged(1+chance.IntN(9), 1<<30) {
-					h = slices.DeleteFunc(h, func(e Ended) bool { return e.Job.ID == s.ID }) // keeps only the latest end
+					h = slices.DeleteFunc(h,
+						func(e Ended) bool { return e.Job.ID == s.ID }) // keeps only the latest end
 					h = append(h, s.Ended())
 					b.View.Archived([]uint64{s.Seq})
 				}
@@ -262,18 +273,25 @@ func TestPage_refusesCursors(t *testing.T) {
 		return c.Text(home, &f)
 	}
 	for name, cursor := range map[string]string{
-		"words": "live/j1", "a part that is none": made(func(c *filter.Cursor) { c.Part = 9 }), "no place": made(func(c *filter.Cursor) { c.At = 0 }), "no part": made(func(c *filter.Cursor) { c.Part = 0 }),
-		"beyond its submissions": made(func(c *filter.Cursor) { c.At = c.Jobs + 2 }), "beyond its ends": made(func(c *filter.Cursor) { c.Part, c.At = partEnded, c.Ends+2 }),
-		"later jobs": made(func(c *filter.Cursor) { c.Jobs++ }), "later ends": made(func(c *filter.Cursor) { c.Ends++ }), "later clock": made(func(c *filter.Cursor) { c.Clock++ }),
-		"another filter": its.Text(home, &rota.JobFilter{Queue: "mail"}), "a restore": its.Text(filter.Origin{Cluster: head.Cluster, Incarnation: head.Incarnation + 1}, &f),
+		"words": "live/j1", "a part that is none": made(func(c *filter.Cursor) { c.Part = 9 }),
+		"no place": made(func(c *filter.Cursor) { c.At = 0 }), "no part": made(func(c *filter.Cursor) { c.Part = 0 }),
+		"beyond its submissions": made(func(c *filter.Cursor) { c.At = c.Jobs + 2 }),
+		"beyond its ends":        made(func(c *filter.Cursor) { c.Part, c.At = partEnded, c.Ends+2 }),
+		"later jobs":             made(func(c *filter.Cursor) { c.Jobs++ }),
+		"later ends":             made(func(c *filter.Cursor) { c.Ends++ }),
+		"later clock":            made(func(c *filter.Cursor) { c.Clock++ }),
+		"another filter":         its.Text(home, &rota.JobFilter{Queue: "mail"}),
+		"a restore":              its.Text(filter.Origin{Cluster: head.Cluster, Incarnation: head.Incarnation + 1}, &f),
 	} {
 		asked := f
 		asked.Cursor = cursor
-		if _, err := b.View.Jobs().Page(asked, h); rota.KindOf(err) != rota.KindInvalid || rota.ErrorOf(err).Subject != "cursor" {
+		if _, err := b.View.Jobs().Page(asked, h); rota.KindOf(err) != rota.KindInvalid ||
+			rota.ErrorOf(err).Subject != "cursor" {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	for _, last := range []filter.Cursor{{Part: partLive, At: 1}, {Part: partWaiting, At: 1}, {Part: partEnded, At: 1}} {
+	for _, last := range []filter.Cursor{{Part: partLive, At: 1}, {Part: partWaiting, At: 1},
+		{Part: partEnded, At: 1}} {
 		f.Cursor = last.Text(home, &f)
 		if _, err := b.View.Jobs().Page(f, h); err != nil {
 			t.Errorf("%+v: %v", last, err)

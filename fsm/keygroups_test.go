@@ -66,7 +66,8 @@ func TestKeyGroup_refused(t *testing.T) {
 	}
 	for _, queue := range []rota.QueueName{"default", "fair", "adaptive"} {
 		o := b.refuses(rota.KindConflict, "group", SetKeyRuleOp(&rota.KeyRule{Queue: queue, Name: "a", Group: true}))
-		if remedy := map[rota.QueueName]string{"fair": "--set fair_share=off", "adaptive": "--set fair_share=off --set ranking=aging"}[queue]; !strings.Contains(o.GetText(), remedy) {
+		if remedy := map[rota.QueueName]string{"fair": "--set fair_share=off",
+			"adaptive": "--set fair_share=off --set ranking=aging"}[queue]; !strings.Contains(o.GetText(), remedy) {
 			t.Errorf("queue %s is refused with %q, which names no %q", queue, o.GetText(), remedy)
 		}
 	}
@@ -111,7 +112,8 @@ func TestKeyGroupModel(t *testing.T) {
 			default:
 				for id, l := range b.match() {
 					if want := m.next(); id != want {
-						t.Fatalf("seed %d: job %s runs, want %s as in the model, turns %v of %+v", seed, id, want, m.turn, m.jobs)
+						t.Fatalf("seed %d: job %s runs, want %s as in the model, turns %v of %+v", seed, id, want,
+							m.turn, m.jobs)
 					}
 					b.ok(verb(rota.VerbComplete, l))
 				}

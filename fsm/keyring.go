@@ -141,8 +141,8 @@ func (kr *keyring) admit(s *rota.JobSpec) error {
 		}
 	}
 	if fresh > 0 && kr.counts.Len()+fresh > limits.MaxKeyCounts {
-		return exhausted("keys", "%d keys are counted: at most %d are, and job %s brings %d more", kr.counts.Len(), limits.MaxKeyCounts,
-			s.ID, fresh)
+		return exhausted("keys", "%d keys are counted: at most %d are, and job %s brings %d more", kr.counts.Len(),
+			limits.MaxKeyCounts, s.ID, fresh)
 	}
 	return nil
 }
@@ -308,13 +308,15 @@ func (kr *keyring) obstacles(j *state.JobRow, note func(reason, detail string) b
 		if !c.Full {
 			continue
 		}
-		reason, detail := "KEY_AT_LIMIT", fmt.Sprintf("key %s has %d leases open, concurrency is %d", c.Text, c.Open, h.rule.Concurrency)
+		reason, detail := "KEY_AT_LIMIT", fmt.Sprintf("key %s has %d leases open, concurrency is %d", c.Text, c.Open,
+			h.rule.Concurrency)
 		switch {
 		case h.rule.Concurrency > 0 && c.Open >= h.rule.Concurrency:
 		case h.rule.Sequence != rota.SequenceNone && c.Open > 0:
 			detail = fmt.Sprintf("key %s runs one job at a time, and one has a lease", c.Text)
 		default:
-			reason, detail = "KEY_RATE", fmt.Sprintf("key %s may have %d jobs assigned in %d ms, the next one at %s", c.Text, h.rule.Rate,
+			reason, detail = "KEY_RATE", fmt.Sprintf("key %s may have %d jobs assigned in %d ms, the next one at %s",
+				c.Text, h.rule.Rate,
 				h.rule.PeriodMs, kr.s.Header.Now().At(h.rule.Bucket().NextToken(c.Tat, kr.s.Header.Clock)).Date)
 		}
 		if !note(reason, detail) {

@@ -12,25 +12,30 @@ import (
 
 // SetKeyRuleOp returns the persisted form of a rule.
 func SetKeyRuleOp(r *rota.KeyRule) *fsmpb.Op {
-	return &fsmpb.Op{Op: &fsmpb.Op_SetKeyRule{SetKeyRule: &fsmpb.SetKeyRule{Queue: string(r.Queue), Name: r.Name, Value: r.Value,
-		Cluster: r.Scope == rota.KeyOfCluster, Concurrency: r.Concurrency, Rate: r.Rate, PeriodMs: r.PeriodMs, Burst: r.Burst,
-		Sequence: uint32(r.Sequence), Group: r.Group}}}
+	return &fsmpb.Op{Op: &fsmpb.Op_SetKeyRule{SetKeyRule: &fsmpb.SetKeyRule{Queue: string(r.Queue), Name: r.Name,
+		Value:   r.Value,
+		Cluster: r.Scope == rota.KeyOfCluster, Concurrency: r.Concurrency, Rate: r.Rate, PeriodMs: r.PeriodMs,
+		Burst: r.Burst, Sequence: uint32(r.Sequence), Group: r.Group}}}
 }
 
 // DeleteKeyRuleOp returns the operation that deletes a rule.
 func DeleteKeyRuleOp(queue rota.QueueName, name, value string) *fsmpb.Op {
-	return &fsmpb.Op{Op: &fsmpb.Op_DeleteKeyRule{DeleteKeyRule: &fsmpb.DeleteKeyRule{Queue: string(queue), Name: name, Value: value}}}
+	return &fsmpb.Op{Op: &fsmpb.Op_DeleteKeyRule{DeleteKeyRule: &fsmpb.DeleteKeyRule{Queue: string(queue), Name: name,
+		Value: value}}}
 }
 
 // SkipKeyOp returns the operation that lets a sequence continue after a job.
 func SkipKeyOp(queue rota.QueueName, tenant rota.TenantID, key string, job rota.JobID) *fsmpb.Op {
-	return &fsmpb.Op{Op: &fsmpb.Op_SkipKey{SkipKey: &fsmpb.SkipKey{Queue: string(queue), Tenant: string(tenant), Key: key, Job: string(job)}}}
+	return &fsmpb.Op{Op: &fsmpb.Op_SkipKey{SkipKey: &fsmpb.SkipKey{Queue: string(queue), Tenant: string(tenant),
+		Key: key, Job: string(job)}}}
 }
 
 // keyRuleWords is the inverse of SetKeyRuleOp.
 func keyRuleWords(op *fsmpb.SetKeyRule) rota.KeyRule {
-	r := rota.KeyRule{Queue: rota.QueueName(op.GetQueue()), Name: op.GetName(), Value: op.GetValue(), Concurrency: op.GetConcurrency(),
-		Rate: op.GetRate(), PeriodMs: op.GetPeriodMs(), Burst: op.GetBurst(), Sequence: rota.KeySequence(min(op.GetSequence(), 255)), Group: op.GetGroup()}
+	r := rota.KeyRule{Queue: rota.QueueName(op.GetQueue()), Name: op.GetName(), Value: op.GetValue(),
+		Concurrency: op.GetConcurrency(),
+		Rate:        op.GetRate(), PeriodMs: op.GetPeriodMs(), Burst: op.GetBurst(),
+		Sequence: rota.KeySequence(min(op.GetSequence(), 255)), Group: op.GetGroup()}
 	if op.GetCluster() {
 		r.Scope = rota.KeyOfCluster
 	}
@@ -99,12 +104,14 @@ func (kr *keyring) skipKey(op *fsmpb.SkipKey) *fsmpb.Outcome {
 	id := rota.JobID(op.GetJob())
 	switch {
 	case c == nil:
-		return entry.Refused(rota.Refusef(rota.KindNotFound, "key", "key %.200q is not counted for tenant %.80q in queue %.80q: name its queue "+
-			"and tenant as its rule has them (rota key list)", op.GetKey(), op.GetTenant(), op.GetQueue()))
+		return entry.Refused(rota.Refusef(rota.KindNotFound, "key",
+			"key %.200q is not counted for tenant %.80q in queue %.80q: name its queue "+
+				"and tenant as its rule has them (rota key list)", op.GetKey(), op.GetTenant(), op.GetQueue()))
 	case c.Blocker == "":
 		return &fsmpb.Outcome{Existed: true}
 	case c.Blocker != id:
-		return entry.Refused(rota.Refusef(rota.KindConflict, "job", "key %s is blocked by job %s, not by %.80q: look at it again", c.Text,
+		return entry.Refused(rota.Refusef(rota.KindConflict, "job",
+			"key %s is blocked by job %s, not by %.80q: look at it again", c.Text,
 			c.Blocker, id))
 	}
 	kr.skip(c, "SKIPPED")

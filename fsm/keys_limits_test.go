@@ -15,11 +15,14 @@ import (
 func hostileKey(b *bench, d *dice) *fsmpb.Op {
 	switch d.roll(4) {
 	case 0:
-		return &fsmpb.Op{Op: &fsmpb.Op_SkipKey{SkipKey: &fsmpb.SkipKey{Queue: d.of("", d.queue()), Tenant: d.of("", d.id("t")), Key: d.of("a:1", "b:1", d.text()),
+		return &fsmpb.Op{Op: &fsmpb.Op_SkipKey{SkipKey: &fsmpb.SkipKey{Queue: d.of("", d.queue()),
+			Tenant: d.of("", d.id("t")), Key: d.of("a:1", "b:1", d.text()),
 			Job: d.id("j")}}}
 	case 1:
-		return &fsmpb.Op{Op: &fsmpb.Op_SetKeyRule{SetKeyRule: &fsmpb.SetKeyRule{Queue: d.of("", d.queue()), Name: d.of("a", "b", d.text()), Value: d.of("", "1", d.text()),
-			Cluster: d.roll(2) == 0, Concurrency: d.number(), Rate: d.number(), PeriodMs: d.number(), Burst: d.number(), Sequence: uint32(d.number())}}}
+		return &fsmpb.Op{Op: &fsmpb.Op_SetKeyRule{SetKeyRule: &fsmpb.SetKeyRule{Queue: d.of("", d.queue()),
+			Name: d.of("a", "b", d.text()), Value: d.of("", "1", d.text()),
+			Cluster: d.roll(2) == 0, Concurrency: d.number(), Rate: d.number(), PeriodMs: d.number(), Burst: d.number(),
+			Sequence: uint32(d.number())}}}
 	}
 	return mixKeys(b, d)
 }
@@ -66,7 +69,8 @@ func TestKeys_most(t *testing.T) {
 	b.submit("first", keys("k:first"))
 	crowd(b, func(m *Machine, i int) {
 		key := state.KeyCountKey("", "default", fmt.Sprint("k:", i))
-		m.keyring.counts.Insert(key, &state.KeyCountRow{Key: key, Tenant: "default", Text: fmt.Sprint("k:", i), Jobs: 1})
+		m.keyring.counts.Insert(key, &state.KeyCountRow{Key: key, Tenant: "default", Text: fmt.Sprint("k:", i),
+			Jobs: 1})
 	}, limits.MaxKeyCounts-1)
 	kr := &b.Machine.keyring
 	last := jobSpec("j", keys("k:next", "m:1")) // without a rule m is not counted
@@ -76,7 +80,8 @@ func TestKeys_most(t *testing.T) {
 	}
 	b.refuse(b.Machine.submit(submitOp(last).GetSubmit()), rota.KindExhausted, "keys")
 	b.refuse(b.Machine.retry(retryOpWith("over", b).GetRetry()), rota.KindExhausted, "keys")
-	b.refuse(kr.setKeyRule(SetKeyRuleOp(&rota.KeyRule{Name: "l", Concurrency: 1}).GetSetKeyRule()), rota.KindExhausted, "keys")
+	b.refuse(kr.setKeyRule(SetKeyRuleOp(&rota.KeyRule{Name: "l", Concurrency: 1}).GetSetKeyRule()), rota.KindExhausted,
+		"keys")
 	known := jobSpec("j", keys("k:first"))
 	if err := kr.admit(known); err != nil {
 		t.Errorf("a job with a counted key: %v", err)

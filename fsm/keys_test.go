@@ -36,7 +36,8 @@ func TestKeyRules_refused(t *testing.T) {
 	b.rule(rota.KeyRule{Name: "k", Concurrency: 1})
 	before := b.keyring.rules.Len()
 	for field, r := range map[string]rota.KeyRule{
-		"name": {Concurrency: 1}, "rule": {Name: "x"}, "concurrency": {Name: "x", Concurrency: -1}, "rate": {Name: "x", PeriodMs: 1000},
+		"name": {Concurrency: 1}, "rule": {Name: "x"}, "concurrency": {Name: "x", Concurrency: -1},
+		"rate":      {Name: "x", PeriodMs: 1000},
 		"period_ms": {Name: "x", Rate: 1}, "burst": {Name: "x", Rate: 1, PeriodMs: 1000, Burst: 1_000_000},
 		"sequence": {Name: "x", Sequence: 3}, "value": {Name: "x", Value: "a b", Concurrency: 1},
 	} {
@@ -44,7 +45,8 @@ func TestKeyRules_refused(t *testing.T) {
 	}
 	b.refuses(rota.KindNotFound, "queue", SetKeyRuleOp(&rota.KeyRule{Queue: "none", Name: "x", Concurrency: 1}))
 	b.refuses(rota.KindNotFound, "key", SkipKeyOp("", "t", "k:1", "j"))
-	for _, list := range [][]string{{"a:1", "b:1", "c:1", "d:1", "e:1"}, {"nocolon"}, {"a:1", "a:2"}, {":1"}, {"a:"}, {"a:b c"}} {
+	for _, list := range [][]string{{"a:1", "b:1", "c:1", "d:1", "e:1"}, {"nocolon"}, {"a:1", "a:2"}, {":1"}, {"a:"},
+		{"a:b c"}} {
 		b.refuses(rota.KindInvalid, "keys", submitOp(jobSpec("j", keys(list...))))
 	}
 	if b.keyring.rules.Len() != before || b.keyring.counts.Len() != 0 || b.JobTable.Len() != 0 {

@@ -29,14 +29,16 @@ func TestLanes(t *testing.T) {
 		b.submit(fmt.Sprintf("b%d", i), of("bolt", "echo"))
 	}
 	for i := range 30 {
-		b.submit(fmt.Sprintf("c%d", i), of("cole", rota.JobType(fmt.Sprintf("t%d", i))), func(s *rota.JobSpec) { s.Requires = []string{"gpu"} })
+		b.submit(fmt.Sprintf("c%d", i), of("cole", rota.JobType(fmt.Sprintf("t%d", i))),
+			func(s *rota.JobSpec) { s.Requires = []string{"gpu"} })
 	}
 	list, ok := LanesOf(&b.View, peer.LanesQuery{Queue: "default", Most: 3}, nil)
 	if !ok || list.Lanes != 32 || list.Throttled != 1 || len(list.First) != 3 {
 		t.Fatalf("%v: %+v", ok, list)
 	}
 	acme, bolt, cole := list.First[0], list.First[1], list.First[2]
-	if acme.Tenant != "acme" || acme.Jobs != 9 || !acme.Throttled || acme.Head != "a0" || acme.Reasons[0].Reason != "TENANT_AT_LIMIT" {
+	if acme.Tenant != "acme" || acme.Jobs != 9 || !acme.Throttled || acme.Head != "a0" ||
+		acme.Reasons[0].Reason != "TENANT_AT_LIMIT" {
 		t.Errorf("the largest is %+v", acme)
 	}
 	if bolt.Tenant != "bolt" || bolt.Jobs != 4 || bolt.Throttled {
@@ -62,14 +64,17 @@ func TestLanes(t *testing.T) {
 			t.Errorf("%v has %d jobs, %d wait", at, l.Jobs, waiting[at])
 		}
 	}
-	if len(all.First) != len(waiting) || !slices.IsSortedFunc(all.First, func(x, y peer.Lane) int { return cmp.Compare(y.Jobs, x.Jobs) }) {
+	if len(all.First) != len(waiting) || !slices.IsSortedFunc(all.First,
+		func(x, y peer.Lane) int { return cmp.Compare(y.Jobs, x.Jobs) }) {
 		t.Errorf("%d lanes of %d: %+v", len(all.First), len(waiting), all.First)
 	}
 	aged, _ := LanesOf(&b.View, peer.LanesQuery{Queue: "default", Most: 2, Oldest: true}, nil)
-	if len(aged.First) != 2 || aged.First[0].Oldest != "a0" || aged.First[1].Oldest != "b0" || aged.First[0].OldestWait < aged.First[1].OldestWait {
+	if len(aged.First) != 2 || aged.First[0].Oldest != "a0" || aged.First[1].Oldest != "b0" ||
+		aged.First[0].OldestWait < aged.First[1].OldestWait {
 		t.Errorf("those that wait longest are %+v", aged.First)
 	}
-	own, _ := LanesOf(&b.View, peer.LanesQuery{Queue: "default", Most: 100}, access.ReaderOf([]rota.Grant{{Right: rota.RightRead, Tenant: "bolt", Queue: access.Everything}}))
+	own, _ := LanesOf(&b.View, peer.LanesQuery{Queue: "default", Most: 100},
+		access.ReaderOf([]rota.Grant{{Right: rota.RightRead, Tenant: "bolt", Queue: access.Everything}}))
 	if len(own.First) != 1 || own.First[0].Tenant != "bolt" || own.Lanes != 0 {
 		t.Errorf("a tenant's reader sees %+v", own)
 	}

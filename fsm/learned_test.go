@@ -43,7 +43,8 @@ func TestLearned(t *testing.T) {
 	b.submit("type", ofType("other"), expecting(1000, time.Hour))
 	b.submit("said", expecting(1000, 5*time.Second))
 	if b.estimateOf("other") != 0 || b.estimateOf("type") != 0 || b.estimateOf("said") != 5_000 {
-		t.Errorf("another tenant's should take %d ms, another type's %d, the short one %d", b.estimateOf("other"), b.estimateOf("type"), b.estimateOf("said"))
+		t.Errorf("another tenant's should take %d ms, another type's %d, the short one %d", b.estimateOf("other"),
+			b.estimateOf("type"), b.estimateOf("said"))
 	}
 	b.ok(cancelOp("other"))
 	b.ok(cancelOp("type"))
@@ -54,10 +55,12 @@ func TestLearned(t *testing.T) {
 	b.submit("late", expecting(1000, time.Hour))
 	// runs should end 20 s after it began, and 8 have passed. late learned 9 s, so it may pass.
 	leases := b.match()
-	if l, started := leases["late"]; !started || l.Decision.Reasoning.Of != 9_000 || l.Decision.Reasoning.Rule != rota.ReasoningBackfilled {
+	if l, started := leases["late"]; !started || l.Decision.Reasoning.Of != 9_000 ||
+		l.Decision.Reasoning.Rule != rota.ReasoningBackfilled {
 		t.Errorf("%+v start", leases)
 	}
-	if text := string(leases["late"].Decision.Reasoning.AppendJSON(nil, "w")); !strings.Contains(text, `"estimate_ms":9000`) {
+	if text := string(leases["late"].Decision.Reasoning.AppendJSON(nil, "w")); !strings.Contains(text,
+		`"estimate_ms":9000`) {
 		t.Errorf("the reasoning is %s", text)
 	}
 	b.ok(verb(rota.VerbComplete, leases["late"]))
@@ -91,7 +94,8 @@ func TestLearned_bounds(t *testing.T) {
 	for i := ts.estimates.Len(); i < limits.MaxEstimates; i++ {
 		// As if it had been learned before: no test runs this many jobs.
 		for _, m := range []*Machine{b.Machine, b.twin} {
-			r := &estimateRow{queue: "default", tenant: "many", typ: rota.JobType(fmt.Sprint("t", i)), at: m.Header.Index, took: []sched.Took{{Ms: 1}}}
+			r := &estimateRow{queue: "default", tenant: "many", typ: rota.JobType(fmt.Sprint("t", i)),
+				at: m.Header.Index, took: []sched.Took{{Ms: 1}}}
 			r.key = estimateKey(r.queue, r.tenant, r.typ)
 			m.typeStats.estimates.Insert(r.key, r)
 			m.typeStats.order.Set(r)
@@ -118,16 +122,21 @@ func TestLearned_bounds(t *testing.T) {
 func TestLearned_rules(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	for _, set := range [][2]string{{"estimate", "last2"}, {"estimate", " EMA"}, {"Estimate", "quantile"}, {"ranking", "smallest"}} {
-		if o := b.entry(queueOp("q", set[0], set[1])).Outcomes[0]; rota.KindOf(entry.OutcomeError(o)) != rota.KindConflict {
+	for _, set := range [][2]string{{"estimate", "last2"}, {"estimate", " EMA"}, {"Estimate", "quantile"},
+		{"ranking", "smallest"}} {
+		if o := b.entry(queueOp("q", set[0],
+			set[1])).Outcomes[0]; rota.KindOf(entry.OutcomeError(o)) != rota.KindConflict {
 			t.Errorf("%v is accepted: %v", set, o)
 		}
 	}
 	b.ok(switchOp(entry.RulesVersion))
-	for _, set := range [][2]string{{"estimate", "last2"}, {"estimate", " EMA"}, {"Estimate", "quantile"}, {"ranking", "smallest"}} {
+	for _, set := range [][2]string{{"estimate", "last2"}, {"estimate", " EMA"}, {"Estimate", "quantile"},
+		{"ranking", "smallest"}} {
 		b.ok(queueOp("q", set[0], set[1]))
 	}
-	if o := b.entry(queueOp("q", "estimate", "last3")).Outcomes[0]; rota.KindOf(entry.OutcomeError(o)) != rota.KindInvalid || !strings.Contains(fmt.Sprint(o), "estimate") {
+	if o := b.entry(queueOp("q", "estimate",
+		"last3")).Outcomes[0]; rota.KindOf(entry.OutcomeError(o)) != rota.KindInvalid ||
+		!strings.Contains(fmt.Sprint(o), "estimate") {
 		t.Errorf("last3: %v", o)
 	}
 	b.sound()

@@ -76,7 +76,8 @@ func (lg *leasing) confirm(l *state.LeaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome 
 		lg.release(l, state.Tail(op.GetText(), limits.MaxErrorBytes))
 		return lg.late(op)
 	default:
-		o := entry.Refused(rota.Refusef(rota.KindStale, "lease", "the lease is revoked (%s): stop and decline it", l.Revoked))
+		o := entry.Refused(rota.Refusef(rota.KindStale, "lease", "the lease is revoked (%s): stop and decline it",
+			l.Revoked))
 		o.JobState = uint32(lg.view.JobState(l.Job))
 		return o
 	}
@@ -101,7 +102,8 @@ func (lg *leasing) late(op *fsmpb.LeaseOp) *fsmpb.Outcome {
 		own := bytes.Equal(t.Lease[:], op.GetLease()) && !t.Lease.IsZero() && t.Worker == rota.WorkerID(op.GetWorker())
 		same := verb == rota.VerbComplete && t.State == rota.JobCompleted && t.OutputDigest == string(outputDigest(op))
 		if own && same && !lg.flows.grewSo(op) {
-			o := entry.Refused(rota.Refusef(rota.KindConflict, "children", "job %s completed with other children: the first ones count", id))
+			o := entry.Refused(rota.Refusef(rota.KindConflict, "children",
+				"job %s completed with other children: the first ones count", id))
 			o.JobState = uint32(t.State)
 			return o
 		}
@@ -130,7 +132,8 @@ func lateOutcome(op *fsmpb.LeaseOp, own bool, state rota.JobState, why rota.Reas
 	case own && verb == rota.VerbComplete && why == rota.ReasonProofInvalid:
 		o = entry.Refused(proofInvalid(outputDigest(op)))
 	default:
-		o = entry.Refused(rota.Refusef(rota.KindStale, "lease", "the lease is over: %s, job %s is %s", why, op.GetJob(), state))
+		o = entry.Refused(rota.Refusef(rota.KindStale, "lease", "the lease is over: %s, job %s is %s", why, op.GetJob(),
+			state))
 	}
 	o.JobState = uint32(state)
 	return o
@@ -146,7 +149,8 @@ func failed(why rota.Reason) bool {
 }
 
 func proofInvalid(digest []byte) error {
-	return rota.Refusef(rota.KindConflict, "output_digest", "output digest %x is not the expected one: PROOF_INVALID", digest)
+	return rota.Refusef(rota.KindConflict, "output_digest", "output digest %x is not the expected one: PROOF_INVALID",
+		digest)
 }
 
 // outputDigest returns the digest of a completion's output: its SHA-256 unless the handler gave another.
@@ -162,7 +166,8 @@ func outputDigest(op *fsmpb.LeaseOp) []byte {
 // Became.
 func (lg *leasing) open(l *state.LeaseRow, state rota.JobState) *fsmpb.Outcome {
 	o := lg.latest
-	if o.GetJobState() != uint32(state) || o.GetDeadlineMs() != int64(l.Deadline.Clock) || o.GetRenewals() != l.Renewals {
+	if o.GetJobState() != uint32(state) || o.GetDeadlineMs() != int64(l.Deadline.Clock) ||
+		o.GetRenewals() != l.Renewals {
 		o = &fsmpb.Outcome{JobState: uint32(state), DeadlineMs: int64(l.Deadline.Clock), Renewals: l.Renewals}
 		lg.latest = o
 	}
@@ -187,8 +192,10 @@ func (lg *leasing) acknowledge(l *state.LeaseRow, implied bool) *state.LeaseRow 
 	}
 	j := lg.s.JobTable.Edit(l.Job)
 	lg.placement.move(j, rota.JobRunning)
-	lg.s.Journal.EmitFor(j, &rota.Event{Kind: rota.EventLeaseAcked, Job: l.Job, Queue: l.Queue, Worker: l.Worker, Lease: l.ID, Attempt: l.Attempt})
-	lg.s.Journal.EmitFor(j, &rota.Event{Kind: rota.EventJobRunning, Job: l.Job, Queue: l.Queue, Tenant: l.Tenant, Worker: l.Worker,
+	lg.s.Journal.EmitFor(j, &rota.Event{Kind: rota.EventLeaseAcked, Job: l.Job, Queue: l.Queue, Worker: l.Worker,
+		Lease: l.ID, Attempt: l.Attempt})
+	lg.s.Journal.EmitFor(j, &rota.Event{Kind: rota.EventJobRunning, Job: l.Job, Queue: l.Queue, Tenant: l.Tenant,
+		Worker:  l.Worker,
 		Attempt: l.Attempt})
 	return l
 }
@@ -201,15 +208,19 @@ func (lg *leasing) renew(l *state.LeaseRow, ordinal int32) *fsmpb.Outcome {
 	case ordinal > 0 && ordinal <= l.Renewals:
 		return lg.open(l, rota.JobRunning)
 	case l.Revoked != rota.ReasonNone:
-		return entry.Refused(rota.Refusef(rota.KindStale, "lease", "the lease is revoked (%s): stop and decline it", l.Revoked))
+		return entry.Refused(rota.Refusef(rota.KindStale, "lease", "the lease is revoked (%s): stop and decline it",
+			l.Revoked))
 	case ordinal <= 0 || ordinal != l.Renewals+1:
-		return entry.Refused(rota.Refusef(rota.KindInvalid, "ordinal", "renewal %d does not follow renewal %d", ordinal, l.Renewals))
+		return entry.Refused(rota.Refusef(rota.KindInvalid, "ordinal", "renewal %d does not follow renewal %d", ordinal,
+			l.Renewals))
 	// The lease stays the worker's in these cases: Conflict, not Stale.
 	case p.RenewalsMax >= 0 && int64(l.Renewals) >= p.RenewalsMax:
-		return entry.Refused(rota.Refusef(rota.KindConflict, "lease", "too many renewals: the lease was renewed %d times, renewals_max is %d",
+		return entry.Refused(rota.Refusef(rota.KindConflict, "lease",
+			"too many renewals: the lease was renewed %d times, renewals_max is %d",
 			l.Renewals, p.RenewalsMax))
 	case l.EndsBy != 0 && l.Deadline.Clock >= l.EndsBy:
-		return entry.Refused(rota.Refusef(rota.KindConflict, "lease", "the lease has reached max_runtime: it ends at its deadline"))
+		return entry.Refused(rota.Refusef(rota.KindConflict, "lease",
+			"the lease has reached max_runtime: it ends at its deadline"))
 	}
 	l = lg.leases.Edit(l.Key)
 	if l.Acked.IsZero() {
@@ -231,8 +242,8 @@ func (lg *leasing) renew(l *state.LeaseRow, ordinal int32) *fsmpb.Outcome {
 	}
 	l.RenewBy.Clock = l.Deadline.Clock - rota.Clock(p.LeaseMs*(1000-p.RenewAlphaPermille)/1000)
 	lg.timeLease(l)
-	lg.s.Journal.Emit(rota.Event{Kind: rota.EventLeaseRenewed, Job: l.Job, Queue: l.Queue, Worker: l.Worker, Lease: l.ID,
-		Attempt: l.Attempt, Deadline: lg.s.Header.Now().At(l.Deadline.Clock)})
+	lg.s.Journal.Emit(rota.Event{Kind: rota.EventLeaseRenewed, Job: l.Job, Queue: l.Queue, Worker: l.Worker,
+		Lease: l.ID, Attempt: l.Attempt, Deadline: lg.s.Header.Now().At(l.Deadline.Clock)})
 	return lg.open(l, rota.JobRunning)
 }
 
@@ -244,10 +255,12 @@ func (lg *leasing) complete(l *state.LeaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome
 	}
 	switch {
 	case len(output) > rota.MaxPayloadBytes:
-		return entry.Refused(rota.Refusef(rota.KindInvalid, "output", "output too long: got %d bytes, maximum %d", len(output),
+		return entry.Refused(rota.Refusef(rota.KindInvalid, "output", "output too long: got %d bytes, maximum %d",
+			len(output),
 			rota.MaxPayloadBytes))
 	case len(digest) != 0 && len(digest) != 32:
-		return entry.Refused(rota.Refusef(rota.KindInvalid, "output_digest", "output_digest: got %d bytes, want 32 or none",
+		return entry.Refused(rota.Refusef(rota.KindInvalid, "output_digest",
+			"output_digest: got %d bytes, want 32 or none",
 			len(digest)))
 	}
 	grows, err := lg.flows.growing(l, op)
@@ -272,8 +285,8 @@ func (lg *leasing) complete(l *state.LeaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome
 	j := lg.s.JobTable.Edit(l.Job)
 	lg.fleet.outcome(l, outcomeSuccess)
 	lg.closeLease(l, j, rota.ReasonDone, "")
-	lg.s.Journal.EmitFor(j, &rota.Event{Kind: rota.EventJobCompleted, Job: l.Job, Queue: l.Queue, Tenant: l.Tenant, Worker: l.Worker, Lease: l.ID,
-		Attempt: l.Attempt, Reason: rota.ReasonDone, Payload: lg.s.Journal.Done(digest)})
+	lg.s.Journal.EmitFor(j, &rota.Event{Kind: rota.EventJobCompleted, Job: l.Job, Queue: l.Queue, Tenant: l.Tenant,
+		Worker: l.Worker, Lease: l.ID, Attempt: l.Attempt, Reason: rota.ReasonDone, Payload: lg.s.Journal.Done(digest)})
 	grows.grow()
 	lg.life.finish(j, rota.JobCompleted, rota.ReasonDone, result{output, digest, meta})
 	return lg.s.Became(rota.JobCompleted, false)
@@ -297,8 +310,8 @@ func (lg *leasing) fail(l *state.LeaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome {
 	case kind == peer.FailCancel:
 		j := lg.s.JobTable.Edit(l.Job)
 		lg.closeLease(l, j, rota.ReasonCancelledByHandler, text)
-		lg.s.Journal.EmitFor(j, &rota.Event{Kind: rota.EventJobCancelled, Job: l.Job, Queue: l.Queue, Tenant: l.Tenant, Worker: l.Worker,
-			Lease: l.ID, Attempt: l.Attempt, Reason: rota.ReasonCancelledByHandler, Text: text})
+		lg.s.Journal.EmitFor(j, &rota.Event{Kind: rota.EventJobCancelled, Job: l.Job, Queue: l.Queue, Tenant: l.Tenant,
+			Worker: l.Worker, Lease: l.ID, Attempt: l.Attempt, Reason: rota.ReasonCancelledByHandler, Text: text})
 		lg.life.finish(j, rota.JobCancelled, rota.ReasonCancelledByHandler, result{})
 		return became(rota.JobCancelled)
 	case kind == peer.FailNoRetry:
@@ -322,7 +335,8 @@ func checkFail(op *fsmpb.LeaseOp) error {
 	case peer.FailKind(kind).Waits() && (after <= 0 || after > most):
 		return rota.Refusef(rota.KindInvalid, "after_ms", "after_ms: got %d, want 1 to %d (30 days)", after, most)
 	case !peer.FailKind(kind).Waits() && after != 0:
-		return rota.Refusef(rota.KindInvalid, "after_ms", "after_ms: got %d; only RETRY_AFTER and SNOOZE have it", after)
+		return rota.Refusef(rota.KindInvalid, "after_ms", "after_ms: got %d; only RETRY_AFTER and SNOOZE have it",
+			after)
 	}
 	return nil
 }
@@ -369,8 +383,8 @@ func (lg *leasing) progress(l *state.LeaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome
 		j = lg.s.JobTable.Edit(l.Job)
 		lg.life.own(j)
 		j.Progress, j.Note, j.ProgressAt = op.GetProgress(), note, at
-		lg.s.Journal.EmitFor(j, &rota.Event{Kind: rota.EventJobProgress, Job: l.Job, Queue: l.Queue, Worker: l.Worker, Lease: l.ID,
-			Attempt: l.Attempt, Text: j.Note, Payload: state.Progressed(j.Progress)})
+		lg.s.Journal.EmitFor(j, &rota.Event{Kind: rota.EventJobProgress, Job: l.Job, Queue: l.Queue, Worker: l.Worker,
+			Lease: l.ID, Attempt: l.Attempt, Text: j.Note, Payload: state.Progressed(j.Progress)})
 	}
 	return lg.open(l, j.State)
 }

@@ -44,7 +44,10 @@ func TestLease(t *testing.T) {
 		l := b.leased("j", "w")
 		other := b.worker("thief", 1)
 		for v := rota.VerbAck; v <= rota.VerbProgress; v++ {
-			b.refuses(rota.KindStale, "lease", verb(v, l, func(c *peer.LeaseCommand) { c.Worker, c.Session = "thief", other }))
+			b.refuses(rota.KindStale, "lease", verb(v, l, func(c *peer.LeaseCommand) {
+				c.Worker, c.Session = "thief",
+					other
+			}))
 			b.refuses(rota.KindStale, "session", verb(v, l, func(c *peer.LeaseCommand) { c.Session = other }))
 			b.refuses(rota.KindStale, "session", verb(v, l, func(c *peer.LeaseCommand) { c.Session = 0 }))
 			b.refuses(rota.KindStale, "session", verb(v, l, func(c *peer.LeaseCommand) { c.Worker = "nobody" }))
@@ -62,10 +65,14 @@ func TestLease(t *testing.T) {
 	})
 	run("refuses_bad_completion_and_keeps_the_lease", func(b *bench) {
 		l := b.leased("j", "w")
-		b.refuses(rota.KindInvalid, "output", verb(rota.VerbComplete, l, output(strings.Repeat("x", rota.MaxPayloadBytes+1))))
-		b.refuses(rota.KindInvalid, "output_digest", verb(rota.VerbComplete, l, func(c *peer.LeaseCommand) { c.OutputDigest = []byte{1} }))
-		b.refuses(rota.KindInvalid, "progress", verb(rota.VerbProgress, l, func(c *peer.LeaseCommand) { c.Progress = 101 }))
-		b.refuses(rota.KindInvalid, "progress", verb(rota.VerbProgress, l, func(c *peer.LeaseCommand) { c.Progress = -1 }))
+		b.refuses(rota.KindInvalid, "output", verb(rota.VerbComplete, l,
+			output(strings.Repeat("x", rota.MaxPayloadBytes+1))))
+		b.refuses(rota.KindInvalid, "output_digest", verb(rota.VerbComplete, l,
+			func(c *peer.LeaseCommand) { c.OutputDigest = []byte{1} }))
+		b.refuses(rota.KindInvalid, "progress", verb(rota.VerbProgress, l,
+			func(c *peer.LeaseCommand) { c.Progress = 101 }))
+		b.refuses(rota.KindInvalid, "progress", verb(rota.VerbProgress, l,
+			func(c *peer.LeaseCommand) { c.Progress = -1 }))
 		b.ok(verb(rota.VerbComplete, l))
 	})
 	run("answers_a_repeated_completion_and_refuses_another_result", func(b *bench) {
@@ -73,7 +80,8 @@ func TestLease(t *testing.T) {
 		b.worker("thief", 1)
 		b.ok(verb(rota.VerbComplete, l, output("out")))
 		for range 2 {
-			if o := b.ok(verb(rota.VerbComplete, l, output("out"))); !o.GetExisted() || rota.JobState(o.GetJobState()) != rota.JobCompleted {
+			if o := b.ok(verb(rota.VerbComplete, l, output("out"))); !o.GetExisted() ||
+				rota.JobState(o.GetJobState()) != rota.JobCompleted {
 				b.t.Fatalf("outcome %v", o)
 			}
 		}
@@ -92,7 +100,8 @@ func TestLease(t *testing.T) {
 		l := b.leased("j", "w", func(s *rota.JobSpec) { s.ExpectedDigest = want[:] })
 		for range 2 {
 			o := b.entry(verb(rota.VerbComplete, l, output("wrong"))).Outcomes[0]
-			if err := entry.OutcomeError(o); err == nil || err.Kind != rota.KindConflict || rota.JobState(o.GetJobState()) != rota.JobDelayed {
+			if err := entry.OutcomeError(o); err == nil || err.Kind != rota.KindConflict ||
+				rota.JobState(o.GetJobState()) != rota.JobDelayed {
 				b.t.Fatalf("outcome %v", o)
 			}
 		}
@@ -142,7 +151,11 @@ func TestLease(t *testing.T) {
 	})
 	run("dies_at_once_without_retry", func(b *bench) {
 		l := b.leased("j", "w")
-		b.ok(verb(rota.VerbFail, l, func(c *peer.LeaseCommand) { c.Fail = peer.FailNoRetry; c.Text = strings.Repeat("é", 9000) }))
+		b.ok(verb(rota.VerbFail, l, func(c *peer.LeaseCommand) {
+			c.Fail = peer.FailNoRetry
+			c.Text = strings.Repeat("é",
+				9000)
+		}))
 		if j := b.state("j", rota.JobDead); len(j.Error) > limits.MaxErrorBytes {
 			b.t.Fatalf("error of %d bytes", len(j.Error))
 		}
@@ -153,7 +166,8 @@ func TestLease(t *testing.T) {
 	run("is_tried_again_as_the_job_says", func(b *bench) {
 		b.ok(queueOp("default", "attempt_max", "9", "backoff_base", "1s", "backoff_factor", "2", "backoff_cap", "1h"))
 		l := b.leased("j", "w", func(s *rota.JobSpec) {
-			s.Retry = rota.RetryPolicy{Attempts: 4, Base: 10 * time.Second, FactorPermille: 3_000, Cap: time.Minute, JitterPermille: -1}
+			s.Retry = rota.RetryPolicy{Attempts: 4, Base: 10 * time.Second, FactorPermille: 3_000, Cap: time.Minute,
+				JitterPermille: -1}
 		})
 		for attempt, wait := range []rota.Clock{10_000, 30_000, 60_000} {
 			b.ok(verb(rota.VerbFail, l))
@@ -181,7 +195,8 @@ func TestLease(t *testing.T) {
 		b.ok(queueOp("default", "attempt_max", "2", "backoff_base", "1s"))
 		l := b.leased("j", "w")
 		b.ok(verb(rota.VerbFail, l, failing(peer.FailRetryAfter, 7*time.Minute)))
-		if j := b.state("j", rota.JobDelayed); j.Due.Clock != b.now+420_000 || j.Attempt != 1 || j.Reason != rota.ReasonProviderFail {
+		if j := b.state("j", rota.JobDelayed); j.Due.Clock != b.now+420_000 || j.Attempt != 1 ||
+			j.Reason != rota.ReasonProviderFail {
 			b.t.Fatalf("job %+v at %d", j, b.now)
 		}
 		b.pass(420_000)
@@ -197,13 +212,15 @@ func TestLease(t *testing.T) {
 			if o := b.ok(verb(rota.VerbFail, l, failing(peer.FailSnooze, 3*time.Second))); !o.GetExisted() {
 				b.t.Fatalf("a repeated snooze is accepted again: %v", o)
 			}
-			if j := b.state("j", rota.JobDelayed); j.Due.Clock != b.now+3_000 || j.Attempt != 0 || j.Reason != rota.ReasonSnoozed {
+			if j := b.state("j", rota.JobDelayed); j.Due.Clock != b.now+3_000 || j.Attempt != 0 ||
+				j.Reason != rota.ReasonSnoozed {
 				b.t.Fatalf("job %+v at %d, after %d", j, b.now, n)
 			}
 			b.pass(3_000)
 			l = b.match()["j"]
 		}
-		if after, _ := b.View.Worker("w"); after.Health != before.Health || after.Failed != before.Failed || len(after.Cooling) > 0 {
+		if after, _ := b.View.Worker("w"); after.Health != before.Health || after.Failed != before.Failed ||
+			len(after.Cooling) > 0 {
 			b.t.Fatalf("worker %+v, before %+v", after, before)
 		}
 		b.ok(verb(rota.VerbFail, l, failing(peer.FailSnooze, 3*time.Second)))

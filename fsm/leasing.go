@@ -80,7 +80,8 @@ func (lg *leasing) noteEnd(l *state.LeaseRow, j *state.JobRow, why rota.Reason, 
 	if log != nil {
 		lg.ended.keepLog(loggedBy(l), log)
 	}
-	j.Attempts = append(slices.Clip(attempts), rota.Attempt{Number: l.Attempt, Life: j.History().Life, Worker: l.Worker, Lease: l.ID, Token: l.Token,
+	j.Attempts = append(slices.Clip(attempts), rota.Attempt{Number: l.Attempt, Life: j.History().Life, Worker: l.Worker,
+		Lease: l.ID, Token: l.Token,
 		Started: l.Started, Acked: l.Acked, Ended: lg.s.Header.Now(), Renewals: l.Renewals, End: why, Error: text,
 		Decision: l.Decision, Log: log != nil})
 }
@@ -116,8 +117,8 @@ func (lg *leasing) endLeaseFor(l *state.LeaseRow, why rota.Reason, text string, 
 	case rota.ReasonDeclined:
 		kind = rota.EventLeaseDeclined
 	}
-	lg.s.Journal.EmitFor(j, &rota.Event{Kind: kind, Job: l.Job, Queue: l.Queue, Tenant: l.Tenant, Worker: l.Worker, Session: l.Session,
-		Lease: l.ID, Attempt: l.Attempt, Reason: why, Text: text})
+	lg.s.Journal.EmitFor(j, &rota.Event{Kind: kind, Job: l.Job, Queue: l.Queue, Tenant: l.Tenant, Worker: l.Worker,
+		Session: l.Session, Lease: l.ID, Attempt: l.Attempt, Reason: why, Text: text})
 	if why == rota.ReasonDeclined {
 		if j.Declines++; j.Declines >= limits.MaxDeclines {
 			why = rota.ReasonProviderFail
@@ -155,8 +156,9 @@ func (fl *fleet) revoke(l *state.LeaseRow, why rota.Reason) {
 	}
 	l.Revoked = why
 	fl.placement.noteGoing(l)
-	fl.s.Journal.Emit(rota.Event{Kind: rota.EventLeaseRevoked, Job: l.Job, Queue: l.Queue, Worker: l.Worker, Session: l.Session,
-		Lease: l.ID, Attempt: l.Attempt, Reason: why, Deadline: fl.s.Header.Now().At(l.Deadline.Clock)})
+	fl.s.Journal.Emit(rota.Event{Kind: rota.EventLeaseRevoked, Job: l.Job, Queue: l.Queue, Worker: l.Worker,
+		Session: l.Session,
+		Lease:   l.ID, Attempt: l.Attempt, Reason: why, Deadline: fl.s.Header.Now().At(l.Deadline.Clock)})
 }
 
 // cutQuota revokes a worker's newest leases beyond its present limit, of one queue or of all; leases revoked earlier
@@ -232,8 +234,10 @@ func (lg *leasing) timeOut(l *state.LeaseRow, how, text string) rota.JobState {
 // backOff makes a job wait before it is QUEUED again, and records why.
 func (lg *leasing) backOff(j *state.JobRow, wait rota.Clock, why rota.Reason) {
 	lg.life.delay(j, lg.s.Header.Clock+wait)
-	lg.s.Journal.EmitFor(j, &rota.Event{Kind: rota.EventJobRetryScheduled, Job: j.Spec.ID, Queue: j.Spec.Queue, Tenant: j.Spec.Tenant,
-		Attempt: j.Attempt, Reason: why, Deadline: lg.s.Header.Now().At(j.Due), Payload: state.DueAt(lg.s.Header.Now().At(j.Due))})
+	lg.s.Journal.EmitFor(j, &rota.Event{Kind: rota.EventJobRetryScheduled, Job: j.Spec.ID, Queue: j.Spec.Queue,
+		Tenant:  j.Spec.Tenant,
+		Attempt: j.Attempt, Reason: why, Deadline: lg.s.Header.Now().At(j.Due),
+		Payload: state.DueAt(lg.s.Header.Now().At(j.Due))})
 }
 
 // useUp counts a failed attempt; wait is the job's next delay, 0 for its backoff.
@@ -263,8 +267,8 @@ func (lg *leasing) useUp(j *state.JobRow, why rota.Reason, wait rota.Clock) rota
 
 // die ends a job whose attempts are used up.
 func (m *lifecycle) die(j *state.JobRow, why rota.Reason) {
-	m.s.Journal.EmitFor(j, &rota.Event{Kind: rota.EventJobDead, Job: j.Spec.ID, Queue: j.Spec.Queue, Tenant: j.Spec.Tenant, Attempt: j.Attempt,
-		Reason: why, Text: j.LastError})
+	m.s.Journal.EmitFor(j, &rota.Event{Kind: rota.EventJobDead, Job: j.Spec.ID, Queue: j.Spec.Queue,
+		Tenant: j.Spec.Tenant, Attempt: j.Attempt, Reason: why, Text: j.LastError})
 	m.finish(j, rota.JobDead, why, result{})
 }
 
@@ -291,8 +295,10 @@ func (m *lifecycle) finish(j *state.JobRow, st rota.JobState, why rota.Reason, r
 	m.s.Header.TombSeq++
 	t := state.TombRow{ID: id, Queue: j.Spec.Queue, Typ: j.Spec.Type, Tenant: j.Spec.Tenant, State: st, Reason: why,
 		Attempt: j.Attempt, OutputDigest: string(r.digest), Submitted: j.SubmittedAt(), Finished: m.s.Header.Now(),
-		Seq: m.s.Header.TombSeq, Number: j.Seq, Content: j.FirstContent(), Life: j.History().Life, Retried: j.History().Retried,
-		FreeAt: m.ended.freeAt, Due: m.ended.remembered(j.Spec.Queue, max(m.ended.freeAt, m.leasing.believedUntil(id)))}
+		Seq: m.s.Header.TombSeq, Number: j.Seq, Content: j.FirstContent(), Life: j.History().Life,
+		Retried: j.History().Retried,
+		FreeAt:  m.ended.freeAt, Due: m.ended.remembered(j.Spec.Queue,
+			max(m.ended.freeAt, m.leasing.believedUntil(id)))}
 	if st == rota.JobDead {
 		t.Fingerprint = state.Fingerprint(t.Typ, why, j.LastError)
 	}
@@ -307,7 +313,8 @@ func (m *lifecycle) finish(j *state.JobRow, st rota.JobState, why rota.Reason, r
 		t.Lease, t.Worker, t.Logged = j.Attempts[n-1].Lease, j.Attempts[n-1].Worker, j.Attempts[n-1].Log
 		t.Earlier = unloggedOf(j.Attempts[:n-1])
 	}
-	m.ended.staged.add(&state.Record{Seq: t.Seq, Ended: m.ended.tombs.Insert(&t), Spec: j.Spec, Enqueued: j.EnqueuedAt(), FirstLease: j.FirstLease,
+	m.ended.staged.add(&state.Record{Seq: t.Seq, Ended: m.ended.tombs.Insert(&t), Spec: j.Spec,
+		Enqueued: j.EnqueuedAt(), FirstLease: j.FirstLease,
 		Err: j.LastError, Attempts: j.Attempts, Progress: j.Progress, Note: j.Note, Output: r.output, Meta: r.meta})
 	m.flows.endVertex(j, st, why)
 	m.schedules.jobEnded(j, st, why)
@@ -332,15 +339,16 @@ func (m *lifecycle) expel(j *state.JobRow, st rota.JobState, why rota.Reason) {
 		// The worker is notified, but may not receive it: a retry must not run next to it.
 		m.ended.freeAt = state.UnbrokenDue(l, m.fleet.workers.Get(l.Worker))
 		m.leasing.closeLease(l, j, why, "")
-		m.s.Journal.EmitFor(j, &rota.Event{Kind: rota.EventLeaseCancelled, Job: l.Job, Queue: l.Queue, Tenant: l.Tenant, Worker: l.Worker,
-			Session: l.Session, Lease: l.ID, Attempt: l.Attempt, Reason: why})
+		m.s.Journal.EmitFor(j, &rota.Event{Kind: rota.EventLeaseCancelled, Job: l.Job, Queue: l.Queue, Tenant: l.Tenant,
+			Worker: l.Worker, Session: l.Session, Lease: l.ID, Attempt: l.Attempt, Reason: why})
 	}
 	if j.State == rota.JobDelayed && j.Revived() { // the worker of an earlier life may not know yet
 		if m.ended.freeAt = j.Due; j.Ready != 0 {
 			m.ended.freeAt = j.Ready
 		}
 	}
-	m.s.Journal.EmitFor(j, &rota.Event{Kind: kind, Job: j.Spec.ID, Queue: j.Spec.Queue, Tenant: j.Spec.Tenant, Attempt: j.Attempt, Reason: why})
+	m.s.Journal.EmitFor(j, &rota.Event{Kind: kind, Job: j.Spec.ID, Queue: j.Spec.Queue, Tenant: j.Spec.Tenant,
+		Attempt: j.Attempt, Reason: why})
 	m.finish(j, st, why, result{})
 	m.ended.freeAt = 0
 }

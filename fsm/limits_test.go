@@ -20,8 +20,10 @@ func TestLimits(t *testing.T) {
 		s := &strait{bench: newBench(rt), chance: rand.New(rand.NewPCG(seed, seed))}
 		s.every = 3
 		for _, q := range []string{"default", "other"} {
-			s.ok(queueOp(q, "min_health", "0", "backoff_base", "0", "attempt_max", "1000", "queue_cap", "60", "domain_min_samples", "3",
-				"domain_probe_burst", "2", "fair_share", pick(s, "on", "off"), "ranking", pick(s, "aging", "market", "fifo", "adaptive"),
+			s.ok(queueOp(q, "min_health", "0", "backoff_base", "0", "attempt_max", "1000", "queue_cap", "60",
+				"domain_min_samples", "3",
+				"domain_probe_burst", "2", "fair_share", pick(s, "on", "off"), "ranking",
+				pick(s, "aging", "market", "fifo", "adaptive"),
 				"oldest_every", pick(s, "0", "2"), "tenant_window_max", pick(s, "0", "2", "5"), "tenant_window", "6s",
 				"rate_limit_rps", pick(s, "0", "3")))
 		}
@@ -69,10 +71,12 @@ func (s *strait) step() {
 		if s.chance.IntN(2) == 0 {
 			s.entry(autoMode(rota.ClusterMode(s.chance.IntN(2)), pick(s, "x", "y"), s.chance.IntN(2) == 0))
 		} else {
-			s.ok(modeOp(pick(s, rota.ModeNormal, rota.ModeNormal, rota.ModeDegraded, rota.ModeReadOnly, rota.ModeDraining), "by hand"))
+			s.ok(modeOp(pick(s, rota.ModeNormal, rota.ModeNormal, rota.ModeDegraded, rota.ModeReadOnly,
+				rota.ModeDraining), "by hand"))
 		}
 	case 12:
-		key, value := pick(s, "tenant_window_max", "domain_min_samples", "domain_probe_burst", "weight"), fmt.Sprint(1+s.chance.IntN(4))
+		key, value := pick(s, "tenant_window_max", "domain_min_samples", "domain_probe_burst",
+			"weight"), fmt.Sprint(1+s.chance.IntN(4))
 		if s.chance.IntN(2) == 0 {
 			key, value = "ranking", pick(s, "aging", "market", "fifo", "adaptive")
 		}
@@ -94,7 +98,8 @@ func (s *strait) round() {
 		j, _ := s.View.Job(l.Job)
 		started[j.Tenant]++
 		turn := l.Decision.Reasoning.Rule == rota.ReasoningByTurnOfTheOldest
-		if mode.Mode == rota.ModeReadOnly || mode.Mode == rota.ModeDegraded && mode.Holds && j.Priority > 5 && !(mode.Auto && turn) {
+		if mode.Mode == rota.ModeReadOnly || mode.Mode == rota.ModeDegraded && mode.Holds && j.Priority > 5 &&
+			!(mode.Auto && turn) {
 			s.t.Fatalf("job %s of priority %d was started in %+v", j.ID, j.Priority, mode)
 		}
 	}
@@ -114,7 +119,8 @@ func (s *strait) endAll() {
 	}
 	s.pass(70_000)
 	if s.admission.limiters.Len() != 0 || s.admission.domains.Len() != 0 || s.Timers.Penalty.Len() != 0 {
-		s.t.Fatalf("%d limiters, %d domains, %d penalties at rest", s.admission.limiters.Len(), s.admission.domains.Len(), s.Timers.Penalty.Len())
+		s.t.Fatalf("%d limiters, %d domains, %d penalties at rest", s.admission.limiters.Len(),
+			s.admission.domains.Len(), s.Timers.Penalty.Len())
 	}
 	s.sound()
 }

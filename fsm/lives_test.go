@@ -59,7 +59,8 @@ func TestLives(t *testing.T) {
 			t.Fatalf("%v, %+v", got, job)
 		}
 		s, _ := b.View.StagedJob("j")
-		if e, err := DecodeEnded(s.Append(nil)); err != nil || !slices.Equal(lives(e.Job.Attempts), want) || e.Job.Life != 3 ||
+		if e, err := DecodeEnded(s.Append(nil)); err != nil || !slices.Equal(lives(e.Job.Attempts), want) ||
+			e.Job.Life != 3 ||
 			e.Job.Retried != job.Retried || e.Job.Retried.IsZero() {
 			t.Fatalf("the record has %+v, %v", e, err)
 		}
@@ -73,7 +74,8 @@ func TestLives(t *testing.T) {
 			b.ok(retryOp("j"))
 			dead(b, "j", "")
 		}
-		if got := lives(b.state("j", rota.JobDead).Attempts); len(got) != limits.MaxAttemptsKept || got[0] != "3.0" || got[11] != "14.0" {
+		if got := lives(b.state("j", rota.JobDead).Attempts); len(got) != limits.MaxAttemptsKept || got[0] != "3.0" ||
+			got[11] != "14.0" {
 			t.Fatalf("%v", got)
 		}
 	})
@@ -98,7 +100,8 @@ func TestLives(t *testing.T) {
 		first := &fsmpb.Retry{Job: "j"}
 		first.Spec, first.Past = b.pastOf("j")
 		retry := func(life int32) *fsmpb.Op {
-			return &fsmpb.Op{Op: &fsmpb.Op_Retry{Retry: &fsmpb.Retry{Job: "j", Spec: first.Spec, Past: first.Past, Life: life}}}
+			return &fsmpb.Op{Op: &fsmpb.Op_Retry{Retry: &fsmpb.Retry{Job: "j", Spec: first.Spec, Past: first.Past,
+				Life: life}}}
 		}
 		b.refuses(rota.KindStale, "life", retry(1))
 		b.ok(retry(0))
@@ -127,7 +130,9 @@ func TestLives(t *testing.T) {
 		b.pass(1_000)
 		b.ok(reportOp(l, func(s *rota.JobSpec) { s.RetryOnInvalidProof = true }))
 		job, _ := b.View.Job("j")
-		if got := lives(job.Attempts); !slices.Equal(got, []string{"0.0", "1.0", "1.1"}) || job.Submitted != submitted || job.Retried != retried || job.Life != 1 || job.Attempts[2].End != rota.ReasonProofInvalid {
+		if got := lives(job.Attempts); !slices.Equal(got, []string{"0.0", "1.0", "1.1"}) ||
+			job.Submitted != submitted || job.Retried != retried || job.Life != 1 ||
+			job.Attempts[2].End != rota.ReasonProofInvalid {
 			t.Fatalf("%v, %+v", got, job)
 		}
 	})
@@ -148,13 +153,15 @@ func TestLives(t *testing.T) {
 			a := sound
 			spoil(&a)
 			op := retryOp("j")
-			op.GetRetry().Spec, op.GetRetry().Past = entry.SpecOp(jobSpec("j")), PastOp(&rota.Job{Attempts: []rota.Attempt{a}})
+			op.GetRetry().Spec, op.GetRetry().Past = entry.SpecOp(jobSpec("j")), PastOp(
+				&rota.Job{Attempts: []rota.Attempt{a}})
 			if o := b.refuses(rota.KindInvalid, "past", op); o.GetKind() == 0 {
 				t.Fatal(name)
 			}
 		}
 		op := retryOp("j")
-		op.GetRetry().Spec, op.GetRetry().Past = entry.SpecOp(jobSpec("j")), PastOp(&rota.Job{Attempts: []rota.Attempt{sound}})
+		op.GetRetry().Spec, op.GetRetry().Past = entry.SpecOp(jobSpec("j")), PastOp(
+			&rota.Job{Attempts: []rota.Attempt{sound}})
 		op.GetRetry().Past.Attempts = append(op.GetRetry().Past.Attempts, 0)
 		b.refuses(rota.KindInvalid, "past", op)
 	})
@@ -171,13 +178,15 @@ func TestLives(t *testing.T) {
 			b.pass(1_000)
 			b.ok(d.retry("", 1+run))
 			job, _ := b.View.Job(id)
-			if job.Life != run+1 || job.Submitted != submitted || job.Retried != b.Header.Now() || len(job.Attempts) != int(run)+1 {
+			if job.Life != run+1 || job.Submitted != submitted || job.Retried != b.Header.Now() ||
+				len(job.Attempts) != int(run)+1 {
 				t.Fatalf("run %d: %+v", run, job)
 			}
 			dead(b, id, "again")
 		}
 		job := b.state(string(id), rota.JobDead)
-		if got := lives(job.Attempts); !slices.Equal(got, []string{"0.0", "1.0", "2.0", "3.0"}) || len(job.Attempts[0].Error) != limits.MaxNodeErrorBytes {
+		if got := lives(job.Attempts); !slices.Equal(got, []string{"0.0", "1.0", "2.0", "3.0"}) ||
+			len(job.Attempts[0].Error) != limits.MaxNodeErrorBytes {
 			t.Fatalf("%v, %+v", got, job)
 		}
 	})

@@ -23,7 +23,8 @@ func TestHoldsData(t *testing.T) {
 	if w.HoldsData(nil) || w.HoldsData([]string{"k255", "k128"}) {
 		t.Fatal("one of the newer half was moved")
 	}
-	if !w.HoldsData([]string{"k200", "k0"}) || w.Held[limits.MaxDataHeld-1] != "k0" || len(w.Held) != limits.MaxDataHeld {
+	if !w.HoldsData([]string{"k200", "k0"}) || w.Held[limits.MaxDataHeld-1] != "k0" ||
+		len(w.Held) != limits.MaxDataHeld {
 		t.Fatalf("held %v", w.Held)
 	}
 	if !w.HoldsData([]string{"new", "newer", "new"}) || len(w.Held) != limits.MaxDataHeld ||

@@ -49,7 +49,8 @@ func (ed *ended) keepLog(of logged, packed []byte) {
 	h.TombSeq++
 	h.Logs++
 	id := peer.LogID(of.lease)
-	t := state.TombRow{ID: id, Queue: of.queue, Typ: of.typ, Tenant: of.tenant, State: rota.JobCompleted, Reason: rota.ReasonDone,
+	t := state.TombRow{ID: id, Queue: of.queue, Typ: of.typ, Tenant: of.tenant, State: rota.JobCompleted,
+		Reason:  rota.ReasonDone,
 		Attempt: of.attempt, Lease: of.lease, Worker: of.worker, Finished: h.Now(), Due: h.Date(), Seq: h.TombSeq}
 	spec := ed.s.Specs.Keep(&rota.JobSpec{ID: id, Queue: of.queue, Type: of.typ, Tenant: of.tenant})
 	ed.staged.add(&state.Record{Seq: t.Seq, Ended: t.Keep(&state.Encoder{}, nil), Spec: spec, Output: packed})
@@ -74,20 +75,23 @@ func checkLog(op *fsmpb.LeaseOp) error {
 	case rota.VerbComplete, rota.VerbFail, rota.VerbDecline:
 		return checkPacked(op.GetLog())
 	default:
-		return rota.Refusef(rota.KindInvalid, "log", "lease verb %d brings no log: the verb that ends the lease does", verb)
+		return rota.Refusef(rota.KindInvalid, "log", "lease verb %d brings no log: the verb that ends the lease does",
+			verb)
 	}
 }
 
 func checkPacked(log []byte) error {
 	if len(log) > limits.MaxLogPacked {
-		return rota.Refusef(rota.KindInvalid, "log", "log too long: got %d bytes, maximum %d", len(log), limits.MaxLogPacked)
+		return rota.Refusef(rota.KindInvalid, "log", "log too long: got %d bytes, maximum %d", len(log),
+			limits.MaxLogPacked)
 	}
 	return nil
 }
 
 // KeepLogOp returns the operation that keeps a log of an attempt whose worker did not end its lease itself.
 func KeepLogOp(job rota.JobID, lease rota.LeaseID, worker rota.WorkerID, packed []byte) *fsmpb.Op {
-	return &fsmpb.Op{Op: &fsmpb.Op_KeepLog{KeepLog: &fsmpb.KeepLog{Job: string(job), Lease: lease[:], Worker: string(worker), Log: packed}}}
+	return &fsmpb.Op{Op: &fsmpb.Op_KeepLog{KeepLog: &fsmpb.KeepLog{Job: string(job), Lease: lease[:],
+		Worker: string(worker), Log: packed}}}
 }
 
 // keepLog keeps the log that a node has of a known attempt that is over: once, and never instead of one that its
@@ -99,7 +103,8 @@ func (lg *leasing) keepLog(op *fsmpb.KeepLog) *fsmpb.Outcome {
 	case len(op.GetLog()) == 0:
 		return entry.Refused(rota.Refusef(rota.KindInvalid, "log", "the log is empty"))
 	case lg.leases.Get(string(op.GetLease())) != nil:
-		return entry.Refused(rota.Refusef(rota.KindConflict, "lease", "the lease is open: the verb that ends it brings the log"))
+		return entry.Refused(rota.Refusef(rota.KindConflict, "lease",
+			"the lease is open: the verb that ends it brings the log"))
 	}
 	return lg.keepLogOf(rota.JobID(op.GetJob()), rota.WorkerID(op.GetWorker()), op.GetLease(), op.GetLog())
 }
@@ -118,7 +123,8 @@ func (lg *leasing) keepLogOf(id rota.JobID, worker rota.WorkerID, lease, packed 
 			return lg.keepLive(j, at, packed)
 		}
 	}
-	return entry.Refused(rota.Refusef(rota.KindNotFound, "lease", "job %q has no such attempt among the last %d", id, limits.MaxAttemptsKept))
+	return entry.Refused(rota.Refusef(rota.KindNotFound, "lease", "job %q has no such attempt among the last %d", id,
+		limits.MaxAttemptsKept))
 }
 
 // keepEnded keeps the log of an attempt of an ended job.

@@ -78,8 +78,10 @@ func TestLogs(t *testing.T) {
 	run("nobody_writes_into_anothers", func(b *bench) {
 		l := b.leased("j", "w")
 		thief := b.worker("thief", 1)
-		b.refuses(rota.KindStale, "lease", verb(rota.VerbComplete, l, bringing("mine"), func(c *peer.LeaseCommand) { c.Worker, c.Session = "thief", thief }))
-		b.refuses(rota.KindStale, "session", verb(rota.VerbFail, l, bringing("mine"), func(c *peer.LeaseCommand) { c.Session++ }))
+		b.refuses(rota.KindStale, "lease", verb(rota.VerbComplete, l, bringing("mine"),
+			func(c *peer.LeaseCommand) { c.Worker, c.Session = "thief", thief }))
+		b.refuses(rota.KindStale, "session", verb(rota.VerbFail, l, bringing("mine"),
+			func(c *peer.LeaseCommand) { c.Session++ }))
 		b.keeps(l, "")
 		b.ok(verb(rota.VerbFail, l))
 		b.refuses(rota.KindNotFound, "lease", KeepLogOp("j", l.ID, "thief", []byte("mine")))
@@ -236,7 +238,8 @@ func TestLogs_readBack(t *testing.T) {
 	staged := b.View.Staged(1, 1)[0]
 	data := staged.Append(nil)
 	e, err := DecodeEnded(data)
-	if err != nil || e.Job.ID != peer.LogID(l.ID) || !peer.IsLog(e.Job.ID) || string(e.Job.Output) != "said" || e.Seq != staged.Seq || e.Job.Attempt != 0 {
+	if err != nil || e.Job.ID != peer.LogID(l.ID) || !peer.IsLog(e.Job.ID) || string(e.Job.Output) != "said" ||
+		e.Seq != staged.Seq || e.Job.Attempt != 0 {
 		t.Fatalf("%+v, %v", e, err)
 	}
 	for n := range data {
@@ -244,7 +247,8 @@ func TestLogs_readBack(t *testing.T) {
 			t.Fatalf("%d bytes of %d are accepted", n, len(data))
 		}
 	}
-	if mark, _ := staged.Mark(); mark.ID != peer.LogID(l.ID) || peer.IsLog("zz:z/z@+") || rota.ValidID(string(peer.LogID(l.ID))) {
+	if mark, _ := staged.Mark(); mark.ID != peer.LogID(l.ID) || peer.IsLog("zz:z/z@+") ||
+		rota.ValidID(string(peer.LogID(l.ID))) {
 		t.Fatalf("%+v", mark)
 	}
 }

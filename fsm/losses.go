@@ -47,7 +47,8 @@ func lossesMax(q *state.QueueRow, j *state.JobRow) int64 {
 // or its session was taken over and never confirmed.
 func (lg *leasing) lost(l *state.LeaseRow) bool {
 	w := lg.fleet.workers.Get(l.Worker)
-	return l.SilentSince != 0 || l.Session == w.Session && (w.Status == rota.WorkerUnreachable || !w.Disconnected.IsZero())
+	return l.SilentSince != 0 || l.Session == w.Session && (w.Status == rota.WorkerUnreachable ||
+		!w.Disconnected.IsZero())
 }
 
 // losses reports whether lost workers are counted separately in a queue.
@@ -79,7 +80,8 @@ func (lg *leasing) countLoss(j *state.JobRow, session rota.Session) rota.JobStat
 		return rota.JobDead
 	}
 	if n == limits.IsolateAfter {
-		lg.s.Journal.EmitFor(j, &rota.Event{Kind: rota.EventJobIsolated, Job: j.Spec.ID, Attempt: j.Attempt, Reason: rota.ReasonWorkerLost,
+		lg.s.Journal.EmitFor(j, &rota.Event{Kind: rota.EventJobIsolated, Job: j.Spec.ID, Attempt: j.Attempt,
+			Reason:  rota.ReasonWorkerLost,
 			Payload: lossesPayload(n)})
 	}
 	switch wait := rota.Clock(sched.BackoffMs(j.Spec.ID, int32(n-1), j.Spec.Retry.Over(&q.Policy))); {
@@ -147,7 +149,10 @@ func (pl *placement) clearAccused(culprit *state.JobRow) {
 	}
 	slices.Sort(ids)
 	for _, id := range slices.Compact(ids) {
-		pl.clear(pl.s.JobTable.Edit(id), culprit.Spec.ID, func(s rota.Session) bool { return slices.Contains(sessions, s) })
+		pl.clear(pl.s.JobTable.Edit(id), culprit.Spec.ID, func(s rota.Session) bool {
+			return slices.Contains(sessions,
+				s)
+		})
 	}
 }
 
@@ -173,10 +178,11 @@ func (pl *placement) clear(j *state.JobRow, culprit rota.JobID, gone func(rota.S
 	if !was || j.Isolated() {
 		return
 	}
-	pl.s.Journal.EmitFor(j, &rota.Event{Kind: rota.EventJobCleared, Job: j.Spec.ID, Attempt: j.Attempt, Payload: state.Payload(struct {
-		WorkerLosses int        `json:"worker_losses"`
-		Culprit      rota.JobID `json:"culprit,omitempty"`
-	}{len(j.History().Losses), culprit})})
+	pl.s.Journal.EmitFor(j, &rota.Event{Kind: rota.EventJobCleared, Job: j.Spec.ID, Attempt: j.Attempt,
+		Payload: state.Payload(struct {
+			WorkerLosses int        `json:"worker_losses"`
+			Culprit      rota.JobID `json:"culprit,omitempty"`
+		}{len(j.History().Losses), culprit})})
 }
 
 // reclassify files a job under its present class: in its lane while QUEUED, and at its worker while leased. j is

@@ -15,7 +15,8 @@ import (
 func lossBench(t *testing.T, set ...string) *bench {
 	b := newBench(t)
 	b.ok(switchOp(entry.RulesVersion))
-	b.ok(queueOp("default", append([]string{"backoff_base_ms", "100", "backoff_cap_ms", "1000", "t_lease", "10m", "fair_share", "off"}, set...)...))
+	b.ok(queueOp("default", append([]string{"backoff_base_ms", "100", "backoff_cap_ms", "1000", "t_lease", "10m",
+		"fair_share", "off"}, set...)...))
 	return b
 }
 
@@ -59,13 +60,15 @@ func TestLosses_isolatesTheCulprit(t *testing.T) {
 		if fmt.Sprint(ran) != all {
 			t.Fatalf("loss %d: ran %v", n, ran)
 		}
-		if isolated := fmt.Sprint(kindsOf(events, rota.EventJobIsolated)); n == 0 && isolated != "[]" || n == 1 && isolated != all {
+		if isolated := fmt.Sprint(kindsOf(events, rota.EventJobIsolated)); n == 0 && isolated != "[]" || n == 1 &&
+			isolated != all {
 			t.Fatalf("loss %d isolated %s", n, isolated)
 		}
 		b.pass(2_000)
 	}
 	j := b.state("j1", rota.JobQueued)
-	if j.Attempt != 0 || j.WorkerLosses != 2 || !j.Isolated || j.Attempts[1].End != rota.ReasonWorkerLost || j.Reason != rota.ReasonWorkerLost {
+	if j.Attempt != 0 || j.WorkerLosses != 2 || !j.Isolated || j.Attempts[1].End != rota.ReasonWorkerLost ||
+		j.Reason != rota.ReasonWorkerLost {
 		t.Fatalf("job %+v", j)
 	}
 	// j1 runs alone, though its worker has four slots; no other job gets one of those.
@@ -79,8 +82,10 @@ func TestLosses_isolatesTheCulprit(t *testing.T) {
 	if more := b.match(); len(more) > 0 {
 		t.Fatalf("leases next to the isolated job: %v", more)
 	}
-	for id, detail := range map[rota.JobID]string{"j2": "2 workers were lost while they ran it: it runs alone on a worker", "new": "another job runs there alone"} {
-		if x, _ := b.View.Why(id, 100); !slices.ContainsFunc(x.Reasons, func(w rota.Why) bool { return w.Reason == "RUNS_ALONE" && strings.Contains(w.Detail, detail) }) ||
+	for id, detail := range map[rota.JobID]string{"j2": "2 workers were lost while they ran it: it runs alone on a worker",
+		"new": "another job runs there alone"} {
+		if x, _ := b.View.Why(id, 100); !slices.ContainsFunc(x.Reasons,
+			func(w rota.Why) bool { return w.Reason == "RUNS_ALONE" && strings.Contains(w.Detail, detail) }) ||
 			!slices.ContainsFunc(x.WouldRun, func(s string) bool { return strings.Contains(s, "runs there alone") }) {
 			t.Errorf("why %s: %+v", id, x)
 		}
@@ -132,7 +137,8 @@ func TestLosses_limit(t *testing.T) {
 	}{
 		{"usual", "3", 0, []string{"DELAYED WORKER_LOST 0 1", "DELAYED WORKER_LOST 0 2", "DEAD WORKER_LOST 0 0"}},
 		{"one", "1", 0, []string{"DEAD WORKER_LOST 0 0"}},
-		{"five", "5", 0, []string{"DELAYED WORKER_LOST 0 1", "DELAYED WORKER_LOST 0 2", "DELAYED WORKER_LOST 0 3", "DELAYED WORKER_LOST 0 4", "DEAD WORKER_LOST 0 0"}},
+		{"five", "5", 0, []string{"DELAYED WORKER_LOST 0 1", "DELAYED WORKER_LOST 0 2", "DELAYED WORKER_LOST 0 3",
+			"DELAYED WORKER_LOST 0 4", "DEAD WORKER_LOST 0 0"}},
 		{"of one attempt", "3", 1, []string{"DEAD WORKER_LOST 0 0"}},
 		{"off", "0", 2, []string{"DELAYED LEASE_EXPIRED 1 0", "DEAD LEASE_EXPIRED 1 0"}},
 	} {
@@ -163,16 +169,48 @@ func TestLosses_whatCounts(t *testing.T) {
 		want rota.Reason
 	}{
 		{"silence", true, func(b *bench, l rota.Lease) { silent(b, l); b.pass(40_000) }, rota.ReasonWorkerLost},
-		{"silence before the acknowledgement", false, func(b *bench, l rota.Lease) { silent(b, l); b.pass(5_000) }, rota.ReasonWorkerLost},
-		{"a broken stream", true, func(b *bench, l rota.Lease) { b.ok(disconnectOp("w", l.Session, 5)); b.pass(10_000) }, rota.ReasonWorkerLost},
-		{"a broken stream before the acknowledgement", false, func(b *bench, l rota.Lease) { b.ok(disconnectOp("w", l.Session, 5)); b.pass(5_000) }, rota.ReasonWorkerLost},
-		{"silence beyond max_runtime", true, func(b *bench, l rota.Lease) { b.pass(20_000); silent(b, l); b.pass(10_000) }, rota.ReasonWorkerLost},
-		{"a takeover that is not confirmed", true, func(b *bench, _ rota.Lease) { b.ok(registerOp("w", 1, "other", true)); b.pass(40_000) }, rota.ReasonWorkerLost},
-		{"a takeover that is confirmed", true, func(b *bench, l rota.Lease) { b.ok(registerOp("w", 1, "other", true)); b.ok(verb(rota.VerbDecline, l)) }, rota.ReasonTakenOver},
+		{"silence before the acknowledgement", false, func(b *bench, l rota.Lease) { silent(b, l); b.pass(5_000) },
+			rota.ReasonWorkerLost},
+		{"a broken stream", true, func(b *bench, l rota.Lease) {
+			b.ok(disconnectOp("w", l.Session,
+				5))
+			b.pass(10_000)
+		},
+			rota.ReasonWorkerLost},
+		{"a broken stream before the acknowledgement", false,
+			func(b *bench, l rota.Lease) {
+				b.ok(disconnectOp("w", l.Session,
+					5))
+				b.pass(5_000)
+			}, rota.ReasonWorkerLost},
+		{"silence beyond max_runtime", true, func(b *bench, l rota.Lease) {
+			b.pass(20_000)
+			silent(b,
+				l)
+			b.pass(10_000)
+		},
+			rota.ReasonWorkerLost},
+		{"a takeover that is not confirmed", true, func(b *bench, _ rota.Lease) {
+			b.ok(registerOp("w", 1, "other",
+				true))
+			b.pass(40_000)
+		},
+			rota.ReasonWorkerLost},
+		{"a takeover that is confirmed", true, func(b *bench, l rota.Lease) {
+			b.ok(registerOp("w", 1, "other",
+				true))
+			b.ok(verb(rota.VerbDecline, l))
+		}, rota.ReasonTakenOver},
 		{"no acknowledgement", false, func(b *bench, _ rota.Lease) { b.pass(5_000) }, rota.ReasonAckTimeout},
 		{"max_runtime", true, func(b *bench, _ rota.Lease) { b.pass(30_000) }, rota.ReasonTimedOut},
-		{"a goodbye", true, func(b *bench, l rota.Lease) { b.ok(statusOp("w", rota.WorkerRetired, l.Session)) }, rota.ReasonWorkerRetired},
-		{"a suspension while silent", true, func(b *bench, l rota.Lease) { silent(b, l); b.ok(statusOp("w", rota.WorkerSuspended, 0)) }, rota.ReasonWorkerSuspended},
+		{"a goodbye", true, func(b *bench, l rota.Lease) { b.ok(statusOp("w", rota.WorkerRetired, l.Session)) },
+			rota.ReasonWorkerRetired},
+		{"a suspension while silent", true, func(b *bench, l rota.Lease) {
+			silent(b,
+				l)
+			b.ok(statusOp("w", rota.WorkerSuspended, 0))
+		},
+			rota.ReasonWorkerSuspended},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -190,7 +228,8 @@ func TestLosses_whatCounts(t *testing.T) {
 			c.end(b, l)
 			j, _ := b.View.Job("j")
 			lost := c.want == rota.ReasonWorkerLost
-			if len(j.Attempts) != 1 || j.Attempts[0].End != c.want || (j.WorkerLosses == 1) != lost || lost && (j.Attempt != 0 || j.Attempts[0].Error == "") {
+			if len(j.Attempts) != 1 || j.Attempts[0].End != c.want || (j.WorkerLosses == 1) != lost || lost &&
+				(j.Attempt != 0 || j.Attempts[0].Error == "") {
 				t.Fatalf("job %+v", j)
 			}
 			b.sound()
@@ -236,7 +275,8 @@ func TestLosses_moveClears(t *testing.T) {
 		t.Fatal("the job is not isolated")
 	}
 	o := b.entry(drainOp("other", "default"))
-	if cleared := fmt.Sprint(kindsOf(o.Events, rota.EventJobCleared)); cleared != "[a]" || b.JobTable.Get("a").Isolated() {
+	if cleared := fmt.Sprint(kindsOf(o.Events, rota.EventJobCleared)); cleared != "[a]" ||
+		b.JobTable.Get("a").Isolated() {
 		t.Fatalf("cleared %s: %v, %v", cleared, o.Events, o.Outcomes)
 	}
 	b.sound()

@@ -51,7 +51,8 @@ func (m *Machine) Apply(index rota.Index, term uint64, data []byte) (Applied, er
 func ApplyOpened(m *Machine, index rota.Index, term uint64, e *fsmpb.Entry) (Applied, error) {
 	for _, op := range e.GetOps() {
 		if op.GetOp() == nil {
-			return Applied{}, &entry.HaltError{Index: index, NewerRules: true, Reason: "it holds an operation that this binary does not know"}
+			return Applied{}, &entry.HaltError{Index: index, NewerRules: true,
+				Reason: "it holds an operation that this binary does not know"}
 		}
 	}
 	if err := m.haltAtSwitch(index, e, term); err != nil {
@@ -186,7 +187,8 @@ func (m *Machine) apply(whole *fsmpb.Op, term uint64) *fsmpb.Outcome {
 		return m.keyring.deleteKeyRule(op.DeleteKeyRule)
 	case *fsmpb.Op_SkipKey:
 		return m.keyring.skipKey(op.SkipKey)
-	case *fsmpb.Op_SetSchedule, *fsmpb.Op_PauseSchedule, *fsmpb.Op_TriggerSchedule, *fsmpb.Op_BackfillSchedule, *fsmpb.Op_DeleteSchedule, *fsmpb.Op_Fire, *fsmpb.Op_SetTzdata:
+	case *fsmpb.Op_SetSchedule, *fsmpb.Op_PauseSchedule, *fsmpb.Op_TriggerSchedule, *fsmpb.Op_BackfillSchedule,
+		*fsmpb.Op_DeleteSchedule, *fsmpb.Op_Fire, *fsmpb.Op_SetTzdata:
 		return m.schedules.apply(whole)
 	case *fsmpb.Op_StartPlan:
 		return m.plans.start(op.StartPlan)
@@ -198,7 +200,8 @@ func (m *Machine) apply(whole *fsmpb.Op, term uint64) *fsmpb.Outcome {
 		return m.batches.open(op.OpenBatch)
 	case *fsmpb.Op_SealBatch:
 		return m.batches.sealOp(op.SealBatch)
-	case *fsmpb.Op_SetWebhook, *fsmpb.Op_PauseWebhook, *fsmpb.Op_SkipWebhook, *fsmpb.Op_DeleteWebhook, *fsmpb.Op_AdvanceHook:
+	case *fsmpb.Op_SetWebhook, *fsmpb.Op_PauseWebhook, *fsmpb.Op_SkipWebhook, *fsmpb.Op_DeleteWebhook,
+		*fsmpb.Op_AdvanceHook:
 		return m.hooks.apply(whole)
 	case *fsmpb.Op_Barrier:
 		return &fsmpb.Outcome{}
@@ -332,7 +335,8 @@ func (m *Machine) Reincarnate(as Rebirth) error {
 	}
 	h := &m.Header
 	if h.Cluster == "" || h.Cluster == as.Cluster {
-		return rota.Refusef(rota.KindConflict, "cluster_id", "a state of cluster %q cannot become one of cluster %q", h.Cluster, as.Cluster)
+		return rota.Refusef(rota.KindConflict, "cluster_id", "a state of cluster %q cannot become one of cluster %q",
+			h.Cluster, as.Cluster)
 	}
 	m.At, m.Journal.Mute = h.Index, true
 	m.Ledger.Gen++

@@ -306,12 +306,16 @@ func roundOps(b *bench) []*fsmpb.Op { return opsOf(b.View.Decide(1000)) }
 
 // roundOp returns a round of one pair that no leader decided.
 func roundOp(b *bench, job, worker string) *fsmpb.Op {
-	return opsOf([]*fsmpb.Round{{Epoch: b.Header.Epoch + 1, Queue: "default", Pairs: []*fsmpb.Pair{{Job: job, Worker: worker}}}})[0]
+	return opsOf([]*fsmpb.Round{{Epoch: b.Header.Epoch + 1, Queue: "default",
+		Pairs: []*fsmpb.Pair{{Job: job, Worker: worker}}}})[0]
 }
 
 // inOrder returns leases in the order in which they were made.
 func inOrder(leases map[rota.JobID]rota.Lease) []rota.Lease {
-	return slices.SortedFunc(maps.Values(leases), func(a, b rota.Lease) int { return cmp.Compare(a.Token.Counter, b.Token.Counter) })
+	return slices.SortedFunc(maps.Values(leases), func(a, b rota.Lease) int {
+		return cmp.Compare(a.Token.Counter,
+			b.Token.Counter)
+	})
 }
 
 // leased submits a job and returns its lease at a new worker.
@@ -355,12 +359,14 @@ func registerOp(id string, slots int32, secret string, takeover bool, change ...
 	}
 	hash := make([]byte, 32)
 	copy(hash, secret)
-	return &fsmpb.Op{Op: &fsmpb.Op_Register{Register: &fsmpb.Register{Spec: entry.WorkerOp(w), SecretHash: hash, Takeover: takeover}}}
+	return &fsmpb.Op{Op: &fsmpb.Op_Register{Register: &fsmpb.Register{Spec: entry.WorkerOp(w), SecretHash: hash,
+		Takeover: takeover}}}
 }
 
 // verb is the command of a lease's own worker, modified by change.
 func verb(v rota.LeaseVerb, l rota.Lease, change ...func(*peer.LeaseCommand)) *fsmpb.Op {
-	c := &peer.LeaseCommand{Verb: v, Lease: l.ID, Job: l.Job, Worker: l.Worker, Session: l.Session, Ordinal: l.Renewals + 1}
+	c := &peer.LeaseCommand{Verb: v, Lease: l.ID, Job: l.Job, Worker: l.Worker, Session: l.Session,
+		Ordinal: l.Renewals + 1}
 	for _, f := range change {
 		f(c)
 	}
@@ -393,7 +399,8 @@ func retryOp(id string) *fsmpb.Op {
 }
 
 func statusOp(id string, s rota.WorkerStatus, session rota.Session) *fsmpb.Op {
-	return &fsmpb.Op{Op: &fsmpb.Op_SetStatus{SetStatus: &fsmpb.SetStatus{Worker: id, Status: uint32(s), Session: uint64(session)}}}
+	return &fsmpb.Op{Op: &fsmpb.Op_SetStatus{SetStatus: &fsmpb.SetStatus{Worker: id, Status: uint32(s),
+		Session: uint64(session)}}}
 }
 
 // linked makes a registration number its connection and support the grace of its leases.
@@ -403,7 +410,8 @@ func linked(op *fsmpb.Op, connection uint64) *fsmpb.Op {
 }
 
 func disconnectOp(id string, session rota.Session, connection uint64) *fsmpb.Op {
-	return &fsmpb.Op{Op: &fsmpb.Op_Disconnect{Disconnect: &fsmpb.Disconnect{Worker: id, Session: uint64(session), Connection: connection}}}
+	return &fsmpb.Op{Op: &fsmpb.Op_Disconnect{Disconnect: &fsmpb.Disconnect{Worker: id, Session: uint64(session),
+		Connection: connection}}}
 }
 
 // polling makes a worker register as polling.
@@ -413,7 +421,8 @@ func polling(op *fsmpb.Op) *fsmpb.Op {
 }
 
 func offerOp(id string, session rota.Session, poll uint64, free int32, until rota.Clock) *fsmpb.Op {
-	return &fsmpb.Op{Op: &fsmpb.Op_Offer{Offer: &fsmpb.Offer{Worker: id, Session: uint64(session), Poll: poll, Free: free, UntilMs: int64(until)}}}
+	return &fsmpb.Op{Op: &fsmpb.Op_Offer{Offer: &fsmpb.Offer{Worker: id, Session: uint64(session), Poll: poll,
+		Free: free, UntilMs: int64(until)}}}
 }
 
 // goneOp is the report of a guard with a secret as registerOp writes it.

@@ -79,7 +79,8 @@ func (l *many) run(spent map[string]time.Duration) int {
 		ops := make([]*fsmpb.Op, together)
 		for i := range ops {
 			ops[i] = submitOp(benchJob(fmt.Sprintf("job-%09d", n), func(s *rota.JobSpec) {
-				s.Queue, s.Tenant = rota.QueueName(l.queue(n%l.queues)), rota.TenantID(fmt.Sprintf("tenant-%d", n%l.tenants))
+				s.Queue, s.Tenant = rota.QueueName(l.queue(n%l.queues)), rota.TenantID(fmt.Sprintf("tenant-%d",
+					n%l.tenants))
 			}))
 			n++
 		}

@@ -23,7 +23,8 @@ func TestMeta(t *testing.T) {
 	for i := range rota.MaxLabels + 1 {
 		many[fmt.Sprint(i)] = "x"
 	}
-	for name, meta := range map[string]map[string]string{"many": many, "long": {"k": strings.Repeat("v", rota.MaxLabelBytes+1)},
+	for name, meta := range map[string]map[string]string{"many": many,
+		"long":   {"k": strings.Repeat("v", rota.MaxLabelBytes+1)},
 		"no key": {"": "v"}, "key": {"a b": "v"}} {
 		if o := b.refuses(rota.KindInvalid, "meta", verb(rota.VerbComplete, l, said(meta))); o.GetKind() == 0 {
 			t.Fatal(name)

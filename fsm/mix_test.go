@@ -128,7 +128,8 @@ func idle(b *bench) {
 	}
 	_, draft := b.View.decide(1000, "", nil)
 	b.JobTable.Scan(func(id rota.JobID, j *state.JobRow) bool {
-		if j.State != rota.JobQueued || b.QueueTable.Get(j.Spec.Queue).Policy.Backfill != rota.BackfillFree || len(draft.Reservations()) > 0 {
+		if j.State != rota.JobQueued || b.QueueTable.Get(j.Spec.Queue).Policy.Backfill != rota.BackfillFree ||
+			len(draft.Reservations()) > 0 {
 			return true // it may have to leave the room to another
 		}
 		q := b.QueueTable.Get(j.Spec.Queue)
@@ -144,7 +145,8 @@ func idle(b *bench) {
 
 // mixQueue sets some of a queue's keys, each to an effective value.
 func mixQueue(d *dice, q string) *fsmpb.Op {
-	ranking, backfill := d.of("aging", "market", "adaptive", "fifo", "shortest", "smallest"), d.of("free", "none", "easy", "easy")
+	ranking, backfill := d.of("aging", "market", "adaptive", "fifo", "shortest", "smallest"), d.of("free", "none",
+		"easy", "easy")
 	if ranking == "adaptive" {
 		backfill = "free"
 	}
@@ -165,10 +167,11 @@ func mixQueue(d *dice, q string) *fsmpb.Op {
 		"renewals_max", d.of("-1", "0", "2"), "max_runtime", d.of("0", "9s"), "lease_ms", d.of("6000", "60000"),
 		"aging_threshold", d.of("1s", "5s", "60s"), "stats_window", d.of("2", "5", "1000"),
 		"preempt_max", d.of("0", "1", "3"), "attempt_max", d.of("1", "6", "30"), "backoff_base", d.of("0", "1s"),
-		"ttl_abs", d.of("0", "0", "90s"), "audit_window", d.of("0", "1h"), "gc_horizon", d.of("1h", "2h", "7d"), "paused", d.of("off", "off", "off", "on"),
-		"bytes_max", d.of("0", "0", "0", "9000"),
+		"ttl_abs", d.of("0", "0", "90s"), "audit_window", d.of("0", "1h"), "gc_horizon", d.of("1h", "2h", "7d"),
+		"paused", d.of("off", "off", "off", "on"), "bytes_max", d.of("0", "0", "0", "9000"),
 		"backfill", backfill, "backfill_order", d.of("rank", "shortest"), "backfill_depth", d.of("1", "3", "1000"),
-		"estimate", d.of("type", "user", "last2", "ema", "quantile"), "expected.a", d.of("0", "3s", "1h"), "shortest_aging", d.of("0", "1", "10"))
+		"estimate", d.of("type", "user", "last2", "ema", "quantile"), "expected.a", d.of("0", "3s", "1h"),
+		"shortest_aging", d.of("0", "1", "10"))
 	set := op.GetSetQueue()
 	from := d.roll(len(set.Set))
 	set.Set = slices.Concat(set.Set[from:], set.Set[:from])[:1+d.roll(len(set.Set))]
@@ -206,7 +209,8 @@ func mixOp(b *bench, d *dice, seen []rota.Lease) *fsmpb.Op {
 			return b.deleteOf(job)
 		}
 		if d.roll(2) == 0 {
-			return b.changeOf(rota.JobChange{ID: rota.JobID(job), Priority: to(int32(d.roll(11))), Fee: to(int64(d.roll(5)))})
+			return b.changeOf(rota.JobChange{ID: rota.JobID(job), Priority: to(int32(d.roll(11))),
+				Fee: to(int64(d.roll(5)))})
 		}
 		return retryOp(job)
 	case k < 35:
@@ -232,7 +236,8 @@ func mixOp(b *bench, d *dice, seen []rota.Lease) *fsmpb.Op {
 			Reason: d.of("a", "b"), Auto: d.roll(3) == 0, Holds: d.roll(2) == 0}}}
 	case k < 39:
 		if d.roll(3) == 0 {
-			return []*fsmpb.Op{deleteQueueOp(d.of(mixQueues...)), drainOp(d.of(mixQueues...), d.of(mixQueues...)), deleteTenantOp(fmt.Sprint("t", d.roll(4))), deleteWorkerOp(fmt.Sprint("w", d.roll(4)))}[d.roll(4)]
+			return []*fsmpb.Op{deleteQueueOp(d.of(mixQueues...)), drainOp(d.of(mixQueues...), d.of(mixQueues...)),
+				deleteTenantOp(fmt.Sprint("t", d.roll(4))), deleteWorkerOp(fmt.Sprint("w", d.roll(4)))}[d.roll(4)]
 		}
 		return tenantOp(fmt.Sprint("t", d.roll(4)), "max_concurrent", d.of("0", "0", "1", "3"),
 			"weight", d.of("1", "1", "7"), "penalty", d.of("0", "1s"), "tier", d.of("FREE", "PREMIUM"),
@@ -246,7 +251,8 @@ func mixOp(b *bench, d *dice, seen []rota.Lease) *fsmpb.Op {
 	case k < 45 && k >= 43:
 		return mixKeys(b, d)
 	case k < 43:
-		return clusterOp("state_bytes_max", d.of("1MiB", "1GiB"), "voters_wanted", d.of("3", "5"), "autopilot", d.of("on", "off"))
+		return clusterOp("state_bytes_max", d.of("1MiB", "1GiB"), "voters_wanted", d.of("3", "5"), "autopilot",
+			d.of("on", "off"))
 	}
 	return sweepOp()
 }
@@ -265,7 +271,8 @@ func mixVersion(b *bench, d *dice, op *fsmpb.Op) {
 }
 
 // mixRegister registers a worker, mostly for a principal that may work for only some tenants.
-func mixRegister(d *dice, worker string, slots int32, secret string, takeover bool, change func(*rota.WorkerSpec)) *fsmpb.Op {
+func mixRegister(d *dice, worker string, slots int32, secret string, takeover bool,
+	change func(*rota.WorkerSpec)) *fsmpb.Op {
 	op := registerOp(worker, slots, secret, takeover, change)
 	if name := d.of("", "", "0", "1", "2"); name != "" {
 		return by(rota.CertPrincipal("pool"+name, "w"), op)
@@ -295,12 +302,14 @@ func mixKeys(b *bench, d *dice) *fsmpb.Op {
 	queue := rota.QueueName(d.of(append(mixQueues, "")...))
 	switch d.roll(6) {
 	case 0:
-		return &fsmpb.Op{Op: &fsmpb.Op_DeleteKeyRule{DeleteKeyRule: &fsmpb.DeleteKeyRule{Queue: string(queue), Name: d.of("a", "b", "c"), Value: d.of("", "1")}}}
+		return &fsmpb.Op{Op: &fsmpb.Op_DeleteKeyRule{DeleteKeyRule: &fsmpb.DeleteKeyRule{Queue: string(queue),
+			Name: d.of("a", "b", "c"), Value: d.of("", "1")}}}
 	case 1:
 		var skip *fsmpb.SkipKey
 		b.keyring.counts.Scan(func(_ string, c *state.KeyCountRow) bool {
 			if c.Blocker != "" {
-				skip = &fsmpb.SkipKey{Queue: string(c.Queue), Tenant: string(c.Tenant), Key: c.Text, Job: string(c.Blocker)}
+				skip = &fsmpb.SkipKey{Queue: string(c.Queue), Tenant: string(c.Tenant), Key: c.Text,
+					Job: string(c.Blocker)}
 			}
 			return skip == nil
 		})
@@ -308,10 +317,13 @@ func mixKeys(b *bench, d *dice) *fsmpb.Op {
 			return &fsmpb.Op{Op: &fsmpb.Op_SkipKey{SkipKey: skip}}
 		}
 	}
-	r := rota.KeyRule{Queue: queue, Name: d.of("a", "b", "c"), Value: d.of("", "", "1"), Scope: pickOf(d, rota.KeyOfTenant, rota.KeyOfCluster),
-		Concurrency: pickOf[int64](d, 0, 1, 2, 5), Sequence: pickOf(d, rota.SequenceNone, rota.SequenceNone, rota.SequenceBlock, rota.SequenceSkip)}
+	r := rota.KeyRule{Queue: queue, Name: d.of("a", "b", "c"), Value: d.of("", "", "1"),
+		Scope:       pickOf(d, rota.KeyOfTenant, rota.KeyOfCluster),
+		Concurrency: pickOf[int64](d, 0, 1, 2, 5), Sequence: pickOf(d, rota.SequenceNone, rota.SequenceNone,
+			rota.SequenceBlock, rota.SequenceSkip)}
 	if d.roll(3) == 0 {
-		r.Rate, r.PeriodMs, r.Burst = pickOf[int64](d, 1, 2, 10), pickOf[int64](d, 100, 1000, 5000), pickOf[int64](d, 0, 1, 3)
+		r.Rate, r.PeriodMs, r.Burst = pickOf[int64](d, 1, 2, 10), pickOf[int64](d, 100, 1000, 5000), pickOf[int64](d, 0,
+			1, 3)
 	}
 	if d.roll(3) == 0 {
 		r.Group, r.Queue, r.Value = true, rota.QueueName(d.of(mixQueues...)), ""
@@ -322,16 +334,18 @@ func mixKeys(b *bench, d *dice) *fsmpb.Op {
 // mixFlow submits, cancels or retries a workflow whose shape and policies follow from its id.
 func mixFlow(d *dice) []*fsmpb.Op {
 	n := d.roll(20)
-	flow := newDAG(fmt.Sprint("f", n), [][][]uint32{{nil, {0}, {0}, {1, 2}}, {nil, nil, nil, {0, 1, 2}, {2}}}[n%2], func(f *dag) {
-		f.OnFailure = rota.FailurePolicy(n / 2 % 2)
-		f.Tenant = rota.TenantID(fmt.Sprint("t", n%4))
-		for i := range f.Nodes {
-			f.Nodes[i].Queue, f.Nodes[i].Priority = rota.QueueName(mixQueues[(n+i)%3]), int32((n+5*i)%11)
-			f.Nodes[i].Domain, f.Nodes[i].TTL = []string{"", "z1"}[i%2], millis.Duration(int64(i%4/3)*60_000)
-		}
-	})
+	flow := newDAG(fmt.Sprint("f", n), [][][]uint32{{nil, {0}, {0}, {1, 2}}, {nil, nil, nil, {0, 1, 2}, {2}}}[n%2],
+		func(f *dag) {
+			f.OnFailure = rota.FailurePolicy(n / 2 % 2)
+			f.Tenant = rota.TenantID(fmt.Sprint("t", n%4))
+			for i := range f.Nodes {
+				f.Nodes[i].Queue, f.Nodes[i].Priority = rota.QueueName(mixQueues[(n+i)%3]), int32((n+5*i)%11)
+				f.Nodes[i].Domain, f.Nodes[i].TTL = []string{"", "z1"}[i%2], millis.Duration(int64(i%4/3)*60_000)
+			}
+		})
 	runs := int32(1 + d.roll(2))
-	return pickOf(d, []*fsmpb.Op{flow.open(), flow.add()[0], flow.commit()}, []*fsmpb.Op{flow.open(), flow.add()[0], flow.commit()},
+	return pickOf(d, []*fsmpb.Op{flow.open(), flow.add()[0], flow.commit()},
+		[]*fsmpb.Op{flow.open(), flow.add()[0], flow.commit()},
 		[]*fsmpb.Op{flow.cancel()}, []*fsmpb.Op{flow.retry("", runs)}, []*fsmpb.Op{flow.retry("n1", runs), flow.open()})
 }
 
@@ -353,12 +367,15 @@ func mixJob(d *dice, s *rota.JobSpec) {
 	s.Queue, s.Tenant = rota.QueueName(d.of(mixQueues...)), rota.TenantID(fmt.Sprint("t", d.roll(4)))
 	s.Priority, s.Type = pickOf[int32](d, 0, 3, 5, 6, 9, 9, 10, 10), rota.JobType(d.of("a", "b"))
 	s.Domain, s.CPUMilli = d.of("", "z1", "z2"), pickOf[int64](d, 0, 0, 1000, 3000)
-	s.Expected, s.MaxRuntime = millis.Duration(pickOf[int64](d, 0, 2_000, 3_600_000)), millis.Duration(pickOf[int64](d, 0, 0, 8_000))
+	s.Expected, s.MaxRuntime = millis.Duration(pickOf[int64](d, 0, 2_000, 3_600_000)), millis.Duration(pickOf[int64](d,
+		0, 0, 8_000))
 	s.Units, s.Fee = pickOf[int64](d, 0, 1, 3), pickOf[int64](d, 0, 1<<60, 5)
 	s.Delay, s.TTL = millis.Duration(pickOf[int64](d, 0, 0, 500)), millis.Duration(pickOf[int64](d, 0, 0, 20_000))
 	if d.roll(4) == 0 {
-		s.Retry = rota.RetryPolicy{Attempts: pickOf[int64](d, 0, 1, 3), Base: millis.Duration(pickOf[int64](d, 0, 1, 2_000)),
-			FactorPermille: pickOf[int64](d, 0, 1_500), Cap: millis.Duration(pickOf[int64](d, 0, 2_500)), JitterPermille: pickOf[int64](d, -1, 0, 1_000)}
+		s.Retry = rota.RetryPolicy{Attempts: pickOf[int64](d, 0, 1, 3),
+			Base:           millis.Duration(pickOf[int64](d, 0, 1, 2_000)),
+			FactorPermille: pickOf[int64](d, 0, 1_500), Cap: millis.Duration(pickOf[int64](d, 0, 2_500)),
+			JitterPermille: pickOf[int64](d, -1, 0, 1_000)}
 	}
 	s.RetryOnInvalidProof, s.Expected = d.roll(2) == 0, millis.Duration(pickOf[int64](d, 0, 50))
 	if d.roll(6) == 0 {

@@ -178,7 +178,8 @@ func TestKeysModel(t *testing.T) {
 		r.b.every = 7
 		r.m = &keyModel{blocked: map[string]*keyedJob{}, taken: map[string][]rota.Clock{}}
 		ranking := []string{"aging", "fifo", "adaptive", "market"}[seed%4]
-		r.b.ok(queueOp("default", "attempt_max", "2", "backoff_base", "0", "ack_timeout_ms", "900000", "lease_ms", "900000", "ranking", ranking, "fair_share", []string{"on", "off"}[seed%2],
+		r.b.ok(queueOp("default", "attempt_max", "2", "backoff_base", "0", "ack_timeout_ms", "900000", "lease_ms",
+			"900000", "ranking", ranking, "fair_share", []string{"on", "off"}[seed%2],
 			"hold_after", "600s", "oldest_every", "3"))
 		r.b.ok(registerOp("w", 10_000, "x", false))
 		r.rules()
@@ -205,15 +206,16 @@ func (r *keyRace) of(list ...string) string { return list[r.d.IntN(len(list))] }
 func (r *keyRace) rules() {
 	for _, name := range []string{"a", "b", "c"} {
 		for _, value := range []string{"", "1"} {
-			rule := rota.KeyRule{Name: name, Value: value, Concurrency: int64(r.d.IntN(4)), Scope: rota.KeyScope(r.d.IntN(2)),
-				Sequence: rota.KeySequence(max(0, r.d.IntN(5)-2))}
+			rule := rota.KeyRule{Name: name, Value: value, Concurrency: int64(r.d.IntN(4)),
+				Scope: rota.KeyScope(r.d.IntN(2)), Sequence: rota.KeySequence(max(0, r.d.IntN(5)-2))}
 			if r.d.IntN(3) == 0 {
 				rule.Rate, rule.PeriodMs, rule.Burst = 1+int64(r.d.IntN(3)), 1000, int64(r.d.IntN(3))
 			}
 			if r.d.IntN(2) == 0 {
 				rule.Queue = "default"
 			}
-			if r.d.IntN(3) == 0 || rule.Check() != nil || value != "" && r.m.ruleOf(name+":") != nil && r.m.ruleOf(name+":").Queue != rule.Queue {
+			if r.d.IntN(3) == 0 || rule.Check() != nil || value != "" && r.m.ruleOf(name+":") != nil &&
+				r.m.ruleOf(name+":").Queue != rule.Queue {
 				continue
 			}
 			r.b.ok(SetKeyRuleOp(&rule))
@@ -292,7 +294,8 @@ func (r *keyRace) skip() {
 		if b := r.m.blocked[count]; b == nil || b.id != c.Blocker {
 			r.t.Fatalf("key %s is blocked by %s, want %v as in the model", count, c.Blocker, b)
 		}
-		r.b.ok(&fsmpb.Op{Op: &fsmpb.Op_SkipKey{SkipKey: &fsmpb.SkipKey{Queue: string(c.Queue), Tenant: string(c.Tenant), Key: c.Text, Job: string(c.Blocker)}}})
+		r.b.ok(&fsmpb.Op{Op: &fsmpb.Op_SkipKey{SkipKey: &fsmpb.SkipKey{Queue: string(c.Queue), Tenant: string(c.Tenant),
+			Key: c.Text, Job: string(c.Blocker)}}})
 		if j := r.m.job(r.m.blocked[count].id); j != nil {
 			delete(j.place, count)
 		}
@@ -321,7 +324,8 @@ func (r *keyRace) match() {
 			r.t.Fatalf("job %s is gone", j.id)
 		}
 		if why := r.m.held(j); row.State == rota.JobQueued && why == "" {
-			r.t.Fatalf("job %s has no reason to wait: %s", j.id, r.b.admission.blocked(row, r.b.QueueTable.Get("default"), false))
+			r.t.Fatalf("job %s has no reason to wait: %s", j.id,
+				r.b.admission.blocked(row, r.b.QueueTable.Get("default"), false))
 		}
 	}
 }

@@ -22,7 +22,8 @@ func (m *model) dueOrder() []rota.LeaseID {
 // isLost reports whether a lease that ends by timer ends with its worker.
 func (m *model) isLost(l *modelLease) bool {
 	w := m.workers[l.worker]
-	return m.policy.WorkerLossesMax > 0 && (l.lostSince != 0 || l.session == w.session && (w.status() == rota.WorkerUnreachable || w.broken != 0))
+	return m.policy.WorkerLossesMax > 0 && (l.lostSince != 0 || l.session == w.session &&
+		(w.status() == rota.WorkerUnreachable || w.broken != 0))
 }
 
 // alone reports whether a worker runs a job that runs alone.
@@ -54,13 +55,15 @@ func (m *model) lose(l *modelLease) {
 	m.drop(j)
 	j.losses = append(j.losses, l.session)
 	if int64(len(j.losses)) < m.policy.WorkerLossesMax {
-		j.state, j.due = rota.JobDelayed, m.now+rota.Clock(sched.BackoffMs(l.job, int32(len(j.losses)-1), j.retry.Over(&m.policy)))
+		j.state, j.due = rota.JobDelayed, m.now+rota.Clock(sched.BackoffMs(l.job, int32(len(j.losses)-1),
+			j.retry.Over(&m.policy)))
 		return
 	}
 	if len(j.losses) > 2 {
 		for _, other := range m.jobs {
 			if other != j {
-				other.losses = slices.DeleteFunc(slices.Clone(other.losses), func(s rota.Session) bool { return slices.Contains(j.losses, s) })
+				other.losses = slices.DeleteFunc(slices.Clone(other.losses),
+					func(s rota.Session) bool { return slices.Contains(j.losses, s) })
 			}
 		}
 	}

@@ -195,7 +195,8 @@ func (r *race) reputations() {
 		got, _ := r.b.View.Worker(id)
 		session := want.session
 		if got.Session != session || got.Status != want.status() {
-			r.Fatalf("worker %s is %s in session %d, want %s in %d as in the model", id, got.Status, got.Session, want.status(), session)
+			r.Fatalf("worker %s is %s in session %d, want %s in %d as in the model", id, got.Status, got.Session,
+				want.status(), session)
 		}
 		bars := func(list []rota.TypeUntil, want map[rota.JobType]rota.Clock) bool {
 			lasting := 0
@@ -204,10 +205,12 @@ func (r *race) reputations() {
 					lasting++
 				}
 			}
-			return len(list) == lasting && !slices.ContainsFunc(list, func(t rota.TypeUntil) bool { return want[t.Type] != t.Until.Clock })
+			return len(list) == lasting && !slices.ContainsFunc(list,
+				func(t rota.TypeUntil) bool { return want[t.Type] != t.Until.Clock })
 		}
 		if int64(got.Health) != want.present(now)/1000 || got.JailedUntil.Clock != want.jail ||
-			!bars(got.Cooling, want.cooling) || !bars(got.Denied, want.denied) || got.Slashed != want.slashed || int(got.InvalidProofs) != want.proofs {
+			!bars(got.Cooling, want.cooling) || !bars(got.Denied, want.denied) || got.Slashed != want.slashed ||
+			int(got.InvalidProofs) != want.proofs {
 			r.Fatalf("worker %s has %+v, want %+v as in the model", id, got, want)
 		}
 	}

@@ -84,8 +84,8 @@ type modelWorker struct {
 }
 
 func newModel(p rota.QueuePolicy) *model {
-	return &model{policy: p, now: startClock, jobs: map[rota.JobID]*modelJob{}, leases: map[rota.LeaseID]*modelLease{}, logs: map[rota.LeaseID]string{},
-		workers: map[rota.WorkerID]*modelWorker{}, keys: newModelKeys()}
+	return &model{policy: p, now: startClock, jobs: map[rota.JobID]*modelJob{}, leases: map[rota.LeaseID]*modelLease{},
+		logs: map[rota.LeaseID]string{}, workers: map[rota.WorkerID]*modelWorker{}, keys: newModelKeys()}
 }
 
 // submit reports whether the submission must be accepted.
@@ -96,7 +96,8 @@ func (m *model) submit(s *rota.JobSpec) bool {
 	if taken, met := m.judge(s); met {
 		return taken
 	}
-	j := &modelJob{first: *s, began: m.now, state: rota.JobQueued, retry: s.Retry, ttl: rota.Clock(s.TTL.Milliseconds()), typ: s.Type, proof: len(s.ExpectedDigest) > 0,
+	j := &modelJob{first: *s, began: m.now, state: rota.JobQueued, retry: s.Retry,
+		ttl: rota.Clock(s.TTL.Milliseconds()), typ: s.Type, proof: len(s.ExpectedDigest) > 0,
 		runtime: rota.Clock(s.MaxRuntime.Milliseconds()), key: keyOf(s, m.now), payload: string(s.Payload)}
 	if s.TTL > 0 {
 		j.abs = m.now + j.ttl
@@ -134,8 +135,8 @@ func (m *model) retry(id rota.JobID) bool {
 	if l := m.lingering(id); l != nil {
 		began = max(began, m.dueNow(l))
 	}
-	*j = modelJob{key: key, payload: j.payload, first: j.first, began: began, state: rota.JobQueued, retry: j.retry, ttl: j.ttl, lives: j.lives + 1, typ: j.typ,
-		proof: j.proof, runtime: j.runtime}
+	*j = modelJob{key: key, payload: j.payload, first: j.first, began: began, state: rota.JobQueued, retry: j.retry,
+		ttl: j.ttl, lives: j.lives + 1, typ: j.typ, proof: j.proof, runtime: j.runtime}
 	m.holdBack(id, m.now)
 	if j.ttl > 0 {
 		j.abs = j.began + j.ttl
@@ -226,7 +227,8 @@ func (m *model) release(over *modelLease) {
 // end records the end of a job without an open lease. The clock and the date run alike here.
 func (m *model) end(j *modelJob, state rota.JobState) {
 	j.state, j.ready, j.gone = state, 0, m.now+rota.Clock(m.policy.GCHorizonMs)
-	if h := m.keys.held[j.key]; j.key != "" && state == rota.JobCompleted && j.inScope() && (h.job == "" || m.jobs[h.job] == j) {
+	if h := m.keys.held[j.key]; j.key != "" && state == rota.JobCompleted && j.inScope() &&
+		(h.job == "" || m.jobs[h.job] == j) {
 		j.gone = max(j.gone, m.now+rota.Clock(j.first.Unique.Keep.Milliseconds()))
 	}
 }
@@ -270,7 +272,8 @@ func (m *model) offer(id rota.WorkerID, session rota.Session, poll uint64, free 
 }
 
 // registerPolling is registerOn for a worker that polls, or has a stream again.
-func (m *model) registerPolling(id rota.WorkerID, secret string, takeover bool, slots int, connection uint64, polls bool) bool {
+func (m *model) registerPolling(id rota.WorkerID, secret string, takeover bool, slots int, connection uint64,
+	polls bool) bool {
 	w := m.workers[id]
 	if !m.registerOn(id, secret, takeover, slots, connection) {
 		return false
@@ -345,7 +348,8 @@ func (m *model) assigned(l rota.Lease) error {
 	case w.broken != 0:
 		return fmt.Errorf("worker %s got a lease but its stream is broken", l.Worker)
 	case m.barred(&w.modelReputation, j.typ) || w.seen < m.policy.MinHealth:
-		return fmt.Errorf("worker %s got a lease of type %s but is not eligible: %+v", l.Worker, j.typ, w.modelReputation)
+		return fmt.Errorf("worker %s got a lease of type %s but is not eligible: %+v", l.Worker, j.typ,
+			w.modelReputation)
 	case w.polls && w.free == 0:
 		return fmt.Errorf("worker %s got a lease but offers no slot", l.Worker)
 	case m.alone(l.Worker), len(j.losses) >= 2 && m.open(l.Worker) > 0:
@@ -364,7 +368,8 @@ func (m *model) assigned(l rota.Lease) error {
 	if j.rel == 0 {
 		j.rel = m.now + rota.Clock(m.policy.TTLRelMaxMs)
 	}
-	m.leases[l.ID] = &modelLease{id: l.ID, grace: m.policy.LeaseGraceMs > 0 && w.connection > 0, job: l.Job, worker: l.Worker, session: l.Session,
+	m.leases[l.ID] = &modelLease{id: l.ID, grace: m.policy.LeaseGraceMs > 0 && w.connection > 0, job: l.Job,
+		worker: l.Worker, session: l.Session,
 		ackBy: m.now + rota.Clock(m.policy.AckTimeoutMs), deadline: m.now + rota.Clock(m.policy.LeaseMs),
 		renewBy: m.now + rota.Clock(m.policy.LeaseMs)*6/10}
 	if j.runtime > 0 {

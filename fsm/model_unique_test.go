@@ -36,7 +36,8 @@ func keyOf(s *rota.JobSpec, now rota.Clock) string {
 	}
 	at := max(int64(now)+s.Delay.Milliseconds(), int64(rota.DateOf(s.NotBefore)))
 	key := "key " + u.Key
-	for _, part := range []struct{ name, is string }{{"queue", string(s.Queue)}, {"type", string(s.Type)}, {"args", string(s.Payload)}} {
+	for _, part := range []struct{ name, is string }{{"queue", string(s.Queue)}, {"type", string(s.Type)},
+		{"args", string(s.Payload)}} {
 		for _, by := range u.By {
 			if by == part.name {
 				key += fmt.Sprintf(" %s %q", by, part.is)
@@ -171,12 +172,14 @@ func (r *race) keys(swept bool) {
 
 // unique draws the uniqueness of a job.
 func (r *race) unique() *rota.Unique {
-	u := &rota.Unique{Key: fmt.Sprint("k", r.pick("key", 2)), Period: millis.Duration([]int64{0, 0, 5_000}[r.pick("period", 3)]),
+	u := &rota.Unique{Key: fmt.Sprint("k", r.pick("key", 2)),
+		Period:     millis.Duration([]int64{0, 0, 5_000}[r.pick("period", 3)]),
 		OnConflict: []string{"", "refuse", "existing", "replace", "extend"}[r.pick("conflict", 5)]}
 	if r.pick("by", 3) == 0 {
 		u.Key, u.By = "", [][]string{{"queue"}, {"type", "args"}, {"args", "queue", "type"}}[r.pick("parts", 3)]
 	}
-	u.Scope = [][]string{nil, nil, {"PENDING"}, {"RUNNING"}, {"PENDING", "RUNNING", "COMPLETED"}, {"COMPLETED"}}[r.pick("scope", 6)]
+	u.Scope = [][]string{nil, nil, {"PENDING"}, {"RUNNING"}, {"PENDING", "RUNNING", "COMPLETED"},
+		{"COMPLETED"}}[r.pick("scope", 6)]
 	for _, s := range u.Scope {
 		if s == "COMPLETED" {
 			u.Keep = millis.Duration([]int64{1, 4_000, 90_000}[r.pick("keep", 3)])
@@ -197,7 +200,8 @@ func TestUniqueKeys_hash(t *testing.T) {
 	})
 	args := sha256.Sum256([]byte("42"))
 	var message []byte
-	for _, part := range []string{"rota|unique", "acme", "\x00\x00\x00\x00\x00\x00\x00\x06", "work", string(args[:]), "\x00\x00\x00\x00\x00\x00\x00\x08"} {
+	for _, part := range []string{"rota|unique", "acme", "\x00\x00\x00\x00\x00\x00\x00\x06", "work", string(args[:]),
+		"\x00\x00\x00\x00\x00\x00\x00\x08"} {
 		message = append(message, 0, 0, 0, byte(len(part)))
 		message = append(message, part...)
 	}

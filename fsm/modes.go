@@ -37,7 +37,8 @@ func (lm *admission) setMode(op *fsmpb.SetMode) *fsmpb.Outcome {
 	}
 	to := rota.ClusterMode(op.GetMode())
 	if op.GetAuto() && h.Mode != rota.ModeNormal && !h.ModeAuto {
-		return entry.Refused(rota.Refusef(rota.KindConflict, "mode", "an operator set the mode %s (%s): no leader changes it", h.Mode,
+		return entry.Refused(rota.Refusef(rota.KindConflict, "mode",
+			"an operator set the mode %s (%s): no leader changes it", h.Mode,
 			h.ModeReason))
 	}
 	// DEGRADED set by an operator always holds jobs.
@@ -59,9 +60,11 @@ func checkMode(op *fsmpb.SetMode) error {
 		return rota.Refusef(rota.KindInvalid, "mode", "a leader sets NORMAL or DEGRADED by itself, not %s",
 			rota.ClusterMode(op.GetMode()))
 	case reason == "" && !op.GetAuto():
-		return rota.Refusef(rota.KindInvalid, "reason", "reason is empty: say why, in 1 to %d bytes", limits.MaxReasonBytes)
+		return rota.Refusef(rota.KindInvalid, "reason", "reason is empty: say why, in 1 to %d bytes",
+			limits.MaxReasonBytes)
 	case len(reason) > limits.MaxReasonBytes:
-		return rota.Refusef(rota.KindInvalid, "reason", "reason too long: got %d bytes, maximum %d", len(reason), limits.MaxReasonBytes)
+		return rota.Refusef(rota.KindInvalid, "reason", "reason too long: got %d bytes, maximum %d", len(reason),
+			limits.MaxReasonBytes)
 	}
 	return nil
 }
@@ -84,7 +87,8 @@ func (lm *admission) enterMode(to rota.ClusterMode, reason string, auto, holds b
 	}
 	lm.s.Timers.Mode.Refile("", int64(until), int64(h.HoldsUntil))
 	lm.holdLow()
-	lm.s.Journal.Emit(rota.Event{Kind: rota.EventModeChanged, Payload: state.Payload(modeChanged{from, to, reason, auto})})
+	lm.s.Journal.Emit(rota.Event{Kind: rota.EventModeChanged,
+		Payload: state.Payload(modeChanged{from, to, reason, auto})})
 }
 
 // low returns how QUEUED jobs of priority > 5 are treated. holdsUntil is 0 once an automatic DEGRADED has held for its
@@ -132,7 +136,8 @@ func (lm *admission) modeHolds(priority int32, turn bool) bool {
 // being done. A retry, or a date that comes, is new work, after which `drained` is set again.
 func (lm *admission) settleMode() {
 	h := &lm.s.Header
-	idle := lm.leasing.leases.Len() == 0 && lm.placement.registry.busy.Len() == 0 && lm.s.Timers.Wake.Len() == 0 && lm.flows.flowIndex.ready.Len() == 0 &&
+	idle := lm.leasing.leases.Len() == 0 && lm.placement.registry.busy.Len() == 0 && lm.s.Timers.Wake.Len() == 0 &&
+		lm.flows.flowIndex.ready.Len() == 0 &&
 		lm.flows.flowIndex.passing.Len() == 0
 	if h.Mode != rota.ModeDraining || h.Drained == idle {
 		return
@@ -153,13 +158,16 @@ func (lm *admission) admitMode(spec *rota.JobSpec) error {
 		if spec.Priority <= lowPriority {
 			return nil
 		}
-		return rota.Refusef(rota.KindMode, "mode", "the cluster is DEGRADED (%s): priority %d is refused, 0 to %d are taken",
+		return rota.Refusef(rota.KindMode, "mode",
+			"the cluster is DEGRADED (%s): priority %d is refused, 0 to %d are taken",
 			h.ModeReason, spec.Priority, lowPriority)
 	case rota.ModeReadOnly:
-		return rota.Refusef(rota.KindMode, "mode", "the cluster is READ_ONLY (%s): no job is taken until the mode changes, what "+
-			"runs may finish", h.ModeReason)
+		return rota.Refusef(rota.KindMode, "mode",
+			"the cluster is READ_ONLY (%s): no job is taken until the mode changes, what "+
+				"runs may finish", h.ModeReason)
 	default:
-		return rota.Refusef(rota.KindMode, "mode", "the cluster is %s (%s): no job is taken any more, what is queued is worked off",
+		return rota.Refusef(rota.KindMode, "mode",
+			"the cluster is %s (%s): no job is taken any more, what is queued is worked off",
 			h.Mode, h.ModeReason)
 	}
 }
@@ -169,8 +177,8 @@ func (c *checker) mode() {
 	h := &c.m.Header
 	if h.ModeHolds && h.Mode != rota.ModeDegraded || h.ModeAuto && h.Mode > rota.ModeDegraded ||
 		h.HoldsUntil != 0 && !(h.ModeAuto && h.ModeHolds) || h.Drained && h.Mode != rota.ModeDraining {
-		c.fault("I4: mode %s, automatic %v, holds %v until %d, drained %v do not go together", h.Mode, h.ModeAuto, h.ModeHolds,
-			h.HoldsUntil, h.Drained)
+		c.fault("I4: mode %s, automatic %v, holds %v until %d, drained %v do not go together", h.Mode, h.ModeAuto,
+			h.ModeHolds, h.HoldsUntil, h.Drained)
 	}
 	if h.ModeSince.Clock > h.Clock {
 		c.fault("I6: the mode is since %d, after the clock", h.ModeSince.Clock)

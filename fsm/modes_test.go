@@ -16,7 +16,8 @@ func modeOp(mode rota.ClusterMode, reason string) *fsmpb.Op {
 }
 
 func autoMode(mode rota.ClusterMode, reason string, holds bool) *fsmpb.Op {
-	return &fsmpb.Op{Op: &fsmpb.Op_SetMode{SetMode: &fsmpb.SetMode{Mode: uint32(mode), Reason: reason, Auto: true, Holds: holds}}}
+	return &fsmpb.Op{Op: &fsmpb.Op_SetMode{SetMode: &fsmpb.SetMode{Mode: uint32(mode), Reason: reason, Auto: true,
+		Holds: holds}}}
 }
 
 // kinds counts the events of a kind.
@@ -56,7 +57,8 @@ func TestMode(t *testing.T) {
 		if b.ok(modeOp(rota.ModeReadOnly, "longer upgrade")).GetExisted() {
 			t.Fatal("another reason has no effect")
 		}
-		if m := b.View.Mode(); m.Mode != rota.ModeReadOnly || m.Reason != "longer upgrade" || m.Since.Clock != startClock || m.Auto {
+		if m := b.View.Mode(); m.Mode != rota.ModeReadOnly || m.Reason != "longer upgrade" ||
+			m.Since.Clock != startClock || m.Auto {
 			t.Fatalf("mode %+v", m)
 		}
 	})
@@ -198,7 +200,8 @@ func TestDrainedIsTrueOfNow(t *testing.T) {
 		t.Fatal("drained while a retried job is QUEUED")
 	}
 	l := b.match()["a"]
-	if e := b.entry(verb(rota.VerbComplete, l)).Events; len(kinds(e, rota.EventDrained)) != 1 || !b.View.Mode().Drained {
+	if e := b.entry(verb(rota.VerbComplete, l)).Events; len(kinds(e, rota.EventDrained)) != 1 ||
+		!b.View.Mode().Drained {
 		t.Fatal("not drained when the retried job is done")
 	}
 }
@@ -228,7 +231,9 @@ func TestModeByItself(t *testing.T) {
 		t.Parallel()
 		b := newBench(t)
 		b.lead()
-		a := b.stamped(&fsmpb.Entry{Term: 1, NowMs: int64(b.now), Ops: []*fsmpb.Op{autoMode(rota.ModeDegraded, "slow", true)}}, 2)
+		a := b.stamped(&fsmpb.Entry{Term: 1, NowMs: int64(b.now),
+			Ops: []*fsmpb.Op{autoMode(rota.ModeDegraded, "slow", true)}},
+			2)
 		if rota.Kind(a.Outcomes[0].GetKind()) != rota.KindStale || b.View.Mode().Mode != rota.ModeNormal {
 			t.Fatalf("outcome %v, mode %v", a.Outcomes[0], b.View.Mode())
 		}

@@ -115,8 +115,10 @@ func TestDatesOfEvents(t *testing.T) {
 			At    string     `json:"due_at"`
 			Clock rota.Clock `json:"due_clock_ms"`
 		}
-		if err := json.Unmarshal([]byte(e.Payload), &payload); err != nil || e.Deadline != want || payload.Ms != want.Date ||
-			payload.At != want.Date.String() || payload.Clock != want.Clock || want.Date-rota.Date(want.Clock) != 80_500 {
+		if err := json.Unmarshal([]byte(e.Payload), &payload); err != nil || e.Deadline != want ||
+			payload.Ms != want.Date ||
+			payload.At != want.Date.String() || payload.Clock != want.Clock ||
+			want.Date-rota.Date(want.Clock) != 80_500 {
 			t.Errorf("event %+v, payload %+v, %v; want %v", e, payload, err, want)
 		}
 	}

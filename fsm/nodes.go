@@ -26,7 +26,8 @@ func (m *Machine) found(op *fsmpb.BeginTerm) *fsmpb.Outcome {
 		return entry.Refused(err)
 	}
 	if leap := op.GetLeapMs(); leap < 0 || leap > int64(limits.VirtualLeapMax) {
-		return entry.Refused(rota.Refusef(rota.KindInvalid, "leap_ms", "leap_ms: got %d, want at most %d", leap, limits.VirtualLeapMax))
+		return entry.Refused(rota.Refusef(rota.KindInvalid, "leap_ms", "leap_ms: got %d, want at most %d", leap,
+			limits.VirtualLeapMax))
 	}
 	h := &m.Header
 	h.Cluster, h.Incarnation, h.Leap = id, 1, max(rota.Clock(op.GetLeapMs()), limits.ClockLeapMax)
@@ -54,17 +55,20 @@ func (m *Machine) setNode(op *fsmpb.SetNode) *fsmpb.Outcome {
 		return entry.Refused(err)
 	}
 	if longest := max(len(op.GetApi()), len(op.GetRaft()), len(op.GetIdentity())); longest > maxNodeTextBytes {
-		return entry.Refused(rota.Refusef(rota.KindInvalid, "node", "an address or identity of node %s too long: got %d bytes, maximum %d",
+		return entry.Refused(rota.Refusef(rota.KindInvalid, "node",
+			"an address or identity of node %s too long: got %d bytes, maximum %d",
 			id, longest, maxNodeTextBytes))
 	}
 	if len(op.GetReason()) > limits.MaxReasonBytes || op.GetVoters() > rota.MaxVoters {
-		return entry.Refused(rota.Refusef(rota.KindInvalid, "node", "node: got a reason of %d bytes and %d remaining voters, maximum %d and %d",
+		return entry.Refused(rota.Refusef(rota.KindInvalid, "node",
+			"node: got a reason of %d bytes and %d remaining voters, maximum %d and %d",
 			len(op.GetReason()), op.GetVoters(), limits.MaxReasonBytes, rota.MaxVoters))
 	}
 	old := m.NodeTable.Get(id)
 	switch {
 	case old == nil && m.NodeTable.Len() >= maxNodesEver:
-		return entry.Refused(rota.Refusef(rota.KindExhausted, "node", "too many node ids: %d were used, which is the maximum", maxNodesEver))
+		return entry.Refused(rota.Refusef(rota.KindExhausted, "node",
+			"too many node ids: %d were used, which is the maximum", maxNodesEver))
 	case old == nil:
 		m.NodeTable.Insert(id, &state.NodeRow{ID: id, API: op.GetApi(), Raft: op.GetRaft(), Identity: op.GetIdentity(),
 			Starts: op.GetStarts(), Removed: op.GetRemoved()})
@@ -125,7 +129,8 @@ func (m *Machine) wantVoters(op *fsmpb.WantVoters) *fsmpb.Outcome {
 		return o
 	}
 	if n := len(op.GetVoters()); n > rota.MaxVoters {
-		return entry.Refused(rota.Refusef(rota.KindInvalid, "voters", "too many voters: got %d, maximum %d", n, rota.MaxVoters))
+		return entry.Refused(rota.Refusef(rota.KindInvalid, "voters", "too many voters: got %d, maximum %d", n,
+			rota.MaxVoters))
 	}
 	healthy := int64(0)
 	for i, id := range op.GetVoters() {
@@ -167,8 +172,9 @@ func (m *Machine) nodeDiffers(op *fsmpb.NodeDiffers) *fsmpb.Outcome {
 		return entry.Refused(err)
 	}
 	if at >= m.At || right >= at {
-		return entry.Refused(rota.Refusef(rota.KindInvalid, "index", "node %s differed at %d and was right until %d, this is entry %d: they are "+
-			"wanted in ascending order", id, at, right, m.At))
+		return entry.Refused(rota.Refusef(rota.KindInvalid, "index",
+			"node %s differed at %d and was right until %d, this is entry %d: they are "+
+				"wanted in ascending order", id, at, right, m.At))
 	}
 	old := m.NodeTable.Get(id)
 	if old == nil {
@@ -178,7 +184,8 @@ func (m *Machine) nodeDiffers(op *fsmpb.NodeDiffers) *fsmpb.Outcome {
 		return &fsmpb.Outcome{Existed: true}
 	}
 	m.NodeTable.Edit(id).Differed = at
-	m.Journal.Emit(rota.Event{Kind: rota.EventStateDiffers, Text: string(id), Payload: state.Payload(stateDiffers{id, at})})
+	m.Journal.Emit(rota.Event{Kind: rota.EventStateDiffers, Text: string(id),
+		Payload: state.Payload(stateDiffers{id, at})})
 	return &fsmpb.Outcome{}
 }
 
@@ -213,11 +220,13 @@ func (m *Machine) switchRules(op *fsmpb.SwitchRules) *fsmpb.Outcome {
 	from, to := m.Header.Rules, op.GetVersion()
 	switch {
 	case to > entry.MaxRules:
-		return entry.Refused(rota.Refusef(rota.KindInvalid, SubjectRules, "rules version: got %d, want %d to %d", to, entry.FirstRules, entry.MaxRules))
+		return entry.Refused(rota.Refusef(rota.KindInvalid, SubjectRules, "rules version: got %d, want %d to %d", to,
+			entry.FirstRules, entry.MaxRules))
 	case to == from:
 		return &fsmpb.Outcome{Existed: true}
 	case to < from:
-		return entry.Refused(rota.Refusef(rota.KindConflict, SubjectRules, "rules version %d is in force: it never goes back to %d", from, to))
+		return entry.Refused(rota.Refusef(rota.KindConflict, SubjectRules,
+			"rules version %d is in force: it never goes back to %d", from, to))
 	}
 	m.Header.Rules = to
 	m.Journal.Emit(rota.Event{Kind: rota.EventRulesChanged, Payload: state.Payload(rulesChanged{from, to})})
@@ -248,26 +257,32 @@ func (m *Machine) storedBackup(op *fsmpb.BackupStored) *fsmpb.Outcome {
 	index, name := rota.Index(op.GetIndex()), op.GetName()
 	switch {
 	case index == 0 || index >= m.At:
-		return entry.Refused(rota.Refusef(rota.KindInvalid, "index", "index: got a backup of index %d in entry %d; it must be earlier", index, m.At))
+		return entry.Refused(rota.Refusef(rota.KindInvalid, "index",
+			"index: got a backup of index %d in entry %d; it must be earlier", index, m.At))
 	case name == "" || len(name) > limits.MaxBackupNameBytes || !ascii(name):
-		return entry.Refused(rota.Refusef(rota.KindInvalid, "name", "name: got %d bytes for a backup, want 1 to %d of ASCII", len(name),
+		return entry.Refused(rota.Refusef(rota.KindInvalid, "name",
+			"name: got %d bytes for a backup, want 1 to %d of ASCII", len(name),
 			limits.MaxBackupNameBytes))
 	case len(op.GetSha256()) != sha256.Size:
-		return entry.Refused(rota.Refusef(rota.KindInvalid, "sha256", "sha256: got %d bytes for a backup, want %d", len(op.GetSha256()), sha256.Size))
+		return entry.Refused(rota.Refusef(rota.KindInvalid, "sha256", "sha256: got %d bytes for a backup, want %d",
+			len(op.GetSha256()), sha256.Size))
 	case op.GetBytes() == 0 || op.GetBytes() > math.MaxInt64:
-		return entry.Refused(rota.Refusef(rota.KindInvalid, "bytes", "bytes: got %d for a backup, want 1 to %d", op.GetBytes(), int64(math.MaxInt64)))
+		return entry.Refused(rota.Refusef(rota.KindInvalid, "bytes", "bytes: got %d for a backup, want 1 to %d",
+			op.GetBytes(), int64(math.MaxInt64)))
 	}
 	last := m.BackupTable.Get("")
 	if last != nil && (index < last.Index || index == last.Index && bytes.Equal(last.Sum[:], op.GetSha256())) {
 		return &fsmpb.Outcome{Existed: true}
 	}
-	r := &state.BackupRow{Index: index, Entry: m.At, Whole: index == m.At-1 && m.alone, At: m.Header.Now(), Name: name, Bytes: int64(op.GetBytes())}
+	r := &state.BackupRow{Index: index, Entry: m.At, Whole: index == m.At-1 && m.alone, At: m.Header.Now(), Name: name,
+		Bytes: int64(op.GetBytes())}
 	copy(r.Sum[:], op.GetSha256())
 	if last != nil {
 		m.BackupTable.Drop("")
 	}
 	m.BackupTable.Insert("", r)
-	m.Journal.Emit(rota.Event{Kind: rota.EventBackupStored, Payload: state.Payload(backupStored{index, name, hex.EncodeToString(r.Sum[:]), r.Bytes})})
+	m.Journal.Emit(rota.Event{Kind: rota.EventBackupStored, Payload: state.Payload(backupStored{index, name,
+		hex.EncodeToString(r.Sum[:]), r.Bytes})})
 	return &fsmpb.Outcome{}
 }
 
@@ -278,16 +293,18 @@ func LastBackup(vw *View) (b rota.StoredBackup, whole, ok bool) {
 	if r == nil {
 		return b, false, false
 	}
-	return rota.StoredBackup{Index: r.Index, Date: r.At.Date, Name: r.Name, SHA256: bytes.Clone(r.Sum[:]), Bytes: r.Bytes},
-		r.Whole && r.Entry == vw.m.Header.Index, true
+	return rota.StoredBackup{Index: r.Index, Date: r.At.Date, Name: r.Name, SHA256: bytes.Clone(r.Sum[:]),
+		Bytes: r.Bytes}, r.Whole && r.Entry == vw.m.Header.Index, true
 }
 
 // backups checks the row of the last backup.
 func (c *checker) backups() {
 	h := &c.m.Header
 	c.m.BackupTable.Scan(func(key string, r *state.BackupRow) bool {
-		if r.Index == 0 || r.Index >= r.Entry || r.Entry > h.Index || r.Name == "" || r.Bytes <= 0 || r.Whole && r.Index != r.Entry-1 {
-			c.fault("the backup %q of index %d, told of by entry %d of %d, is unsound", r.Name, r.Index, r.Entry, h.Index)
+		if r.Index == 0 || r.Index >= r.Entry || r.Entry > h.Index || r.Name == "" || r.Bytes <= 0 || r.Whole &&
+			r.Index != r.Entry-1 {
+			c.fault("the backup %q of index %d, told of by entry %d of %d, is unsound", r.Name, r.Index, r.Entry,
+				h.Index)
 		}
 		if r.At.Clock > h.Clock {
 			c.fault("I6: the backup is of %d, after the clock", r.At.Clock)

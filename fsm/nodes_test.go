@@ -23,7 +23,8 @@ func joinOp(id string) *fsmpb.Op {
 }
 
 func removalOp(id, reason string, left uint32) *fsmpb.Op {
-	return &fsmpb.Op{Op: &fsmpb.Op_SetNode{SetNode: &fsmpb.SetNode{Id: id, Removed: true, Reason: reason, Voters: left}}}
+	return &fsmpb.Op{Op: &fsmpb.Op_SetNode{SetNode: &fsmpb.SetNode{Id: id, Removed: true, Reason: reason,
+		Voters: left}}}
 }
 
 // wants checks the wanted number of voters.
@@ -62,7 +63,8 @@ func TestVotersWanted(t *testing.T) {
 		t.Parallel()
 		b := grown(t)
 		e := b.entry(removalOp("n5", "did not answer for 10m0s", 0)).Events
-		if len(e) != 1 || e[0].Kind != rota.EventNodeChanged || e[0].Text != "n5" || e[0].Actor != rota.NodePrincipal(b.View.Head().Leader) ||
+		if len(e) != 1 || e[0].Kind != rota.EventNodeChanged || e[0].Text != "n5" ||
+			e[0].Actor != rota.NodePrincipal(b.View.Head().Leader) ||
 			e[0].Payload != `{"removed":true,"reason":"did not answer for 10m0s"}` {
 			t.Errorf("%+v", e)
 		}
@@ -92,7 +94,8 @@ func TestVotersWanted(t *testing.T) {
 		t.Parallel()
 		b := grown(t)
 		b.ok(clusterOp("voters_wanted", "3", "autopilot", "off"))
-		if s := b.View.ClusterSettings(); s.VotersWanted != 3 || s.Autopilot || s.StateBytesMax != rota.DefaultStateBytesMax {
+		if s := b.View.ClusterSettings(); s.VotersWanted != 3 || s.Autopilot ||
+			s.StateBytesMax != rota.DefaultStateBytesMax {
 			t.Errorf("%+v", s)
 		}
 	})

@@ -50,7 +50,8 @@ func TestNoisyNeighbour(t *testing.T) {
 			t.Parallel()
 			b := zoned(t)
 			b.every = 1000
-			b.ok(queueOp("default", "queue_cap", "1000000", "oldest_every", "20", "lease_ms", "3600000", "ack_timeout", "3600000"))
+			b.ok(queueOp("default", "queue_cap", "1000000", "oldest_every", "20", "lease_ms", "3600000", "ack_timeout",
+				"3600000"))
 			for _, op := range c.setup {
 				b.ok(op)
 			}
@@ -76,7 +77,8 @@ func TestNoisyNeighbour(t *testing.T) {
 						t.Fatalf("job %s waits after %d rounds", id, rounds)
 					}
 					if c.fair || rounds > 0 {
-						b.ok(verb([]rota.LeaseVerb{rota.VerbFail, rota.VerbFail, rota.VerbFail, rota.VerbDecline}[i%4], running[0]))
+						b.ok(verb([]rota.LeaseVerb{rota.VerbFail, rota.VerbFail, rota.VerbFail, rota.VerbDecline}[i%4],
+							running[0]))
 						running = running[1:]
 					}
 					for _, l := range inOrder(b.match()) {

@@ -19,10 +19,12 @@ func (fl *fleet) offer(op *fsmpb.Offer) *fsmpb.Outcome {
 	w := fl.workers.Get(rota.WorkerID(op.GetWorker()))
 	switch free, until := op.GetFree(), rota.Clock(op.GetUntilMs()); {
 	case w == nil || w.Session != rota.Session(op.GetSession()) || w.Session == 0 || w.Status == rota.WorkerRetired:
-		return entry.Refused(rota.Refusef(rota.KindStale, "session", "worker %q has no live session %d: register again", op.GetWorker(),
+		return entry.Refused(rota.Refusef(rota.KindStale, "session", "worker %q has no live session %d: register again",
+			op.GetWorker(),
 			op.GetSession()))
 	case !w.Polls:
-		return entry.Refused(rota.Refusef(rota.KindConflict, "worker", "worker %s has a stream, and takes leases by that: only one that polls offers",
+		return entry.Refused(rota.Refusef(rota.KindConflict, "worker",
+			"worker %s has a stream, and takes leases by that: only one that polls offers",
 			w.Spec.ID))
 	case op.GetPoll() == 0:
 		return entry.Refused(rota.Refusef(rota.KindInvalid, "poll", "the poll has no number"))
@@ -34,11 +36,12 @@ func (fl *fleet) offer(op *fsmpb.Offer) *fsmpb.Outcome {
 		fl.withdraw(fl.workers.Edit(w.Spec.ID))
 		return &fsmpb.Outcome{}
 	case until <= fl.s.Header.Clock:
-		return entry.Refused(rota.Refusef(rota.KindUnavailable, "offer", "the poll was over at %d, the clock is at %d: poll again", until,
+		return entry.Refused(rota.Refusef(rota.KindUnavailable, "offer",
+			"the poll was over at %d, the clock is at %d: poll again", until,
 			fl.s.Header.Clock))
 	case until > fl.s.Header.Clock+limits.MaxOffer:
-		return entry.Refused(rota.Refusef(rota.KindInvalid, "until_ms", "until_ms: got %d at clock %d, want at most %d more", until,
-			fl.s.Header.Clock, limits.MaxOffer))
+		return entry.Refused(rota.Refusef(rota.KindInvalid, "until_ms",
+			"until_ms: got %d at clock %d, want at most %d more", until, fl.s.Header.Clock, limits.MaxOffer))
 	default:
 		w = fl.workers.Edit(w.Spec.ID)
 		w.Poll = op.GetPoll()
@@ -84,11 +87,14 @@ func Attach(vw *View, id rota.WorkerID, hash [32]byte, by rota.Principal) (rota.
 	case w == nil:
 		return 0, rota.Refusef(rota.KindNotFound, "worker", "worker %q is not registered: acquire registers it", id)
 	case subtle.ConstantTimeCompare(w.SecretHash[:], hash[:]) == 0:
-		return 0, rota.Refusef(rota.KindDenied, "secret", "secret: not the secret of worker %s; another process registered or took over the id", id)
+		return 0, rota.Refusef(rota.KindDenied, "secret",
+			"secret: not the secret of worker %s; another process registered or took over the id", id)
 	case w.By != by:
-		return 0, rota.Refusef(rota.KindDenied, "worker", "worker %s was registered by somebody else than %s: acquire with its secret moves it", id, by)
+		return 0, rota.Refusef(rota.KindDenied, "worker",
+			"worker %s was registered by somebody else than %s: acquire with its secret moves it", id, by)
 	case w.Status == rota.WorkerRetired:
-		return 0, rota.Refusef(rota.KindStale, "session", "session %d of worker %s is over: it was retired", w.Session, id)
+		return 0, rota.Refusef(rota.KindStale, "session", "session %d of worker %s is over: it was retired", w.Session,
+			id)
 	}
 	return w.Session, nil
 }
@@ -97,15 +103,17 @@ func Attach(vw *View, id rota.WorkerID, hash [32]byte, by rota.Principal) (rota.
 func Registered(vw *View, op *fsmpb.Register) bool {
 	spec := entry.WorkerWords(op.GetSpec())
 	w := vw.m.fleet.workers.Get(spec.ID)
-	return w != nil && w.Polls && op.GetPolls() && op.GetAttestation() == nil && w.AttestedUntil == 0 && sameWorker(w.Spec, spec)
+	return w != nil && w.Polls && op.GetPolls() && op.GetAttestation() == nil && w.AttestedUntil == 0 &&
+		sameWorker(w.Spec, spec)
 }
 
 // sameWorker reports whether two registrations describe the same worker.
 func sameWorker(a, b *rota.WorkerSpec) bool {
 	return a.ID == b.ID && a.Slots == b.Slots && a.Prefetch == b.Prefetch && a.Region == b.Region && a.Zone == b.Zone &&
-		a.CPUMilli == b.CPUMilli && a.MemoryBytes == b.MemoryBytes && a.IOBytesPerS == b.IOBytesPerS && a.Stake == b.Stake &&
-		slices.Equal(a.Queues, b.Queues) && slices.Equal(a.Capabilities, b.Capabilities) && maps.Equal(a.Limits, b.Limits) &&
-		slices.Equal(a.Types, b.Types)
+		a.CPUMilli == b.CPUMilli && a.MemoryBytes == b.MemoryBytes && a.IOBytesPerS == b.IOBytesPerS &&
+		a.Stake == b.Stake &&
+		slices.Equal(a.Queues, b.Queues) && slices.Equal(a.Capabilities, b.Capabilities) &&
+		maps.Equal(a.Limits, b.Limits) && slices.Equal(a.Types, b.Types)
 }
 
 // NewestPoll returns the newest poll of a worker, and how many more leases it offers.

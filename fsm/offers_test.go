@@ -36,7 +36,8 @@ func TestOffer(t *testing.T) {
 			b.t.Fatalf("at rest it got %v", got)
 		}
 		x, _ := b.View.Why("a", 9)
-		if len(x.Reasons) != 1 || x.Reasons[0].Reason != "NO_SLOT_OFFERED" || !strings.Contains(x.Reasons[0].Detail, "offers no slot now") ||
+		if len(x.Reasons) != 1 || x.Reasons[0].Reason != "NO_SLOT_OFFERED" ||
+			!strings.Contains(x.Reasons[0].Detail, "offers no slot now") ||
 			len(x.WouldRun) != 1 || !strings.Contains(x.WouldRun[0], "acquire") {
 			b.t.Fatalf("why: %+v", x)
 		}
@@ -121,7 +122,8 @@ func TestOffer(t *testing.T) {
 			hash [32]byte
 			by   rota.Principal
 			kind rota.Kind
-		}{{"w", hash("other"), "", rota.KindDenied}, {"w", sha256.Sum256(nil), "", rota.KindDenied}, {"w", hash("w"), "somebody", rota.KindDenied},
+		}{{"w", hash("other"), "", rota.KindDenied}, {"w", sha256.Sum256(nil), "", rota.KindDenied},
+			{"w", hash("w"), "somebody", rota.KindDenied},
 			{"x", hash("w"), "", rota.KindNotFound}} {
 			if _, err := Attach(&b.View, c.id, c.hash, c.by); err == nil || err.Kind != c.kind {
 				b.t.Fatalf("%+v: %v", c, err)
@@ -130,7 +132,8 @@ func TestOffer(t *testing.T) {
 		same := polling(registerOp("w", 4, "w", false)).GetRegister()
 		other := polling(registerOp("w", 5, "w", false)).GetRegister()
 		stream := registerOp("w", 4, "w", false).GetRegister()
-		if got := []bool{Registered(&b.View, same), Registered(&b.View, other), Registered(&b.View, stream)}; !slices.Equal(got, []bool{true, false, false}) {
+		if got := []bool{Registered(&b.View, same), Registered(&b.View, other),
+			Registered(&b.View, stream)}; !slices.Equal(got, []bool{true, false, false}) {
 			b.t.Fatalf("registered: %v", got)
 		}
 	})

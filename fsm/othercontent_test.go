@@ -30,12 +30,15 @@ func TestOtherContent(t *testing.T) {
 		b.ok(batchOp("b", 2))
 		b.existed(batchOp("b", 2))
 		b.otherwise(batchOp("b", 3), `its size was "2", not "3"`)
-		b.otherwise(batchOp("b", 2, func(s *rota.JobSpec) { s.Type = "else" }), `its callback.type was "work", not "else"`)
+		b.otherwise(batchOp("b", 2, func(s *rota.JobSpec) { s.Type = "else" }),
+			`its callback.type was "work", not "else"`)
 		b.otherwise(batchOp("b", 2, paying("secret")), "its callback.payload was another")
 		b.ok(entry.SealOp("b"))
 		b.existed(entry.SealOp("b"))
-		b.otherwise(batchOp("b", 2, func(s *rota.JobSpec) { s.Queue = "q" }), `its callback.queue was "default", not "q"`)
-		b.otherwise(batchOp("b", 2, paying("secret")), "what is opened now differs from it") // it was submitted, and is gone
+		b.otherwise(batchOp("b", 2, func(s *rota.JobSpec) { s.Queue = "q" }),
+			`its callback.queue was "default", not "q"`)
+		b.otherwise(batchOp("b", 2, paying("secret")),
+			"what is opened now differs from it") // it was submitted, and is gone
 		b.ok(batchOp("c", 2))
 		b.ok(by(rota.Local, roleOp("blind", rota.Grant{Right: rota.RightSubmit, Tenant: "*", Queue: "*"})))
 		b.ok(by(rota.Local, tokenOp(tokenWish("a", "blind"))))
@@ -46,12 +49,14 @@ func TestOtherContent(t *testing.T) {
 		b := newBench(t)
 		b.ok(planOp("p", rota.PlanReprioritise, "queue=q", urgency(3)))
 		b.existed(planOp("p", rota.PlanReprioritise, "queue=q", urgency(3)))
-		b.otherwise(planOp("p", rota.PlanReprioritise, "queue=r", urgency(3)), `its filter was "queue=q", not "queue=r"`)
+		b.otherwise(planOp("p", rota.PlanReprioritise, "queue=r", urgency(3)),
+			`its filter was "queue=q", not "queue=r"`)
 		b.otherwise(planOp("p", rota.PlanReprioritise, "queue=q", urgency(4)), `its priority was "3", not "4"`)
 		b.otherwise(planOp("p", rota.PlanCancel, "queue=q"), `its verb was "reprioritise", not "cancel"`)
 		b.otherwise(planOp("p", rota.PlanReprioritise, "queue=q", urgency(3), most(2)), `its max was "0", not "2"`)
 		b.ok(by(rota.Local, tokenOp(tokenWish("a", access.RoleRoot))))
-		b.otherwise(by(actorNamed("a"), planOp("p", rota.PlanCancel, "queue=r")), "plan p was started before, and by somebody else")
+		b.otherwise(by(actorNamed("a"), planOp("p", rota.PlanCancel, "queue=r")),
+			"plan p was started before, and by somebody else")
 	})
 	t.Run("signal", func(t *testing.T) {
 		t.Parallel()
@@ -61,7 +66,8 @@ func TestOtherContent(t *testing.T) {
 		b.ok(d.signal("n0", "s1", "yes"))
 		b.otherwise(d.signal("n0", "s1", "no"), "its payload was another")
 		b.otherwise(d.refuse("n0", "s1", "yes"), "its refuse was false, not true")
-		if o := b.refuses(rota.KindConflict, "signal", d.signal("n0", "s2", "yes")); !strings.Contains(o.GetText(), "by signal s1: the first one counts, not s2") {
+		if o := b.refuses(rota.KindConflict, "signal", d.signal("n0", "s2", "yes")); !strings.Contains(o.GetText(),
+			"by signal s1: the first one counts, not s2") {
 			t.Error(o.GetText())
 		}
 	})
@@ -92,9 +98,13 @@ func TestWorkflowDifference(t *testing.T) {
 		"node n3 differs: its parents were others":       func(d *dag) { d.g.Parents[3] = []uint32{2} },
 		"node n1 differs: its gate was another":          func(d *dag) { d.Nodes[1].Gate = &rota.Gate{Timeout: time.Hour} },
 		`its node 2 was "n2", not "c"`:                   func(d *dag) { d.Nodes[2].ID = "c" },
-		"it had 4 nodes, not 3":                          func(d *dag) { d.Nodes, d.g.Order, d.g.Parents = d.Nodes[:3], d.g.Order[:3], d.g.Parents[:3] },
+		"it had 4 nodes, not 3": func(d *dag) {
+			d.Nodes, d.g.Order, d.g.Parents = d.Nodes[:3],
+				d.g.Order[:3], d.g.Parents[:3]
+		},
 		"it had 4 nodes, not 5": func(d *dag) {
-			d.Nodes, d.g.Order, d.g.Parents = append(d.Nodes, d.Nodes[3]), append(d.g.Order, 4), append(d.g.Parents, nil)
+			d.Nodes, d.g.Order, d.g.Parents = append(d.Nodes, d.Nodes[3]), append(d.g.Order, 4), append(d.g.Parents,
+				nil)
 		},
 	} {
 		other := diamond("wf", gate, func(d *dag) { d.Queue, d.Tenant = rota.DefaultQueue, rota.DefaultTenant }, change)

@@ -30,12 +30,13 @@ type waitsFor struct {
 }
 
 func newOutlived() outlived {
-	return outlived{byUnique: make(map[state.UniqueKey]string), waiting: btree.NewBTreeGOptions(func(a, b waitsFor) bool {
-		if a.lease != b.lease {
-			return a.lease < b.lease
-		}
-		return a.job < b.job
-	}, btree.Options{NoLocks: true})}
+	return outlived{byUnique: make(map[state.UniqueKey]string),
+		waiting: btree.NewBTreeGOptions(func(a, b waitsFor) bool {
+			if a.lease != b.lease {
+				return a.lease < b.lease
+			}
+			return a.job < b.job
+		}, btree.Options{NoLocks: true})}
 }
 
 func (o *outlived) add(l *state.LeaseRow) {
@@ -55,7 +56,9 @@ func (o *outlived) remove(l *state.LeaseRow) {
 // outlive ends a leased job without its lease, which its worker is asked to give up; j is editable.
 func (lg *leasing) outlive(j *state.JobRow, why rota.Reason) {
 	l := lg.leases.Edit(string(j.Lease[:]))
-	ended := &state.EndedJob{Spec: rota.JobSpec{ID: l.Job, Queue: l.Queue, Tenant: l.Tenant, Type: l.Typ, Keys: j.Spec.Keys}, Alone: j.Isolated()}
+	ended := &state.EndedJob{Spec: rota.JobSpec{ID: l.Job, Queue: l.Queue, Tenant: l.Tenant, Type: l.Typ,
+		Keys: j.Spec.Keys},
+		Alone: j.Isolated()}
 	if r := lg.uniques.rows.Get(string(j.History().Unique[:])); r != nil && r.Job == l.Job {
 		ended.Unique = j.History().Unique
 	}
@@ -66,16 +69,18 @@ func (lg *leasing) outlive(j *state.JobRow, why rota.Reason) {
 	lg.placement.noteGoing(l)
 	lg.outlived.add(l)
 	lg.noteEnd(l, j, why, "")
-	lg.s.Journal.EmitFor(j, &rota.Event{Kind: rota.EventLeaseRevoked, Job: l.Job, Queue: l.Queue, Tenant: l.Tenant, Worker: l.Worker,
-		Session: l.Session, Lease: l.ID, Attempt: l.Attempt, Reason: why, Deadline: lg.s.Header.Now().At(l.Deadline.Clock)})
+	lg.s.Journal.EmitFor(j, &rota.Event{Kind: rota.EventLeaseRevoked, Job: l.Job, Queue: l.Queue, Tenant: l.Tenant,
+		Worker:  l.Worker,
+		Session: l.Session, Lease: l.ID, Attempt: l.Attempt, Reason: why,
+		Deadline: lg.s.Header.Now().At(l.Deadline.Clock)})
 }
 
 // release ends a lease that has outlived its job, and continues the jobs that waited for it.
 func (lg *leasing) release(l *state.LeaseRow, text string) rota.JobState {
 	lg.outlived.remove(l)
 	lg.free(l, &l.Ended.Spec)
-	e := rota.Event{Kind: rota.EventLeaseCancelled, Job: l.Job, Queue: l.Queue, Tenant: l.Tenant, Type: l.Typ, Worker: l.Worker,
-		Session: l.Session, Lease: l.ID, Attempt: l.Attempt, Reason: l.Revoked, Text: text}
+	e := rota.Event{Kind: rota.EventLeaseCancelled, Job: l.Job, Queue: l.Queue, Tenant: l.Tenant, Type: l.Typ,
+		Worker: l.Worker, Session: l.Session, Lease: l.ID, Attempt: l.Attempt, Reason: l.Revoked, Text: text}
 	if w, node, ok := rota.SplitNodeJobID(l.Job); ok {
 		e.Run, e.Node = string(w), node
 	}
@@ -298,7 +303,8 @@ func (c *checker) outlived() {
 			return true
 		}
 		n++
-		if at, _ := lg.outlived.byJob.Get(l.Job); at != key || l.Revoked == rota.ReasonNone || l.Ended.Spec.ID != l.Job {
+		if at, _ := lg.outlived.byJob.Get(l.Job); at != key || l.Revoked == rota.ReasonNone ||
+			l.Ended.Spec.ID != l.Job {
 			c.fault("I1: lease %s has outlived job %s, and is not found by it", l.ID, l.Job)
 		}
 		if l.Ended.Unique != (state.UniqueKey{}) {
@@ -309,7 +315,8 @@ func (c *checker) outlived() {
 		return true
 	})
 	if byJob, byUnique := lg.outlived.byJob.Len(), len(lg.outlived.byUnique); byJob != n || byUnique != unique {
-		c.fault("I4: %d leases have outlived their jobs, %d with unique keys; filed are %d and %d", n, unique, byJob, byUnique)
+		c.fault("I4: %d leases have outlived their jobs, %d with unique keys; filed are %d and %d", n, unique, byJob,
+			byUnique)
 	}
 	waiting := make(map[rota.JobID]bool)
 	lg.outlived.waiting.Scan(func(w waitsFor) bool {
@@ -321,7 +328,8 @@ func (c *checker) outlived() {
 	})
 	c.m.JobTable.Scan(func(id rota.JobID, j *state.JobRow) bool {
 		if l := lg.bar(j); j.Ready != 0 && (j.State != rota.JobDelayed || j.Due == 0 || l == nil || !waiting[id]) {
-			c.fault("I4: job %s is %s and waits for the end of a lease that has outlived its job: %v", id, j.State, l != nil)
+			c.fault("I4: job %s is %s and waits for the end of a lease that has outlived its job: %v", id, j.State,
+				l != nil)
 		}
 		return true
 	})

@@ -36,11 +36,13 @@ func TestCancel_confirmed(t *testing.T) {
 			b.ok(verb(rota.VerbAck, l))
 			a := b.entry(cancelOp("j"))
 			i := slices.IndexFunc(a.Events, func(e rota.Event) bool { return e.Kind == rota.EventLeaseRevoked })
-			if i < 0 || a.Events[i].Reason != rota.ReasonCancelledByUser || a.Events[i].Session != l.Session || a.Events[i].Lease != l.ID {
+			if i < 0 || a.Events[i].Reason != rota.ReasonCancelledByUser || a.Events[i].Session != l.Session ||
+				a.Events[i].Lease != l.ID {
 				t.Fatalf("its worker is not notified: %+v", a.Events)
 			}
 			b.state("j", rota.JobCancelled)
-			if w, _ := b.View.Worker("w"); w.Open != 1 || len(w.Leases) != 1 || w.Leases[0].Revoked != rota.ReasonCancelledByUser {
+			if w, _ := b.View.Worker("w"); w.Open != 1 || len(w.Leases) != 1 ||
+				w.Leases[0].Revoked != rota.ReasonCancelledByUser {
 				t.Fatalf("the worker has room while its handler runs: %+v", w)
 			}
 			b.refuses(rota.KindStale, "lease", verb(rota.VerbRenew, l, func(c *peer.LeaseCommand) { c.Ordinal = 1 }))
@@ -52,7 +54,8 @@ func TestCancel_confirmed(t *testing.T) {
 			if j := b.state("j", rota.JobDelayed); j.Due.Clock != l.Deadline.Clock {
 				t.Fatalf("due at %d, the lease ends at %d", j.Due.Clock, l.Deadline.Clock)
 			}
-			b.whyNames("j", "WORKER_NOT_STOPPED", "worker w has not confirmed that it stopped work on job j, which ended (CANCELLED)")
+			b.whyNames("j", "WORKER_NOT_STOPPED",
+				"worker w has not confirmed that it stopped work on job j, which ended (CANCELLED)")
 			b.pass(1_000)
 			b.state("j", rota.JobDelayed)
 			change := how.change
@@ -63,7 +66,8 @@ func TestCancel_confirmed(t *testing.T) {
 			if taken := entry.OutcomeError(a.Outcomes[0]) == nil; taken != (how.v == rota.VerbDecline) {
 				t.Fatalf("answered %v", a.Outcomes[0])
 			}
-			if e := a.Events[0]; e.Kind != rota.EventLeaseCancelled || e.Reason != rota.ReasonCancelledByUser || e.Job != "j" {
+			if e := a.Events[0]; e.Kind != rota.EventLeaseCancelled || e.Reason != rota.ReasonCancelledByUser ||
+				e.Job != "j" {
 				t.Fatalf("%+v", a.Events)
 			}
 			b.state("j", rota.JobQueued)
@@ -171,7 +175,8 @@ func TestTTL_confirmed(t *testing.T) {
 // has stopped.
 func TestCancel_keepsItsKeys(t *testing.T) {
 	t.Parallel()
-	rules := map[string]rota.KeyRule{"concurrency": {Name: "k", Concurrency: 1}, "sequence": {Name: "k", Sequence: rota.SequenceSkip},
+	rules := map[string]rota.KeyRule{"concurrency": {Name: "k", Concurrency: 1},
+		"sequence":          {Name: "k", Sequence: rota.SequenceSkip},
 		"blocking sequence": {Name: "k", Sequence: rota.SequenceBlock}}
 	for name, rule := range rules {
 		for _, late := range []bool{false, true} { // the rule is set after the job was cancelled
@@ -192,7 +197,8 @@ func TestCancel_keepsItsKeys(t *testing.T) {
 				if len(b.match()) != 0 {
 					t.Fatal("b starts while a's handler runs")
 				}
-				b.whyNames("b", "WORKER_NOT_STOPPED", "a slot of key k:1: worker w has not confirmed that it stopped work on job a")
+				b.whyNames("b", "WORKER_NOT_STOPPED",
+					"a slot of key k:1: worker w has not confirmed that it stopped work on job a")
 				b.restored()
 				b.ok(DeleteKeyRuleOp("", "k", ""))
 				b.ok(SetKeyRuleOp(&rule))
@@ -356,7 +362,10 @@ func TestProgress_final(t *testing.T) {
 		b.ok(switchOp(version))
 		l := b.leased("j", "w")
 		report := func(percent, ordinal int32) []rota.Event {
-			return b.entry(verb(rota.VerbProgress, l, func(c *peer.LeaseCommand) { c.Progress, c.Text, c.Ordinal = percent, "note", ordinal })).Events
+			return b.entry(verb(rota.VerbProgress, l, func(c *peer.LeaseCommand) {
+				c.Progress, c.Text,
+					c.Ordinal = percent, "note", ordinal
+			})).Events
 		}
 		report(20, 0)
 		report(60, 0)
@@ -428,8 +437,9 @@ func TestCancel_reborn(t *testing.T) {
 			t.Fatal(err)
 		}
 		j, _ := m.View.Job("retried")
-		if want := map[rota.Clock]rota.JobState{0: rota.JobQueued, 5_000: rota.JobDelayed}[pause]; j.State != want || pause > 0 &&
-			j.Due.Clock != m.Header.Clock+pause || m.leasing.leases.Len() != 0 {
+		if want := map[rota.Clock]rota.JobState{0: rota.JobQueued, 5_000: rota.JobDelayed}[pause]; j.State != want ||
+			pause > 0 &&
+				j.Due.Clock != m.Header.Clock+pause || m.leasing.leases.Len() != 0 {
 			t.Errorf("pause %d: %s, due at %d, lease %s", pause, j.State, j.Due.Clock, l.ID)
 		}
 	}

@@ -8,9 +8,10 @@ import (
 
 // ownedKinds holds, for each kind of rows that principals own, its plural name and how to make room.
 var ownedKinds = [access.OwnsEnd]struct{ plural, remedy string }{
-	access.OwnsQueue:    {"queues", "delete one with `rota queue delete`"},
-	access.OwnsTenant:   {"tenants", "delete one with `rota tenant delete`"},
-	access.OwnsWorker:   {"workers", "retire and delete one with `rota worker delete`, or wait until silent ones are forgotten"},
+	access.OwnsQueue:  {"queues", "delete one with `rota queue delete`"},
+	access.OwnsTenant: {"tenants", "delete one with `rota tenant delete`"},
+	access.OwnsWorker: {"workers",
+		"retire and delete one with `rota worker delete`, or wait until silent ones are forgotten"},
 	access.OwnsWorkflow: {"workflows that have not ended", "wait for one to end, or cancel it"},
 	access.OwnsSchedule: {"schedules", "delete one with `rota schedule delete`"},
 	access.OwnsBatch:    {"batches that have not ended", "seal one with `rota batch seal`, and let its jobs end"},
@@ -53,14 +54,20 @@ func (ac *authority) mayHold(by rota.Principal, what access.Owned) error {
 	if held < most {
 		return nil
 	}
-	return exhausted(what.Field(), "%s has %d %s, %d are allowed: %s, or have a role allow more with `rota auth role set`", by, held, k.plural, most,
+	return exhausted(what.Field(),
+		"%s has %d %s, %d are allowed: %s, or have a role allow more with `rota auth role set`", by, held, k.plural,
+		most,
 		k.remedy)
 }
 
 // eachHeld calls yield for each row that counts for its principal.
 func (m *lifecycle) eachHeld(yield func(by rota.Principal, what access.Owned)) {
 	m.s.QueueTable.Scan(func(_ rota.QueueName, r *state.QueueRow) bool { yield(r.By, access.OwnsQueue); return true })
-	m.admission.tenants.Scan(func(_ rota.TenantID, r *state.TenantRow) bool { yield(r.By, access.OwnsTenant); return true })
+	m.admission.tenants.Scan(func(_ rota.TenantID, r *state.TenantRow) bool {
+		yield(r.By,
+			access.OwnsTenant)
+		return true
+	})
 	m.fleet.workers.Scan(func(_ rota.WorkerID, r *state.WorkerRow) bool { yield(r.By, access.OwnsWorker); return true })
 	m.access.tokens.Scan(func(_ state.TokenID, r *state.TokenRow) bool {
 		if r.Parent == "" {
@@ -68,7 +75,11 @@ func (m *lifecycle) eachHeld(yield func(by rota.Principal, what access.Owned)) {
 		}
 		return true
 	})
-	m.schedules.rows.Scan(func(_ rota.ScheduleName, r *state.ScheduleRow) bool { yield(r.By, access.OwnsSchedule); return true })
+	m.schedules.rows.Scan(func(_ rota.ScheduleName, r *state.ScheduleRow) bool {
+		yield(r.By,
+			access.OwnsSchedule)
+		return true
+	})
 	m.hooks.rows.Scan(func(_ rota.WebhookName, r *state.HookRow) bool { yield(r.By, access.OwnsWebhook); return true })
 	m.batches.rows.Scan(func(_ rota.BatchID, r *state.BatchRow) bool {
 		if r.Callback != nil {

@@ -65,9 +65,15 @@ func TestOwned(t *testing.T) {
 	}{
 		access.OwnsQueue: {limits.MaxOwnedQueues, func(i int) *fsmpb.Op { return queueOp(fmt.Sprint("q", i)) },
 			func(b *bench) { b.ok(by(almost, deleteQueueOp("q3"))) }},
-		access.OwnsTenant: {limits.MaxOwnedTenants, func(i int) *fsmpb.Op { return tenantOp(fmt.Sprint("t", i), "weight", "2") },
+		access.OwnsTenant: {limits.MaxOwnedTenants, func(i int) *fsmpb.Op {
+			return tenantOp(fmt.Sprint("t", i),
+				"weight", "2")
+		},
 			func(b *bench) { b.ok(by(almost, deleteTenantOp("t3"))) }},
-		access.OwnsWorker: {limits.MaxOwnedWorkers, func(i int) *fsmpb.Op { return registerOp(fmt.Sprint("w", i), 1, "s", false) },
+		access.OwnsWorker: {limits.MaxOwnedWorkers, func(i int) *fsmpb.Op {
+			return registerOp(fmt.Sprint("w", i), 1,
+				"s", false)
+		},
 			func(b *bench) {
 				b.ok(by(almost, statusOp("w3", rota.WorkerRetired, 0)))
 				b.ok(by(almost, deleteWorkerOp("w3")))
@@ -91,14 +97,17 @@ func TestOwned(t *testing.T) {
 			t.Parallel()
 			b := newOwners(t)
 			taken, refusal := b.many(almost, c.most+20, c.make)
-			if taken != c.most || refusal == nil || refusal.Subject != what.Field() || refusal.Kind != rota.KindExhausted ||
-				!strings.Contains(refusal.Text, fmt.Sprint(c.most)) || !strings.Contains(refusal.Text, ownedKinds[what].remedy) {
+			if taken != c.most || refusal == nil || refusal.Subject != what.Field() ||
+				refusal.Kind != rota.KindExhausted ||
+				!strings.Contains(refusal.Text, fmt.Sprint(c.most)) ||
+				!strings.Contains(refusal.Text, ownedKinds[what].remedy) {
 				t.Fatalf("accepted %d, then got %+v", taken, refusal)
 			}
 			if taken, refusal := b.many(other, 1, func(int) *fsmpb.Op { return c.make(c.most + 30) }); taken != 1 {
 				t.Errorf("another principal is refused: %v", refusal)
 			}
-			if taken, refusal := b.many("cert:root/eve", 1, func(int) *fsmpb.Op { return c.make(c.most + 31) }); taken != 1 {
+			if taken, refusal := b.many("cert:root/eve", 1,
+				func(int) *fsmpb.Op { return c.make(c.most + 31) }); taken != 1 {
 				t.Errorf("root is refused: %v", refusal)
 			}
 			b.sound()
@@ -140,19 +149,22 @@ func TestOwned_signIns(t *testing.T) {
 	}
 	ann := rota.OIDCPrincipal(idp, "ann")
 	taken, refusal := b.many("", limits.MaxOwnedTokens+20, signIn("ann"))
-	if taken != limits.MaxOwnedTokens || refusal == nil || refusal.Kind != rota.KindExhausted || refusal.Subject != "max_tokens" ||
+	if taken != limits.MaxOwnedTokens || refusal == nil || refusal.Kind != rota.KindExhausted ||
+		refusal.Subject != "max_tokens" ||
 		!strings.Contains(refusal.Text, string(ann)) {
 		t.Fatalf("accepted %d, then got %+v", taken, refusal)
 	}
 	b.sound()
-	if taken, refusal := b.many("", 1, func(int) *fsmpb.Op { return signIn("bob")(limits.MaxOwnedTokens + 30) }); taken != 1 {
+	if taken, refusal := b.many("", 1,
+		func(int) *fsmpb.Op { return signIn("bob")(limits.MaxOwnedTokens + 30) }); taken != 1 {
 		t.Errorf("another subject is refused: %v", refusal)
 	}
 	if o := b.ok(signIn("ann")(0)); !o.GetExisted() {
 		t.Errorf("again: %v", o)
 	}
 	b.tomorrow(600_001) // the identity tokens end, and the access tokens with them
-	if taken, refusal := b.many("", 1, func(int) *fsmpb.Op { return signIn("ann")(limits.MaxOwnedTokens + 40) }); taken != 1 {
+	if taken, refusal := b.many("", 1,
+		func(int) *fsmpb.Op { return signIn("ann")(limits.MaxOwnedTokens + 40) }); taken != 1 {
 		t.Errorf("a deleted object makes no room: %v", refusal)
 	}
 	b.sound()
@@ -176,12 +188,14 @@ func TestOwned_byRole(t *testing.T) {
 		roles  []string
 		most   int
 	}{
-		{"a", []string{"few"}, 3}, {"b", []string{"few", "reads"}, 3}, {"c", []string{"few", access.RoleWorker}, limits.MaxOwnedWorkers},
+		{"a", []string{"few"}, 3}, {"b", []string{"few", "reads"}, 3},
+		{"c", []string{"few", access.RoleWorker}, limits.MaxOwnedWorkers},
 		{"d", []string{"few", "fleet"}, 2_000}, {"e", []string{access.RoleWorker}, limits.MaxOwnedWorkers},
 	} {
 		b.ok(tokenOp(tokenWish(c.letter, c.roles...)))
 		taken, refusal := b.many(actorNamed(c.letter), c.most+1, register)
-		if taken != c.most || refusal == nil || refusal.Subject != "max_workers" || !strings.Contains(refusal.Text, fmt.Sprintf("%d are allowed", c.most)) {
+		if taken != c.most || refusal == nil || refusal.Subject != "max_workers" ||
+			!strings.Contains(refusal.Text, fmt.Sprintf("%d are allowed", c.most)) {
 			t.Errorf("%v: accepted %d, then got %+v", c.roles, taken, refusal)
 		}
 	}
@@ -193,15 +207,18 @@ func TestOwned_byRole(t *testing.T) {
 	}
 	b.ok(limitedOp("fleet", func(r *fsmpb.SetRole) { r.MaxWorkers = 1 }, fleet...))
 	b.refuses(rota.KindExhausted, "max_workers", by(actorNamed("d"), register(0)))
-	if o := b.entry(limitedOp("fleet", func(r *fsmpb.SetRole) { r.MaxWorkers = 1 }, fleet...)).Outcomes[0]; !o.GetExisted() {
+	if o := b.entry(limitedOp("fleet", func(r *fsmpb.SetRole) { r.MaxWorkers = 1 },
+		fleet...)).Outcomes[0]; !o.GetExisted() {
 		t.Errorf("the same role again: %v", o)
 	}
 	b.sound()
 
 	for _, n := range []int64{-1, limits.MaxWorkers + 1} {
-		b.refuses(rota.KindInvalid, "max_workers", limitedOp("fleet", func(r *fsmpb.SetRole) { r.MaxWorkers = n }, fleet...))
+		b.refuses(rota.KindInvalid, "max_workers", limitedOp("fleet", func(r *fsmpb.SetRole) { r.MaxWorkers = n },
+			fleet...))
 	}
-	b.refuses(rota.KindInvalid, "max_queues", limitedOp("fleet", func(r *fsmpb.SetRole) { r.MaxQueues = 5 }, fleet...)) // it makes no queues
+	b.refuses(rota.KindInvalid, "max_queues", limitedOp("fleet", func(r *fsmpb.SetRole) { r.MaxQueues = 5 },
+		fleet...)) // it makes no queues
 }
 
 // TestOwned_moves checks that a worker counts for its latest registrar, until the credential ends, and that a workflow

@@ -182,8 +182,8 @@ func (pl *placement) file(j *state.JobRow, q *state.QueueRow) {
 func (pl *placement) itemOf(j *state.JobRow, q *state.QueueRow) sched.Item {
 	p, size := &q.Policy, effectiveSize(j.Spec)
 	item := sched.Item{ID: j.Spec.ID, JobSpec: &j.Spec.JobSpec, Class: j.Class,
-		Key:      sched.RankKey(p, j.Spec.Priority, j.Spec.Fee, size, pl.admission.limitsOf(j.Spec.Tenant).Tier, j.Enqueued, q.RankEstimate(j)),
-		Enqueued: j.Enqueued, Queued: j.QueuedAt, Attempt: j.Attempt, Data: j.Data}
+		Key: sched.RankKey(p, j.Spec.Priority, j.Spec.Fee, size, pl.admission.limitsOf(j.Spec.Tenant).Tier,
+			j.Enqueued, q.RankEstimate(j)), Enqueued: j.Enqueued, Queued: j.QueuedAt, Attempt: j.Attempt, Data: j.Data}
 	switch p.Ranking {
 	case rota.RankAdaptive:
 		item.TierPlace = &sched.TierPlace{Tier: j.Tier, TierAt: j.TierAt, TierSeq: j.TierSeq, Size: size}

@@ -20,7 +20,8 @@ func flowMark(r *state.WorkflowRow) rota.Job {
 	case rota.WorkflowCancelled:
 		state = rota.JobCancelled
 	}
-	return rota.Job{JobSpec: rota.JobSpec{ID: rota.JobID(r.ID), Queue: r.Queue, Tenant: r.Tenant, Labels: r.Labels}, State: state,
+	return rota.Job{JobSpec: rota.JobSpec{ID: rota.JobID(r.ID), Queue: r.Queue, Tenant: r.Tenant, Labels: r.Labels},
+		State:     state,
 		Submitted: r.Submitted}
 }
 

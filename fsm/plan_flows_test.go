@@ -19,7 +19,8 @@ func TestPlan_workflows(t *testing.T) {
 	b := secondRules(t)
 	var all []*dag
 	for i := range 5 {
-		d := newDAG(fmt.Sprint("wf", i), [][]uint32{nil, {0}, {0}}, gateAt(2, rota.Gate{}), labelled([]string{"film", "news"}[i%2]))
+		d := newDAG(fmt.Sprint("wf", i), [][]uint32{nil, {0}, {0}}, gateAt(2, rota.Gate{}),
+			labelled([]string{"film", "news"}[i%2]))
 		all = append(all, d)
 		b.upload(d)
 		if i < 4 {

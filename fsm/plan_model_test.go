@@ -16,8 +16,9 @@ func hostilePlan(b *bench, d *dice) *fsmpb.Op {
 	id := d.id("plan")
 	switch d.roll(4) {
 	case 0:
-		p := rota.PlanSpec{ID: rota.PlanID(id), Verb: rota.PlanVerb(d.roll(7)), Filter: d.of("id=*", "state=QUEUED", "-queue=q1", "id=j*", d.text()),
-			Max: []int64{0, 0, 3, d.number()}[d.roll(4)]}
+		p := rota.PlanSpec{ID: rota.PlanID(id), Verb: rota.PlanVerb(d.roll(7)),
+			Filter: d.of("id=*", "state=QUEUED", "-queue=q1", "id=j*", d.text()),
+			Max:    []int64{0, 0, 3, d.number()}[d.roll(4)]}
 		if p.Verb == rota.PlanMove || d.roll(8) == 0 {
 			p.To = rota.QueueName(d.queue())
 		}
@@ -39,7 +40,8 @@ func hostilePlan(b *bench, d *dice) *fsmpb.Op {
 		step := StepOf(&w, &members)
 		if d.roll(3) == 0 {
 			step.To, step.From, step.End = d.id("j"), d.of(step.GetFrom(), d.text()), d.roll(2) == 0
-			step.Items = append(step.Items, &fsmpb.PlanItem{Job: d.id("j"), Number: uint64(d.number()), Retry: retryOp(d.id("j")).GetRetry()})
+			step.Items = append(step.Items, &fsmpb.PlanItem{Job: d.id("j"), Number: uint64(d.number()),
+				Retry: retryOp(d.id("j")).GetRetry()})
 		}
 		return &fsmpb.Op{Op: &fsmpb.Op_PlanStep{PlanStep: step}}
 	}
@@ -256,8 +258,10 @@ func (n *naivePlans) compare(t *testing.T, b *bench, seed uint64) {
 	live := 0
 	for id, j := range n.jobs {
 		got, ok := b.View.Job(id)
-		if !ok || got.State != j.state || j.state == rota.JobQueued && (got.Queue != j.queue || got.Priority != j.priority) {
-			t.Fatalf("seed %d: job %s is %s in %s with %d, want %+v as in the model", seed, id, got.State, got.Queue, got.Priority, j)
+		if !ok || got.State != j.state || j.state == rota.JobQueued &&
+			(got.Queue != j.queue || got.Priority != j.priority) {
+			t.Fatalf("seed %d: job %s is %s in %s with %d, want %+v as in the model", seed, id, got.State, got.Queue,
+				got.Priority, j)
 		}
 		live++
 	}

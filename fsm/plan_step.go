@@ -84,18 +84,22 @@ func (r *planRow) takes(op *fsmpb.PlanStep) error {
 	case r.state != rota.PlanRunning:
 		return rota.Refusef(rota.KindStale, "plan", "plan %s is %s", r.spec.ID, r.state)
 	case from != string(r.cursor):
-		return rota.Refusef(rota.KindStale, "from", "plan %s stands at job %.80q, not at %.80q", r.spec.ID, r.cursor, from)
+		return rota.Refusef(rota.KindStale, "from", "plan %s stands at job %.80q, not at %.80q", r.spec.ID, r.cursor,
+			from)
 	case to < from || len(to) > rota.MaxIDBytes+1+rota.MaxNodeIDBytes:
 		return rota.Refusef(rota.KindInvalid, "to", "a step from job %.80q to %.80q is none", from, to)
 	case len(items) > limits.MaxPlanItems:
-		return rota.Refusef(rota.KindInvalid, "items", "%d jobs are in one step: at most %d are taken", len(items), limits.MaxPlanItems)
+		return rota.Refusef(rota.KindInvalid, "items", "%d jobs are in one step: at most %d are taken", len(items),
+			limits.MaxPlanItems)
 	case r.spec.Max > 0 && int64(len(items)) > r.spec.Max-r.done:
-		return rota.Refusef(rota.KindInvalid, "items", "%d jobs are in a step of a plan that ends after %d more", len(items), r.spec.Max-r.done)
+		return rota.Refusef(rota.KindInvalid, "items", "%d jobs are in a step of a plan that ends after %d more",
+			len(items), r.spec.Max-r.done)
 	}
 	last := from
 	for _, item := range items {
 		if item.GetJob() <= last || item.GetJob() > to {
-			return rota.Refusef(rota.KindInvalid, "items", "job %.80q lies not between %.80q and %.80q, in order", item.GetJob(), last, to)
+			return rota.Refusef(rota.KindInvalid, "items", "job %.80q lies not between %.80q and %.80q, in order",
+				item.GetJob(), last, to)
 		}
 		last = item.GetJob()
 	}
@@ -113,7 +117,8 @@ func (m *Machine) planItem(r *planRow, item *fsmpb.PlanItem, term uint64) bool {
 			r.passed++
 			return true
 		}
-	case r.spec.Verb.Ended() && (live != nil || was > r.ends || !r.fitsEnded(ended, was)), !r.spec.Verb.Ended() && !m.fitsLive(r, live, was):
+	case r.spec.Verb.Ended() && (live != nil || was > r.ends || !r.fitsEnded(ended, was)), !r.spec.Verb.Ended() &&
+		!m.fitsLive(r, live, was):
 		r.passed++
 		return true
 	}
@@ -123,7 +128,8 @@ func (m *Machine) planItem(r *planRow, item *fsmpb.PlanItem, term uint64) bool {
 		return false
 	case err != nil:
 		if r.refused++; len(r.refusals) < limits.MaxPlanRefusals {
-			r.refusals = append(r.refusals, rota.PlanRefusal{Job: id, Text: state.Tail(err.Error(), limits.MaxReasonBytes)})
+			r.refusals = append(r.refusals, rota.PlanRefusal{Job: id,
+				Text: state.Tail(err.Error(), limits.MaxReasonBytes)})
 		}
 	case existed:
 		r.passed++
@@ -160,7 +166,8 @@ func (m *Machine) planOne(r *planRow, live *state.JobRow, item *fsmpb.PlanItem, 
 		op = &fsmpb.Op{Op: &fsmpb.Op_Cancel{Cancel: &fsmpb.Cancel{Job: item.GetJob()}}}
 	case rota.PlanRetry:
 		again := item.GetRetry()
-		op = &fsmpb.Op{Op: &fsmpb.Op_Retry{Retry: &fsmpb.Retry{Job: item.GetJob(), Spec: again.GetSpec(), Life: again.GetLife(), Past: again.GetPast()}}}
+		op = &fsmpb.Op{Op: &fsmpb.Op_Retry{Retry: &fsmpb.Retry{Job: item.GetJob(), Spec: again.GetSpec(),
+			Life: again.GetLife(), Past: again.GetPast()}}}
 	case rota.PlanDelete:
 		op = DeleteJobOp(id, item.GetNumber())
 	case rota.PlanReprioritise:

@@ -10,14 +10,14 @@ import (
 
 // StartPlanOp returns the operation that starts a plan.
 func StartPlanOp(p *rota.PlanSpec) *fsmpb.Op {
-	return &fsmpb.Op{Op: &fsmpb.Op_StartPlan{StartPlan: &fsmpb.StartPlan{Id: string(p.ID), Verb: uint32(p.Verb), Filter: p.Filter, To: string(p.To),
-		Priority: p.Priority, Max: p.Max}}}
+	return &fsmpb.Op{Op: &fsmpb.Op_StartPlan{StartPlan: &fsmpb.StartPlan{Id: string(p.ID), Verb: uint32(p.Verb),
+		Filter: p.Filter, To: string(p.To), Priority: p.Priority, Max: p.Max}}}
 }
 
 // planWords is the inverse of StartPlanOp.
 func planWords(op *fsmpb.StartPlan) *rota.PlanSpec {
-	p := &rota.PlanSpec{ID: rota.PlanID(op.GetId()), Verb: rota.PlanVerb(min(op.GetVerb(), uint32(rota.PlanVerbLast)+1)), Filter: op.GetFilter(),
-		To: rota.QueueName(op.GetTo()), Max: op.GetMax()}
+	p := &rota.PlanSpec{ID: rota.PlanID(op.GetId()), Verb: rota.PlanVerb(min(op.GetVerb(),
+		uint32(rota.PlanVerbLast)+1)), Filter: op.GetFilter(), To: rota.QueueName(op.GetTo()), Max: op.GetMax()}
 	if op.Priority != nil {
 		priority := op.GetPriority()
 		p.Priority = &priority
@@ -38,7 +38,8 @@ func (pn *plans) start(op *fsmpb.StartPlan) *fsmpb.Outcome {
 			how = "by somebody else" // another caller must not see its filter
 		}
 		if how != "" {
-			return entry.Refused(rota.Refusef(rota.KindConflict, "id", "plan %s was started before, and %s: start it under a new id, or as it was",
+			return entry.Refused(rota.Refusef(rota.KindConflict, "id",
+				"plan %s was started before, and %s: start it under a new id, or as it was",
 				spec.ID, how))
 		}
 		return &fsmpb.Outcome{Existed: true}
@@ -51,12 +52,14 @@ func (pn *plans) start(op *fsmpb.StartPlan) *fsmpb.Outcome {
 	}
 	running, oldest, order := pn.count()
 	if running >= limits.MaxPlansRunning {
-		return entry.Refused(exhausted("plans", "%d plans run: no more are taken, wait for one, or end one with `rota plan cancel`", running))
+		return entry.Refused(exhausted("plans",
+			"%d plans run: no more are taken, wait for one, or end one with `rota plan cancel`", running))
 	}
 	if pn.rows.Len() >= limits.MaxPlans {
 		pn.rows.Drop(oldest.spec.ID)
 	}
-	r := &planRow{spec: spec, filter: &f, caller: pn.s.Journal.Owned(), order: order + 1, started: pn.s.Header.Now(), jobs: pn.newest(spec), ends: pn.s.Header.TombSeq}
+	r := &planRow{spec: spec, filter: &f, caller: pn.s.Journal.Owned(), order: order + 1, started: pn.s.Header.Now(),
+		jobs: pn.newest(spec), ends: pn.s.Header.TombSeq}
 	pn.rows.Insert(spec.ID, r)
 	pn.emit(r, rota.EventPlanStarted)
 	return &fsmpb.Outcome{}
@@ -81,7 +84,9 @@ func (pn *plans) mayRun(by rota.Principal) error {
 	if own < limits.MaxPlansOfOne {
 		return nil
 	}
-	return exhausted("plans", "%s has %d plans running, %d are allowed: wait for one, or end one with `rota plan cancel`", by, own, limits.MaxPlansOfOne)
+	return exhausted("plans",
+		"%s has %d plans running, %d are allowed: wait for one, or end one with `rota plan cancel`", by, own,
+		limits.MaxPlansOfOne)
 }
 
 // target refuses a plan that moves jobs to a queue that accepts none.
@@ -103,7 +108,8 @@ func (pn *plans) cancel(op *fsmpb.CancelPlan) *fsmpb.Outcome {
 	r := pn.rows.Get(rota.PlanID(op.GetId()))
 	switch {
 	case len(op.GetReason()) > limits.MaxReasonBytes:
-		return entry.Refused(rota.Refusef(rota.KindInvalid, "reason", "reason has %d bytes: at most %d are taken", len(op.GetReason()),
+		return entry.Refused(rota.Refusef(rota.KindInvalid, "reason", "reason has %d bytes: at most %d are taken",
+			len(op.GetReason()),
 			limits.MaxReasonBytes))
 	case r == nil:
 		return entry.Refused(unknownPlan(op.GetId()))
@@ -132,14 +138,17 @@ func (pl *placement) moveTo(id rota.JobID, into rota.QueueName, caller access.Ca
 	case to.DrainTo != "":
 		return leaving(to)
 	case j.Workflow != "":
-		return rota.Refusef(rota.KindConflict, "job", "job %s is a node of workflow %s: what nodes are is settled when their workflow is submitted", id,
+		return rota.Refusef(rota.KindConflict, "job",
+			"job %s is a node of workflow %s: what nodes are is settled when their workflow is submitted", id,
 			j.Workflow)
 	case j.State.Leased():
 		return rota.Refusef(rota.KindConflict, "job", "job %s is %s: only a job that waits can be moved", id, j.State)
 	case to.Pending() >= to.Policy.QueueCap:
-		return exhausted("queue", "queue %q holds %d pending jobs: queue_cap is %d", into, to.Pending(), to.Policy.QueueCap)
+		return exhausted("queue", "queue %q holds %d pending jobs: queue_cap is %d", into, to.Pending(),
+			to.Policy.QueueCap)
 	case !pl.life.classFits(&spec):
-		return exhausted("requires", "queue %q holds jobs of %d different requirements: no more are taken", into, limits.MaxClassesPerQueue)
+		return exhausted("requires", "queue %q holds jobs of %d different requirements: no more are taken", into,
+			limits.MaxClassesPerQueue)
 	}
 	pl.moveJob(pl.s.JobTable.Edit(id), into)
 	return nil

@@ -62,10 +62,12 @@ func ReadPlan(p *rota.PlanSpec) (filter.Filter, error) {
 	case f.Empty():
 		return f, rota.Refusef(rota.KindInvalid, "filter", "a plan needs a filter: id=* stands for all jobs")
 	case p.Verb.Workflows() && !f.May(p.Verb.States()...):
-		return f, rota.Refusef(rota.KindInvalid, "filter", "the filter selects no workflow that %s is for: cancel-workflows is for RUNNING ones, "+
-			"retry-workflows for FAILED and CANCELLED ones", p.Verb)
+		return f, rota.Refusef(rota.KindInvalid, "filter",
+			"the filter selects no workflow that %s is for: cancel-workflows is for RUNNING ones, "+
+				"retry-workflows for FAILED and CANCELLED ones", p.Verb)
 	case !f.May(planStates(p.Verb)...):
-		return f, rota.Refusef(rota.KindInvalid, "filter", "the filter selects no job that %s is for: those are %v", p.Verb, planStates(p.Verb))
+		return f, rota.Refusef(rota.KindInvalid, "filter", "the filter selects no job that %s is for: those are %v",
+			p.Verb, planStates(p.Verb))
 	}
 	return f, nil
 }
@@ -150,8 +152,9 @@ type planEvent struct {
 }
 
 func (pn *plans) emit(r *planRow, kind rota.EventKind) {
-	pn.s.Journal.Announce(&rota.Event{Kind: kind, Text: r.why, Payload: state.Payload(planEvent{r.spec.ID, r.spec.Verb.String(), r.spec.Filter,
-		r.state.String(), r.done, r.refused, r.passed})})
+	pn.s.Journal.Announce(&rota.Event{Kind: kind, Text: r.why,
+		Payload: state.Payload(planEvent{r.spec.ID, r.spec.Verb.String(), r.spec.Filter,
+			r.state.String(), r.done, r.refused, r.passed})})
 }
 
 // finish ends a plan; r is editable.
@@ -205,7 +208,8 @@ func PlanOf(vw *View, id rota.PlanID) (rota.Plan, bool) {
 }
 
 func (r *planRow) words() rota.Plan {
-	return rota.Plan{PlanSpec: *r.spec, State: r.state, Why: r.why, Started: r.started, Ended: r.ended, Cursor: r.cursor, Done: r.done,
+	return rota.Plan{PlanSpec: *r.spec, State: r.state, Why: r.why, Started: r.started, Ended: r.ended,
+		Cursor: r.cursor, Done: r.done,
 		Refused: r.refused, Passed: r.passed, Refusals: slices.Clone(r.refusals), By: r.caller.Actor}
 }
 
@@ -273,14 +277,17 @@ func (c *checker) plans() {
 		if r.state == rota.PlanRunning {
 			running++
 		}
-		if orders[r.order] || r.spec.CheckShape() != nil || r.filter.Empty() || id != r.spec.ID || r.jobs > m.plans.newest(r.spec) || r.ends > m.Header.TombSeq ||
+		if orders[r.order] || r.spec.CheckShape() != nil || r.filter.Empty() || id != r.spec.ID ||
+			r.jobs > m.plans.newest(r.spec) || r.ends > m.Header.TombSeq ||
 			(r.state == rota.PlanRunning) != (r.ended == rota.Moment{}) {
-			c.fault("I4: plan %s, the %dth, is %s up to job %d and end %d, of %d and %d", id, r.order, r.state, r.jobs, r.ends, m.Header.JobSeq,
+			c.fault("I4: plan %s, the %dth, is %s up to job %d and end %d, of %d and %d", id, r.order, r.state, r.jobs,
+				r.ends, m.Header.JobSeq,
 				m.Header.TombSeq)
 		}
-		if min(r.done, r.refused, r.passed) < 0 || r.spec.Max > 0 && r.done > r.spec.Max || int64(len(r.refusals)) != min(r.refused, limits.MaxPlanRefusals) {
-			c.fault("I4: plan %s of %d at most has done %d, was refused %d and shows %d of them, went by %d", id, r.spec.Max, r.done, r.refused,
-				len(r.refusals), r.passed)
+		if min(r.done, r.refused, r.passed) < 0 || r.spec.Max > 0 && r.done > r.spec.Max ||
+			int64(len(r.refusals)) != min(r.refused, limits.MaxPlanRefusals) {
+			c.fault("I4: plan %s of %d at most has done %d, was refused %d and shows %d of them, went by %d", id,
+				r.spec.Max, r.done, r.refused, len(r.refusals), r.passed)
 		}
 		orders[r.order] = true
 		return true

@@ -90,7 +90,8 @@ func TestPlan_eachJobOnce(t *testing.T) {
 		b.submit(fmt.Sprintf("j%02d", i), func(s *rota.JobSpec) { s.Type = []rota.JobType{"a", "b"}[i%2] })
 	}
 	a := b.entry(planOp("p", rota.PlanCancel, "type=a"))
-	if len(a.Events) != 1 || a.Events[0].Kind != rota.EventPlanStarted || !strings.Contains(a.Events[0].Payload, `"filter":"type=a"`) {
+	if len(a.Events) != 1 || a.Events[0].Kind != rota.EventPlanStarted ||
+		!strings.Contains(a.Events[0].Payload, `"filter":"type=a"`) {
 		t.Fatalf("%+v", a.Events)
 	}
 	if o := b.ok(planOp("p", rota.PlanCancel, "type=a")); !o.GetExisted() {
@@ -149,7 +150,8 @@ func TestPlan_verbs(t *testing.T) {
 	if got := counts(b.runPlan("move", 500)); got != "DONE 5 0 0" {
 		t.Error(got)
 	}
-	if j := b.state("j5", rota.JobQueued); j.Queue != "other" || j.Priority != 1 || b.JobTable.Get("j5").Enqueued != before || j.Changes != 2 {
+	if j := b.state("j5", rota.JobQueued); j.Queue != "other" || j.Priority != 1 ||
+		b.JobTable.Get("j5").Enqueued != before || j.Changes != 2 {
 		t.Errorf("%+v", j)
 	}
 	b.ok(planOp("back", rota.PlanMove, "queue=other", toQueue("default"), most(1)))
@@ -168,7 +170,8 @@ func TestPlan_verbs(t *testing.T) {
 	b.runPlan("end2", 500)
 	b.ok(planOp("gone", rota.PlanDelete, "id=j*"))
 	p := b.runPlan("gone", 500) // the leased job's worker may not know of its end
-	if got := counts(p); got != "DONE 5 1 0" || len(p.Refusals) != 1 || p.Refusals[0].Job != leased || !strings.Contains(p.Refusals[0].Text, "worker") {
+	if got := counts(p); got != "DONE 5 1 0" || len(p.Refusals) != 1 || p.Refusals[0].Job != leased ||
+		!strings.Contains(p.Refusals[0].Text, "worker") {
 		t.Error(got, p.Refusals)
 	}
 	if got := b.ended.tombs.Len(); got != 1 {
@@ -314,7 +317,8 @@ func TestPlan_badInput(t *testing.T) {
 	}
 	b.refuses(rota.KindNotFound, "queue", planOp("p", rota.PlanMove, "id=*", toQueue("nowhere")))
 	b.refuses(rota.KindNotFound, "plan", endPlanOp("p"))
-	b.refuses(rota.KindNotFound, "plan", &fsmpb.Op{Op: &fsmpb.Op_PlanStep{PlanStep: &fsmpb.PlanStep{Plan: "p", To: "x"}}})
+	b.refuses(rota.KindNotFound, "plan", &fsmpb.Op{Op: &fsmpb.Op_PlanStep{PlanStep: &fsmpb.PlanStep{Plan: "p",
+		To: "x"}}})
 	if b.plans.rows.Len() != 0 {
 		t.Error("a refused plan is kept")
 	}
@@ -399,7 +403,8 @@ func TestPlan_shares(t *testing.T) {
 		b.ok(start("o", fmt.Sprint("o", i)))
 	}
 	o := b.refuses(rota.KindExhausted, "plans", start("o", "more"))
-	if text := entry.OutcomeError(o).Error(); !strings.Contains(text, "has 2 plans running, 2 are allowed") || !strings.Contains(text, "rota plan cancel") {
+	if text := entry.OutcomeError(o).Error(); !strings.Contains(text, "has 2 plans running, 2 are allowed") ||
+		!strings.Contains(text, "rota plan cancel") {
 		t.Error(text)
 	}
 	if _, kept := PlanOf(&b.View, "more"); kept {
@@ -433,7 +438,8 @@ func TestPlan_refusals(t *testing.T) {
 	step := b.stepOf("p", 500)
 	b.ok(deleteQueueOp("other"))
 	b.ok(step)
-	if p := b.plan("p"); counts(p) != "DONE 0 30 0" || len(p.Refusals) != limits.MaxPlanRefusals || !strings.Contains(p.Refusals[0].Text, "other") {
+	if p := b.plan("p"); counts(p) != "DONE 0 30 0" || len(p.Refusals) != limits.MaxPlanRefusals ||
+		!strings.Contains(p.Refusals[0].Text, "other") {
 		t.Errorf("%+v", p)
 	}
 	b.restored()
@@ -483,7 +489,8 @@ func TestPlan_rights(t *testing.T) {
 		t.Errorf("%d jobs are read", n)
 	}
 	theirs := &fsmpb.PlanItem{Job: "j1", Number: b.JobTable.Get("j1").Seq}
-	step := &fsmpb.PlanStep{Plan: "p", To: "j3", End: true, Items: []*fsmpb.PlanItem{honest.GetPlanStep().GetItems()[0], theirs, honest.GetPlanStep().GetItems()[1]}}
+	step := &fsmpb.PlanStep{Plan: "p", To: "j3", End: true, Items: []*fsmpb.PlanItem{honest.GetPlanStep().GetItems()[0],
+		theirs, honest.GetPlanStep().GetItems()[1]}}
 	a := b.entry(&fsmpb.Op{Op: &fsmpb.Op_PlanStep{PlanStep: step}}) // an incorrect leader
 	if p := b.plan("p"); counts(p) != "DONE 2 1 0" || p.By != ops {
 		t.Errorf("%+v", p)
@@ -547,7 +554,10 @@ func TestStepOf_bytes(t *testing.T) {
 	b := newBench(t)
 	b.every = 1 << 20
 	for i := range 5 {
-		b.submit(fmt.Sprint("j", i), func(s *rota.JobSpec) { s.Payload = make([]byte, []int{100_000, 100_000, 100_000, 262_144, 10}[i]) })
+		b.submit(fmt.Sprint("j", i), func(s *rota.JobSpec) {
+			s.Payload = make([]byte,
+				[]int{100_000, 100_000, 100_000, 262_144, 10}[i])
+		})
 		b.ok(cancelOp(fmt.Sprint("j", i)))
 	}
 	b.ok(planOp("p", rota.PlanRetry, "id=*"))

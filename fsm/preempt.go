@@ -91,18 +91,21 @@ func (pl *placement) preempt(op *fsmpb.Preempt, epoch uint64) {
 	j := pl.s.JobTable.Get(job)
 	leases, why := pl.unpreemptable(j, worker, op.GetLeases())
 	if why != "" {
-		pl.s.Journal.Emit(rota.Event{Kind: rota.EventAssignmentDropped, Job: job, Worker: worker, Epoch: epoch, Text: why})
+		pl.s.Journal.Emit(rota.Event{Kind: rota.EventAssignmentDropped, Job: job, Worker: worker, Epoch: epoch,
+			Text: why})
 		return
 	}
 	for _, g := range leases {
 		pl.fleet.revoke(pl.leasing.leases.Edit(g.lease), rota.ReasonPreempted)
 	}
-	pl.holds.Insert(job, &state.HoldRow{Job: job, Worker: worker, Since: pl.s.Header.Clock, Epoch: epoch, Preempted: true,
-		Revoked: int64(len(leases))})
+	pl.holds.Insert(job, &state.HoldRow{Job: job, Worker: worker, Since: pl.s.Header.Clock, Epoch: epoch,
+		Preempted: true,
+		Revoked:   int64(len(leases))})
 	pl.registry.preempting++
 	pl.registry.heldFor[worker] = job
 	pl.registry.supply.Hold(worker, true)
-	pl.s.Journal.Emit(rota.Event{Kind: rota.EventWorkerHeld, Job: job, Queue: j.Spec.Queue, Tenant: j.Spec.Tenant, Worker: worker,
+	pl.s.Journal.Emit(rota.Event{Kind: rota.EventWorkerHeld, Job: job, Queue: j.Spec.Queue, Tenant: j.Spec.Tenant,
+		Worker:  worker,
 		Attempt: j.Attempt, Epoch: epoch, Text: "PREEMPTED", Payload: fmt.Sprintf(`{"revoked":%d}`, len(leases))})
 }
 

@@ -97,7 +97,8 @@ func (c *choice) measure() {
 
 // hopeless reports whether no choice of `size` leases from a place on meets a need.
 func (c *choice) hopeless(from, size int, lack need) bool {
-	return int64(lack.slots) > int64(size) || !lack.Within(c.sum[from]) || !lack.Share(int64(max(size, 1))).Within(c.most[from])
+	return int64(lack.slots) > int64(size) || !lack.Within(c.sum[from]) ||
+		!lack.Share(int64(max(size, 1))).Within(c.most[from])
 }
 
 // choose returns the first choice of `size` leases from a place on that together meet a need.

@@ -149,7 +149,8 @@ func TestFewest(t *testing.T) {
 		for i := range leases {
 			leases[i] = going{Load: sched.Load{CPU: chance.Int64N(4), Memory: chance.Int64N(4), IO: chance.Int64N(4)}}
 		}
-		lack := need{int32(chance.IntN(4)), sched.Load{CPU: chance.Int64N(10), Memory: chance.Int64N(10), IO: chance.Int64N(10)}}
+		lack := need{int32(chance.IntN(4)), sched.Load{CPU: chance.Int64N(10), Memory: chance.Int64N(10),
+			IO: chance.Int64N(10)}}
 		got, ok := fewest(leases, lack)
 		want := -1
 		for set := range 1 << len(leases) {

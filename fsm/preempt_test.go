@@ -82,7 +82,8 @@ func TestPreemption(t *testing.T) {
 		b.refuses(rota.KindStale, "lease", verb(rota.VerbRenew, l))
 		b.wantsRevoked() // nothing more is decided while the worker has not confirmed
 		b.ok(verb(rota.VerbDecline, l))
-		if j := b.state("back", rota.JobQueued); j.Attempt != 0 || j.Preempted != 1 || j.Reason != rota.ReasonPreempted {
+		if j := b.state("back", rota.JobQueued); j.Attempt != 0 || j.Preempted != 1 ||
+			j.Reason != rota.ReasonPreempted {
 			b.t.Fatalf("job %+v", j)
 		}
 		placed := b.match()
@@ -361,7 +362,8 @@ func TestPreemptionCountsALeaseOnce(t *testing.T) {
 	b.background("two", "w", cpuJob(1000))
 	b.submit("crit", priority(0), cpuJob(2000))
 	op := &fsmpb.Preempt{Job: "crit", Worker: "w", Leases: [][]byte{one.ID[:], one.ID[:]}}
-	events := b.entry(opsOf([]*fsmpb.Round{{Epoch: b.Header.Epoch + 1, Queue: "default", Preempts: []*fsmpb.Preempt{op}}})...).Events
+	events := b.entry(opsOf([]*fsmpb.Round{{Epoch: b.Header.Epoch + 1, Queue: "default",
+		Preempts: []*fsmpb.Preempt{op}}})...).Events
 	if len(events) != 1 || events[0].Text != "NO_ROOM_TO_GAIN" {
 		t.Fatalf("events %+v", events)
 	}

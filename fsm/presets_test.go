@@ -19,7 +19,8 @@ func TestPresets_goByRules(t *testing.T) {
 	if p := of("stayed"); p.OldestEvery != 20 || p.DispatchIntervalMs != 250 {
 		t.Errorf("dfps under rules version 1: %+v", p)
 	}
-	if p := of("forged"); p.OldestEvery != 20 || p.DispatchIntervalMs != 250 || p.HealthSteps || p.MinHealth != 0 || p.HealthProviderFail != 0 {
+	if p := of("forged"); p.OldestEvery != 20 || p.DispatchIntervalMs != 250 || p.HealthSteps || p.MinHealth != 0 ||
+		p.HealthProviderFail != 0 {
 		t.Errorf("fluxforge under rules version 1: %+v", p)
 	}
 	b.refuses(rota.KindConflict, "rules_version", queueOp("stayed", "health_provider_fail", "1"))
@@ -32,7 +33,8 @@ func TestPresets_goByRules(t *testing.T) {
 	if p := of("new"); p.OldestEvery != 0 || p.DispatchIntervalMs != 100 {
 		t.Errorf("dfps under rules version 2: %+v", p)
 	}
-	if p := of("forged"); p.OldestEvery != 0 || p.DispatchIntervalMs != 200 || !p.HealthSteps || p.MinHealth != 300 || p.HealthProviderFail != 100 {
+	if p := of("forged"); p.OldestEvery != 0 || p.DispatchIntervalMs != 200 || !p.HealthSteps || p.MinHealth != 300 ||
+		p.HealthProviderFail != 100 {
 		t.Errorf("fluxforge under rules version 2: %+v", p)
 	}
 	b.ok(presetOp("ties", "dag"))
@@ -65,7 +67,8 @@ func TestRound_large(t *testing.T) {
 func TestHealth_failedAttempts(t *testing.T) {
 	t.Parallel()
 	b := newerBench(t)
-	b.ok(presetOp("default", "fluxforge", "backoff_base", "0", "attempt_max", "100", "rate_limit_rps", "0", "domain_failure_threshold", "1"))
+	b.ok(presetOp("default", "fluxforge", "backoff_base", "0", "attempt_max", "100", "rate_limit_rps", "0",
+		"domain_failure_threshold", "1"))
 	b.worker("w", 1)
 	b.submit("j")
 	fails := 0

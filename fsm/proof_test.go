@@ -45,7 +45,8 @@ func TestReportProof(t *testing.T) {
 		before, _ := b.View.Worker("w")
 		a := b.entry(op)
 		o := a.Outcomes[0]
-		if after, _ := b.View.Worker("w"); entry.OutcomeError(o) != nil || !o.GetExisted() || rota.JobState(o.GetJobState()) != state ||
+		if after, _ := b.View.Worker("w"); entry.OutcomeError(o) != nil || !o.GetExisted() ||
+			rota.JobState(o.GetJobState()) != state ||
 			len(a.Events) != 0 || after.Slashed != before.Slashed || after.Health != before.Health {
 			b.t.Fatalf("the second report: %v, events %+v", o, a.Events)
 		}
@@ -53,7 +54,8 @@ func TestReportProof(t *testing.T) {
 	run("slashes_the_worker_and_keeps_the_job", func(b *bench) {
 		l := b.completed("j", "w")
 		a := b.entry(reportOp(l))
-		if o := a.Outcomes[0]; entry.OutcomeError(o) != nil || o.GetExisted() || rota.JobState(o.GetJobState()) != rota.JobCompleted {
+		if o := a.Outcomes[0]; entry.OutcomeError(o) != nil || o.GetExisted() ||
+			rota.JobState(o.GetJobState()) != rota.JobCompleted {
 			b.t.Fatalf("outcome %v", o)
 		}
 		want := `providerSlashed PROOF_REJECTED {"penalty":100,"stake":900,"reason":"PROOF_REJECTED"}`

@@ -27,11 +27,12 @@ func TestModel(t *testing.T) {
 		r.b.every = 5
 		r.b.watchMoves()
 		r.b.ok(switchOp(entry.RulesVersion))
-		r.b.ok(queueOp("default", "lease_ms", "50000", "ack_timeout_ms", "20000", "attempt_max", "3", "backoff_base_ms", "500",
-			"renewals_max", "3", "ttl_rel_max_ms", "120000", "audit_window", "0",
+		r.b.ok(queueOp("default", "lease_ms", "50000", "ack_timeout_ms", "20000", "attempt_max", "3", "backoff_base_ms",
+			"500", "renewals_max", "3", "ttl_rel_max_ms", "120000", "audit_window", "0",
 			"gc_horizon", rapid.SampledFrom([]string{"1m", "90s", "7d"}).Draw(rt, "gc_horizon"),
 			"oldest_every", rapid.SampledFrom([]string{"0", "1", "3"}).Draw(rt, "oldest_every"),
-			"ranking", rapid.SampledFrom([]string{"aging", "adaptive", "fifo", "shortest", "smallest"}).Draw(rt, "ranking"),
+			"ranking", rapid.SampledFrom([]string{"aging", "adaptive", "fifo", "shortest", "smallest"}).Draw(rt,
+				"ranking"),
 			"worker_losses_max", rapid.SampledFrom([]string{"0", "1", "2", "3", "5"}).Draw(rt, "worker_losses_max"),
 			"renew_adds", rapid.SampledFrom([]string{"off", "on"}).Draw(rt, "renew_adds"),
 			"tiers", rapid.SampledFrom([]string{"2", "5", "8"}).Draw(rt, "tiers"),
@@ -174,7 +175,8 @@ func (r *race) step() {
 			r.keys(true)
 		}
 	default: // an entry of a replaced leader, then perhaps a new one
-		r.b.stamped(&fsmpb.Entry{Term: r.b.term + 1, NowMs: int64(r.b.now + 400), Ops: []*fsmpb.Op{sweepOp()}}, r.b.term)
+		r.b.stamped(&fsmpb.Entry{Term: r.b.term + 1, NowMs: int64(r.b.now + 400), Ops: []*fsmpb.Op{sweepOp()}},
+			r.b.term)
 		if r.pick("lead", 2) == 0 {
 			r.b.lead()
 		}
@@ -216,7 +218,8 @@ func (r *race) command() {
 		v = rota.VerbComplete
 	}
 	c := peer.LeaseCommand{Verb: v, Lease: l.ID, Job: l.Job, Worker: l.Worker,
-		Session: l.Session, Ordinal: int32(r.pick("ordinal", 5)), Fail: peer.FailKind(r.pick("fail", 7)), After: []time.Duration{0, time.Millisecond, 90 * time.Second, 31 * 24 * time.Hour}[r.pick("after", 4)]}
+		Session: l.Session, Ordinal: int32(r.pick("ordinal", 5)), Fail: peer.FailKind(r.pick("fail", 7)),
+		After: []time.Duration{0, time.Millisecond, 90 * time.Second, 31 * 24 * time.Hour}[r.pick("after", 4)]}
 	if right := r.pick("right", 6); right == 0 || right < 4 && !r.fraud {
 		c.Output = []byte("right")
 	}
@@ -273,13 +276,17 @@ func (r *race) compare() {
 	for id, want := range r.model.jobs {
 		got, ok := r.b.View.Job(id)
 		if !ok || got.State != want.state || !want.state.Terminal() && got.Attempt != want.attempt ||
-			!want.state.Terminal() && (int(got.WorkerLosses) != len(want.losses) || got.Isolated != (len(want.losses) >= 2)) || (got.Lease != nil) != (want.lease != rota.LeaseID{}) || got.Lease != nil && got.Lease.ID != want.lease {
-			r.Fatalf("job %s is %s in attempt %d, want %s in %d as in the model", id, got.State, got.Attempt, want.state, want.attempt)
+			!want.state.Terminal() && (int(got.WorkerLosses) != len(want.losses) ||
+				got.Isolated != (len(want.losses) >= 2)) ||
+			(got.Lease != nil) != (want.lease != rota.LeaseID{}) || got.Lease != nil && got.Lease.ID != want.lease {
+			r.Fatalf("job %s is %s in attempt %d, want %s in %d as in the model", id, got.State, got.Attempt,
+				want.state, want.attempt)
 		}
 		if !want.state.Terminal() && string(got.Payload) != want.payload {
 			r.Fatalf("job %s has payload %q, want %q as in the model", id, got.Payload, want.payload)
 		}
-		if l := r.model.leases[want.lease]; l != nil && (got.Lease.Deadline.Clock != l.deadline || got.Lease.Renewals != l.renewals) {
+		if l := r.model.leases[want.lease]; l != nil && (got.Lease.Deadline.Clock != l.deadline ||
+			got.Lease.Renewals != l.renewals) {
 			r.Fatalf("lease of %s runs to %d, want %d as in the model", id, got.Lease.Deadline, l.deadline)
 		}
 	}
@@ -288,7 +295,8 @@ func (r *race) compare() {
 	}
 	for id, w := range r.model.workers {
 		if got, _ := r.b.View.Worker(id); got.Polls != w.polls || got.Offered != w.free {
-			r.Fatalf("worker %s polls: %v, offers %d; want %v, %d as in the model", id, got.Polls, got.Offered, w.polls, w.free)
+			r.Fatalf("worker %s polls: %v, offers %d; want %v, %d as in the model", id, got.Polls, got.Offered, w.polls,
+				w.free)
 		}
 	}
 	r.reputations()

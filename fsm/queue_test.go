@@ -67,7 +67,8 @@ func TestQueue(t *testing.T) {
 		b.refuses(rota.KindInvalid, "weight", queueOp("default", "weight", "0"))
 		b.refuses(rota.KindInvalid, "renew_beta_permille", queueOp("default", "beta", "NaN"))
 		b.refuses(rota.KindInvalid, "ack_timeout_ms", queueOp("default", "lease_ms", "100"))
-		b.refuses(rota.KindInvalid, "preset", &fsmpb.Op{Op: &fsmpb.Op_SetQueue{SetQueue: &fsmpb.SetQueue{Name: "q", Preset: "x"}}})
+		b.refuses(rota.KindInvalid, "preset", &fsmpb.Op{Op: &fsmpb.Op_SetQueue{SetQueue: &fsmpb.SetQueue{Name: "q",
+			Preset: "x"}}})
 		if o := b.ok(queueOp("default")); !o.GetExisted() {
 			t.Fatalf("outcome %v", o)
 		}
@@ -184,7 +185,8 @@ func TestRound(t *testing.T) {
 		b.refuses(rota.KindStale, "epoch", round(2))
 		b.ok(round(1))
 		b.refuses(rota.KindStale, "epoch", round(1))
-		b.refuses(rota.KindInvalid, "height", &fsmpb.Op{Op: &fsmpb.Op_Round{Round: &fsmpb.Round{Epoch: 2, Queue: "default",
+		b.refuses(rota.KindInvalid, "height", &fsmpb.Op{Op: &fsmpb.Op_Round{Round: &fsmpb.Round{Epoch: 2,
+			Queue:  "default",
 			Height: 1 << 60}}})
 	})
 	t.Run("gives_queues_their_turns_by_weight", func(t *testing.T) {

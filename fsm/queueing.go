@@ -83,7 +83,8 @@ func (m *lifecycle) delayFor(j *state.JobRow, due rota.Clock) {
 }
 
 func (m *lifecycle) emitDelayed(j *state.JobRow, until string) {
-	m.s.Journal.EmitFor(j, &rota.Event{Kind: rota.EventJobDelayed, Job: j.Spec.ID, Queue: j.Spec.Queue, Tenant: j.Spec.Tenant, Attempt: j.Attempt,
+	m.s.Journal.EmitFor(j, &rota.Event{Kind: rota.EventJobDelayed, Job: j.Spec.ID, Queue: j.Spec.Queue,
+		Tenant: j.Spec.Tenant, Attempt: j.Attempt,
 		Payload: until})
 }
 
@@ -135,7 +136,8 @@ func (m *lifecycle) enqueue(j *state.JobRow) {
 	}
 	m.placement.enterTier(j, m.s.QueueTable.Get(j.Spec.Queue))
 	m.placement.move(j, rota.JobQueued)
-	m.s.Journal.EmitFor(j, &rota.Event{Kind: rota.EventJobEnqueued, Job: j.Spec.ID, Queue: j.Spec.Queue, Tenant: j.Spec.Tenant, Attempt: j.Attempt})
+	m.s.Journal.EmitFor(j, &rota.Event{Kind: rota.EventJobEnqueued, Job: j.Spec.ID, Queue: j.Spec.Queue,
+		Tenant: j.Spec.Tenant, Attempt: j.Attempt})
 }
 
 // respec sets another spec of the same class for a pending job, and files it again if it is in a lane. If its priority
@@ -191,5 +193,6 @@ func OtherJob(id rota.JobID, how string) *rota.Error {
 	if how == "" {
 		how = "what is submitted now differs from it"
 	}
-	return rota.Refusef(rota.KindConflict, "id", "job %s was submitted before, and %s: submit it under a new id, or as it was", id, how)
+	return rota.Refusef(rota.KindConflict, "id",
+		"job %s was submitted before, and %s: submit it under a new id, or as it was", id, how)
 }

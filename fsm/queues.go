@@ -89,7 +89,8 @@ func (pl *placement) wantQueue(op *fsmpb.SetQueue, by rota.Principal) (rota.Queu
 		}
 	}
 	if len(expected) > limits.MaxExpectedTypes {
-		return policy, nil, exhausted("expected", "expected times are set for %d types: at most %d are taken", len(expected),
+		return policy, nil, exhausted("expected", "expected times are set for %d types: at most %d are taken",
+			len(expected),
 			limits.MaxExpectedTypes)
 	}
 	if err := policy.Check(); err != nil {
@@ -135,14 +136,17 @@ func PreviewQueue(vw *View, op *fsmpb.Op) (rota.Queue, error) {
 	if was == nil {
 		usual := rota.StandardPolicy()
 		changes := append([]rota.SettingChange{{Key: "preset", To: policy.Preset}}, usual.Differences(&policy)...)
-		return rota.Queue{Name: name, Policy: policy, ETag: made.ETag(), Changes: append(changes, expectedChanges(nil, expected)...)}, nil
+		return rota.Queue{Name: name, Policy: policy, ETag: made.ETag(),
+				Changes: append(changes, expectedChanges(nil, expected)...)},
+			nil
 	}
 	q := vw.queueWords(was)
 	q.Policy, q.ETag = policy, made.ETag()
 	if was.Policy.Preset != policy.Preset {
 		q.Changes = append(q.Changes, rota.SettingChange{Key: "preset", From: was.Policy.Preset, To: policy.Preset})
 	}
-	q.Changes = append(append(q.Changes, was.Policy.Differences(&policy)...), expectedChanges(was.Expected, expected)...)
+	q.Changes = append(append(q.Changes, was.Policy.Differences(&policy)...),
+		expectedChanges(was.Expected, expected)...)
 	if was.DrainTo != "" {
 		q.Changes = append(q.Changes, rota.SettingChange{Key: "drain_to", From: string(was.DrainTo)})
 	}
@@ -174,9 +178,11 @@ func expectedChanges(from, to []state.ExpectedTime) (changes []rota.SettingChang
 func expectedKey(x state.ExpectedTime) string { return "expected." + string(x.Typ) }
 
 func (pl *placement) changeQueue(q *state.QueueRow, policy rota.QueuePolicy, expected []state.ExpectedTime) {
-	estimates := policy.Estimate != q.Policy.Estimate || policy.MaxRuntimeMs != q.Policy.MaxRuntimeMs || !slices.Equal(expected, q.Expected)
+	estimates := policy.Estimate != q.Policy.Estimate || policy.MaxRuntimeMs != q.Policy.MaxRuntimeMs ||
+		!slices.Equal(expected, q.Expected)
 	foretold := policy.Estimate != q.Policy.Estimate && (policy.Estimate.Learned() || q.Policy.Estimate.Learned()) ||
-		policy.Ranking != q.Policy.Ranking && (policy.Ranking == rota.RankSmallest || q.Policy.Ranking == rota.RankSmallest)
+		policy.Ranking != q.Policy.Ranking && (policy.Ranking == rota.RankSmallest ||
+			q.Policy.Ranking == rota.RankSmallest)
 	reorder := foretold || rankedOtherwise(&q.Policy, &policy) || estimates && policy.Ranking.Estimates()
 	tiered := policy.Ranking == rota.RankAdaptive && q.Policy.Ranking != rota.RankAdaptive
 	before := sched.RulesOf(&q.Policy)
@@ -226,7 +232,8 @@ func (pl *placement) changeQueue(q *state.QueueRow, policy rota.QueuePolicy, exp
 func rankedOtherwise(a, b *rota.QueuePolicy) bool {
 	return a.Ranking != b.Ranking || a.FairShare != b.FairShare || a.AgingFactorMs != b.AgingFactorMs ||
 		a.WFee != b.WFee || a.WAge != b.WAge || a.WSize != b.WSize || a.WTier != b.WTier || a.FeeHalf != b.FeeHalf ||
-		a.SizeHalf != b.SizeHalf || a.AgeHorizonMs != b.AgeHorizonMs || a.Tiers != b.Tiers || a.ShortestAging != b.ShortestAging
+		a.SizeHalf != b.SizeHalf || a.AgeHorizonMs != b.AgeHorizonMs || a.Tiers != b.Tiers ||
+		a.ShortestAging != b.ShortestAging
 }
 
 // refile rebuilds a queue's lanes; it walks all live jobs, which only an operator's change of ranking may cost.
@@ -265,8 +272,9 @@ func (pl *placement) deleteQueue(op *fsmpb.DeleteQueue) *fsmpb.Outcome {
 	q := pl.s.QueueTable.Get(name)
 	switch {
 	case name == rota.DefaultQueue:
-		return entry.Refused(rota.Refusef(rota.KindConflict, "queue", "queue %q is where jobs go that name none, it stays: `rota queue pause %s` "+
-			"starts none of them", name, name))
+		return entry.Refused(rota.Refusef(rota.KindConflict, "queue",
+			"queue %q is where jobs go that name none, it stays: `rota queue pause %s` "+
+				"starts none of them", name, name))
 	case q == nil:
 		return &fsmpb.Outcome{Existed: true} // already deleted, or never created
 	}
@@ -281,8 +289,9 @@ func (pl *placement) deleteQueue(op *fsmpb.DeleteQueue) *fsmpb.Outcome {
 		if pl.tells(access.Everything, name) {
 			holds = fmt.Sprintf("%d live jobs", q.Live())
 		}
-		return entry.Refused(rota.Refusef(rota.KindConflict, "queue", "queue %q holds %s: let them end, cancel them, or move them with "+
-			"`rota queue delete %s --drain-to OTHER`", name, holds, name))
+		return entry.Refused(rota.Refusef(rota.KindConflict, "queue",
+			"queue %q holds %s: let them end, cancel them, or move them with "+
+				"`rota queue delete %s --drain-to OTHER`", name, holds, name))
 	}
 	return pl.forgetQueue(q)
 }
@@ -294,11 +303,13 @@ func (pl *placement) forgetQueue(q *state.QueueRow) *fsmpb.Outcome {
 		return entry.Refused(err)
 	}
 	if n := pl.lingers(name); n > 0 {
-		return entry.Refused(rota.Refusef(rota.KindConflict, "queue", "the workers of %d ended jobs of queue %q have not confirmed that they have "+
-			"stopped: delete it once they have, or their leases have ended", n, name))
+		return entry.Refused(rota.Refusef(rota.KindConflict, "queue",
+			"the workers of %d ended jobs of queue %q have not confirmed that they have "+
+				"stopped: delete it once they have, or their leases have ended", n, name))
 	}
 	if pl.s.Ledger.Named(q) {
-		return entry.Refused(rota.Refusef(rota.KindConflict, "queue", "a workflow names queue %q: wait until it has ended and is forgotten", name))
+		return entry.Refused(rota.Refusef(rota.KindConflict, "queue",
+			"a workflow names queue %q: wait until it has ended and is forgotten", name))
 	}
 	pl.admission.forgetQueue(name)
 	pl.typeStats.forgetQueue(name)
@@ -322,7 +333,8 @@ func (pl *placement) drainQueue(q *state.QueueRow, into rota.QueueName) *fsmpb.O
 	}
 	switch to := pl.s.QueueTable.Get(into); {
 	case into == q.Name:
-		return entry.Refused(rota.Refusef(rota.KindInvalid, "drain_to", "queue %q cannot move its jobs to itself: name another queue", into))
+		return entry.Refused(rota.Refusef(rota.KindInvalid, "drain_to",
+			"queue %q cannot move its jobs to itself: name another queue", into))
 	case to == nil:
 		return entry.Refused(noQueue(into))
 	case to.DrainTo != "":
@@ -409,7 +421,8 @@ func (pl *placement) moveJob(j *state.JobRow, into rota.QueueName) {
 		pl.enterTier(moved, to)
 		pl.file(moved, to)
 	}
-	pl.s.Journal.EmitFor(moved, &rota.Event{Kind: rota.EventJobChanged, Job: spec.ID, Queue: into, Tenant: spec.Tenant, Attempt: moved.Attempt,
+	pl.s.Journal.EmitFor(moved, &rota.Event{Kind: rota.EventJobChanged, Job: spec.ID, Queue: into, Tenant: spec.Tenant,
+		Attempt: moved.Attempt,
 		Payload: state.Payload(map[string]rota.QueueName{"queue": into})})
 	if to.Policy.WorkerLossesMax == 0 && len(moved.History().Losses) > 0 {
 		pl.clear(moved, "", func(rota.Session) bool { return true })
@@ -425,8 +438,9 @@ func (pl *placement) stays(name rota.QueueName) error {
 		if kept := pl.schedules.rows.Get(s).Kept; pl.tells(kept.Tenant, kept.Queue) {
 			which = fmt.Sprintf("schedule %q", s)
 		}
-		return rota.Refusef(rota.KindConflict, "queue", "the runs of %s go to queue %q: set it to another one, or delete it with "+
-			"`rota schedule delete`", which, name)
+		return rota.Refusef(rota.KindConflict, "queue",
+			"the runs of %s go to queue %q: set it to another one, or delete it with "+
+				"`rota schedule delete`", which, name)
 	}
 	if pl.batches.toCome.naming.Get(name) > 0 {
 		return ofBatches(name)
@@ -439,7 +453,8 @@ func (pl *placement) stays(name rota.QueueName) error {
 		if pl.tells(access.Everything, name) {
 			which = fmt.Sprintf("the rule of key %q", strings.TrimSuffix(r.Name+":"+r.Value, ":"))
 		}
-		return rota.Refusef(rota.KindConflict, "queue", "%s is for queue %q: delete it with `rota key delete NAME --queue %s`", which, name, name)
+		return rota.Refusef(rota.KindConflict, "queue",
+			"%s is for queue %q: delete it with `rota key delete NAME --queue %s`", which, name, name)
 	}
 	return nil
 }

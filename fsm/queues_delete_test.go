@@ -158,8 +158,10 @@ func TestDeleteQueue(t *testing.T) {
 		b.ok(queueOp("q"))
 		b.submit("j", queue("q"))
 		b.ok(roleOp("blind", everyRight(rota.RightQueue)...))
-		for who, told := range map[rota.Principal]bool{rota.CertPrincipal("blind", "n"): false, rota.CertPrincipal(access.RoleRoot, "n"): true} {
-			if o := b.refuses(rota.KindConflict, "queue", by(who, deleteQueueOp("q"))); strings.Contains(o.GetText(), "1 live") != told {
+		for who, told := range map[rota.Principal]bool{rota.CertPrincipal("blind", "n"): false,
+			rota.CertPrincipal(access.RoleRoot, "n"): true} {
+			if o := b.refuses(rota.KindConflict, "queue", by(who, deleteQueueOp("q"))); strings.Contains(o.GetText(),
+				"1 live") != told {
 				t.Errorf("%s gets the text %s", who, o.GetText())
 			}
 		}
@@ -171,7 +173,8 @@ func TestDeleteQueue(t *testing.T) {
 		flow := newDAG("f", [][]uint32{nil})
 		open := flow.open()
 		open.GetOpenWorkflow().Queue = "q"
-		if o := b.entry(open, deleteQueueOp("q")).Outcomes; o[0].GetKind() != 0 || o[1].GetKind() != uint32(rota.KindConflict) {
+		if o := b.entry(open, deleteQueueOp("q")).Outcomes; o[0].GetKind() != 0 ||
+			o[1].GetKind() != uint32(rota.KindConflict) {
 			t.Fatal(o)
 		}
 		b.refuses(rota.KindConflict, "queue", deleteQueueOp("q"))

@@ -44,7 +44,8 @@ func TestDrainQueue(t *testing.T) {
 		if o := a.Outcomes[0]; o.GetKind() != 0 || o.GetLeft() != 1 {
 			t.Fatal(o)
 		}
-		if e := kinds(a.Events, rota.EventJobChanged); len(e) != 2 || e[0].Job != "late" || e[0].Queue != "r" || e[0].Payload != `{"queue":"r"}` {
+		if e := kinds(a.Events, rota.EventJobChanged); len(e) != 2 || e[0].Job != "late" || e[0].Queue != "r" ||
+			e[0].Payload != `{"queue":"r"}` {
 			t.Errorf("%+v", a.Events)
 		}
 		b.sound()
@@ -162,7 +163,8 @@ func TestDrainQueue_change(t *testing.T) {
 	late := b.changeOf(rota.JobChange{ID: "j", Priority: to(int32(1))})
 	b.ok(drainOp("q", "default"))
 	b.refuses(rota.KindStale, "changes", late)
-	if err := entry.OutcomeError(b.entry(b.changeOf(rota.JobChange{ID: "j", Priority: to(int32(1))})).Outcomes[0]); err != nil {
+	if err := entry.OutcomeError(b.entry(b.changeOf(rota.JobChange{ID: "j",
+		Priority: to(int32(1))})).Outcomes[0]); err != nil {
 		t.Error(err)
 	}
 }

@@ -121,7 +121,8 @@ func TestTenantRate(t *testing.T) {
 		b.ok(queueOp("default", "rate_limit_rps", "1000", "tenant_window_max", "1"))
 		for i := range limits.MaxRateLimiters {
 			for _, m := range []*Machine{b.Machine, b.twin} {
-				r := &state.LimiterRow{Key: state.LimiterKey("default", rota.TenantID(fmt.Sprint("t", i))), Queue: "default",
+				r := &state.LimiterRow{Key: state.LimiterKey("default", rota.TenantID(fmt.Sprint("t", i))),
+					Queue:  "default",
 					Tenant: rota.TenantID(fmt.Sprint("t", i)), Tat: (startClock + 500) * state.NsPerMs}
 				m.admission.limiters.Insert(r.Key, r)
 				m.admission.timeLimiter(r)
@@ -164,8 +165,8 @@ func TestTenantRate(t *testing.T) {
 func (b *bench) pressed(want string) {
 	b.t.Helper()
 	if q, _ := b.View.Queue("default"); q.Backpressure != want {
-		b.t.Fatalf("with %d pending and %d leases of %d permille backpressure is %s, not %s", q.Pending, q.Assigned+q.Running,
-			q.LeaseUsagePermille, q.Backpressure, want)
+		b.t.Fatalf("with %d pending and %d leases of %d permille backpressure is %s, not %s", q.Pending,
+			q.Assigned+q.Running, q.LeaseUsagePermille, q.Backpressure, want)
 	}
 }
 
@@ -184,7 +185,8 @@ func TestPressure(t *testing.T) {
 			b.pressed([]string{rota.BackpressureNone, rota.BackpressureThrottle, rota.BackpressureRefuse}[i/5+i/8])
 		}
 		o := b.refuses(rota.KindExhausted, "queue", submitOp(jobSpec("more")))
-		if !strings.Contains(o.GetText(), "9 pending jobs, 900 permille of queue_cap 10") || o.GetRetryAfterMs() != 1000 {
+		if !strings.Contains(o.GetText(), "9 pending jobs, 900 permille of queue_cap 10") ||
+			o.GetRetryAfterMs() != 1000 {
 			t.Fatalf("refusal %v", o)
 		}
 		b.submit("critical", priority(0))
@@ -249,7 +251,8 @@ func TestPressure(t *testing.T) {
 		hint("d", true)
 		b.pressed(rota.BackpressureRefuse)
 		o := b.refuses(rota.KindExhausted, "queue", submitOp(jobSpec("f")))
-		if !strings.Contains(o.GetText(), "4 jobs ready or leased, 1000 permille of the 4") || o.GetRetryAfterMs() != 1000 {
+		if !strings.Contains(o.GetText(), "4 jobs ready or leased, 1000 permille of the 4") ||
+			o.GetRetryAfterMs() != 1000 {
 			t.Fatalf("refusal %v", o)
 		}
 		b.refuses(rota.KindExhausted, "queue", diamond("wf").open())
@@ -334,7 +337,8 @@ func TestTenantWindow(t *testing.T) {
 	windowed := func(t *testing.T) *bench {
 		b := newBench(t)
 		b.every = 5
-		b.ok(queueOp("default", "tenant_window_max", "3", "tenant_window", "60s", "lease_ms", "3600000", "ack_timeout", "3600000"))
+		b.ok(queueOp("default", "tenant_window_max", "3", "tenant_window", "60s", "lease_ms", "3600000", "ack_timeout",
+			"3600000"))
 		b.ok(queueOp("other", "lease_ms", "3600000", "ack_timeout", "3600000"))
 		b.worker("w", 50, serving("other"))
 		for i := range 9 {

@@ -32,7 +32,8 @@ func refilled(b *bench, ops []*fsmpb.Op, exact bool) []string {
 		return nil
 	}
 	placed := jobsOf(rounds)
-	other := &bench{Machine: b.restored(), twin: b.restored(), t: b.t, term: b.term, now: b.now, walls: b.walls, every: 1 << 20, chance: rand.New(rand.NewPCG(3, 4))}
+	other := &bench{Machine: b.restored(), twin: b.restored(), t: b.t, term: b.term, now: b.now, walls: b.walls,
+		every: 1 << 20, chance: rand.New(rand.NewPCG(3, 4))}
 	other.entry(ops...)
 	if later := jobsOf(other.View.Decide(1000)); exact && !slices.Equal(later, placed) || len(later) == 0 {
 		b.t.Fatalf("decided with the entry are %q, behind it %q", placed, later)
@@ -61,8 +62,13 @@ func TestRefill(t *testing.T) {
 		want   string
 	}{
 		{name: "its next job", ops: complete, want: "waits"},
-		{name: "beside a barrier", ops: with(&fsmpb.Op{Op: &fsmpb.Op_Barrier{Barrier: &fsmpb.Barrier{}}}), want: "waits"},
-		{name: "said twice", ops: func(b *bench, l rota.Lease) []*fsmpb.Op { return append(complete(b, l), complete(b, l)...) }, want: "waits"},
+		{name: "beside a barrier", ops: with(&fsmpb.Op{Op: &fsmpb.Op_Barrier{Barrier: &fsmpb.Barrier{}}}),
+			want: "waits"},
+		{name: "said twice", ops: func(b *bench, l rota.Lease) []*fsmpb.Op {
+			return append(complete(b, l),
+				complete(b, l)...)
+		},
+			want: "waits"},
 		{name: "the most urgent of them", ops: complete, want: "urgent", before: func(b *bench) {
 			b.submit("urgent", func(s *rota.JobSpec) { s.Priority = 0 })
 		}},
@@ -75,8 +81,10 @@ func TestRefill(t *testing.T) {
 			b.submit("other", func(s *rota.JobSpec) { s.Tenant = "other" })
 		}},
 
-		{name: "an acknowledgement", ops: func(_ *bench, l rota.Lease) []*fsmpb.Op { return []*fsmpb.Op{verb(rota.VerbAck, l)} }},
-		{name: "a failure, which may queue its job again", ops: func(_ *bench, l rota.Lease) []*fsmpb.Op { return []*fsmpb.Op{verb(rota.VerbFail, l)} }},
+		{name: "an acknowledgement",
+			ops: func(_ *bench, l rota.Lease) []*fsmpb.Op { return []*fsmpb.Op{verb(rota.VerbAck, l)} }},
+		{name: "a failure, which may queue its job again",
+			ops: func(_ *bench, l rota.Lease) []*fsmpb.Op { return []*fsmpb.Op{verb(rota.VerbFail, l)} }},
 		{name: "beside a submission, which may be more urgent", ops: with(submitOp(jobSpec("new")))},
 		{name: "beside a sweep", ops: with(sweepOp())},
 		{name: "beside a worker", ops: with(registerOp("w9", 9, "w9", false))},
@@ -85,11 +93,18 @@ func TestRefill(t *testing.T) {
 			return []*fsmpb.Op{verb(rota.VerbComplete, l, func(c *peer.LeaseCommand) { c.Session++ })}
 		}},
 		{name: "a lease that is revoked", ops: complete, before: func(b *bench) { b.ok(cancelOp("runs")) }},
-		{name: "a job with a key, which another may wait for", spec: func(s *rota.JobSpec) { s.Keys = []string{"a:b"} }, ops: complete},
-		{name: "a job of a tenant with a limit", ops: complete, before: func(b *bench) { b.ok(tenantOp("acme", "max_concurrent", "1")) }},
-		{name: "a job whose output may be wrong", spec: func(s *rota.JobSpec) { s.ExpectedDigest = make([]byte, 32) }, ops: complete},
-		{name: "where the queue is paused", ops: complete, before: func(b *bench) { b.ok(queueOp("default", "paused", "true")) }},
-		{name: "where the worker takes no more", ops: complete, before: func(b *bench) { b.ok(statusOp("w1", rota.WorkerDraining, 0)) }},
+		{name: "a job with a key, which another may wait for", spec: func(s *rota.JobSpec) { s.Keys = []string{"a:b"} },
+			ops: complete},
+		{name: "a job of a tenant with a limit", ops: complete,
+			before: func(b *bench) { b.ok(tenantOp("acme", "max_concurrent", "1")) }},
+		{name: "a job whose output may be wrong", spec: func(s *rota.JobSpec) { s.ExpectedDigest = make([]byte, 32) },
+			ops: complete},
+		{name: "where the queue is paused", ops: complete, before: func(b *bench) {
+			b.ok(queueOp("default", "paused",
+				"true"))
+		}},
+		{name: "where the worker takes no more", ops: complete,
+			before: func(b *bench) { b.ok(statusOp("w1", rota.WorkerDraining, 0)) }},
 		{name: "where nothing waits", ops: complete, before: func(b *bench) { b.ok(cancelOp("waits")) }},
 		{name: "of nobody who may", ops: func(b *bench, l rota.Lease) []*fsmpb.Op {
 			ops := complete(b, l)
@@ -155,10 +170,12 @@ func TestRefill_model(t *testing.T) {
 			b.ok(queueOp(q, "strategy", strategies[d.IntN(len(strategies))], "fair_share", fmt.Sprint(d.IntN(2) == 0),
 				"ranking", []string{"fifo", "aging", "market"}[d.IntN(3)], "weight", fmt.Sprint(1+d.IntN(3)),
 				"backfill", []string{"free", "none", "easy", "conservative"}[max(0, d.IntN(6)-2)], "estimate", "user",
-				"batch_size", fmt.Sprint(1+d.IntN(9)), "starvation_interleave", fmt.Sprint(d.IntN(4)), "oldest_every", "0", "hold_after", "0"))
+				"batch_size", fmt.Sprint(1+d.IntN(9)), "starvation_interleave", fmt.Sprint(d.IntN(4)), "oldest_every",
+				"0", "hold_after", "0"))
 		}
 		for i := range 3 {
-			b.ok(tenantOp(fmt.Sprint("t", i), "max_concurrent", fmt.Sprint(max(0, d.IntN(6)-3)), "weight", fmt.Sprint(1+d.IntN(3))))
+			b.ok(tenantOp(fmt.Sprint("t", i), "max_concurrent", fmt.Sprint(max(0, d.IntN(6)-3)), "weight",
+				fmt.Sprint(1+d.IntN(3))))
 		}
 		for i := range 1 + d.IntN(4) {
 			b.worker(fmt.Sprint("w", i), int32(1+d.IntN(3)), func(w *rota.WorkerSpec) {

@@ -51,7 +51,8 @@ func (fl *fleet) countReputation(w *state.WorkerRow, l *state.LeaseRow, what out
 		changed = changed || learned || fetched // nearly never: a healthy worker's success costs nothing here
 	case outcomeExpired:
 		if p.DenyMs > 0 {
-			w.Denied = state.Bar(w.Denied, rota.TypeUntil{Type: l.Typ, Until: rota.Moment{Clock: now + rota.Clock(p.DenyMs)}, Cause: rota.ReasonLeaseExpired})
+			w.Denied = state.Bar(w.Denied, rota.TypeUntil{Type: l.Typ,
+				Until: rota.Moment{Clock: now + rota.Clock(p.DenyMs)}, Cause: rota.ReasonLeaseExpired})
 			changed = true
 		}
 	case outcomeProofInvalid:
@@ -164,7 +165,8 @@ func (fl *fleet) takeUnits(w *state.WorkerRow, l *state.LeaseRow, units int64) {
 	}
 	period := rota.Clock(p.UnitsPeriodMs)
 	since := fl.s.Header.Now().At(fl.s.Header.Clock - fl.s.Header.Clock%period)
-	list = append(list, rota.UnitsUsed{Queue: l.Queue, Since: since, Until: rota.Moment{Clock: since.Clock + period}, Used: units})
+	list = append(list, rota.UnitsUsed{Queue: l.Queue, Since: since, Until: rota.Moment{Clock: since.Clock + period},
+		Used: units})
 	slices.SortFunc(list, func(a, b rota.UnitsUsed) int { return cmp.Compare(a.Queue, b.Queue) })
 	w.Units = list
 	fl.reviewWorker(w)
@@ -174,7 +176,8 @@ func (fl *fleet) takeUnits(w *state.WorkerRow, l *state.LeaseRow, units int64) {
 // rounds at any time.
 func workerEntry(w *state.WorkerRow) sched.WorkerEntry {
 	e := sched.WorkerEntry{Spec: w.Spec, Active: w.Status == rota.WorkerActive, Retired: w.Status == rota.WorkerRetired,
-		Open: w.Open, CPUTaken: w.CPU, MemoryTaken: w.Memory, IOTaken: w.IO, Received: w.SinceTurn, Stake: w.StakeNow(), Health: int64(w.Health),
+		Open: w.Open, CPUTaken: w.CPU, MemoryTaken: w.Memory, IOTaken: w.IO, Received: w.SinceTurn, Stake: w.StakeNow(),
+		Health:       int64(w.Health),
 		Disconnected: !w.Disconnected.IsZero(), Polls: w.Polls, Free: w.Free, Units: w.Units, Executed: w.Executed,
 		Grants: w.Grants}
 	switch {

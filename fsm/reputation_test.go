@@ -68,8 +68,8 @@ func minded(t tester) *bench {
 
 // minds turns reputation on in a queue, and sets keys as queueOp does.
 func minds(name string, pairs ...string) *fsmpb.Op {
-	return queueOp(name, append([]string{"cool_after", "3", "decline_cools", "on", "deny_ms", "30000", "health_steps", "on",
-		"min_health", "300"}, pairs...)...)
+	return queueOp(name, append([]string{"cool_after", "3", "decline_cools", "on", "deny_ms", "30000", "health_steps",
+		"on", "min_health", "300"}, pairs...)...)
 }
 
 func TestHealth(t *testing.T) {
@@ -90,8 +90,8 @@ func TestHealth(t *testing.T) {
 		}
 	})
 	run("changes_by_what_the_queue_sets", func(b *bench) {
-		b.ok(queueOp("default", "min_health", "0", "health_ack_timeout", "7", "health_late_renewal", "30", "health_success", "9",
-			"health_lease_expired", "60", "health_proof_invalid", "200"))
+		b.ok(queueOp("default", "min_health", "0", "health_ack_timeout", "7", "health_late_renewal", "30",
+			"health_success", "9", "health_lease_expired", "60", "health_proof_invalid", "200"))
 		w := &rota.Worker{Health: 1000}
 		p := &b.QueueTable.Get("default").Policy
 		for what, by := range map[outcome]int32{outcomeAckTimeout: -7, outcomeLateRenewal: -30, outcomeSuccess: 9,
@@ -145,7 +145,8 @@ func TestHealth(t *testing.T) {
 		b.ok(verb(rota.VerbAck, l))
 		b.pass(60_000)
 		w := b.health("w", 850)
-		if want := []rota.TypeUntil{{Type: "work", Until: b.Header.Now().At(b.now + 30_000), Cause: rota.ReasonLeaseExpired}}; !slices.Equal(w.Denied, want) {
+		if want := []rota.TypeUntil{{Type: "work", Until: b.Header.Now().At(b.now + 30_000),
+			Cause: rota.ReasonLeaseExpired}}; !slices.Equal(w.Denied, want) {
 			b.t.Fatalf("denied: got %v, want %v", w.Denied, want)
 		}
 		b.submit("same")
@@ -274,7 +275,8 @@ func TestCooldown(t *testing.T) {
 		b.ok(verb(rota.VerbComplete, l["good"])) // of another type: resets nothing
 		b.ok(verb(rota.VerbFail, l["a"]))
 		w, _ := b.View.Worker("w")
-		want := []rota.TypeUntil{{Type: "bad", Until: b.Header.Now().At(b.now + 30_000), Cause: rota.ReasonProviderFail}}
+		want := []rota.TypeUntil{{Type: "bad", Until: b.Header.Now().At(b.now + 30_000),
+			Cause: rota.ReasonProviderFail}}
 		if !slices.Equal(w.Cooling, want) {
 			b.t.Fatalf("cooling: got %v, want %v", w.Cooling, want)
 		}
@@ -395,7 +397,8 @@ func TestCooldown(t *testing.T) {
 			}
 		}
 		w, _ := b.View.Worker("w")
-		if n := len(w.Cooling); n != limits.MaxTypesPerWorker || w.Cooling[n-1].Type != b.jobType(leases[len(leases)-1].Job) {
+		if n := len(w.Cooling); n != limits.MaxTypesPerWorker ||
+			w.Cooling[n-1].Type != b.jobType(leases[len(leases)-1].Job) {
 			b.t.Fatalf("%d types cool down, the last %v", n, w.Cooling[n-1])
 		}
 	})
@@ -456,7 +459,8 @@ func TestUnits(t *testing.T) {
 			t.Fatalf("placed %v", got)
 		}
 		w, _ := b.View.Worker("w")
-		if want := []rota.UnitsUsed{{Queue: "default", Since: b.Header.Now().At(since), Until: b.Header.Now().At(since + unitsPeriod), Used: 10}}; !slices.Equal(w.Units, want) {
+		if want := []rota.UnitsUsed{{Queue: "default", Since: b.Header.Now().At(since),
+			Until: b.Header.Now().At(since + unitsPeriod), Used: 10}}; !slices.Equal(w.Units, want) {
 			t.Fatalf("units: got %v, want %v", w.Units, want)
 		}
 		b.mismatch("c", "w", "UNITS_EXHAUSTED")
@@ -643,7 +647,8 @@ func TestExecuted(t *testing.T) {
 	if w.Executes("t63") || w.Executes("t32") {
 		t.Fatal("one of the newer half was moved")
 	}
-	if !w.Executes("t0") || w.Executed[limits.MaxTypesPerWorker-1] != "t0" || len(w.Executed) != limits.MaxTypesPerWorker {
+	if !w.Executes("t0") || w.Executed[limits.MaxTypesPerWorker-1] != "t0" ||
+		len(w.Executed) != limits.MaxTypesPerWorker {
 		t.Fatalf("executed %v", w.Executed)
 	}
 	if !w.Executes("new") || len(w.Executed) != limits.MaxTypesPerWorker || slices.Contains(w.Executed, "t1") {

@@ -15,7 +15,8 @@ func switchOp(version uint32) *fsmpb.Op {
 }
 
 func differsOp(node string, at, right uint64) *fsmpb.Op {
-	return &fsmpb.Op{Op: &fsmpb.Op_NodeDiffers{NodeDiffers: &fsmpb.NodeDiffers{Node: node, Index: at, RightUntil: right}}}
+	return &fsmpb.Op{Op: &fsmpb.Op_NodeDiffers{NodeDiffers: &fsmpb.NodeDiffers{Node: node, Index: at,
+		RightUntil: right}}}
 }
 
 // knowingBench is newBench for a binary that knows rules up to a version.
@@ -39,7 +40,8 @@ func TestSwitchRules(t *testing.T) {
 		t.Error("the version in force is not reported as known, or the header does not count")
 	}
 	a := b.entry(switchOp(3)) // versions may be skipped
-	if len(a.Events) != 1 || a.Events[0].Kind != rota.EventRulesChanged || a.Events[0].Payload != `{"from":1,"to":3}` || a.Rules != 3 {
+	if len(a.Events) != 1 || a.Events[0].Kind != rota.EventRulesChanged || a.Events[0].Payload != `{"from":1,"to":3}` ||
+		a.Rules != 3 {
 		t.Errorf("the switch produced %+v, rules %d", a.Events, a.Rules)
 	}
 	b.refuses(rota.KindConflict, SubjectRules, switchOp(2))
@@ -76,7 +78,8 @@ func TestSwitchRules_stopsOlderBinaries(t *testing.T) {
 		if !errors.As(err, &halt) || !halt.NewerRules || b.View.Head() != before {
 			t.Fatalf("%s: %v, and the state is %+v", what, err, b.View.Head())
 		}
-		for _, part := range []string{"needs rules version 2", "this binary knows 1", "start a newer one on this data directory"} {
+		for _, part := range []string{"needs rules version 2", "this binary knows 1",
+			"start a newer one on this data directory"} {
 			if !strings.Contains(err.Error(), part) {
 				t.Errorf("%s: %q is not in %q", what, part, err)
 			}
@@ -132,7 +135,8 @@ func TestNodeDiffers(t *testing.T) {
 			t.Errorf("%v and %v do not match", a.Outcomes[0], a.Events)
 		}
 		for _, e := range a.Events {
-			if e.Kind != rota.EventStateDiffers || e.Text != "n2" || !strings.HasPrefix(e.Payload, `{"node":"n2","index":`) {
+			if e.Kind != rota.EventStateDiffers || e.Text != "n2" ||
+				!strings.HasPrefix(e.Payload, `{"node":"n2","index":`) {
 				t.Errorf("got event %+v", e)
 			}
 		}
@@ -157,7 +161,8 @@ func TestNodeDiffers(t *testing.T) {
 	b.refuses(rota.KindInvalid, "node", differsOp("", 3, 2))
 	b.refuses(rota.KindInvalid, "index", differsOp("n2", 1<<40, 2))
 	b.refuses(rota.KindInvalid, "index", differsOp("n2", 3, 3))
-	stale := b.stamped(&fsmpb.Entry{Term: b.term - 1, NowMs: int64(b.now), Ops: []*fsmpb.Op{differsOp("n2", at+1, at)}}, b.term)
+	stale := b.stamped(&fsmpb.Entry{Term: b.term - 1, NowMs: int64(b.now), Ops: []*fsmpb.Op{differsOp("n2", at+1, at)}},
+		b.term)
 	if e := entry.OutcomeError(stale.Outcomes[0]); e == nil || e.Kind != rota.KindStale || len(stale.Events) != 0 {
 		t.Errorf("a word of another term: %v", e)
 	}

@@ -71,7 +71,8 @@ func TestSameID(t *testing.T) {
 		if o := a.Outcomes[0]; o.GetExisted() || entry.OutcomeError(o) != nil {
 			t.Fatalf("the first: %v", o)
 		}
-		if err := entry.OutcomeError(a.Outcomes[1]); err == nil || err.Kind != rota.KindConflict || err.Subject != "id" {
+		if err := entry.OutcomeError(a.Outcomes[1]); err == nil || err.Kind != rota.KindConflict ||
+			err.Subject != "id" {
 			t.Fatalf("another job: %v", err)
 		}
 		if o := a.Outcomes[2]; !o.GetExisted() || entry.OutcomeError(o) != nil {
@@ -94,7 +95,8 @@ func TestSameID(t *testing.T) {
 		for i, change := range others {
 			s := spec()
 			change(s)
-			if err := entry.OutcomeError(e.Again(entry.SpecOp(s))); err == nil || err.Kind != rota.KindConflict || err.Subject != "id" {
+			if err := entry.OutcomeError(e.Again(entry.SpecOp(s))); err == nil || err.Kind != rota.KindConflict ||
+				err.Subject != "id" {
 				t.Fatalf("change %d: %v", i, err)
 			}
 		}

@@ -37,7 +37,8 @@ func BenchmarkFirstPage(b *testing.B) {
 	const n = 1_000_000
 	m := fill(b, n)
 	_, far, _ := m.Numbers.Below(m.Header.JobSeq - maxScan + 2)
-	for name, where := range map[string]string{"all": "", "far": "id=" + string(far.Spec.ID), "none": "label.team=film", "none by type": "type=x"} {
+	for name, where := range map[string]string{"all": "", "far": "id=" + string(far.Spec.ID), "none": "label.team=film",
+		"none by type": "type=x"} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
 				page, err := m.Jobs().Page(rota.JobFilter{Where: where}, nil)

@@ -59,7 +59,8 @@ func TestSchedule_bounds(t *testing.T) {
 	}
 	b.ok(backfillOp("s", version, rota.OverlapAllow, dates...))
 	b.ok(backfillOp("s", version, rota.OverlapAllow, past+aMinute/2))
-	if s := b.schedule("s"); len(s.Live) != limits.MaxScheduleRuns || s.Skipped != 1 || s.Decisions[len(s.Decisions)-1].What != rota.FateFull {
+	if s := b.schedule("s"); len(s.Live) != limits.MaxScheduleRuns || s.Skipped != 1 ||
+		s.Decisions[len(s.Decisions)-1].What != rota.FateFull {
 		t.Errorf("%d live, %d skipped", len(s.Live), s.Skipped)
 	}
 	b.refuses(rota.KindExhausted, "schedule", triggerOp("s", "x"))
@@ -151,9 +152,10 @@ func TestScheduleModel(t *testing.T) {
 				apply(cancelOp(string(id)))
 			}
 			s := b.schedule("s")
-			if !slices.Equal(s.Live, n.live) || !slices.Equal(s.Waiting, n.waiting) || int(s.Skipped) != n.skipped || int(s.Runs) != len(n.begun) {
-				t.Fatalf("seed %d, %s: %v live, %v wait, %d skipped, %d runs; want %v, %v, %d, %d as in the model", seed, n.overlap, s.Live, s.Waiting, s.Skipped,
-					s.Runs, n.live, n.waiting, n.skipped, len(n.begun))
+			if !slices.Equal(s.Live, n.live) || !slices.Equal(s.Waiting, n.waiting) || int(s.Skipped) != n.skipped ||
+				int(s.Runs) != len(n.begun) {
+				t.Fatalf("seed %d, %s: %v live, %v wait, %d skipped, %d runs; want %v, %v, %d, %d as in the model",
+					seed, n.overlap, s.Live, s.Waiting, s.Skipped, s.Runs, n.live, n.waiting, n.skipped, len(n.begun))
 			}
 		}
 		for date, times := range dates {
@@ -169,8 +171,10 @@ func TestSchedule_rights(t *testing.T) {
 	t.Parallel()
 	caller := rota.TokenPrincipal(tokenNamed("t"))
 	for right, denied := range map[rota.Right][]*fsmpb.Op{
-		rota.RightSubmit:  {pauseOp("theirs", true, false), unscheduleOp("theirs"), triggerOp("theirs", "x"), backfillOp("theirs", 1, rota.OverlapSkip), pauseOp("mine", true, false)},
-		rota.RightControl: {triggerOp("theirs", "x"), unscheduleOp("theirs"), triggerOp("mine", "x"), backfillOp("mine", 1, rota.OverlapSkip)},
+		rota.RightSubmit: {pauseOp("theirs", true, false), unscheduleOp("theirs"), triggerOp("theirs", "x"),
+			backfillOp("theirs", 1, rota.OverlapSkip), pauseOp("mine", true, false)},
+		rota.RightControl: {triggerOp("theirs", "x"), unscheduleOp("theirs"), triggerOp("mine", "x"),
+			backfillOp("mine", 1, rota.OverlapSkip)},
 	} {
 		b := newClockwork(t)
 		for _, q := range []string{"mine", "theirs"} {
@@ -181,21 +185,28 @@ func TestSchedule_rights(t *testing.T) {
 		b.ok(tokenOp(laterWish("t", "r")))
 		for _, op := range denied {
 			o := b.entry(by(caller, op)).Outcomes[0]
-			if err := entry.OutcomeError(o); err == nil || err.Kind != rota.KindNotFound { // an unreadable one does not exist
+			if err := entry.OutcomeError(o); err == nil ||
+				err.Kind != rota.KindNotFound { // an unreadable one does not exist
 				t.Errorf("%s: %v is answered %v", right, op, o)
 			}
 		}
-		b.ok(roleOp("r", rota.Grant{Right: right, Tenant: "*", Queue: "mine"}, rota.Grant{Right: rota.RightRead, Tenant: "*", Queue: "*"}))
-		b.refuses(rota.KindDenied, right.String(), by(caller, map[rota.Right]*fsmpb.Op{rota.RightSubmit: triggerOp("theirs", "x"), rota.RightControl: pauseOp("theirs", true, false)}[right]))
+		b.ok(roleOp("r", rota.Grant{Right: right, Tenant: "*", Queue: "mine"},
+			rota.Grant{Right: rota.RightRead, Tenant: "*", Queue: "*"}))
+		b.refuses(rota.KindDenied, right.String(), by(caller,
+			map[rota.Right]*fsmpb.Op{rota.RightSubmit: triggerOp("theirs", "x"),
+				rota.RightControl: pauseOp("theirs", true, false)}[right]))
 		if right == rota.RightControl {
 			b.ok(by(caller, pauseOp("mine", true, false)))
 			b.ok(by(caller, unscheduleOp("mine")))
 			continue
 		}
 		b.ok(by(caller, triggerOp("mine", "x")))
-		b.refuses(rota.KindConflict, "schedule", by(caller, scheduleOp("theirs", func(s *rota.ScheduleSpec) { s.Job.Queue = "mine" })))
-		b.refuses(rota.KindDenied, "submit", by(caller, scheduleOp("mine", func(s *rota.ScheduleSpec) { s.Job.Queue = "theirs" })))
-		b.refuses(rota.KindDenied, "operation", by(caller, &fsmpb.Op{Op: &fsmpb.Op_Fire{Fire: &fsmpb.Fire{Name: "mine"}}}))
+		b.refuses(rota.KindConflict, "schedule", by(caller, scheduleOp("theirs",
+			func(s *rota.ScheduleSpec) { s.Job.Queue = "mine" })))
+		b.refuses(rota.KindDenied, "submit", by(caller, scheduleOp("mine",
+			func(s *rota.ScheduleSpec) { s.Job.Queue = "theirs" })))
+		b.refuses(rota.KindDenied, "operation", by(caller,
+			&fsmpb.Op{Op: &fsmpb.Op_Fire{Fire: &fsmpb.Fire{Name: "mine"}}}))
 		if got := fmt.Sprint(b.schedule("mine").Live); got != "[mine@+x]" {
 			t.Error(got)
 		}

@@ -39,7 +39,8 @@ func (sc *schedules) set(op *fsmpb.SetSchedule) *fsmpb.Outcome {
 	if err != nil {
 		return entry.Refused(err)
 	}
-	r := &state.ScheduleRow{Spec: spec, Kept: sc.s.Specs.Keep(&spec.Job), By: sc.s.Journal.Owner(), Version: 1, Set: sc.s.Header.Date()}
+	r := &state.ScheduleRow{Spec: spec, Kept: sc.s.Specs.Keep(&spec.Job), By: sc.s.Journal.Owner(), Version: 1,
+		Set: sc.s.Header.Date()}
 	r.Through, r.Size = r.Set, r.SpecSize()
 	old := sc.rows.Get(spec.Name)
 	if old != nil && sameSchedule(old, r) {
@@ -103,11 +104,13 @@ func (sc *schedules) read(op *fsmpb.SetSchedule) (*rota.ScheduleSpec, error) {
 		return nil, rota.Refusef(rota.KindInvalid, "labels", "too many labels: got %d, maximum %d", n, rota.MaxLabels)
 	}
 	if n := len(op.GetDatesMs()); n > rota.MaxScheduleDates {
-		return nil, rota.Refusef(rota.KindInvalid, "dates", "too many dates: got %d, maximum %d", n, rota.MaxScheduleDates)
+		return nil, rota.Refusef(rota.KindInvalid, "dates", "too many dates: got %d, maximum %d", n,
+			rota.MaxScheduleDates)
 	}
 	s := entry.ScheduleWords(op)
 	if op.GetOverlap() > uint32(rota.OverlapAllow) {
-		return nil, rota.Refusef(rota.KindInvalid, "overlap", "unknown overlap %d: use 0 to %d", op.GetOverlap(), uint32(rota.OverlapAllow))
+		return nil, rota.Refusef(rota.KindInvalid, "overlap", "unknown overlap %d: use 0 to %d", op.GetOverlap(),
+			uint32(rota.OverlapAllow))
 	}
 	payloadMax := int64(rota.MaxPayloadBytes)
 	if q := sc.s.QueueTable.Get(s.Job.Queue); q != nil {
@@ -123,8 +126,10 @@ func sameSchedule(old, r *state.ScheduleRow) bool {
 	state.EncodeSpec(&a, old.Kept)
 	state.EncodeSpec(&b, r.Kept)
 	o, s := *old.Spec, *r.Spec
-	return o.Same(&s.ScheduleTimes) && string(a.B) == string(b.B) && o.Limit == s.Limit && millis.Of(o.Jitter) == millis.Of(s.Jitter) &&
-		o.Overlap == s.Overlap && millis.Of(o.CatchUp) == millis.Of(s.CatchUp) && o.CatchUpMax == s.CatchUpMax && o.PauseOnFailure == s.PauseOnFailure
+	return o.Same(&s.ScheduleTimes) && string(a.B) == string(b.B) && o.Limit == s.Limit &&
+		millis.Of(o.Jitter) == millis.Of(s.Jitter) &&
+		o.Overlap == s.Overlap && millis.Of(o.CatchUp) == millis.Of(s.CatchUp) && o.CatchUpMax == s.CatchUpMax &&
+		o.PauseOnFailure == s.PauseOnFailure
 }
 
 // admit refuses a schedule that the cluster has no room for.
@@ -143,14 +148,16 @@ func (sc *schedules) admit(old, r *state.ScheduleRow) error {
 		more, bytes = max(0, more-old.Size), bytes-old.Size
 	} else {
 		if sc.rows.Len() >= limits.MaxSchedules {
-			return exhausted("schedule", "%d schedules are set: no more are taken, delete one with `rota schedule delete`", limits.MaxSchedules)
+			return exhausted("schedule",
+				"%d schedules are set: no more are taken, delete one with `rota schedule delete`", limits.MaxSchedules)
 		}
 		if err := sc.access.mayHold(r.By, access.OwnsSchedule); err != nil {
 			return err
 		}
 	}
 	if bytes > limits.MaxScheduleBytes {
-		return exhausted("schedule", "schedules hold %d bytes, %d more are wanted: at most %d are taken", sc.bytes, more, limits.MaxScheduleBytes)
+		return exhausted("schedule", "schedules hold %d bytes, %d more are wanted: at most %d are taken", sc.bytes,
+			more, limits.MaxScheduleBytes)
 	}
 	return sc.admission.admitBytes(q, r.Kept.Tenant, more)
 }
@@ -167,7 +174,8 @@ func (sc *schedules) named(name string) (*state.ScheduleRow, error) {
 func (sc *schedules) setPaused(op *fsmpb.PauseSchedule) *fsmpb.Outcome {
 	r, err := sc.named(op.GetName())
 	if err == nil && len(op.GetReason()) > limits.MaxReasonBytes {
-		err = rota.Refusef(rota.KindInvalid, "reason", "reason too long: got %d bytes, maximum %d", len(op.GetReason()), limits.MaxReasonBytes)
+		err = rota.Refusef(rota.KindInvalid, "reason", "reason too long: got %d bytes, maximum %d", len(op.GetReason()),
+			limits.MaxReasonBytes)
 	}
 	if err != nil {
 		return entry.Refused(err)
@@ -197,7 +205,8 @@ func (sc *schedules) setPaused(op *fsmpb.PauseSchedule) *fsmpb.Outcome {
 func (sc *schedules) trigger(op *fsmpb.TriggerSchedule) *fsmpb.Outcome {
 	r, err := sc.named(op.GetName())
 	if err == nil && (len(op.GetId()) > rota.MaxScheduleName || !rota.ValidID(op.GetId())) {
-		err = rota.Refusef(rota.KindInvalid, "id", "id %.80q is not 1 to %d of the characters of an id", op.GetId(), rota.MaxScheduleName)
+		err = rota.Refusef(rota.KindInvalid, "id", "id %.80q is not 1 to %d of the characters of an id", op.GetId(),
+			rota.MaxScheduleName)
 	}
 	if err != nil {
 		return entry.Refused(err)
@@ -210,7 +219,8 @@ func (sc *schedules) trigger(op *fsmpb.TriggerSchedule) *fsmpb.Outcome {
 		return &fsmpb.Outcome{JobState: uint32(t.State), Existed: true}
 	}
 	if sc.full(r) {
-		return entry.Refused(exhausted("schedule", "schedule %s has %d runs that live: no more are started", r.Spec.Name, len(r.Live)))
+		return entry.Refused(exhausted("schedule", "schedule %s has %d runs that live: no more are started",
+			r.Spec.Name, len(r.Live)))
 	}
 	spec := r.Kept.Words()
 	if err := sc.life.admitRun(&spec, sc.s.QueueTable.Get(spec.Queue)); err != nil {
@@ -233,9 +243,11 @@ func (sc *schedules) backfill(op *fsmpb.BackfillSchedule) *fsmpb.Outcome {
 	switch {
 	case err != nil:
 	case op.GetVersion() != r.Version:
-		err = rota.Refusef(rota.KindStale, "version", "schedule %s is of version %d, not %d: look at it again", r.Spec.Name, r.Version, op.GetVersion())
+		err = rota.Refusef(rota.KindStale, "version", "schedule %s is of version %d, not %d: look at it again",
+			r.Spec.Name, r.Version, op.GetVersion())
 	case op.GetOverlap() > uint32(rota.OverlapAllow):
-		err = rota.Refusef(rota.KindInvalid, "overlap", "unknown overlap %d: use 0 to %d", op.GetOverlap(), uint32(rota.OverlapAllow))
+		err = rota.Refusef(rota.KindInvalid, "overlap", "unknown overlap %d: use 0 to %d", op.GetOverlap(),
+			uint32(rota.OverlapAllow))
 	default:
 		err = sc.sameZones(op.GetTzdata())
 	}
@@ -256,12 +268,15 @@ func (sc *schedules) backfill(op *fsmpb.BackfillSchedule) *fsmpb.Outcome {
 // readDates checks dates after one moment and up to another.
 func readDates(ms []int64, from, until rota.Date) ([]rota.Date, error) {
 	if len(ms) > rota.MaxScheduleDates {
-		return nil, rota.Refusef(rota.KindInvalid, "dates", "too many dates: got %d, maximum %d", len(ms), rota.MaxScheduleDates)
+		return nil, rota.Refusef(rota.KindInvalid, "dates", "too many dates: got %d, maximum %d", len(ms),
+			rota.MaxScheduleDates)
 	}
 	dates, last := make([]rota.Date, len(ms)), from
 	for i, d := range ms {
 		if dates[i] = rota.Date(d); dates[i] <= last || dates[i] > until {
-			return nil, rota.Refusef(rota.KindInvalid, "dates", "dates_ms[%d]: got %d (%s), want a date after %s and no later than %s, in ms", i, dates[i], dates[i], last, until)
+			return nil, rota.Refusef(rota.KindInvalid, "dates",
+				"dates_ms[%d]: got %d (%s), want a date after %s and no later than %s, in ms", i, dates[i], dates[i],
+				last, until)
 		}
 		last = dates[i]
 	}
@@ -300,14 +315,18 @@ func (sc *schedules) fire(op *fsmpb.Fire) *fsmpb.Outcome {
 	from, until := rota.Date(op.GetFromMs()), rota.Date(op.GetUntilMs())
 	switch {
 	case r.State() != rota.ScheduleActive || op.GetVersion() != r.Version || from != r.Through && !planted.firesTwice():
-		return entry.Refused(rota.Refusef(rota.KindStale, "from", "schedule %s is %s in version %d, decided through %s: not in version %d through %s",
+		return entry.Refused(rota.Refusef(rota.KindStale, "from",
+			"schedule %s is %s in version %d, decided through %s: not in version %d through %s",
 			r.Spec.Name, r.State(), r.Version, r.Through, op.GetVersion(), from))
 	case until <= from || until > sc.s.Header.Date():
-		return entry.Refused(rota.Refusef(rota.KindInvalid, "until", "until: got %s, want a date after %s and by %s", until, from, sc.s.Header.Date()))
+		return entry.Refused(rota.Refusef(rota.KindInvalid, "until", "until: got %s, want a date after %s and by %s",
+			until, from, sc.s.Header.Date()))
 	case len(op.GetTzdata()) > rota.MaxIDBytes:
-		return entry.Refused(rota.Refusef(rota.KindInvalid, "tzdata", "tzdata too long: got %d bytes, maximum %d", len(op.GetTzdata()), rota.MaxIDBytes))
+		return entry.Refused(rota.Refusef(rota.KindInvalid, "tzdata", "tzdata too long: got %d bytes, maximum %d",
+			len(op.GetTzdata()), rota.MaxIDBytes))
 	case op.GetMissed() > 1<<40:
-		return entry.Refused(rota.Refusef(rota.KindInvalid, "missed", "missed: got %d, want at most %d", op.GetMissed(), uint64(1<<40)))
+		return entry.Refused(rota.Refusef(rota.KindInvalid, "missed", "missed: got %d, want at most %d", op.GetMissed(),
+			uint64(1<<40)))
 	}
 	if err := sc.sameZones(op.GetTzdata()); err != nil {
 		return entry.Refused(err)

@@ -40,7 +40,8 @@ func (sc *schedules) emit(r *state.ScheduleRow, kind rota.EventKind, id rota.Job
 	if p.Date != 0 {
 		p.At = p.Date.String()
 	}
-	sc.s.Journal.Announce(&rota.Event{Kind: kind, Job: id, Queue: r.Kept.Queue, Tenant: r.Kept.Tenant, Payload: state.Payload(p)})
+	sc.s.Journal.Announce(&rota.Event{Kind: kind, Job: id, Queue: r.Kept.Queue, Tenant: r.Kept.Tenant,
+		Payload: state.Payload(p)})
 }
 
 // skip records a date that becomes no run.
@@ -288,8 +289,10 @@ func (c *checker) schedules() {
 	var bytes, kept int64
 	m.schedules.rows.Scan(func(name rota.ScheduleName, r *state.ScheduleRow) bool {
 		bytes, kept = bytes+r.Size, kept+int64(len(r.Live)+len(r.Waiting))
-		if name != r.Spec.Name || r.Size != r.SpecSize() || r.Version == 0 || r.Set > m.Header.Date() || r.Through > m.Header.Date() {
-			c.fault("I4: schedule %s of version %d was set on %d and is decided through %d, on %d", name, r.Version, r.Set, r.Through, m.Header.Date())
+		if name != r.Spec.Name || r.Size != r.SpecSize() || r.Version == 0 || r.Set > m.Header.Date() ||
+			r.Through > m.Header.Date() {
+			c.fault("I4: schedule %s of version %d was set on %d and is decided through %d, on %d", name, r.Version,
+				r.Set, r.Through, m.Header.Date())
 		}
 		for _, id := range r.Live {
 			if of, run := rota.SplitRunID(id); m.JobTable.Get(id) == nil || of != name || !run {
@@ -297,11 +300,13 @@ func (c *checker) schedules() {
 			}
 		}
 		if stuck := len(r.Waiting) > 0 && len(r.Live) == 0 && !r.Paused; stuck != (r.Retry != 0) {
-			c.fault("I4: schedule %s has %d runs waiting for %d, and tries again at %d", name, len(r.Waiting), len(r.Live), r.Retry)
+			c.fault("I4: schedule %s has %d runs waiting for %d, and tries again at %d", name, len(r.Waiting),
+				len(r.Live), r.Retry)
 		}
 		return true
 	})
 	if s := &m.schedules; s.bytes != bytes || s.kept != kept || len(s.ready) > 0 {
-		c.fault("I4: schedules hold %d bytes and %d runs, %d and %d are counted, %d are ready", bytes, kept, s.bytes, s.kept, len(s.ready))
+		c.fault("I4: schedules hold %d bytes and %d runs, %d and %d are counted, %d are ready", bytes, kept, s.bytes,
+			s.kept, len(s.ready))
 	}
 }

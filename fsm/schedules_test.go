@@ -47,7 +47,8 @@ func (b *bench) tick(ms rota.Clock) {
 // fireOp is a leader's proposal for a schedule that is due each minute.
 func (b *bench) fireOp(name string, until rota.Date) *fsmpb.Op {
 	due, _ := DueOf(&b.View, rota.ScheduleName(name))
-	op := &fsmpb.Fire{Name: name, Version: due.Version, FromMs: int64(due.Through), UntilMs: int64(until), Tzdata: "test"}
+	op := &fsmpb.Fire{Name: name, Version: due.Version, FromMs: int64(due.Through), UntilMs: int64(until),
+		Tzdata: "test"}
 	for d := due.Through/aMinute*aMinute + aMinute; d <= until; d += aMinute {
 		op.DatesMs = append(op.DatesMs, int64(d))
 	}
@@ -63,7 +64,8 @@ func (b *bench) schedule(name string) rota.Schedule {
 }
 
 func pauseOp(name string, paused, catchUp bool) *fsmpb.Op {
-	return &fsmpb.Op{Op: &fsmpb.Op_PauseSchedule{PauseSchedule: &fsmpb.PauseSchedule{Name: name, Paused: paused, CatchUp: catchUp}}}
+	return &fsmpb.Op{Op: &fsmpb.Op_PauseSchedule{PauseSchedule: &fsmpb.PauseSchedule{Name: name, Paused: paused,
+		CatchUp: catchUp}}}
 }
 
 func triggerOp(name, id string) *fsmpb.Op {
@@ -71,7 +73,8 @@ func triggerOp(name, id string) *fsmpb.Op {
 }
 
 func backfillOp(name string, version uint64, overlap rota.Overlap, dates ...rota.Date) *fsmpb.Op {
-	return &fsmpb.Op{Op: &fsmpb.Op_BackfillSchedule{BackfillSchedule: &fsmpb.BackfillSchedule{Name: name, Version: version, DatesMs: entry.DatesOp(dates),
+	return &fsmpb.Op{Op: &fsmpb.Op_BackfillSchedule{BackfillSchedule: &fsmpb.BackfillSchedule{Name: name,
+		Version: version, DatesMs: entry.DatesOp(dates),
 		Overlap: uint32(overlap)}}}
 }
 
@@ -99,7 +102,8 @@ func TestFire(t *testing.T) {
 	op := b.fireOp("s", b.Header.Date())
 	a := b.entry(op)
 	id := rota.RunID("s", start+aMinute, "")
-	if got := told(a.Events); !slices.Equal(got, []string{"scheduleFired " + string(id)}) || b.state(string(id), rota.JobQueued).Queue != "default" {
+	if got := told(a.Events); !slices.Equal(got, []string{"scheduleFired " + string(id)}) ||
+		b.state(string(id), rota.JobQueued).Queue != "default" {
 		t.Fatal(got)
 	}
 	if want := rota.JobID("s@" + (start + aMinute).Time().Format(time.RFC3339)); id != want {
@@ -141,7 +145,10 @@ func TestFire_late(t *testing.T) {
 		want   int
 	}{{time.Hour, 1, 1}, {time.Hour, 0, 0}, {time.Hour, 3, 3}, {90 * time.Second, 5, 2}, {time.Hour, 100, 10}} {
 		b := newClockwork(t)
-		b.ok(scheduleOp("s", func(s *rota.ScheduleSpec) { s.CatchUp, s.CatchUpMax, s.Overlap = c.window, c.most, rota.OverlapAllow }))
+		b.ok(scheduleOp("s", func(s *rota.ScheduleSpec) {
+			s.CatchUp, s.CatchUpMax, s.Overlap = c.window, c.most,
+				rota.OverlapAllow
+		}))
 		b.tick(600_000 + 15_000)
 		b.ok(b.fireOp("s", b.Header.Date()))
 		if s := b.schedule("s"); int(s.Runs) != c.want || int(s.Missed) != 10-c.want || s.Through != b.Header.Date() {
@@ -162,7 +169,8 @@ func TestOverlap(t *testing.T) {
 		overlap       rota.Overlap
 		live, waiting int
 		skipped       uint64
-	}{{rota.OverlapSkip, 1, 0, 2}, {rota.OverlapQueueOne, 1, 1, 1}, {rota.OverlapQueueAll, 1, 2, 0}, {rota.OverlapCancel, 1, 0, 0},
+	}{{rota.OverlapSkip, 1, 0, 2}, {rota.OverlapQueueOne, 1, 1, 1}, {rota.OverlapQueueAll, 1, 2, 0},
+		{rota.OverlapCancel, 1, 0, 0},
 		{rota.OverlapAllow, 3, 0, 0}} {
 		t.Run(c.overlap.String(), func(t *testing.T) {
 			b := newClockwork(t)
@@ -178,13 +186,15 @@ func TestOverlap(t *testing.T) {
 				t.Fatalf("%+v", s)
 			}
 			if c.overlap == rota.OverlapCancel {
-				if s.Live[0] != runs[2] || b.state(string(runs[1]), rota.JobCancelled).Reason != rota.ReasonScheduleCancelled {
+				if s.Live[0] != runs[2] || b.state(string(runs[1]),
+					rota.JobCancelled).Reason != rota.ReasonScheduleCancelled {
 					t.Errorf("%+v", s)
 				}
 				return
 			}
 			b.ok(cancelOp(string(runs[0]))) // the next that waits starts in its entry
-			if s = b.schedule("s"); c.waiting > 0 && (len(s.Live) != 1 || s.Live[0] != runs[1] || len(s.Waiting) != c.waiting-1) {
+			if s = b.schedule("s"); c.waiting > 0 && (len(s.Live) != 1 || s.Live[0] != runs[1] ||
+				len(s.Waiting) != c.waiting-1) {
 				t.Errorf("%+v", s)
 			}
 			b.restored()
@@ -310,8 +320,10 @@ func TestSchedule_set(t *testing.T) {
 	}
 	b.ok(queueOp("other"))
 	b.ok(scheduleOp("s", func(s *rota.ScheduleSpec) { s.Job.Queue = "other" }))
-	b.refuses(rota.KindConflict, "queue", &fsmpb.Op{Op: &fsmpb.Op_DeleteQueue{DeleteQueue: &fsmpb.DeleteQueue{Name: "other"}}})
-	b.refuses(rota.KindConflict, "queue", &fsmpb.Op{Op: &fsmpb.Op_DeleteQueue{DeleteQueue: &fsmpb.DeleteQueue{Name: "other", DrainTo: "default"}}})
+	b.refuses(rota.KindConflict, "queue",
+		&fsmpb.Op{Op: &fsmpb.Op_DeleteQueue{DeleteQueue: &fsmpb.DeleteQueue{Name: "other"}}})
+	b.refuses(rota.KindConflict, "queue",
+		&fsmpb.Op{Op: &fsmpb.Op_DeleteQueue{DeleteQueue: &fsmpb.DeleteQueue{Name: "other", DrainTo: "default"}}})
 	run := b.schedule("s").Live[0]
 	b.ok(unscheduleOp("s"))
 	b.state(string(run), rota.JobQueued)
@@ -326,25 +338,34 @@ func TestSchedule_refuses(t *testing.T) {
 	t.Parallel()
 	b := newClockwork(t)
 	for field, change := range map[string]func(*rota.ScheduleSpec){
-		"name": func(s *rota.ScheduleSpec) { s.Name = rota.ScheduleName(strings.Repeat("n", 33)) }, "cron": func(s *rota.ScheduleSpec) { s.Every = time.Minute },
-		"every_ms": func(s *rota.ScheduleSpec) { s.Cron, s.Every = "", time.Millisecond }, "dates": func(s *rota.ScheduleSpec) { s.Cron, s.Dates = "", []rota.Date{2, 2} },
-		"tz": func(s *rota.ScheduleSpec) { s.TZ = strings.Repeat("z", 65) }, "start": func(s *rota.ScheduleSpec) { s.Start = -1 },
-		"end": func(s *rota.ScheduleSpec) { s.Start, s.End = 5, 5 }, "limit": func(s *rota.ScheduleSpec) { s.Limit = -1 },
-		"jitter_ms": func(s *rota.ScheduleSpec) { s.Jitter = -1 * time.Second }, "overlap": func(s *rota.ScheduleSpec) { s.Overlap = 5 },
-		"catch_up_ms": func(s *rota.ScheduleSpec) { s.CatchUp = time.Second }, "catch_up_max": func(s *rota.ScheduleSpec) { s.CatchUpMax = 101 },
-		"job": func(s *rota.ScheduleSpec) { s.Job.ID = "j" }, "type": func(s *rota.ScheduleSpec) { s.Job.Type = "" },
+		"name":         func(s *rota.ScheduleSpec) { s.Name = rota.ScheduleName(strings.Repeat("n", 33)) },
+		"cron":         func(s *rota.ScheduleSpec) { s.Every = time.Minute },
+		"every_ms":     func(s *rota.ScheduleSpec) { s.Cron, s.Every = "", time.Millisecond },
+		"dates":        func(s *rota.ScheduleSpec) { s.Cron, s.Dates = "", []rota.Date{2, 2} },
+		"tz":           func(s *rota.ScheduleSpec) { s.TZ = strings.Repeat("z", 65) },
+		"start":        func(s *rota.ScheduleSpec) { s.Start = -1 },
+		"end":          func(s *rota.ScheduleSpec) { s.Start, s.End = 5, 5 },
+		"limit":        func(s *rota.ScheduleSpec) { s.Limit = -1 },
+		"jitter_ms":    func(s *rota.ScheduleSpec) { s.Jitter = -1 * time.Second },
+		"overlap":      func(s *rota.ScheduleSpec) { s.Overlap = 5 },
+		"catch_up_ms":  func(s *rota.ScheduleSpec) { s.CatchUp = time.Second },
+		"catch_up_max": func(s *rota.ScheduleSpec) { s.CatchUpMax = 101 },
+		"job":          func(s *rota.ScheduleSpec) { s.Job.ID = "j" },
+		"type":         func(s *rota.ScheduleSpec) { s.Job.Type = "" },
 	} {
 		b.refuses(rota.KindInvalid, field, scheduleOp("s", change))
 	}
 	b.refuses(rota.KindNotFound, "queue", scheduleOp("s", func(s *rota.ScheduleSpec) { s.Job.Queue = "none" }))
-	for _, op := range []*fsmpb.Op{pauseOp("s", true, false), triggerOp("s", "x"), backfillOp("s", 1, rota.OverlapSkip)} {
+	for _, op := range []*fsmpb.Op{pauseOp("s", true, false), triggerOp("s", "x"),
+		backfillOp("s", 1, rota.OverlapSkip)} {
 		b.refuses(rota.KindNotFound, "schedule", op)
 	}
 	b.ok(scheduleOp("s"))
 	b.refuses(rota.KindInvalid, "id", triggerOp("s", "a b"))
 	b.refuses(rota.KindStale, "version", backfillOp("s", 2, rota.OverlapSkip))
 	b.refuses(rota.KindInvalid, "dates", backfillOp("s", 1, rota.OverlapSkip, b.Header.Date()+1))
-	b.refuses(rota.KindInvalid, "dates", backfillOp("s", 1, rota.OverlapSkip, make([]rota.Date, rota.MaxScheduleDates+1)...))
+	b.refuses(rota.KindInvalid, "dates", backfillOp("s", 1, rota.OverlapSkip,
+		make([]rota.Date, rota.MaxScheduleDates+1)...))
 	b.refuses(rota.KindInvalid, "id", submitOp(jobSpec("s@x"))) // its ids are reserved
 }
 
@@ -392,13 +413,15 @@ func TestWhy_runThatWaits(t *testing.T) {
 		for _, w := range x.Reasons {
 			got = append(got, w.Reason)
 		}
-		if !ok || x.State != rota.JobBlocked || !slices.Equal(got, reasons) || len(x.WouldRun) == 0 && reasons[0] != "RUN_REFUSED" {
+		if !ok || x.State != rota.JobBlocked || !slices.Equal(got, reasons) || len(x.WouldRun) == 0 &&
+			reasons[0] != "RUN_REFUSED" {
 			t.Errorf("%s: got %v, %+v; want %v", id, ok, x, reasons)
 		}
 	}
 	why(runs[1], "WAITING_FOR_RUN")
 	why(runs[2], "WAITING_FOR_RUN", "BEHIND_EARLIER_DATES")
-	if x, _ := b.Why(runs[1], 10); !strings.Contains(x.Reasons[0].Detail, string(runs[0])+" (QUEUED)") || !strings.Contains(x.Reasons[0].Detail, "queue_all") {
+	if x, _ := b.Why(runs[1], 10); !strings.Contains(x.Reasons[0].Detail, string(runs[0])+" (QUEUED)") ||
+		!strings.Contains(x.Reasons[0].Detail, "queue_all") {
 		t.Errorf("%+v", x)
 	}
 	for _, id := range []rota.JobID{"s@2031-01-01T00:00:00Z", "other@2031-01-01T00:00:00Z", "s"} {

@@ -88,13 +88,19 @@ func TestScoringKeys(t *testing.T) {
 				b.t.Fatalf("%+v is known, want %d ms", got, want)
 			}
 			full, _ := b.View.QueueInFull("default")
-			shown := slices.ContainsFunc(full.Types, func(s rota.TypeStats) bool { return s.Type == "work" && s.Expected == millis.Duration(want) })
+			shown := slices.ContainsFunc(full.Types, func(s rota.TypeStats) bool {
+				return s.Type == "work" &&
+					s.Expected == millis.Duration(want)
+			})
 			if want > 0 && !shown {
 				b.t.Fatalf("shown are %+v", full.Types)
 			}
 			b.sound()
 		}
-		declares := func(id string, ms int64) { b.submit(id, func(s *rota.JobSpec) { s.Expected = millis.Duration(ms) }) }
+		declares := func(id string, ms int64) {
+			b.submit(id,
+				func(s *rota.JobSpec) { s.Expected = millis.Duration(ms) })
+		}
 		declares("a", 5)
 		expects(0) // a submitter's value counts only if the policy uses it
 		b.ok(queueOp("default", "expected.work", "2s", "expected.other", "1"))

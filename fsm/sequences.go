@@ -114,7 +114,8 @@ func (kr *keyring) skip(c *state.KeyCountRow, why string) {
 }
 
 func (kr *keyring) tell(kind rota.EventKind, c *state.KeyCountRow, id rota.JobID, why string) {
-	kr.s.Journal.Emit(rota.Event{Kind: kind, Queue: c.Queue, Tenant: c.Tenant, Text: why, Payload: state.Payload(keyMoved{c.Text, id, why})})
+	kr.s.Journal.Emit(rota.Event{Kind: kind, Queue: c.Queue, Tenant: c.Tenant, Text: why,
+		Payload: state.Payload(keyMoved{c.Text, id, why})})
 }
 
 // keyMoved is the payload of keyBlocked and keyPassed.
@@ -161,7 +162,8 @@ func (kr *keyring) mayGroup(r *rota.KeyRule) error {
 		return nil
 	}
 	if g := kr.groups[r.Queue]; g != nil && g.Name != r.Name {
-		return rota.Refusef(rota.KindConflict, "group", "the keys of %s already take turns in queue %s: a queue has at most one such rule", g.Name, r.Queue)
+		return rota.Refusef(rota.KindConflict, "group",
+			"the keys of %s already take turns in queue %s: a queue has at most one such rule", g.Name, r.Queue)
 	}
 	return turnless(r.Queue, &kr.s.QueueTable.Get(r.Queue).Policy)
 }
@@ -178,7 +180,8 @@ func turnless(queue rota.QueueName, p *rota.QueuePolicy) error {
 	if set == "" {
 		return nil
 	}
-	return rota.Refusef(rota.KindConflict, "group", "group: got queue %s with%s, want neither; run `rota queue set %s%s` first", queue, has, queue, set)
+	return rota.Refusef(rota.KindConflict, "group",
+		"group: got queue %s with%s, want neither; run `rota queue set %s%s` first", queue, has, queue, set)
 }
 
 // Party implements sched.Keyring: it returns the count of a job's key that takes turns in its queue.

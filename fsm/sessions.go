@@ -29,23 +29,28 @@ func (ac *authority) openSession(op *fsmpb.OpenSession) *fsmpb.Outcome {
 	parent := ac.s.Journal.Caller.Actor
 	if old := ac.tokens.Get(state.TokenID(op.GetId())); old != nil {
 		if old.Parent != parent || old.Hash != hash || old.Link != op.GetLink() || !old.Revoked.IsZero() {
-			return entry.Refused(rota.Refusef(rota.KindConflict, "session", "session %s exists with other content, or has ended: open one with its own id", op.GetId()))
+			return entry.Refused(rota.Refusef(rota.KindConflict, "session",
+				"session %s exists with other content, or has ended: open one with its own id", op.GetId()))
 		}
 		return &fsmpb.Outcome{Existed: true}
 	}
 	now := ac.s.Header.Date()
 	until := rota.Date(op.GetUntilMs())
 	if until < 0 || until > 0 && until <= now {
-		return entry.Refused(rota.Refusef(rota.KindInvalid, "until", "the session would end at %s, and it is %s", until, now))
+		return entry.Refused(rota.Refusef(rota.KindInvalid, "until", "the session would end at %s, and it is %s", until,
+			now))
 	}
 	if ac.tokens.Len() >= limits.MaxTokens {
-		return entry.Refused(exhausted("session", "%d tokens and sessions are known, no more are taken until some expire", limits.MaxTokens))
+		return entry.Refused(exhausted("session",
+			"%d tokens and sessions are known, no more are taken until some expire", limits.MaxTokens))
 	}
 	if len(ac.sessions[parent]) >= limits.MaxSessionRows {
-		return entry.Refused(exhausted("session", "%s has opened %d sessions of late, no more are taken for %s", parent, limits.MaxSessionRows, limits.SessionEnded))
+		return entry.Refused(exhausted("session", "%s has opened %d sessions of late, no more are taken for %s", parent,
+			limits.MaxSessionRows, limits.SessionEnded))
 	}
 	ac.makeRoom(parent)
-	t := rota.AccessToken{ID: op.GetId(), By: parent, Parent: parent, Created: ac.s.Header.Now(), Expires: ac.sessionEnd(parent, until, limits.MaxSessionLife)}
+	t := rota.AccessToken{ID: op.GetId(), By: parent, Parent: parent, Created: ac.s.Header.Now(),
+		Expires: ac.sessionEnd(parent, until, limits.MaxSessionLife)}
 	if op.GetLink() {
 		t.Expires = ac.sessionEnd(parent, until, limits.SessionLink)
 	}
@@ -102,7 +107,8 @@ func (ac *authority) claimSession(op *fsmpb.ClaimSession) *fsmpb.Outcome {
 	case !r.Link && r.Hash == hash:
 		return &fsmpb.Outcome{Existed: true}
 	case !r.Link:
-		return entry.Refused(rota.Refusef(rota.KindUnauthenticated, "link", "the link was opened before, each counts once: ask for another one with `rota console`"))
+		return entry.Refused(rota.Refusef(rota.KindUnauthenticated, "link",
+			"the link was opened before, each counts once: ask for another one with `rota console`"))
 	}
 	old := r.Expires
 	r = ac.tokens.Edit(state.TokenID(op.GetId()))
@@ -116,7 +122,8 @@ func (ac *authority) claimSession(op *fsmpb.ClaimSession) *fsmpb.Outcome {
 func (ac *authority) endSession(op *fsmpb.EndSession) *fsmpb.Outcome {
 	r := ac.tokens.Get(state.TokenID(op.GetId()))
 	if r == nil || r.Parent == "" {
-		return entry.Refused(rota.Refusef(rota.KindNotFound, "session", "session %.80q is not known: it never was, or has ended", op.GetId()))
+		return entry.Refused(rota.Refusef(rota.KindNotFound, "session",
+			"session %.80q is not known: it never was, or has ended", op.GetId()))
 	}
 	if !r.Revoked.IsZero() {
 		return &fsmpb.Outcome{Existed: true}
@@ -129,7 +136,8 @@ func (ac *authority) endSession(op *fsmpb.EndSession) *fsmpb.Outcome {
 func (ac *authority) endOne(id string) {
 	r := ac.tokens.Edit(state.TokenID(id))
 	old := r.Expires
-	r.Revoked, r.Expires = ac.s.Header.Now(), min(old, ac.s.Header.Date()+rota.Date(limits.SessionEnded/time.Millisecond))
+	r.Revoked, r.Expires = ac.s.Header.Now(), min(old,
+		ac.s.Header.Date()+rota.Date(limits.SessionEnded/time.Millisecond))
 	ac.s.Timers.Token.Refile(id, int64(old), int64(r.Expires))
 	ac.tell(rota.EventAuthChanged, authChanged{What: "session", Name: id, Gone: true, By: r.Parent})
 }
@@ -171,7 +179,8 @@ func (j *judgement) openSession(*fsmpb.Op) *rota.Error {
 	if access.MayHaveSessions(j.session) {
 		return nil
 	}
-	return rota.Refusef(rota.KindDenied, "session", "%s opens no browser sessions: only a token or a client's certificate does", j.session)
+	return rota.Refusef(rota.KindDenied, "session",
+		"%s opens no browser sessions: only a token or a client's certificate does", j.session)
 }
 
 // claimSession allows the holder of a link to open it.
@@ -197,7 +206,8 @@ func (j *judgement) endSession(op *fsmpb.Op) *rota.Error {
 // registersItself is registers, but refuses browser sessions: a worker would outlive one.
 func (j *judgement) registersItself(op *fsmpb.Op) *rota.Error {
 	if _, _, ok := j.session.Session(); ok {
-		return rota.Refusef(rota.KindDenied, "session", "a browser session registers no workers: register them with the credential that it was opened with")
+		return rota.Refusef(rota.KindDenied, "session",
+			"a browser session registers no workers: register them with the credential that it was opened with")
 	}
 	return j.registers(op)
 }
@@ -217,7 +227,8 @@ func (c *checker) session(r *state.TokenRow) {
 			c.fault("session %s outlives its parent %s", r.ID, r.Parent)
 		}
 	}
-	if role, name, ok := r.Parent.Cert(); ok && r.Revoked.IsZero() && c.m.access.blocks.Get(state.BlockKeyOf(role, name)) != nil {
+	if role, name, ok := r.Parent.Cert(); ok && r.Revoked.IsZero() &&
+		c.m.access.blocks.Get(state.BlockKeyOf(role, name)) != nil {
 		c.fault("session %s outlives its parent %s", r.ID, r.Parent)
 	}
 	if !slices.Contains(ids, r.ID) || len(ids) > limits.MaxSessionRows {

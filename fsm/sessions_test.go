@@ -24,7 +24,8 @@ func sessionOp(letter string, change ...func(*fsmpb.OpenSession)) *fsmpb.Op {
 func asLink(op *fsmpb.OpenSession) { op.Link = true }
 
 func claimOp(letter, secret string) *fsmpb.Op {
-	return &fsmpb.Op{Op: &fsmpb.Op_ClaimSession{ClaimSession: &fsmpb.ClaimSession{Id: tokenNamed(letter), Hash: []byte(strings.Repeat(secret, 32))}}}
+	return &fsmpb.Op{Op: &fsmpb.Op_ClaimSession{ClaimSession: &fsmpb.ClaimSession{Id: tokenNamed(letter),
+		Hash: []byte(strings.Repeat(secret, 32))}}}
 }
 
 func endSessionOp(letter string) *fsmpb.Op {
@@ -66,10 +67,11 @@ func TestSessions(t *testing.T) {
 	}
 	b.refuses(rota.KindUnauthenticated, "credential", by(sessionOf("s", "b"), queueOp("other"))) // of another parent
 	b.refuses(rota.KindUnauthenticated, "credential", by(actorNamed("s"), queueOp("other")))     // as a token
-	b.refuses(rota.KindConflict, "session", by(actorNamed("b"), sessionOp("s")))                 // another principal's id
-	b.refuses(rota.KindConflict, "session", by(a, sessionOp("s", asLink)))                       // another kind
-	b.refuses(rota.KindNotFound, "session", by(actorNamed("b"), endSessionOp("s")))              // not its parent
-	b.refuses(rota.KindNotFound, "session", by(a, endSessionOp("b")))                            // no session
+	b.refuses(rota.KindConflict, "session", by(actorNamed("b"),
+		sessionOp("s"))) // another principal's id
+	b.refuses(rota.KindConflict, "session", by(a, sessionOp("s", asLink)))          // another kind
+	b.refuses(rota.KindNotFound, "session", by(actorNamed("b"), endSessionOp("s"))) // not its parent
+	b.refuses(rota.KindNotFound, "session", by(a, endSessionOp("b")))               // no session
 	b.refuses(rota.KindInvalid, "hash", by(a, sessionOp("t", func(o *fsmpb.OpenSession) { o.Hash = nil })))
 	b.refuses(rota.KindInvalid, "until", by(a, sessionOp("t", func(o *fsmpb.OpenSession) { o.UntilMs = 1 })))
 
@@ -92,10 +94,15 @@ func TestSessions_parents(t *testing.T) {
 		end    func(*bench)
 		kind   rota.Kind
 	}{
-		"revoked":  {actorNamed("a"), func(b *bench) { b.ok(by(rota.Local, revokeOp("a"))) }, rota.KindUnauthenticated},
-		"expired":  {actorNamed("a"), func(b *bench) { b.date(startClock + 3_600_000) }, rota.KindUnauthenticated},
-		"narrowed": {actorNamed("a"), func(b *bench) { b.ok(by(rota.Local, roleOp("desk", everywhere(rota.RightRead)))) }, rota.KindDenied},
-		"blocked":  {cert, func(b *bench) { b.ok(by(rota.Local, blockOp("desk", "ann", true))) }, rota.KindUnauthenticated},
+		"revoked": {actorNamed("a"), func(b *bench) { b.ok(by(rota.Local, revokeOp("a"))) }, rota.KindUnauthenticated},
+		"expired": {actorNamed("a"), func(b *bench) { b.date(startClock + 3_600_000) }, rota.KindUnauthenticated},
+		"narrowed": {actorNamed("a"), func(b *bench) {
+			b.ok(by(rota.Local,
+				roleOp("desk", everywhere(rota.RightRead))))
+		},
+			rota.KindDenied},
+		"blocked": {cert, func(b *bench) { b.ok(by(rota.Local, blockOp("desk", "ann", true))) },
+			rota.KindUnauthenticated},
 		"blocked once": {cert, func(b *bench) {
 			b.ok(by(rota.Local, blockOp("desk", "ann", true)))
 			b.ok(by(rota.Local, blockOp("desk", "ann", false)))

@@ -90,7 +90,8 @@ func (f *Frozen) Sketch(of rota.JobID, most int) (*Sketch, error) {
 // choose keeps pending jobs: all, or as many of each crowd as there is room for, small crowds first.
 func (s *Sketch) choose(keep *[]*state.JobRow, crowds map[share][]waits, of rota.JobID, waiting, most int) {
 	names := slices.SortedFunc(maps.Keys(crowds), func(a, b share) int {
-		return cmp.Or(cmp.Compare(len(crowds[a]), len(crowds[b])), cmp.Compare(a.queue, b.queue), cmp.Compare(a.tenant, b.tenant))
+		return cmp.Or(cmp.Compare(len(crowds[a]), len(crowds[b])), cmp.Compare(a.queue, b.queue),
+			cmp.Compare(a.tenant, b.tenant))
 	})
 	for i, name := range names {
 		crowd := crowds[name]
@@ -106,7 +107,8 @@ func (s *Sketch) choose(keep *[]*state.JobRow, crowds map[share][]waits, of rota
 			case w.row.Spec.ID == of: // it is kept already
 				if k >= room {
 					s.Cut--
-					s.Beyond, s.Ahead, s.Kept, s.Queue, s.Tenant = true, int64(k-room), int64(room), name.queue, name.tenant
+					s.Beyond, s.Ahead, s.Kept, s.Queue, s.Tenant = true, int64(k-room), int64(
+						room), name.queue, name.tenant
 				}
 			case k < room:
 				*keep = append(*keep, w.row)
@@ -124,7 +126,8 @@ func compareWaits(a, b waits) int {
 		}
 		return 1
 	}
-	return cmp.Or(queued(a)-queued(b), cmp.Compare(a.order, b.order), cmp.Compare(a.early, b.early), cmp.Compare(a.row.Seq, b.row.Seq))
+	return cmp.Or(queued(a)-queued(b), cmp.Compare(a.order, b.order), cmp.Compare(a.early, b.early),
+		cmp.Compare(a.row.Seq, b.row.Seq))
 }
 
 // orderOf returns the value that jobs of a queue are ordered by, as far as the frozen row contains it.
@@ -135,7 +138,8 @@ func (pl *placement) orderOf(j *state.JobRow, q *state.QueueRow) int64 {
 	case rota.RankShortest, rota.RankSmallest:
 		return sched.RankKey(&q.Policy, j.Spec.Priority, j.Spec.Fee, 0, 0, j.Enqueued, q.RankEstimate(j))
 	default:
-		return sched.RankKey(&q.Policy, j.Spec.Priority, j.Spec.Fee, effectiveSize(j.Spec), pl.admission.limitsOf(j.Spec.Tenant).Tier, j.Enqueued, 0)
+		return sched.RankKey(&q.Policy, j.Spec.Priority, j.Spec.Fee, effectiveSize(j.Spec),
+			pl.admission.limitsOf(j.Spec.Tenant).Tier, j.Enqueued, 0)
 	}
 }
 
@@ -144,7 +148,8 @@ func (s *Sketch) load(more func(*Loader) error) (*Machine, error) {
 	f := *s.frozen
 	f.Archived()
 	f.jobs, f.leases = &tree.Tree[rota.JobID, *state.JobRow]{}, &tree.Tree[string, *state.LeaseRow]{}
-	f.tombs, f.deleted, f.spent = &tree.Tree[rota.JobID, state.Tomb]{}, &tree.Tree[string, *state.DeletedRow]{}, &tree.Tree[string, *state.SpentRow]{}
+	f.tombs, f.deleted, f.spent = &tree.Tree[rota.JobID, state.Tomb]{}, &tree.Tree[string,
+		*state.DeletedRow]{}, &tree.Tree[string, *state.SpentRow]{}
 	l, err := NewLoaderKnowing(f.Info(), f.knows)
 	if err != nil {
 		return nil, err
@@ -193,7 +198,8 @@ func (s *Sketch) Machine() (*Machine, error) {
 		return true
 	})
 	m.leasing.leases.Scan(func(_ string, r *state.LeaseRow) bool {
-		if w := m.fleet.workers.Get(r.Worker); w != nil && w.SilentSince.IsZero() && w.Disconnected.IsZero() && r.SilentSince == 0 {
+		if w := m.fleet.workers.Get(r.Worker); w != nil && w.SilentSince.IsZero() && w.Disconnected.IsZero() &&
+			r.SilentSince == 0 {
 			r.Deadline.Clock += rota.Clock(lasting)
 			r.AckBy.Clock += rota.Clock(lasting)
 		}

@@ -88,16 +88,19 @@ func TestSpecs_share(t *testing.T) {
 	c := k.Keep(&rota.JobSpec{ID: "c", CPUMilli: 6})
 	d, e := k.Keep(&rota.JobSpec{ID: "d", Tenant: "x"}), k.Keep(&rota.JobSpec{ID: "e", Tenant: "y"})
 	f, g := k.Keep(&rota.JobSpec{ID: "f", Tenant: "x"}), k.Keep(&rota.JobSpec{ID: "g", Tenant: "y"})
-	if a.SharedSpec != b.SharedSpec || b.SharedSpec == c.SharedSpec || d.SharedSpec != f.SharedSpec || e.SharedSpec != g.SharedSpec ||
+	if a.SharedSpec != b.SharedSpec || b.SharedSpec == c.SharedSpec || d.SharedSpec != f.SharedSpec ||
+		e.SharedSpec != g.SharedSpec ||
 		d.SharedSpec == e.SharedSpec {
 		t.Error("equal specs do not share, or different ones do")
 	}
-	h := k.Keep(&rota.JobSpec{ID: "h", Tenant: "y", Payload: []byte("p"), Headers: map[string]string{"traceparent": "1"}})
+	h := k.Keep(&rota.JobSpec{ID: "h", Tenant: "y", Payload: []byte("p"),
+		Headers: map[string]string{"traceparent": "1"}})
 	i := k.Keep(&rota.JobSpec{ID: "i", Tenant: "y", Headers: map[string]string{"traceparent": "2"}})
 	if h.SharedSpec == g.SharedSpec || h.SharedSpec != i.SharedSpec {
 		t.Error("jobs with headers do not share their other fields, or share them with jobs without headers")
 	}
-	if w := h.Words(); w.Headers["traceparent"] != "1" || string(w.Payload) != "p" || h.SharedSpec.JobSpec.Headers != nil {
+	if w := h.Words(); w.Headers["traceparent"] != "1" || string(w.Payload) != "p" ||
+		h.SharedSpec.JobSpec.Headers != nil {
 		t.Errorf("h came back as %+v", w)
 	}
 	if w := b.Words(); w.ID != "b" || string(w.Payload) != "p" || w.CPUMilli != 5 || w.Labels["k"] != "v" {

@@ -32,7 +32,8 @@ func TestStaging_theDigestDoesNotKnowOfFlushes(t *testing.T) {
 	b.ok(retryOp("j1"))
 	b.ok(cancelOp("j1"))
 	b.ok(retryOp("j1"))
-	b.ok(&fsmpb.Op{Op: &fsmpb.Op_ReportProof{ReportProof: &fsmpb.ReportProof{Job: "done", Lease: l.ID[:], Reason: "wrong"}}})
+	b.ok(&fsmpb.Op{Op: &fsmpb.Op_ReportProof{ReportProof: &fsmpb.ReportProof{Job: "done", Lease: l.ID[:],
+		Reason: "wrong"}}})
 	b.walls = []int64{startClock + int64(sevenDays) + 100_000}
 	b.pass(1000)
 	if b.ended.tombs.Len() != 0 || !b.View.Forgetful() {
@@ -78,7 +79,8 @@ func TestStaged(t *testing.T) {
 	b := busyBench(t)
 	for i := range 5 {
 		b.submit(fmt.Sprint("s", i), func(s *rota.JobSpec) {
-			s.Payload, s.Limits, s.Labels = make([]byte, 1000), map[string]int64{"depth": 2, "width": 1}, map[string]string{"a": "b"}
+			s.Payload, s.Limits, s.Labels = make([]byte, 1000), map[string]int64{"depth": 2,
+				"width": 1}, map[string]string{"a": "b"}
 		})
 		b.ok(cancelOp(fmt.Sprint("s", i)))
 	}
@@ -87,7 +89,8 @@ func TestStaged(t *testing.T) {
 			want, _ := b.View.Job(s.ID)
 			data := s.Append([]byte("x"))[1:]
 			got, err := DecodeEnded(data)
-			if err != nil || got.Seq != s.Seq || !reflect.DeepEqual(got.Job, want) || !reflect.DeepEqual(s.Ended(), got) {
+			if err != nil || got.Seq != s.Seq || !reflect.DeepEqual(got.Job, want) ||
+				!reflect.DeepEqual(s.Ended(), got) {
 				t.Fatalf("%v\n%+v\n%+v", err, got.Job, want)
 			}
 			for n := range len(data) {
@@ -239,8 +242,9 @@ func TestPage_mergesTheArchive(t *testing.T) {
 	b.submit("live")
 	for limit := 1; limit < 14; limit++ {
 		for want, f := range map[string]rota.JobFilter{
-			"[live revived z2 a3 m2 a2 again z1 m1 a1]": {}, "[z2 a3 m2 a2 again z1 m1 a1]": {State: rota.JobCancelled}, "[live revived]": {State: rota.JobQueued},
-			"[]": {Tenant: "nobody"},
+			"[live revived z2 a3 m2 a2 again z1 m1 a1]": {}, "[z2 a3 m2 a2 again z1 m1 a1]": {State: rota.JobCancelled},
+			"[live revived]": {State: rota.JobQueued},
+			"[]":             {Tenant: "nobody"},
 		} {
 			f.Limit = limit
 			got := []rota.JobID{}

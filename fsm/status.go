@@ -35,7 +35,8 @@ func (fl *fleet) reach(op *fsmpb.Reach) *fsmpb.Outcome {
 	w.Before = before
 	w.SilentSince = fl.s.Header.Now().At(min(max(rota.Clock(op.GetLastSignMs()), 0), fl.s.Header.Clock))
 	fl.retimeLeases(w)
-	fl.s.Journal.Emit(rota.Event{Kind: rota.EventProviderStatusChanged, Worker: w.Spec.ID, Session: w.Session, Status: w.Status})
+	fl.s.Journal.Emit(rota.Event{Kind: rota.EventProviderStatusChanged, Worker: w.Spec.ID, Session: w.Session,
+		Status: w.Status})
 	return &fsmpb.Outcome{}
 }
 
@@ -98,8 +99,8 @@ func (fl *fleet) settable(w *state.WorkerRow, status rota.WorkerStatus, own bool
 		return rota.Refusef(rota.KindConflict, "worker", "worker %s is RETIRED: it must register again", w.Spec.ID)
 	case w.Status == rota.WorkerJailed && status == rota.WorkerActive:
 		return rota.Refusef(rota.KindConflict, "worker",
-			"worker %s is JAILED until %s, for %d ms more: it is %s again by itself then", w.Spec.ID, fl.s.Header.Now().At(w.JailedUntil).Date,
-			max(0, w.JailedUntil-fl.s.Header.Clock), w.Before)
+			"worker %s is JAILED until %s, for %d ms more: it is %s again by itself then", w.Spec.ID,
+			fl.s.Header.Now().At(w.JailedUntil).Date, max(0, w.JailedUntil-fl.s.Header.Clock), w.Before)
 	case w.Status == rota.WorkerSuspended && status == rota.WorkerDraining && !own:
 		return rota.Refusef(rota.KindConflict, "worker",
 			"worker %s is SUSPENDED and has no lease to finish: resume or retire it", w.Spec.ID)
@@ -145,7 +146,8 @@ func (fl *fleet) gone(op *fsmpb.Gone) *fsmpb.Outcome {
 		return entry.Refused(rota.Refusef(rota.KindNotFound, "worker", "worker %q is not registered", op.GetWorker()))
 	}
 	if w.Session != rota.Session(op.GetSession()) {
-		return entry.Refused(rota.Refusef(rota.KindStale, "session", "session %d of worker %s is over", op.GetSession(), w.Spec.ID))
+		return entry.Refused(rota.Refusef(rota.KindStale, "session", "session %d of worker %s is over", op.GetSession(),
+			w.Spec.ID))
 	}
 	if w.SecretHash != [32]byte(op.GetSecretHash()) {
 		return entry.Refused(rota.Refusef(rota.KindDenied, "secret", "the secret is not that of worker %s", w.Spec.ID))
@@ -179,7 +181,8 @@ func (fl *fleet) disconnect(op *fsmpb.Disconnect) *fsmpb.Outcome {
 	case w == nil || w.Session != rota.Session(op.GetSession()) || w.Status == rota.WorkerRetired:
 		return entry.Refused(rota.Refusef(rota.KindStale, "session", "worker %s has no such session", op.GetWorker()))
 	case w.Connection == 0 || w.Connection != op.GetConnection():
-		return entry.Refused(rota.Refusef(rota.KindStale, "connection", "worker %s has connection %d, not %d", w.Spec.ID, w.Connection,
+		return entry.Refused(rota.Refusef(rota.KindStale, "connection", "worker %s has connection %d, not %d",
+			w.Spec.ID, w.Connection,
 			op.GetConnection()))
 	case !w.Disconnected.IsZero():
 		return &fsmpb.Outcome{}
@@ -188,7 +191,8 @@ func (fl *fleet) disconnect(op *fsmpb.Disconnect) *fsmpb.Outcome {
 	w.Disconnected = fl.s.Header.Now()
 	fl.reviewWorker(w)
 	fl.retimeLeases(w)
-	fl.s.Journal.Emit(rota.Event{Kind: rota.EventWorkerDisconnected, Worker: w.Spec.ID, Session: w.Session, Status: w.Status})
+	fl.s.Journal.Emit(rota.Event{Kind: rota.EventWorkerDisconnected, Worker: w.Spec.ID, Session: w.Session,
+		Status: w.Status})
 	return &fsmpb.Outcome{}
 }
 
@@ -204,7 +208,8 @@ func (fl *fleet) register(op *fsmpb.Register) *fsmpb.Outcome {
 		return entry.Refused(err)
 	}
 	if len(op.GetSecretHash()) != 32 {
-		return entry.Refused(rota.Refusef(rota.KindInvalid, "secret", "secret hash: got %d bytes, want 32", len(op.GetSecretHash())))
+		return entry.Refused(rota.Refusef(rota.KindInvalid, "secret", "secret hash: got %d bytes, want 32",
+			len(op.GetSecretHash())))
 	}
 	attested := attestation{rota.Date(op.GetAttestedUntilMs()), op.GetAttestedStake()}
 	if err := attested.check(); err != nil {
@@ -234,7 +239,8 @@ func (fl *fleet) register(op *fsmpb.Register) *fsmpb.Outcome {
 		fl.newSession(w)
 	case old.SecretHash == hash && old.Status != rota.WorkerRetired:
 		if old.Outdated(op) {
-			return entry.Refused(rota.Refusef(rota.KindStale, "connection", "connection %d of worker %s is over: it has opened %d since",
+			return entry.Refused(rota.Refusef(rota.KindStale, "connection",
+				"connection %d of worker %s is over: it has opened %d since",
 				op.GetConnection(), spec.ID, old.Connection))
 		}
 		w := fl.workers.Edit(spec.ID)
@@ -251,8 +257,9 @@ func (fl *fleet) register(op *fsmpb.Register) *fsmpb.Outcome {
 		fl.resume(w, spec)
 		fl.revokeDenied(w)
 	case old.SecretHash == hash && old.Dismissed:
-		return entry.Refused(rota.Refusef(rota.KindStale, "session", "session %d of worker %s is over: an operator retired it at %s. Start another process, "+
-			"which makes a secret of its own, or delete the worker first", old.Session, spec.ID, old.Since.Date))
+		return entry.Refused(rota.Refusef(rota.KindStale, "session",
+			"session %d of worker %s is over: an operator retired it at %s. Start another process, "+
+				"which makes a secret of its own, or delete the worker first", old.Session, spec.ID, old.Since.Date))
 	case old.Live() && !op.GetTakeover():
 		return entry.Refused(rota.Refusef(rota.KindConflict, "worker",
 			"worker id %s is registered by another process (status %s, %d open leases): stop that one, choose another --id, "+
@@ -281,7 +288,8 @@ func (fl *fleet) newSession(w *state.WorkerRow) {
 	if w.Status == rota.WorkerJailed {
 		w.Before = rota.WorkerActive // another process was draining
 	}
-	fl.s.Journal.Emit(rota.Event{Kind: rota.EventProviderRegistered, Worker: w.Spec.ID, Session: w.Session, Status: w.Status})
+	fl.s.Journal.Emit(rota.Event{Kind: rota.EventProviderRegistered, Worker: w.Spec.ID, Session: w.Session,
+		Status: w.Status})
 }
 
 // resume continues a live session; the worker may have changed what it offers.
@@ -322,9 +330,11 @@ func (fl *fleet) deleteWorker(op *fsmpb.DeleteWorker) *fsmpb.Outcome {
 	case w == nil:
 		return &fsmpb.Outcome{Existed: true}
 	case w.Open > 0:
-		return entry.Refused(rota.Refusef(rota.KindConflict, "worker", "worker %s has %d leases: suspend it, or wait for their end", id, w.Open))
+		return entry.Refused(rota.Refusef(rota.KindConflict, "worker",
+			"worker %s has %d leases: suspend it, or wait for their end", id, w.Open))
 	case w.Status != rota.WorkerRetired && w.Status != rota.WorkerUnreachable:
-		return entry.Refused(rota.Refusef(rota.KindConflict, "worker", "worker %s is %s: retire it first", id, w.Status))
+		return entry.Refused(rota.Refusef(rota.KindConflict, "worker", "worker %s is %s: retire it first", id,
+			w.Status))
 	}
 	fl.fireForget(string(id))
 	fl.placement.trimHolds()

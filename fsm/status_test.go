@@ -74,7 +74,8 @@ jobRetryScheduled PROOF_INVALID`
 		if w := b.health("w", 500); w.Slashed != 100 || w.InvalidProofs != 1 {
 			b.t.Fatalf("worker %+v", w)
 		}
-		if got := tells(b.spoil("w", 1)); !strings.HasPrefix(got, `providerSlashed PROOF_INVALID {"penalty":90,"stake":815,`) {
+		if got := tells(b.spoil("w", 1)); !strings.HasPrefix(got,
+			`providerSlashed PROOF_INVALID {"penalty":90,"stake":815,`) {
 			b.t.Fatalf("events\n%s", got)
 		}
 		b.health("w", 0)
@@ -237,7 +238,8 @@ func TestStatuses(t *testing.T) {
 		b.refuses(rota.KindStale, "session", registerOp("w", 1, "w", false))
 		b.refuses(rota.KindStale, "session", registerOp("w", 1, "w", true))
 		b.refuses(rota.KindStale, "session", polling(registerOp("w", 1, "w", false)))
-		if again := rota.Session(b.ok(registerOp("w", 1, "other", false)).GetSession()); again == s { // another process has the id
+		if again := rota.Session(b.ok(registerOp("w", 1, "other",
+			false)).GetSession()); again == s { // another process has the id
 			b.t.Fatalf("session %d continues", s)
 		} else {
 			b.ok(statusOp("w", rota.WorkerRetired, again)) // its own goodbye

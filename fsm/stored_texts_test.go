@@ -15,9 +15,12 @@ import (
 // storing are the files whose refusals a row can store: the reason why a schedule, a batch or a webhook waits, and the
 // jobs that a plan did not change. The digest covers these rows, so nodes of two binaries with different texts diverge.
 // An empty list of functions means the whole file.
-var storing = map[string][]string{"access.go": nil, "admission.go": nil, "admit.go": nil, "cancel.go": nil, "change.go": nil, "deleted.go": nil,
-	"ended.go": nil, "judge.go": nil, "keyring.go": nil, "plan_step.go": nil, "plan_verbs.go": nil, "queueing.go": nil, "tenants.go": nil,
-	"throttle.go": nil, "unique.go": nil, "workflow_open.go": {"cancelWorkflow", "retryWorkflow"}, "../shape.go": {"checkPayload"}}
+var storing = map[string][]string{"access.go": nil, "admission.go": nil, "admit.go": nil, "cancel.go": nil,
+	"change.go": nil, "deleted.go": nil,
+	"ended.go": nil, "judge.go": nil, "keyring.go": nil, "plan_step.go": nil, "plan_verbs.go": nil, "queueing.go": nil,
+	"tenants.go":  nil,
+	"throttle.go": nil, "unique.go": nil, "workflow_open.go": {"cancelWorkflow", "retryWorkflow"},
+	"../shape.go": {"checkPayload"}}
 
 // TestStoredTexts_stay: no text of a refusal that a row can store changes or disappears. -update records new ones.
 func TestStoredTexts_stay(t *testing.T) {

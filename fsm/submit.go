@@ -10,7 +10,8 @@ import (
 // submit admits a job (SPEC §4). It is idempotent by id: a known job is answered before any admission check.
 func (m *Machine) submit(op *fsmpb.Submit) *fsmpb.Outcome {
 	if n := len(op.GetSpec().GetLabels()); n > rota.MaxLabels { // before a map is made of them
-		return entry.Refused(rota.Refusef(rota.KindInvalid, "labels", "too many labels: got %d, maximum %d", n, rota.MaxLabels))
+		return entry.Refused(rota.Refusef(rota.KindInvalid, "labels", "too many labels: got %d, maximum %d", n,
+			rota.MaxLabels))
 	}
 	spec := m.Specs.Read(op.GetSpec())
 	if o := m.again(spec); o != nil {

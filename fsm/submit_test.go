@@ -66,7 +66,10 @@ func TestSubmit(t *testing.T) {
 			{"requires", func(s *rota.JobSpec) { s.Requires = []string{"a b"} }},
 			{"regions_deny", func(s *rota.JobSpec) { s.RegionsDeny = []string{""} }},
 			{"headers", func(s *rota.JobSpec) { s.Headers = manyHeaders(rota.MaxHeaders+1, 1) }},
-			{"headers", func(s *rota.JobSpec) { s.Headers = manyHeaders(rota.MaxHeaders, rota.MaxHeadersBytes/rota.MaxHeaders) }},
+			{"headers", func(s *rota.JobSpec) {
+				s.Headers = manyHeaders(rota.MaxHeaders,
+					rota.MaxHeadersBytes/rota.MaxHeaders)
+			}},
 			{"headers", func(s *rota.JobSpec) { s.Headers = map[string]string{"trace parent": "v"} }},
 			{"headers", func(s *rota.JobSpec) { s.Headers = map[string]string{"": "v"} }},
 			{"headers", func(s *rota.JobSpec) { s.Headers = map[string]string{"k": "\r\nSet-Cookie: a"} }},
@@ -102,7 +105,8 @@ func TestSubmit(t *testing.T) {
 		}
 		b.refuses(rota.KindExhausted, "queue", submitOp(jobSpec("normal")))
 		b.submit("urgent", func(s *rota.JobSpec) { s.Priority = 0 })
-		o := b.refuses(rota.KindExhausted, "queue", submitOp(jobSpec("urgent2", func(s *rota.JobSpec) { s.Priority = 0 })))
+		o := b.refuses(rota.KindExhausted, "queue", submitOp(jobSpec("urgent2",
+			func(s *rota.JobSpec) { s.Priority = 0 })))
 		if o.GetRetryAfterMs() <= 0 {
 			t.Fatalf("the refusal has no delay: %v", o)
 		}
@@ -127,8 +131,14 @@ func TestSubmit(t *testing.T) {
 	t.Run("waits_for_delay_and_then_for_the_date", func(t *testing.T) {
 		t.Parallel()
 		b := newBench(t)
-		b.submit("j", func(s *rota.JobSpec) { s.Delay, s.NotBefore = 10*time.Second, rota.Date(startClock+20_000).Time() })
-		b.submit("early", func(s *rota.JobSpec) { s.Delay, s.NotBefore = 10*time.Second, rota.Date(startClock+5_000).Time() })
+		b.submit("j", func(s *rota.JobSpec) {
+			s.Delay, s.NotBefore = 10*time.Second,
+				rota.Date(startClock+20_000).Time()
+		})
+		b.submit("early", func(s *rota.JobSpec) {
+			s.Delay, s.NotBefore = 10*time.Second,
+				rota.Date(startClock+5_000).Time()
+		})
 		b.pass(9_999)
 		b.state("early", rota.JobDelayed)
 		b.pass(1)

@@ -60,8 +60,9 @@ func (un *uniques) target(r *state.UniqueRow, spec *rota.JobSpec) (rota.JobID, r
 	}
 	merge := un.takes(un.s.JobTable.Get(into), spec)
 	if spec.Unique.Collects() && merge != rota.MergeTaken {
-		return into, merge, entry.Refused(exhausted("unique", "the job that waits behind the holder of this key cannot collect one more "+
-			"payload: %s; submit again once it runs", merge))
+		return into, merge, entry.Refused(exhausted("unique",
+			"the job that waits behind the holder of this key cannot collect one more "+
+				"payload: %s; submit again once it runs", merge))
 	}
 	return into, merge, nil
 }
@@ -71,7 +72,8 @@ func (un *uniques) await(j *state.JobRow) {
 	r := un.rows.Edit(string(j.Past.Unique[:]))
 	r.Next = j.Spec.ID
 	un.placement.move(j, rota.JobBlocked)
-	un.s.Journal.EmitFor(j, &rota.Event{Kind: rota.EventJobBlocked, Job: j.Spec.ID, Queue: j.Spec.Queue, Tenant: j.Spec.Tenant,
+	un.s.Journal.EmitFor(j, &rota.Event{Kind: rota.EventJobBlocked, Job: j.Spec.ID, Queue: j.Spec.Queue,
+		Tenant: j.Spec.Tenant,
 		Payload: state.Payload(struct {
 			After rota.JobID `json:"after"`
 		}{r.Job})})
@@ -139,7 +141,8 @@ func (c *checker) successors() {
 			return true
 		}
 		next[r.Next] = true
-		if j := c.m.JobTable.Get(r.Next); j == nil || j.State != rota.JobBlocked || string(j.History().Unique[:]) != key || r.Next == r.Job {
+		if j := c.m.JobTable.Get(r.Next); j == nil || j.State != rota.JobBlocked ||
+			string(j.History().Unique[:]) != key || r.Next == r.Job {
 			c.fault("I4: job %s is to follow %s, and does not wait for that", r.Next, r.Job)
 		}
 		return true

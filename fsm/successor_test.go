@@ -75,7 +75,8 @@ func TestUnique_after(t *testing.T) {
 	b.ok(onlyOne("a", after, paying("1")))
 	b.became("a", rota.MergeTaken, onlyOne("b", after, paying("2"))) // it still waits
 	l := b.match()["a"]
-	if o := b.ok(onlyOne("c", after, paying("3"))); o.GetExisted() || o.GetHolder() != "" || rota.JobState(o.GetJobState()) != rota.JobBlocked {
+	if o := b.ok(onlyOne("c", after, paying("3"))); o.GetExisted() || o.GetHolder() != "" ||
+		rota.JobState(o.GetJobState()) != rota.JobBlocked {
 		t.Fatalf("the successor: %v", o)
 	}
 	if o := b.ok(onlyOne("c", after, paying("3"))); !o.GetExisted() {
@@ -116,7 +117,8 @@ func TestUnique_afterCompleted(t *testing.T) {
 	t.Parallel()
 	b := secondRules(t)
 	b.walls = []int64{startClock, startClock, startClock}
-	u := rota.Unique{OnConflict: rota.UniqueAfter, Scope: []string{"PENDING", "RUNNING", "COMPLETED"}, Keep: 5 * time.Second}
+	u := rota.Unique{OnConflict: rota.UniqueAfter, Scope: []string{"PENDING", "RUNNING", "COMPLETED"},
+		Keep: 5 * time.Second}
 	b.ok(verb(rota.VerbComplete, func() rota.Lease {
 		b.worker("w", 1)
 		b.ok(onlyOne("a", u))
@@ -145,8 +147,10 @@ func TestUnique_collect(t *testing.T) {
 	b.refuses(rota.KindInvalid, "payload", onlyOne("x", collect, paying("1,2")))
 	b.refuses(rota.KindInvalid, "payload", onlyOne("x", collect, paying("")))
 	b.refuses(rota.KindInvalid, "payload", onlyOne("x", collect, paying(`"`+strings.Repeat("x", 37)+`"`)))
-	b.refuses(rota.KindInvalid, "unique", onlyOne("x", rota.Unique{OnConflict: rota.UniqueCollect, By: []string{"args"}}))
-	b.refuses(rota.KindInvalid, "unique", onlyOne("x", rota.Unique{OnConflict: rota.UniqueAfter, Scope: []string{"RUNNING"}}))
+	b.refuses(rota.KindInvalid, "unique", onlyOne("x", rota.Unique{OnConflict: rota.UniqueCollect,
+		By: []string{"args"}}))
+	b.refuses(rota.KindInvalid, "unique", onlyOne("x", rota.Unique{OnConflict: rota.UniqueAfter,
+		Scope: []string{"RUNNING"}}))
 	first := onlyOne("a", collect, paying(`{"n":1}`), delayed)
 	b.ok(first)
 	b.existed(first) // identified by the submission, not by the list made from it
@@ -182,7 +186,8 @@ func TestUnique_collect(t *testing.T) {
 	}
 	// A payload that is not JSON, or too long within brackets, is not put into a list, whichever merge its submission
 	// requests.
-	for payload, merge := range map[string]rota.Merge{"no json": rota.MergeNotJSON, `"` + strings.Repeat("x", 37) + `"`: rota.MergeListFull} {
+	for payload, merge := range map[string]rota.Merge{"no json": rota.MergeNotJSON,
+		`"` + strings.Repeat("x", 37) + `"`: rota.MergeListFull} {
 		for _, how := range []string{rota.UniqueReplace, rota.UniqueExtend} {
 			b.became("full", merge, onlyOne("r-"+how+string(merge), rota.Unique{OnConflict: how}, paying(payload)))
 		}

@@ -46,7 +46,8 @@ func TestSweep(t *testing.T) {
 			b.submit(fmt.Sprint("j", i), func(s *rota.JobSpec) { s.Delay = 100 * time.Millisecond })
 		}
 		b.now += 1000
-		for _, want := range []state.Sweep{{Fired: 1000, More: true}, {Fired: 1000, More: true}, {Fired: 500, More: false}, {More: false}} {
+		for _, want := range []state.Sweep{{Fired: 1000, More: true}, {Fired: 1000, More: true},
+			{Fired: 500, More: false}, {More: false}} {
 			if a := b.entry(sweepOp(), sweepOp()); a.Sweep != want { // two share the bound
 				t.Fatalf("sweep: got %+v, want %+v", a.Sweep, want)
 			}
@@ -62,8 +63,11 @@ func TestSweep(t *testing.T) {
 			b.entry()
 		}
 		b.lead()
-		a := b.stamped(&fsmpb.Entry{Term: 1, NowMs: int64(b.now + 900), Ops: []*fsmpb.Op{sweepOp(), submitOp(jobSpec("k"))}}, 2)
-		if err := entry.OutcomeError(a.Outcomes[0]); err == nil || err.Kind != rota.KindStale || a.Stamped || a.Clock != b.now {
+		a := b.stamped(&fsmpb.Entry{Term: 1, NowMs: int64(b.now + 900),
+			Ops: []*fsmpb.Op{sweepOp(), submitOp(jobSpec("k"))}},
+			2)
+		if err := entry.OutcomeError(a.Outcomes[0]); err == nil || err.Kind != rota.KindStale || a.Stamped ||
+			a.Clock != b.now {
 			t.Fatalf("applied %+v", a)
 		}
 		b.state("j", rota.JobAssigned)

@@ -201,8 +201,10 @@ func (c *checker) tenants() {
 		if !t.Known && (t.Open == 0 && t.ThrottledAt == 0 || t.Limits != rota.DefaultTenantLimits()) {
 			c.fault("I9: nobody set tenant %s, and its row says something", id)
 		}
-		if t.Full() && t.ThrottledAt == 0 || t.ThrottledAt > m.Header.Clock || t.ThrottledAt != 0 && t.Limits.MaxConcurrent == 0 {
-			c.fault("I9: tenant %s with %d of %d leases open is throttled since %d", id, t.Open, t.Limits.MaxConcurrent, t.ThrottledAt)
+		if t.Full() && t.ThrottledAt == 0 || t.ThrottledAt > m.Header.Clock || t.ThrottledAt != 0 &&
+			t.Limits.MaxConcurrent == 0 {
+			c.fault("I9: tenant %s with %d of %d leases open is throttled since %d", id, t.Open, t.Limits.MaxConcurrent,
+				t.ThrottledAt)
 		}
 		return true
 	})
@@ -222,7 +224,8 @@ func (b budget) owner() string { return strings.TrimRight(b.what+" "+b.name, " "
 
 // overfull returns the first limit on what a queue and a tenant hold for which over is true; its subject is "" if there
 // is none. A limit of 0 does not apply.
-func (lm *admission) overfull(q *state.QueueRow, tenant rota.TenantID, over func(used, most int64) bool) (b budget, found bool) {
+func (lm *admission) overfull(q *state.QueueRow, tenant rota.TenantID,
+	over func(used, most int64) bool) (b budget, found bool) {
 	t := &lm.s.Ledger.Tally
 	if most := lm.s.Header.Settings.StateBytesMax; most != 0 && over(t.All, most) {
 		return budget{"state_bytes_max", "the cluster", "", t.All, most}, true
@@ -230,7 +233,8 @@ func (lm *admission) overfull(q *state.QueueRow, tenant rota.TenantID, over func
 	if q != nil && q.Policy.BytesMax != 0 && over(t.Queues.Get(q.Name), q.Policy.BytesMax) {
 		return budget{"bytes_max", "queue", string(q.Name), t.Queues.Get(q.Name), q.Policy.BytesMax}, true
 	}
-	if row := lm.tenants.Get(tenant); row != nil && row.Limits.BytesMax != 0 && over(t.Tenants.Get(tenant), row.Limits.BytesMax) {
+	if row := lm.tenants.Get(tenant); row != nil && row.Limits.BytesMax != 0 &&
+		over(t.Tenants.Get(tenant), row.Limits.BytesMax) {
 		return budget{"bytes_max", "tenant", string(tenant), t.Tenants.Get(tenant), row.Limits.BytesMax}, true
 	}
 	return b, false
@@ -243,7 +247,8 @@ func (lm *admission) admitBytes(q *state.QueueRow, tenant rota.TenantID, more in
 	if !over {
 		return nil
 	}
-	return lm.overBudget(q, b, "%s holds %d bytes, %d more are wanted: %s is %d", b.owner(), b.used, more, b.subject, b.most)
+	return lm.overBudget(q, b, "%s holds %d bytes, %d more are wanted: %s is %d", b.owner(), b.used, more, b.subject,
+		b.most)
 }
 
 // admitFill refuses if a budget is filled to at least `least` permille.
@@ -252,8 +257,8 @@ func (lm *admission) admitFill(q *state.QueueRow, tenant rota.TenantID, least in
 	if !over {
 		return nil
 	}
-	return lm.overBudget(q, b, "%s holds %d bytes, %d permille of %s %d: at reject_threshold only priority 0 is taken", b.owner(),
-		b.used, permille(b.used, b.most), b.subject, b.most)
+	return lm.overBudget(q, b, "%s holds %d bytes, %d permille of %s %d: at reject_threshold only priority 0 is taken",
+		b.owner(), b.used, permille(b.used, b.most), b.subject, b.most)
 }
 
 // permille returns part ÷ whole in permille; whole is at most MaxStateBytes, far from overflow.
@@ -352,10 +357,12 @@ func (lm *admission) deleteTenant(op *fsmpb.DeleteTenant) *fsmpb.Outcome {
 	}
 	switch {
 	case t.Open > 0 || lm.s.Ledger.Named(t):
-		return entry.Refused(rota.Refusef(rota.KindConflict, "tenant", "a live job, a workflow, a schedule, a batch or a unique key is of tenant %q: let it end, "+
-			"cancel the job, or delete it first", id))
+		return entry.Refused(rota.Refusef(rota.KindConflict, "tenant",
+			"a live job, a workflow, a schedule, a batch or a unique key is of tenant %q: let it end, "+
+				"cancel the job, or delete it first", id))
 	case lm.access.namesTenant(id):
-		return entry.Refused(rota.Refusef(rota.KindConflict, "tenant", "a token is for tenant %q: revoke it, or wait for its end", id))
+		return entry.Refused(rota.Refusef(rota.KindConflict, "tenant",
+			"a token is for tenant %q: revoke it, or wait for its end", id))
 	}
 	lm.s.Timers.Penalty.Refile(string(id), int64(t.PenaltyAt()), 0)
 	lm.access.hold(t.By, access.OwnsTenant, -1)

@@ -42,7 +42,8 @@ func TestSetTenant(t *testing.T) {
 	t.Run("keeps_limits_and_says_so_once", func(t *testing.T) {
 		t.Parallel()
 		b := newBench(t)
-		op := tenantOp("ann", "tier", "pro", "weight", "3", "max_concurrent", "8", "rate_limit_rps", "50", "penalty", "2s")
+		op := tenantOp("ann", "tier", "pro", "weight", "3", "max_concurrent", "8", "rate_limit_rps", "50", "penalty",
+			"2s")
 		a := b.entry(op)
 		want := `{"tier":"PRO","weight":3,"max_concurrent":8,"rate_limit_rps":50,"penalty_ms":2000,"bytes_max":0}`
 		if e := kinds(a.Events, rota.EventTenantChanged); len(e) != 1 || e[0].Tenant != "ann" || e[0].Payload != want {
@@ -65,7 +66,8 @@ func TestSetTenant(t *testing.T) {
 		b.ok(tenantOp("ann", "weight", "2"))
 		for _, c := range []struct{ subject, key, value string }{
 			{"key", "colour", "red"}, {"key", "wëight", "1"}, {"tier", "tier", "GOLD"}, {"weight", "weight", "0"},
-			{"weight", "weight", "NaN"}, {"max_concurrent", "max_concurrent", "-1"}, {"rate_limit_rps", "rate_limit_rps", "-2"},
+			{"weight", "weight", "NaN"}, {"max_concurrent", "max_concurrent", "-1"},
+			{"rate_limit_rps", "rate_limit_rps", "-2"},
 			{"penalty_ms", "penalty", "2h"}, {"penalty_ms", "penalty_ms", "-1"},
 		} {
 			for _, id := range []string{"ann", "new"} {
@@ -86,7 +88,8 @@ func TestSetTenant(t *testing.T) {
 		for i := range limits.MaxTenants {
 			for _, m := range []*Machine{b.Machine, b.twin} {
 				id := rota.TenantID(fmt.Sprint("t", i))
-				m.admission.tenants.Insert(id, &state.TenantRow{ID: id, Known: true, Limits: rota.DefaultTenantLimits()})
+				m.admission.tenants.Insert(id, &state.TenantRow{ID: id, Known: true,
+					Limits: rota.DefaultTenantLimits()})
 			}
 		}
 		for _, m := range []*Machine{b.Machine, b.twin} {
@@ -134,7 +137,8 @@ func TestSetTenant(t *testing.T) {
 			b.match()
 			q := b.placement.registry.queues["default"]
 			if q.open.Get("ann") != 12 || q.open.Get("bob") != 4 {
-				t.Fatalf("%s: ann has %d leases open, bob %d: want 12 and 4", when, q.open.Get("ann"), q.open.Get("bob"))
+				t.Fatalf("%s: ann has %d leases open, bob %d: want 12 and 4", when, q.open.Get("ann"),
+					q.open.Get("bob"))
 			}
 		}
 	})

@@ -165,7 +165,8 @@ func (c *checker) laneStates() {
 		if !ok {
 			got = laneState{weight: 1}
 		}
-		if want := (laneState{m.admission.throttled(q, j.Spec.Tenant), m.admission.limitsOf(j.Spec.Tenant).Weight}); got != want {
+		if want := (laneState{m.admission.throttled(q, j.Spec.Tenant),
+			m.admission.limitsOf(j.Spec.Tenant).Weight}); got != want {
 			c.fault("I4: queue %s takes tenant %s for %v, the rows say %v", q.Name, j.Spec.Tenant, got, want)
 		}
 		if held := m.placement.registry.queues[q.Name].pending.Blocked(j.Item); held != m.admission.laneBlocked(j, q) {
@@ -178,7 +179,8 @@ func (c *checker) laneStates() {
 // laneBlocked reports whether rounds may not draw from a QUEUED job's lane.
 func (lm *admission) laneBlocked(j *state.JobRow, q *state.QueueRow) bool {
 	d := lm.domainOf(q.Name, j.Spec.Domain)
-	return lm.throttled(q, j.Spec.Tenant) || d != nil && d.Throttled || lm.keyring.holds(j) || lm.low() != sched.LowFree && j.Spec.Priority > lowPriority
+	return lm.throttled(q, j.Spec.Tenant) || d != nil && d.Throttled || lm.keyring.holds(j) ||
+		lm.low() != sched.LowFree && j.Spec.Priority > lowPriority
 }
 
 // timeLimits calculates the timers of mode, tenants, limiters and domains.
@@ -330,8 +332,9 @@ func (lm *admission) isolate(d *state.DomainRow, isolated bool) {
 	}
 	d.Isolated, d.Since, d.Tat = isolated, lm.s.Header.Now(), 0
 	ok, fail := d.Window.Total()
-	lm.s.Journal.Emit(rota.Event{Kind: kind, Queue: d.Queue, Payload: state.Payload(domainChanged{d.Name, ok + fail, fail,
-		lm.s.QueueTable.Get(d.Queue).Policy.DomainFailureThresholdPermille})})
+	lm.s.Journal.Emit(rota.Event{Kind: kind, Queue: d.Queue,
+		Payload: state.Payload(domainChanged{d.Name, ok + fail, fail,
+			lm.s.QueueTable.Get(d.Queue).Policy.DomainFailureThresholdPermille})})
 }
 
 // domainDue returns when a domain must be reviewed: when its oldest sub-window ends, or its lanes get the next token; 0
@@ -356,7 +359,8 @@ func (c *checker) domains() {
 			return true
 		}
 		if d.Throttled && !d.Isolated || d.Since.Clock > m.Header.Clock {
-			c.fault("I9: failure domain %s since %d, isolated %v, throttled %v", key, d.Since.Clock, d.Isolated, d.Throttled)
+			c.fault("I9: failure domain %s since %d, isolated %v, throttled %v", key, d.Since.Clock, d.Isolated,
+				d.Throttled)
 		}
 		if due := m.admission.domainDue(d); due == 0 || due != d.Due {
 			c.fault("I4: failure domain %s is due at %d, filed at %d", key, due, d.Due)

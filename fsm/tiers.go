@@ -148,8 +148,8 @@ func (pl *placement) firePromote(queue string) {
 	j.Item = &risen
 	i.pending.Add(j.Item)
 	pl.timePromotion(q, i)
-	pl.s.Journal.Emit(rota.Event{Kind: rota.EventJobPromoted, Job: j.Spec.ID, Queue: q.Name, Tenant: j.Spec.Tenant, Attempt: j.Attempt,
-		Payload: fmt.Sprintf(`{"from":%d,"to":%d}`, from, j.Tier)})
+	pl.s.Journal.Emit(rota.Event{Kind: rota.EventJobPromoted, Job: j.Spec.ID, Queue: q.Name, Tenant: j.Spec.Tenant,
+		Attempt: j.Attempt, Payload: fmt.Sprintf(`{"from":%d,"to":%d}`, from, j.Tier)})
 }
 
 // tiers checks that the QUEUED jobs of adaptive queues are in tiers that they can have reached, each at its own place.
@@ -208,7 +208,8 @@ func (vw *View) promotions(t *state.Timers) {
 	due := make(map[rota.QueueName]rota.Clock)
 	vw.m.JobTable.Scan(func(_ rota.JobID, j *state.JobRow) bool {
 		q := vw.m.QueueTable.Get(j.Spec.Queue)
-		if j.State != rota.JobQueued || j.Tier <= highestReachable || q == nil || q.Policy.Ranking != rota.RankAdaptive {
+		if j.State != rota.JobQueued || j.Tier <= highestReachable || q == nil ||
+			q.Policy.Ranking != rota.RankAdaptive {
 			return true
 		}
 		if at := promoteAt(j.TierAt, &q.Policy); due[q.Name] == 0 || at < due[q.Name] {

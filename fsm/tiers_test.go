@@ -215,7 +215,8 @@ func TestManyRiseAtOnce(t *testing.T) {
 	b.submit("expires", priority(0), func(s *rota.JobSpec) { s.TTL = 500 * time.Millisecond })
 	b.now += 500
 	b.walls = []int64{startClock + int64(sevenDays) + 60_500} // the tombstone is due too
-	for i, want := range []state.Sweep{{Fired: 1000, More: true}, {Fired: 1000, More: true}, {Fired: 502, More: false}, {More: false}} {
+	for i, want := range []state.Sweep{{Fired: 1000, More: true}, {Fired: 1000, More: true}, {Fired: 502, More: false},
+		{More: false}} {
 		a := b.entry(sweepOp())
 		if a.Sweep != want {
 			t.Fatalf("sweep %d: got %+v, want %+v", i, a.Sweep, want)

@@ -118,7 +118,8 @@ func TestTimeOut(t *testing.T) {
 			l := leased(b)
 			b.ok(verb(rota.VerbFail, l, saying(strings.Repeat("x", limits.MaxErrorBytes)), timedOut))
 			j := b.state("j", rota.JobDead)
-			if len(j.Error) != limits.MaxErrorBytes || !strings.HasPrefix(j.Error, "timed out: max_runtime is 9000 ms; its worker ends it 1 s before, to report it: xx") {
+			if len(j.Error) != limits.MaxErrorBytes || !strings.HasPrefix(j.Error,
+				"timed out: max_runtime is 9000 ms; its worker ends it 1 s before, to report it: xx") {
 				b.t.Fatalf("error of %d bytes: %.60q", len(j.Error), j.Error)
 			}
 		},

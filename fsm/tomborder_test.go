@@ -33,7 +33,10 @@ func TestTombOrder(t *testing.T) {
 			if !ok {
 				return
 			}
-			want := slices.MinFunc(naive, func(a, b entry) int { return cmp.Compare(a.Due, b.Due) }) // the first of equals
+			want := slices.MinFunc(naive, func(a, b entry) int {
+				return cmp.Compare(a.Due,
+					b.Due)
+			}) // the first of equals
 			if dueSeq != want.seq || e != want.TombEntry {
 				t.Fatalf("seed %d: %d is due first, want %+v", seed, dueSeq, want)
 			}

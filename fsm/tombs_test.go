@@ -19,12 +19,16 @@ func TestTomb(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]state.TombRow{
 		"empty": {},
-		"usual": {ID: "job-1", Queue: "default", Typ: "work", Tenant: "default", State: rota.JobCompleted, Reason: rota.ReasonDone,
-			Attempt: 1, Lease: rota.LeaseID{1, 31: 2}, Worker: "w", OutputDigest: strings.Repeat("d", 32), Submitted: rota.Moment{Clock: 5},
-			Finished: rota.Moment{Clock: 300, Date: 1 << 40}, Due: 1<<40 + sevenDays, Seq: 70_000},
+		"usual": {ID: "job-1", Queue: "default", Typ: "work", Tenant: "default", State: rota.JobCompleted,
+			Reason:  rota.ReasonDone,
+			Attempt: 1, Lease: rota.LeaseID{1, 31: 2}, Worker: "w", OutputDigest: strings.Repeat("d", 32),
+			Submitted: rota.Moment{Clock: 5},
+			Finished:  rota.Moment{Clock: 300, Date: 1 << 40}, Due: 1<<40 + sevenDays, Seq: 70_000},
 		"greatest": {ID: rota.JobID(strings.Repeat("i", 300)), Queue: "q", Attempt: math.MinInt32, Seq: math.MaxUint64,
-			Submitted: rota.Moment{Clock: math.MaxInt64}, Finished: rota.Moment{Clock: math.MinInt64, Date: -1}, FreeAt: 64, State: rota.JobDead, Fingerprint: "12345678",
-			Earlier: []state.Unlogged{{Lease: rota.LeaseID{3}, Worker: "w1", Logged: false}, {Lease: rota.LeaseID{4}, Worker: "w2", Attempt: math.MaxInt32, Logged: true}}},
+			Submitted: rota.Moment{Clock: math.MaxInt64}, Finished: rota.Moment{Clock: math.MinInt64, Date: -1},
+			FreeAt: 64, State: rota.JobDead, Fingerprint: "12345678",
+			Earlier: []state.Unlogged{{Lease: rota.LeaseID{3}, Worker: "w1", Logged: false},
+				{Lease: rota.LeaseID{4}, Worker: "w2", Attempt: math.MaxInt32, Logged: true}}},
 	} {
 		var e state.Encoder
 		kept := want.Keep(&e, &entry.Texts{})
@@ -49,7 +53,8 @@ func TestTombs(t *testing.T) {
 	all.Reject("b")
 	all.Reject("c")
 	all.Drop("a", 1)
-	if r := all.Get("b"); r == nil || r.Reason != rota.ReasonProofRejected || all.Get("a") != nil || all.Len() != 1 || all.Order.N != 1 {
+	if r := all.Get("b"); r == nil || r.Reason != rota.ReasonProofRejected || all.Get("a") != nil || all.Len() != 1 ||
+		all.Order.N != 1 {
 		t.Fatalf("b is %+v of %d", r, all.Len())
 	}
 	if kept, ok := frozen.Get("b"); !ok || kept.Row().Reason != rota.ReasonDone || frozen.Len() != 2 {

@@ -38,7 +38,8 @@ func TestJob_tellsWhenItExpires(t *testing.T) {
 	expires := func(id rota.JobID, in rota.Clock) {
 		t.Helper()
 		j, _ := b.View.Job(id)
-		if want := b.Header.Now().At(b.Header.Clock + in); in == 0 && !j.Expires.IsZero() || in != 0 && j.Expires != want {
+		if want := b.Header.Now().At(b.Header.Clock + in); in == 0 && !j.Expires.IsZero() || in != 0 &&
+			j.Expires != want {
 			t.Errorf("job %s expires at %v, want %v", id, j.Expires, want)
 		}
 	}
@@ -103,7 +104,8 @@ func TestTimeToLive(t *testing.T) {
 			}
 			events := b.pass(4_000)
 			i := slices.IndexFunc(events, func(e rota.Event) bool { return e.Kind == rota.EventLeaseCancelled })
-			if i < 0 || events[i].Reason != rota.ReasonTTLAbsolute || events[i].Worker != "w" || events[i].Session != l.Session ||
+			if i < 0 || events[i].Reason != rota.ReasonTTLAbsolute || events[i].Worker != "w" ||
+				events[i].Session != l.Session ||
 				events[i].Lease != l.ID || len(events) < i+2 || events[i+1].Kind != rota.EventJobExpired ||
 				events[i+1].Reason != rota.ReasonTTLAbsolute {
 				b.t.Fatalf("events %+v", events)
@@ -172,7 +174,8 @@ func TestTimeToLive(t *testing.T) {
 		b.ok(retryOp("j"))
 		j := b.JobTable.Get("j")
 		free := b.state("j", rota.JobDelayed).Due // its worker may not know yet
-		if free.Clock != l.Deadline.Clock || j.ExpireAbs != free.Clock+30_000 || j.ExpireRel != 0 || !j.FirstLease.IsZero() {
+		if free.Clock != l.Deadline.Clock || j.ExpireAbs != free.Clock+30_000 || j.ExpireRel != 0 ||
+			!j.FirstLease.IsZero() {
 			b.t.Fatalf("row %+v", j)
 		}
 		b.pass(free.Clock - b.now)
@@ -221,8 +224,10 @@ func TestPresetsTimeToLive(t *testing.T) {
 			}
 			for id, abs := range map[rota.JobID]rota.Clock{"default": c.abs, "own": 5 * hour} {
 				j := b.JobTable.Get(id)
-				if _, placed := leases[id]; !placed || j.ExpireAbs != moment(abs, at) || j.ExpireRel != moment(c.rel, b.now) {
-					t.Fatalf("job %s: placed %v, expires %d and %d after submission", id, placed, j.ExpireAbs-at, j.ExpireRel-at)
+				if _, placed := leases[id]; !placed || j.ExpireAbs != moment(abs, at) ||
+					j.ExpireRel != moment(c.rel, b.now) {
+					t.Fatalf("job %s: placed %v, expires %d and %d after submission", id, placed, j.ExpireAbs-at,
+						j.ExpireRel-at)
 				}
 			}
 		})
@@ -243,8 +248,9 @@ func TestTombstoneCap(t *testing.T) {
 		m.Ledger.Gen++
 		for i := range limits.TombstoneCap {
 			m.Header.TombSeq++
-			m.ended.tombs.Insert(&state.TombRow{ID: rota.JobID(fmt.Sprintf("t%07d", i)), Queue: "default", Typ: "work", Tenant: "default",
-				State: rota.JobCompleted, Reason: rota.ReasonDone, Finished: m.Header.Now(), Seq: m.Header.TombSeq})
+			m.ended.tombs.Insert(&state.TombRow{ID: rota.JobID(fmt.Sprintf("t%07d", i)), Queue: "default", Typ: "work",
+				Tenant: "default",
+				State:  rota.JobCompleted, Reason: rota.ReasonDone, Finished: m.Header.Now(), Seq: m.Header.TombSeq})
 		}
 		m.settleHeader()
 		m.Ledger.Settle()

@@ -54,11 +54,13 @@ func TestTurnOfTheOldest(t *testing.T) {
 	t.Run("holds_the_worker_at_once_if_only_room_is_lacking", func(t *testing.T) {
 		t.Parallel()
 		b := newBench(t)
-		b.ok(queueOp("default", "oldest_every", "5", "hold_after", "24h", "lease_ms", "3600000", "ack_timeout", "3600000"))
+		b.ok(queueOp("default", "oldest_every", "5", "hold_after", "24h", "lease_ms", "3600000", "ack_timeout",
+			"3600000"))
 		if after := slip(b, 60_000); after == 0 || after > 10_000 {
 			t.Fatalf("the wide job was placed after %d ms", after)
 		}
-		if rule := b.JobTable.Get("wide"); b.leasing.leases.Get(string(rule.Lease[:])).Decision.Reasoning.Rule != rota.ReasoningByTurnOfTheOldest {
+		if rule := b.JobTable.Get("wide"); b.leasing.leases.Get(string(
+			rule.Lease[:])).Decision.Reasoning.Rule != rota.ReasoningByTurnOfTheOldest {
 			t.Fatal("it was not its turn")
 		}
 		if n := b.fleet.workers.Get("w").SinceTurn; n != 0 {

@@ -176,7 +176,8 @@ func (r *estimateRow) Canonical(e *state.Encoder) {
 }
 
 func decodeEstimate(d *state.Decoder) *estimateRow {
-	r := &estimateRow{queue: rota.QueueName(d.Str()), tenant: rota.TenantID(d.Str()), typ: rota.JobType(d.Str()), at: rota.Index(d.Uint())}
+	r := &estimateRow{queue: rota.QueueName(d.Str()), tenant: rota.TenantID(d.Str()), typ: rota.JobType(d.Str()),
+		at: rota.Index(d.Uint())}
 	r.key = estimateKey(r.queue, r.tenant, r.typ)
 	for range d.Count(sched.MaxTook) {
 		r.took = append(r.took, sched.Took{Ms: d.Int(), Said: d.Int()})
@@ -247,7 +248,8 @@ func (ts *typeStats) foretell(spec *state.KeptSpec, p *rota.QueuePolicy) (estima
 		}
 	}
 	if p.Ranking == rota.RankSmallest {
-		part = ts.placement.registry.supply.PartOf(sched.Load{CPU: spec.CPUMilli, Memory: spec.MemoryBytes, IO: spec.IOBytesPerS})
+		part = ts.placement.registry.supply.PartOf(sched.Load{CPU: spec.CPUMilli, Memory: spec.MemoryBytes,
+			IO: spec.IOBytesPerS})
 	}
 	return estimate, part
 }
@@ -283,12 +285,14 @@ func (ts *typeStats) foreseeAll(q *state.QueueRow) {
 func (c *checker) estimates() {
 	ts := &c.m.typeStats
 	if n := ts.estimates.Len(); n > limits.MaxEstimates || n != ts.order.Len() {
-		c.fault("I9: %d tenants and types have estimates, %d in order, %d may have", n, ts.order.Len(), limits.MaxEstimates)
+		c.fault("I9: %d tenants and types have estimates, %d in order, %d may have", n, ts.order.Len(),
+			limits.MaxEstimates)
 	}
 	ts.estimates.Scan(func(key string, r *estimateRow) bool {
 		in, _ := ts.order.Get(r)
 		bad := func(t sched.Took) bool { return t.Ms < 1 || t.Said < 0 }
-		if r.key != key || r.key != estimateKey(r.queue, r.tenant, r.typ) || in != r || r.at > c.m.Header.Index || c.m.QueueTable.Get(r.queue) == nil ||
+		if r.key != key || r.key != estimateKey(r.queue, r.tenant, r.typ) || in != r || r.at > c.m.Header.Index ||
+			c.m.QueueTable.Get(r.queue) == nil ||
 			len(r.took) == 0 || len(r.took) > sched.MaxTook || slices.ContainsFunc(r.took, bad) {
 			c.fault("I9: what estimates of %s are learned from is %v, of entry %d", key, r.took, r.at)
 		}
@@ -303,7 +307,8 @@ func (c *checker) types() {
 		c.fault("I9: %d types have statistics, %d may have", n, limits.MaxTypes)
 	}
 	m.typeStats.types.Scan(func(typ rota.JobType, r *state.TypeRow) bool {
-		if r.Typ != typ || r.Success < 0 || r.Fail < 0 || r.EmaUs < 0 || r.ExpectedMs < 0 || !r.Sampled && r.EmaUs != 0 {
+		if r.Typ != typ || r.Success < 0 || r.Fail < 0 || r.EmaUs < 0 || r.ExpectedMs < 0 || !r.Sampled &&
+			r.EmaUs != 0 {
 			c.fault("I9: the statistics of type %s are %s", typ, fmt.Sprint(r.Stats()))
 		}
 		return true

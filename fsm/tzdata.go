@@ -26,8 +26,8 @@ func (sc *schedules) setTZData(op *fsmpb.SetTZData) *fsmpb.Outcome {
 	if sc.s.Header.Cluster == "" {
 		return entry.Refused(rota.Refusef(rota.KindUnavailable, "cluster", "the cluster has no leader yet: try again"))
 	}
-	r := &state.TzdataRow{Release: given.Release, Released: given.Released, Data: bytes.Clone(given.Data), Sum: sha256.Sum256(given.Data),
-		Index: sc.s.At, At: sc.s.Header.Date(), By: sc.s.Journal.Caller.Actor}
+	r := &state.TzdataRow{Release: given.Release, Released: given.Released, Data: bytes.Clone(given.Data),
+		Sum: sha256.Sum256(given.Data), Index: sc.s.At, At: sc.s.Header.Date(), By: sc.s.Journal.Caller.Actor}
 	last := sc.s.ZoneTable.Get("")
 	if last != nil && last.Release == r.Release && last.Released == r.Released && last.Sum == r.Sum {
 		return &fsmpb.Outcome{Existed: true}
@@ -36,7 +36,8 @@ func (sc *schedules) setTZData(op *fsmpb.SetTZData) *fsmpb.Outcome {
 		sc.s.ZoneTable.Drop("")
 	}
 	sc.s.ZoneTable.Insert("", r)
-	sc.s.Journal.Emit(rota.Event{Kind: rota.EventClusterChanged, Payload: state.Payload(tzdataInstalled{r.Release, hex.EncodeToString(r.Sum[:])})})
+	sc.s.Journal.Emit(rota.Event{Kind: rota.EventClusterChanged,
+		Payload: state.Payload(tzdataInstalled{r.Release, hex.EncodeToString(r.Sum[:])})})
 	return &fsmpb.Outcome{}
 }
 
@@ -48,7 +49,8 @@ func (sc *schedules) sameZones(name string) error {
 	}
 	t := r.Words()
 	if want := t.Name(); name != want {
-		return rota.Refusef(rota.KindStale, "tzdata", "tzdata: got dates calculated by %.80q, want those of %s, which is in force; calculate again", name, want)
+		return rota.Refusef(rota.KindStale, "tzdata",
+			"tzdata: got dates calculated by %.80q, want those of %s, which is in force; calculate again", name, want)
 	}
 	return nil
 }
@@ -67,8 +69,10 @@ func InstalledTZData(vw *View) (t rota.TZData, data []byte, ok bool) {
 func (c *checker) tzdata() {
 	c.m.ZoneTable.Scan(func(_ string, r *state.TzdataRow) bool {
 		given := rota.TZInstall{Release: r.Release, Released: r.Released, Data: r.Data}
-		if err := given.CheckShape(); err != nil || r.Sum != sha256.Sum256(r.Data) || r.Index == 0 || r.Index > c.m.Header.Index {
-			c.fault("the time zones of release %q, installed by entry %d of %d, are unsound: %v", r.Release, r.Index, c.m.Header.Index, err)
+		if err := given.CheckShape(); err != nil || r.Sum != sha256.Sum256(r.Data) || r.Index == 0 ||
+			r.Index > c.m.Header.Index {
+			c.fault("the time zones of release %q, installed by entry %d of %d, are unsound: %v", r.Release, r.Index,
+				c.m.Header.Index, err)
 		}
 		if c.m.Header.Rules < 2 {
 			c.fault("time zones are installed, and rules version %d is in force", c.m.Header.Rules)

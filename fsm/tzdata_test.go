@@ -15,7 +15,8 @@ import (
 
 // tzdataOp installs a release whose packed zones are its own name.
 func tzdataOp(release string) *fsmpb.Op {
-	return &fsmpb.Op{Op: &fsmpb.Op_SetTzdata{SetTzdata: &fsmpb.SetTZData{Release: release, ReleasedMs: 1_790_000_000_000, Data: []byte("zones of " + release)}}}
+	return &fsmpb.Op{Op: &fsmpb.Op_SetTzdata{SetTzdata: &fsmpb.SetTZData{Release: release,
+		ReleasedMs: 1_790_000_000_000, Data: []byte("zones of " + release)}}}
 }
 
 // installedName returns the id of the installed zones, "" if there are none.
@@ -47,12 +48,15 @@ func TestTZData_install(t *testing.T) {
 		sum := sha256.Sum256([]byte("zones of " + release))
 		for what, m := range map[string]*Machine{"the state": b.Machine, "a snapshot": b.restored()} {
 			got, data, ok := InstalledTZData(&m.View)
-			if !ok || got.Release != release || !bytes.Equal(got.SHA256, sum[:]) || string(data) != "zones of "+release || got.Index != b.At ||
-				got.Bytes != 14 || got.By != root || got.Installed != b.Header.Date() || got.Name() != fmt.Sprintf("%s-%x", release, sum[:8]) {
+			if !ok || got.Release != release || !bytes.Equal(got.SHA256, sum[:]) ||
+				string(data) != "zones of "+release || got.Index != b.At ||
+				got.Bytes != 14 || got.By != root || got.Installed != b.Header.Date() ||
+				got.Name() != fmt.Sprintf("%s-%x", release, sum[:8]) {
 				t.Errorf("%s of %s: %+v %q %v", what, release, got, data, ok)
 			}
 		}
-		if len(a.Events) != 1 || a.Events[0].Kind != rota.EventClusterChanged || !strings.Contains(a.Events[0].Payload, fmt.Sprintf(`"tzdata":"%s","sha256":"%x"`, release, sum)) {
+		if len(a.Events) != 1 || a.Events[0].Kind != rota.EventClusterChanged ||
+			!strings.Contains(a.Events[0].Payload, fmt.Sprintf(`"tzdata":"%s","sha256":"%x"`, release, sum)) {
 			t.Errorf("events are %+v", a.Events)
 		}
 		b.existed(by(root, tzdataOp(release)))

@@ -96,7 +96,8 @@ func (un *uniques) room(spec *rota.JobSpec) error {
 	if un.rows.Len() < limits.MaxUniqueKeys || !spec.Unique.Holds(rota.JobQueued) {
 		return nil
 	}
-	return exhausted("unique", "jobs hold %d unique keys, no more are kept: let some end, or submit without one", limits.MaxUniqueKeys)
+	return exhausted("unique", "jobs hold %d unique keys, no more are kept: let some end, or submit without one",
+		limits.MaxUniqueKeys)
 }
 
 // refuse names the holder to callers that may read it.
@@ -106,8 +107,9 @@ func (un *uniques) refuse(r *state.UniqueRow) *fsmpb.Outcome {
 	if shown {
 		who = "job " + string(r.Job)
 	}
-	o := entry.Refused(rota.Refusef(rota.KindConflict, "unique", "%s holds the key that this one is unique by: let it end, or say with "+
-		"unique.on_conflict what becomes of this one", who))
+	o := entry.Refused(rota.Refusef(rota.KindConflict, "unique",
+		"%s holds the key that this one is unique by: let it end, or say with "+
+			"unique.on_conflict what becomes of this one", who))
 	if shown {
 		o.Holder, o.JobState = string(r.Job), uint32(state)
 	}
@@ -203,7 +205,8 @@ func (un *uniques) extend(j *state.JobRow, most rota.Clock) {
 	if j.Ready != 0 {
 		own = j.Ready // it waits for a worker to stop too
 	}
-	if j.State != rota.JobDelayed || !j.FirstLease.IsZero() || j.History().Life != 0 || due <= max(own, un.s.Header.Clock) {
+	if j.State != rota.JobDelayed || !j.FirstLease.IsZero() || j.History().Life != 0 ||
+		due <= max(own, un.s.Header.Clock) {
 		return
 	}
 	if j.Ready != 0 {
@@ -221,7 +224,8 @@ func (un *uniques) extend(j *state.JobRow, most rota.Clock) {
 func (un *uniques) remember(spec *rota.JobSpec, holder rota.JobID, merge rota.Merge) {
 	order := un.s.Timers.Merged
 	last, _ := order.Max()
-	r := &state.MergedRow{ID: spec.ID, Seq: uint64(last.Due) + 1, Holder: holder, Content: un.s.Specs.Content(spec), Merge: merge}
+	r := &state.MergedRow{ID: spec.ID, Seq: uint64(last.Due) + 1, Holder: holder, Content: un.s.Specs.Content(spec),
+		Merge: merge}
 	un.merged.Insert(r.ID, r)
 	order.Refile(string(r.ID), 0, int64(r.Seq))
 	if un.merged.Len() > limits.MaxMerged {
@@ -353,7 +357,8 @@ func (un *uniques) times(t *state.Timers) {
 func (c *checker) uniques() {
 	m, un := c.m, &c.m.uniques
 	if n, merged := un.rows.Len(), un.merged.Len(); n > limits.MaxUniqueKeys || merged > limits.MaxMerged {
-		c.fault("I9: %d unique keys are held and %d submissions merged, %d and %d may be", n, merged, limits.MaxUniqueKeys, limits.MaxMerged)
+		c.fault("I9: %d unique keys are held and %d submissions merged, %d and %d may be", n, merged,
+			limits.MaxUniqueKeys, limits.MaxMerged)
 	}
 	un.rows.Scan(func(key string, r *state.UniqueRow) bool {
 		j := m.JobTable.Get(r.Job)

@@ -56,7 +56,8 @@ func TestUnique_conflicts(t *testing.T) {
 		b.ok(onlyOne("a", rota.Unique{}))
 		before := b.QueueTable.Get("default").Submitted
 		o := b.refuses(rota.KindConflict, "unique", onlyOne("b", rota.Unique{}))
-		if !strings.Contains(o.GetText(), "job a ") || o.GetHolder() != "a" || rota.JobState(o.GetJobState()) != rota.JobQueued {
+		if !strings.Contains(o.GetText(), "job a ") || o.GetHolder() != "a" ||
+			rota.JobState(o.GetJobState()) != rota.JobQueued {
 			t.Fatalf("%v", o)
 		}
 		if o := b.ok(onlyOne("a", rota.Unique{})); !o.GetExisted() || o.GetHolder() != "" { // the same submission
@@ -75,7 +76,8 @@ func TestUnique_conflicts(t *testing.T) {
 		existing := rota.Unique{OnConflict: rota.UniqueExisting}
 		b.ok(onlyOne("a", existing, paying("1")))
 		events := b.merges("a", onlyOne("b", existing, paying("2")))
-		if len(events) != 1 || events[0].Payload != `{"merged":"b","on_conflict":"existing"}` || events[0].Queue != "default" {
+		if len(events) != 1 || events[0].Payload != `{"merged":"b","on_conflict":"existing"}` ||
+			events[0].Queue != "default" {
 			t.Fatalf("%+v", events)
 		}
 		if job := b.state("a", rota.JobQueued); string(job.Payload) != "1" {
@@ -83,7 +85,8 @@ func TestUnique_conflicts(t *testing.T) {
 		}
 		b.ok(cancelOp("a"))
 		again := b.entry(onlyOne("b", existing, paying("2"))) // the first answer was lost
-		if o := again.Outcomes[0]; !o.GetExisted() || o.GetHolder() != "a" || rota.JobState(o.GetJobState()) != rota.JobCancelled || len(again.Events) != 0 {
+		if o := again.Outcomes[0]; !o.GetExisted() || o.GetHolder() != "a" ||
+			rota.JobState(o.GetJobState()) != rota.JobCancelled || len(again.Events) != 0 {
 			t.Fatalf("%v", again)
 		}
 		b.refuses(rota.KindConflict, "id", onlyOne("b", existing, paying("3")))
@@ -108,7 +111,8 @@ func TestUnique_conflicts(t *testing.T) {
 		if o := b.ok(onlyOne("a", replace, paying("1"))); !o.GetExisted() { // its hash stays
 			t.Fatalf("%v", o)
 		}
-		b.merges("a", onlyOne("typed", replace, func(s *rota.JobSpec) { s.Type = "else" }, paying("for another handler")))
+		b.merges("a", onlyOne("typed", replace, func(s *rota.JobSpec) { s.Type = "else" },
+			paying("for another handler")))
 		b.worker("w", 1)
 		l := b.match()["a"]
 		b.merges("a", onlyOne("late", replace, paying("too late")))
@@ -122,7 +126,8 @@ func TestUnique_conflicts(t *testing.T) {
 		t.Parallel()
 		b := newBench(t)
 		b.ok(onlyOne("a", rota.Unique{OnConflict: rota.UniqueExisting}))
-		b.refuses(rota.KindNotFound, "queue", onlyOne("b", rota.Unique{}, func(s *rota.JobSpec) { s.Queue = "nowhere" }))
+		b.refuses(rota.KindNotFound, "queue", onlyOne("b", rota.Unique{},
+			func(s *rota.JobSpec) { s.Queue = "nowhere" }))
 		b.refuses(rota.KindInvalid, "priority", onlyOne("b", rota.Unique{}, func(s *rota.JobSpec) { s.Priority = 11 }))
 		b.ok(queueOp("default", "queue_cap", "1")) // full, but a merged job needs no place
 		full := onlyOne("b", rota.Unique{OnConflict: rota.UniqueExisting})
@@ -270,7 +275,8 @@ func TestUnique_scopes(t *testing.T) {
 	t.Run("completed_is_kept_for_a_date", func(t *testing.T) {
 		t.Parallel()
 		b := newBench(t)
-		kept := rota.Unique{Scope: []string{rota.UniquePending, rota.UniqueRunning, rota.UniqueCompleted}, Keep: time.Hour, OnConflict: rota.UniqueExisting}
+		kept := rota.Unique{Scope: []string{rota.UniquePending, rota.UniqueRunning, rota.UniqueCompleted},
+			Keep: time.Hour, OnConflict: rota.UniqueExisting}
 		b.ok(queueOp("default", "audit_window", "0", "gc_horizon", "1m"))
 		b.worker("w", 1)
 		b.ok(onlyOne("a", kept))
@@ -337,8 +343,8 @@ func TestUnique_rerun(t *testing.T) {
 		other  bool
 		want   rota.JobID
 	}{
-		"was_kept":  {rota.Unique{Key: "k", Scope: []string{rota.UniquePending, rota.UniqueRunning, rota.UniqueCompleted}, Keep: time.Hour}, false, "j"},
-		"is_free":   {rota.Unique{Key: "k"}, false, "j"},
+		"was_kept": {rota.Unique{Key: "k", Scope: []string{rota.UniquePending, rota.UniqueRunning,
+			rota.UniqueCompleted}, Keep: time.Hour}, false, "j"}, "is_free": {rota.Unique{Key: "k"}, false, "j"},
 		"is_anothe": {rota.Unique{Key: "k"}, true, "other"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -364,7 +370,8 @@ func TestUnique_secrets(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.ok(queueOp("hidden"))
-	b.ok(roleOp("clerk", rota.Grant{Right: rota.RightSubmit, Tenant: "*", Queue: "default"}, rota.Grant{Right: rota.RightRead, Tenant: "*", Queue: "default"}))
+	b.ok(roleOp("clerk", rota.Grant{Right: rota.RightSubmit, Tenant: "*", Queue: "default"},
+		rota.Grant{Right: rota.RightRead, Tenant: "*", Queue: "default"}))
 	b.ok(tokenOp(tokenWish("c", "clerk")))
 	hidden := func(s *rota.JobSpec) { s.Queue = "hidden" }
 	b.ok(onlyOne("secret", rota.Unique{Key: "s"}, hidden))
@@ -374,7 +381,8 @@ func TestUnique_secrets(t *testing.T) {
 	if strings.Contains(fmt.Sprint(o), "secret") || o.GetJobState() != 0 {
 		t.Fatalf("%v", o)
 	}
-	if o := b.refuses(rota.KindConflict, "unique", clerk(onlyOne("x", rota.Unique{Key: "p"}))); o.GetHolder() != "plain" {
+	if o := b.refuses(rota.KindConflict, "unique", clerk(onlyOne("x",
+		rota.Unique{Key: "p"}))); o.GetHolder() != "plain" {
 		t.Fatalf("%v", o)
 	}
 	o = b.ok(clerk(onlyOne("y", rota.Unique{Key: "s", OnConflict: rota.UniqueReplace}, paying("of a clerk"))))
@@ -385,7 +393,8 @@ func TestUnique_secrets(t *testing.T) {
 		t.Fatalf("a clerk of another queue gave it %q", job.Payload)
 	}
 	// Events do not name it either, once it has ended, to readers of the submission's queue.
-	kept := rota.Unique{Key: "t", Scope: []string{rota.UniquePending, rota.UniqueRunning, rota.UniqueCompleted}, Keep: time.Hour, OnConflict: rota.UniqueExisting}
+	kept := rota.Unique{Key: "t", Scope: []string{rota.UniquePending, rota.UniqueRunning, rota.UniqueCompleted},
+		Keep: time.Hour, OnConflict: rota.UniqueExisting}
 	b.ok(onlyOne("secret-too", kept, hidden))
 	b.worker("w", 1, func(w *rota.WorkerSpec) { w.Queues = []rota.QueueName{"hidden"}; w.Slots = 10 })
 	b.match()
@@ -421,7 +430,8 @@ func TestUnique_bounds(t *testing.T) {
 		}
 	}
 	b.entry(ops...)
-	if n := b.uniques.merged.Len(); n != limits.MaxMerged || b.uniques.merged.Get(oldest[0]) != nil || b.uniques.merged.Get(oldest[1]) == nil {
+	if n := b.uniques.merged.Len(); n != limits.MaxMerged || b.uniques.merged.Get(oldest[0]) != nil ||
+		b.uniques.merged.Get(oldest[1]) == nil {
 		t.Fatalf("%d are kept", n)
 	}
 	b.sound()
@@ -436,8 +446,10 @@ func TestUnique_shape(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	for _, u := range []rota.Unique{
-		{}, {Key: "k", By: []string{"type"}}, {Key: strings.Repeat("k", 129)}, {By: []string{"payload"}}, {By: []string{"type", "type"}},
-		{Key: "k", Scope: []string{"DEAD"}}, {Key: "k", OnConflict: "drop"}, {Key: "k", Period: -time.Second}, {Key: "k", Period: 1 << 62},
+		{}, {Key: "k", By: []string{"type"}}, {Key: strings.Repeat("k", 129)}, {By: []string{"payload"}},
+		{By: []string{"type", "type"}},
+		{Key: "k", Scope: []string{"DEAD"}}, {Key: "k", OnConflict: "drop"}, {Key: "k", Period: -time.Second},
+		{Key: "k", Period: 1 << 62},
 		{Key: "k", Keep: time.Hour}, {Key: "k", Scope: []string{"COMPLETED"}}, {Key: "k", ExtendMax: time.Hour},
 		{Key: "k", Scope: []string{"COMPLETED"}, Keep: rota.MaxUniqueKeep + time.Millisecond},
 	} {

@@ -70,7 +70,10 @@ func (l *life) step(name string) []byte {
 	case "queue":
 		return l.jobOps(func(string) *fsmpb.Op { return queueOp("default", "weight", fmt.Sprint(1+l.n/batch%7)) })
 	case "tenant":
-		return l.jobOps(func(id string) *fsmpb.Op { return tenantOp("t"+id[len(id)-3:], "weight", fmt.Sprint(1+l.n/batch%7)) })
+		return l.jobOps(func(id string) *fsmpb.Op {
+			return tenantOp("t"+id[len(id)-3:], "weight",
+				fmt.Sprint(1+l.n/batch%7))
+		})
 	case "barrier":
 		return l.jobOps(func(string) *fsmpb.Op { return &fsmpb.Op{Op: &fsmpb.Op_Barrier{Barrier: &fsmpb.Barrier{}}} })
 	}

@@ -41,7 +41,8 @@ func (vw *View) FirstSpec(id rota.JobID) (first rota.JobSpec, live, ok bool) {
 // liveJob returns a live job in its public form, with its future times calculated from now.
 func liveJob(j *state.JobRow, l *state.LeaseRow, now rota.Moment) rota.Job {
 	job := rota.Job{JobSpec: j.Spec.Words(), State: j.State, Attempt: j.Attempt, Submitted: j.SubmittedAt(),
-		Enqueued: j.EnqueuedAt(), FirstLease: j.FirstLease, Due: now.At(j.Due), Expires: now.At(j.Expires()), Reason: j.LastReason, Error: j.LastError,
+		Enqueued: j.EnqueuedAt(), FirstLease: j.FirstLease, Due: now.At(j.Due), Expires: now.At(j.Expires()),
+		Reason: j.LastReason, Error: j.LastError,
 		Life: j.History().Life, Retried: j.History().Retried, Changes: j.History().Changes,
 		Attempts: j.Attempts, Progress: j.Progress, ProgressNote: j.Note, Tier: j.Tier, Preempted: j.Preempted,
 		WorkerLosses: int32(len(j.History().Losses)), Isolated: j.Isolated()}
@@ -80,7 +81,8 @@ func (vw *View) Workers() []rota.Worker {
 
 func (vw *View) workerWordsOf(r *state.WorkerRow) rota.Worker {
 	w := rota.Worker{WorkerSpec: *r.Spec, Status: r.Status, Session: r.Session, StatusSince: r.Since,
-		SilentSince: r.SilentSince, DisconnectedSince: r.Disconnected, Polls: r.Polls, Offered: r.Free, Open: r.Open, CPUMilliTaken: r.CPU, MemoryTaken: r.Memory, IOTaken: r.IO,
+		SilentSince: r.SilentSince, DisconnectedSince: r.Disconnected, Polls: r.Polls, Offered: r.Free, Open: r.Open,
+		CPUMilliTaken: r.CPU, MemoryTaken: r.Memory, IOTaken: r.IO,
 		Assigned: r.Assigned, Completed: r.Completed, Failed: r.Failed}
 	reputationWords(&w, r, vw.m.Header.Now())
 	return w
@@ -136,10 +138,13 @@ func (vw *View) Queues() []rota.Queue {
 
 func (vw *View) queueWords(r *state.QueueRow) rota.Queue {
 	i := vw.m.placement.registry.queues[r.Name]
-	q := rota.Queue{Name: r.Name, Policy: r.Policy, ETag: r.ETag(), Pending: r.Pending(), Blocked: r.Blocked, Delayed: r.Delayed,
-		Queued: r.Queued, Assigned: r.Assigned, Running: r.Running, SubmittedTotal: r.Submitted, AssignedTotal: r.Placed,
+	q := rota.Queue{Name: r.Name, Policy: r.Policy, ETag: r.ETag(), Pending: r.Pending(), Blocked: r.Blocked,
+		Delayed: r.Delayed,
+		Queued:  r.Queued, Assigned: r.Assigned, Running: r.Running, SubmittedTotal: r.Submitted,
+		AssignedTotal:  r.Placed,
 		CompletedTotal: r.Completed, DeadTotal: r.Dead, ExpiredTotal: r.Expired, CancelledTotal: r.Cancelled,
-		Staged: vw.m.ended.staged.queues.Get(r.Name), Lanes: int64(i.pending.Lanes()), Workers: int64(vw.m.placement.registry.supply.Workers(r.Name))}
+		Staged: vw.m.ended.staged.queues.Get(r.Name), Lanes: int64(i.pending.Lanes()),
+		Workers: int64(vw.m.placement.registry.supply.Workers(r.Name))}
 	q.Throttled = int64(i.pending.ThrottledLanes())
 	q.Tiers = i.tierDepths(&r.Policy)
 	q.UsagePermille, q.LeaseUsagePermille, q.BacklogUsagePermille = vw.usage(r)
@@ -231,7 +236,8 @@ func (vw *View) Assignments(id rota.WorkerID, session rota.Session) []rota.Assig
 // Deliverable returns the open leases of a worker's session that may be sent to the principal that opened it, in the
 // form of Assignments. A lease that the principal may not work is revoked for it, and comes without its job's
 // specification. ours is false once the worker belongs to another principal: then there are none.
-func Deliverable(vw *View, id rota.WorkerID, session rota.Session, by rota.Principal) (leases []rota.Assignment, ours bool) {
+func Deliverable(vw *View, id rota.WorkerID, session rota.Session,
+	by rota.Principal) (leases []rota.Assignment, ours bool) {
 	w := vw.m.fleet.workers.Get(id)
 	if w == nil || w.Session != session { // what remains of an older session is revoked
 		return vw.Assignments(id, session), true

@@ -24,7 +24,8 @@ func usedKeys(t *testing.T) *bench {
 	}
 	b.worker("w2", 40)
 	for i := range 60 {
-		b.submit(fmt.Sprint("j", i), keys(fmt.Sprint("k:", i%7), "all:x"), func(s *rota.JobSpec) { s.Tenant = rota.TenantID(fmt.Sprint("t", i%3)) })
+		b.submit(fmt.Sprint("j", i), keys(fmt.Sprint("k:", i%7), "all:x"),
+			func(s *rota.JobSpec) { s.Tenant = rota.TenantID(fmt.Sprint("t", i%3)) })
 	}
 	b.match()
 	return b
@@ -62,22 +63,31 @@ func (b *bench) naive(rd *access.Reader, selected func(rota.KeyState) bool) (lis
 func TestKeyList(t *testing.T) {
 	t.Parallel()
 	b := usedKeys(t)
-	tenant := access.NewRights([]rota.Role{{Grants: []rota.Grant{{Right: rota.RightRead, Tenant: "t1", Queue: "*"}}}}, nil, nil)
-	queue := access.NewRights([]rota.Role{{Grants: []rota.Grant{{Right: rota.RightRead, Tenant: "*", Queue: "default"}}}}, nil, nil)
+	tenant := access.NewRights([]rota.Role{{Grants: []rota.Grant{{Right: rota.RightRead, Tenant: "t1", Queue: "*"}}}},
+		nil, nil)
+	queue := access.NewRights([]rota.Role{{Grants: []rota.Grant{{Right: rota.RightRead, Tenant: "*",
+		Queue: "default"}}}}, nil, nil)
 	for name, c := range map[string]struct {
 		rd       *access.Reader
 		filter   rota.KeyFilter
 		selected func(rota.KeyState) bool
 		least    int
 	}{
-		"all":             {nil, rota.KeyFilter{}, func(rota.KeyState) bool { return true }, 20},
-		"full":            {nil, rota.KeyFilter{Held: rota.KeyHeldFull}, func(k rota.KeyState) bool { return k.Full }, 3},
-		"blocked":         {nil, rota.KeyFilter{Held: rota.KeyHeldBlocked}, func(k rota.KeyState) bool { return k.Blocker != "" }, 2},
-		"of a name":       {nil, rota.KeyFilter{Name: "all"}, func(k rota.KeyState) bool { return strings.HasPrefix(k.Key, "all:") }, 1},
-		"of a queue":      {nil, rota.KeyFilter{Queue: "default"}, func(k rota.KeyState) bool { return k.Queue == "default" }, 3},
-		"of a tenant":     {nil, rota.KeyFilter{Tenant: "t2"}, func(k rota.KeyState) bool { return k.Tenant == "t2" }, 7},
-		"a tenant's role": {access.NewReader(&tenant), rota.KeyFilter{}, func(k rota.KeyState) bool { return k.Tenant == "t1" }, 7},
-		"a queue's role":  {access.NewReader(&queue), rota.KeyFilter{}, func(k rota.KeyState) bool { return k.Queue == "default" }, 3},
+		"all": {nil, rota.KeyFilter{}, func(rota.KeyState) bool { return true }, 20},
+		"full": {nil, rota.KeyFilter{Held: rota.KeyHeldFull}, func(k rota.KeyState) bool { return k.Full },
+			3},
+		"blocked": {nil, rota.KeyFilter{Held: rota.KeyHeldBlocked},
+			func(k rota.KeyState) bool { return k.Blocker != "" }, 2},
+		"of a name": {nil, rota.KeyFilter{Name: "all"},
+			func(k rota.KeyState) bool { return strings.HasPrefix(k.Key, "all:") }, 1},
+		"of a queue": {nil, rota.KeyFilter{Queue: "default"},
+			func(k rota.KeyState) bool { return k.Queue == "default" }, 3},
+		"of a tenant": {nil, rota.KeyFilter{Tenant: "t2"}, func(k rota.KeyState) bool { return k.Tenant == "t2" },
+			7},
+		"a tenant's role": {access.NewReader(&tenant), rota.KeyFilter{},
+			func(k rota.KeyState) bool { return k.Tenant == "t1" }, 7},
+		"a queue's role": {access.NewReader(&queue), rota.KeyFilter{},
+			func(k rota.KeyState) bool { return k.Queue == "default" }, 3},
 	} {
 		want := b.naive(c.rd, c.selected)
 		if len(want) < c.least {
@@ -107,7 +117,8 @@ func TestKeyList(t *testing.T) {
 		}
 	}
 	for _, cursor := range []string{"x", "1/2", "1/x/k", "1/2/"} {
-		if _, _, err := Keys(b.Machine).Page(rota.KeyFilter{Cursor: cursor}, nil); rota.KindOf(err) != rota.KindInvalid {
+		if _, _, err := Keys(b.Machine).Page(rota.KeyFilter{Cursor: cursor},
+			nil); rota.KindOf(err) != rota.KindInvalid {
 			t.Errorf("cursor %q: %v", cursor, err)
 		}
 	}

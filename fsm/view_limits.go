@@ -25,7 +25,8 @@ func (vw *View) Tenant(id rota.TenantID) rota.Tenant {
 		return vw.tenantWords(r)
 	}
 	_, etag := tenantText(nil, id)
-	return rota.Tenant{ID: id, TenantLimits: rota.DefaultTenantLimits(), Bytes: vw.m.Ledger.Tally.Tenants.Get(id), ETag: etag}
+	return rota.Tenant{ID: id, TenantLimits: rota.DefaultTenantLimits(), Bytes: vw.m.Ledger.Tally.Tenants.Get(id),
+		ETag: etag}
 }
 
 // Tenants lists by id the tenants that were set or that have leases open.
@@ -39,7 +40,8 @@ func (vw *View) Tenants() []rota.Tenant {
 }
 
 func (vw *View) tenantWords(r *state.TenantRow) rota.Tenant {
-	t := rota.Tenant{ID: r.ID, TenantLimits: r.Limits, Open: r.Open, Throttled: r.ThrottledAt > 0, Known: r.Known, ETag: r.ETag(),
+	t := rota.Tenant{ID: r.ID, TenantLimits: r.Limits, Open: r.Open, Throttled: r.ThrottledAt > 0, Known: r.Known,
+		ETag:  r.ETag(),
 		Bytes: vw.m.Ledger.Tally.Tenants.Get(r.ID)}
 	if rate := r.Limits.RateLimitRPS; rate > 0 {
 		t.RateLeft = rate
@@ -117,7 +119,8 @@ func (vw *View) WorkersByStatus() (counts [rota.WorkerUnreachable + 1]int64) {
 func (vw *View) usage(r *state.QueueRow) (queue, leases, backlog int64) {
 	open, room := vw.m.admission.load(r)
 	ready, most := vw.m.admission.backlog(r)
-	return r.Pending() * 1000 / max(1, r.Policy.QueueCap), open * 1000 / room, ready * 1000 / max(1, most) * min(1, most)
+	return r.Pending() * 1000 / max(1, r.Policy.QueueCap), open * 1000 / room,
+		ready * 1000 / max(1, most) * min(1, most)
 }
 
 // FullestQueue returns the fullest queue, the first by name among equals, and how full it is, in permille of its
@@ -239,8 +242,10 @@ func LanesOf(vw *View, query peer.LanesQuery, rd *access.Reader) (list peer.Lane
 			x.Reasons = nil // some worker has room: it waits for its turn
 		}
 		s := j.Spec
-		list.First = append(list.First, peer.Lane{Tenant: s.Tenant, Type: s.Type, Domain: s.Domain, Keys: s.Keys, Jobs: int64(l.Jobs),
-			OldestWait: time.Duration(vw.m.Header.Clock-l.Oldest) * time.Millisecond, Oldest: l.Aged.ID, Head: s.ID, Priority: s.Priority, Throttled: l.Throttled, Reasons: x.Reasons})
+		list.First = append(list.First, peer.Lane{Tenant: s.Tenant, Type: s.Type, Domain: s.Domain, Keys: s.Keys,
+			Jobs:       int64(l.Jobs),
+			OldestWait: time.Duration(vw.m.Header.Clock-l.Oldest) * time.Millisecond, Oldest: l.Aged.ID, Head: s.ID,
+			Priority: s.Priority, Throttled: l.Throttled, Reasons: x.Reasons})
 	}
 	return list, true
 }

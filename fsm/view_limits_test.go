@@ -19,7 +19,8 @@ func TestQueueWords_tellTiersAndUsage(t *testing.T) {
 		b.submit(fmt.Sprintf("j%02d", i), func(s *rota.JobSpec) { s.Priority = int32(i) })
 	}
 	q, ok := b.View.Queue("default")
-	if want := []int64{1, 3, 3, 2, 2}; !ok || !slices.Equal(q.Tiers, want) || q.UsagePermille != 275 || q.LeaseUsagePermille != 0 {
+	if want := []int64{1, 3, 3, 2, 2}; !ok || !slices.Equal(q.Tiers, want) || q.UsagePermille != 275 ||
+		q.LeaseUsagePermille != 0 {
 		t.Fatalf("tiers %v, %d permille full, workers %d", q.Tiers, q.UsagePermille, q.LeaseUsagePermille)
 	}
 	b.ok(registerOp("w1", 8, "s", false))

@@ -87,11 +87,13 @@ func whyRunWaits(vw *View, x *rota.Explanation, rd *access.Reader) bool {
 		shown := r.Live[:min(len(r.Live), parentsShown)]
 		var names []string
 		for _, id := range shown {
-			if j := vw.m.JobTable.Get(id); rd.Reads(j.Spec.Tenant, j.Spec.Queue) { // the schedule may have changed since
+			if j := vw.m.JobTable.Get(id); rd.Reads(j.Spec.Tenant,
+				j.Spec.Queue) { // the schedule may have changed since
 				names = append(names, fmt.Sprintf("%s (%s)", id, j.State))
 			}
 		}
-		w.Detail = fmt.Sprintf("%d runs of schedule %s live, whose overlap is %s: %s", len(r.Live), name, r.Spec.Overlap, strings.Join(names, ", "))
+		w.Detail = fmt.Sprintf("%d runs of schedule %s live, whose overlap is %s: %s", len(r.Live), name,
+			r.Spec.Overlap, strings.Join(names, ", "))
 		if more := len(r.Live) - len(names); more > 0 {
 			w.Detail += fmt.Sprintf(" and %d more", more)
 		}
@@ -101,7 +103,8 @@ func whyRunWaits(vw *View, x *rota.Explanation, rd *access.Reader) bool {
 	}
 	x.Reasons = append(x.Reasons, w)
 	if before > 0 {
-		x.Reasons = append(x.Reasons, rota.Why{Reason: "BEHIND_EARLIER_DATES", Detail: fmt.Sprintf("%d dates wait before it, the first is %s", before, r.Waiting[0])})
+		x.Reasons = append(x.Reasons, rota.Why{Reason: "BEHIND_EARLIER_DATES",
+			Detail: fmt.Sprintf("%d dates wait before it, the first is %s", before, r.Waiting[0])})
 		x.WouldRun = append(x.WouldRun, "the runs of the dates before it have ended")
 	}
 	return true
@@ -189,7 +192,8 @@ func (l *KeyList) Page(f rota.KeyFilter, rd *access.Reader) (page []rota.KeyStat
 	more := false
 	may := keyAccess{rd: rd}
 	l.counts.Scan(func(_ string, c *state.KeyCountRow) bool {
-		if !c.Selected(&f) || after != nil && !moreUsed(after, c) || len(first) == limit && !moreUsed(c, first[0]) && more || !may.read(c) {
+		if !c.Selected(&f) || after != nil && !moreUsed(after, c) || len(first) == limit && !moreUsed(c, first[0]) &&
+			more || !may.read(c) {
 			return true
 		}
 		if heap.Push(&first, c); len(first) > limit {
@@ -238,7 +242,8 @@ func keyCursor(text string) (*state.KeyCountRow, error) {
 	r.Open, err = strconv.ParseInt(open, 10, 64)
 	r.Jobs, err2 = strconv.ParseInt(jobs, 10, 64)
 	if err != nil || err2 != nil || !whole || key == "" {
-		return nil, rota.Refusef(rota.KindInvalid, "cursor", "cursor: got %.80q, which is not of this list; use the next_cursor of the previous page", text)
+		return nil, rota.Refusef(rota.KindInvalid, "cursor",
+			"cursor: got %.80q, which is not of this list; use the next_cursor of the previous page", text)
 	}
 	return r, nil
 }

@@ -47,8 +47,10 @@ func TestPage(t *testing.T) {
 			filter rota.JobFilter
 			want   int
 		}{
-			{rota.JobFilter{}, 25}, {rota.JobFilter{State: rota.JobQueued}, 16}, {rota.JobFilter{State: rota.JobCancelled}, 9},
-			{rota.JobFilter{Tenant: "t0"}, 13}, {rota.JobFilter{Queue: "nowhere"}, 0}, {rota.JobFilter{State: rota.JobRunning}, 0},
+			{rota.JobFilter{}, 25}, {rota.JobFilter{State: rota.JobQueued}, 16},
+			{rota.JobFilter{State: rota.JobCancelled}, 9},
+			{rota.JobFilter{Tenant: "t0"}, 13}, {rota.JobFilter{Queue: "nowhere"}, 0},
+			{rota.JobFilter{State: rota.JobRunning}, 0},
 			{rota.JobFilter{Type: "work", Tenant: "t1", State: rota.JobCancelled}, 4},
 		} {
 			c.filter.Limit = limit
@@ -73,12 +75,14 @@ func TestCounts(t *testing.T) {
 		if !ok || one.Pending != q.Queued+q.Delayed+q.Blocked || one.Queued != q.Queued {
 			t.Fatalf("queue %+v, asked alone %+v", q, one)
 		}
-		sum.Queued, sum.Completed, sum.Cancelled = sum.Queued+q.Queued, sum.Completed+int64(q.CompletedTotal), sum.Cancelled+int64(q.CancelledTotal)
+		sum.Queued, sum.Completed, sum.Cancelled = sum.Queued+q.Queued, sum.Completed+int64(
+			q.CompletedTotal), sum.Cancelled+int64(q.CancelledTotal)
 	}
 	if c.Queued != sum.Queued || c.Completed != sum.Completed || c.Cancelled != sum.Cancelled || c.Cancelled != 1 {
 		t.Fatalf("counts %+v, by queue %+v", c, sum)
 	}
-	if _, ok := b.View.Queue("nowhere"); ok || b.View.JobState("nothing") != rota.JobNone || b.View.JobState("cancelled") != rota.JobCancelled {
+	if _, ok := b.View.Queue("nowhere"); ok || b.View.JobState("nothing") != rota.JobNone ||
+		b.View.JobState("cancelled") != rota.JobCancelled {
 		t.Fatal("a missing queue or job is known")
 	}
 	if all, n := len(b.View.Workers()), b.View.WorkerCount(); n == 0 || int64(all) != n {

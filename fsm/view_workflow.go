@@ -47,14 +47,17 @@ func (vw *View) Workflow(id rota.WorkflowID) (rota.Workflow, bool) {
 
 // workflowWords returns a workflow in its public form; failed is the vertex that its row names.
 func workflowWords(r *state.WorkflowRow, live liveNodes, failed *state.VertexRow) rota.Workflow {
-	w := rota.Workflow{ID: r.ID, State: r.State, Queue: r.Queue, Tenant: r.Tenant, OnFailure: r.Policy, Labels: r.Labels,
+	w := rota.Workflow{ID: r.ID, State: r.State, Queue: r.Queue, Tenant: r.Tenant, OnFailure: r.Policy,
+		Labels:    r.Labels,
 		NodeCount: int64(r.Nodes), EdgeCount: int64(r.Edges), Runs: r.Runs, Ending: r.Ending, Reason: r.Reason,
 		Submitted: r.Submitted,
 		Finished:  r.Finished,
 		Progress:  int32(int64(r.Completed) * 100 / max(int64(r.Nodes), 1))}
-	w.Counts = rota.NodeCounts{Skipped: int64(r.Skipped), Waiting: int64(r.Waiting), JobCounts: rota.JobCounts{Blocked: int64(r.Blocked - r.Waiting),
-		Delayed: live.delayed, Queued: live.queued, Assigned: live.assigned, Running: live.running,
-		Completed: int64(r.Completed), Dead: int64(r.Dead), Expired: int64(r.Expired), Cancelled: int64(r.Cancelled)}}
+	w.Counts = rota.NodeCounts{Skipped: int64(r.Skipped), Waiting: int64(r.Waiting),
+		JobCounts: rota.JobCounts{Blocked: int64(r.Blocked - r.Waiting),
+			Delayed: live.delayed, Queued: live.queued, Assigned: live.assigned, Running: live.running,
+			Completed: int64(r.Completed), Dead: int64(r.Dead), Expired: int64(r.Expired),
+			Cancelled: int64(r.Cancelled)}}
 	if r.Reason != rota.ReasonNone && failed != nil {
 		w.FailedNode = state.VertexName(failed)
 	}
@@ -78,7 +81,9 @@ func (vw *View) WorkflowView(id rota.WorkflowID) (v *WorkflowView, ok bool) {
 		return nil, false
 	}
 	live, _ := vw.m.placement.registry.nodes.Get(id)
-	return &WorkflowView{r, live, vw.m.Header.Clock, vw.m.flows.vertices.Freeze(), vw.m.JobTable.Freeze(), vw.m.leasing.leases.Freeze()}, true
+	return &WorkflowView{r, live, vw.m.Header.Clock, vw.m.flows.vertices.Freeze(), vw.m.JobTable.Freeze(),
+			vw.m.leasing.leases.Freeze()},
+		true
 }
 
 // Words returns the workflow with its nodes, its critical path and its estimates:
@@ -124,7 +129,8 @@ func (v *WorkflowView) node(r *state.VertexRow) (n rota.WorkflowNode, p sched.Pl
 	n = rota.WorkflowNode{ID: state.VertexName(r), Job: r.Spec.ID, Type: r.Spec.Type, State: r.State, Worker: r.Worker,
 		Attempt: r.Attempt, AssignedIndex: r.AssignedAt, Assigned: r.Assigned, FinishedIndex: r.FinishedAt,
 		Finished: r.Finished, Reason: r.Reason, Run: r.Run}
-	p = sched.PlanNode{Parents: r.Parents, Type: r.Spec.Type, ExpectedMs: r.Spec.Expected.Milliseconds(), SimulateMs: r.Spec.Simulate.Milliseconds()}
+	p = sched.PlanNode{Parents: r.Parents, Type: r.Spec.Type, ExpectedMs: r.Spec.Expected.Milliseconds(),
+		SimulateMs: r.Spec.Simulate.Milliseconds()}
 	if r.Growth != nil {
 		n.Joins, p.GrownBy, p.Joins = r.Growth.Joins, r.Growth.By, r.Growth.Joins
 	}
@@ -170,7 +176,8 @@ func (l *WorkflowList) For(rd *access.Reader) *WorkflowList {
 
 // Workflows freezes the workflows for a list.
 func (vw *View) Workflows() *WorkflowList {
-	return &WorkflowList{vw.m.flows.workflows.Freeze(), vw.m.flows.vertices.Freeze(), vw.m.placement.registry.nodes.Copy(), nil}
+	return &WorkflowList{vw.m.flows.workflows.Freeze(), vw.m.flows.vertices.Freeze(),
+		vw.m.placement.registry.nodes.Copy(), nil}
 }
 
 // Page returns the workflows that the filter selects, by id, without their nodes. A
@@ -178,7 +185,8 @@ func (vw *View) Workflows() *WorkflowList {
 func (l *WorkflowList) Page(f rota.WorkflowFilter) (rota.WorkflowPage, error) {
 	page := rota.WorkflowPage{Workflows: []rota.Workflow{}}
 	if f.Cursor != "" && !rota.ValidID(f.Cursor) {
-		return page, rota.Refusef(rota.KindInvalid, "cursor", "cursor: got %q; use the next_cursor of the previous page", f.Cursor)
+		return page, rota.Refusef(rota.KindInvalid, "cursor",
+			"cursor: got %q; use the next_cursor of the previous page", f.Cursor)
 	}
 	limit, last := f.Limit, f.Cursor
 	if limit <= 0 {
@@ -187,7 +195,8 @@ func (l *WorkflowList) Page(f rota.WorkflowFilter) (rota.WorkflowPage, error) {
 	limit = min(limit, limits.MaxPage)
 	l.workflows.Ascend(rota.WorkflowID(f.Cursor), func(id rota.WorkflowID, r *state.WorkflowRow) bool {
 		if string(id) == f.Cursor || r.Hidden() || f.State != rota.WorkflowNone && f.State != r.State ||
-			f.Queue != "" && f.Queue != r.Queue || f.Tenant != "" && f.Tenant != r.Tenant || !l.reader.Reads(r.Tenant, r.Queue) {
+			f.Queue != "" && f.Queue != r.Queue || f.Tenant != "" && f.Tenant != r.Tenant ||
+			!l.reader.Reads(r.Tenant, r.Queue) {
 			return true // there are at most MaxWorkflows: looking at all takes milliseconds
 		}
 		if len(page.Workflows) == limit {
@@ -284,7 +293,8 @@ func (p *pager) waiting(h History) {
 			c.At, c.Sub = r.Seq, v.Number+1
 			switch {
 			case v.State == state.VertexBlocked:
-				p.offer(0, s.ID, s.Queue, s.Tenant, s.Type, rota.JobBlocked, func() (rota.Job, bool) { return waitingJob(r, v, p.now), true })
+				p.offer(0, s.ID, s.Queue, s.Tenant, s.Type, rota.JobBlocked,
+					func() (rota.Job, bool) { return waitingJob(r, v, p.now), true })
 			case released:
 				p.offerReleased(s.ID, h)
 			}
@@ -315,7 +325,8 @@ func (p *pager) offerReleased(id rota.JobID, h History) {
 // workflow (SPEC §16.5); "" if there is none. What nodes added as they ran was never submitted.
 func (v *WorkflowView) Difference(w *rota.WorkflowSpec, g *rota.Graph) (how string) {
 	r := v.row
-	if how := w.Difference(&rota.WorkflowSpec{ID: r.ID, Queue: r.Queue, Tenant: r.Tenant, OnFailure: r.Policy, Labels: r.Labels}); how != "" {
+	if how := w.Difference(&rota.WorkflowSpec{ID: r.ID, Queue: r.Queue, Tenant: r.Tenant, OnFailure: r.Policy,
+		Labels: r.Labels}); how != "" {
 		return how
 	}
 	k := 0

@@ -13,13 +13,15 @@ import (
 // ten parents.
 func widestFlow() (*WorkflowView, *flow) {
 	m := New()
-	r := &state.WorkflowRow{ID: "wf", State: rota.WorkflowRunning, Nodes: rota.MaxWorkflowNodes, Edges: rota.MaxWorkflowEdges}
+	r := &state.WorkflowRow{ID: "wf", State: rota.WorkflowRunning, Nodes: rota.MaxWorkflowNodes,
+		Edges: rota.MaxWorkflowEdges}
 	m.flows.workflows.Load(r.ID, r)
 	f := newFlow(r)
 	for n := range uint32(rota.MaxWorkflowNodes) {
 		spec := rota.NewJobSpec("work", nil)
 		spec.ID, spec.Simulate = rota.NodeJobID("wf", fmt.Sprint("node-", n)), millis.Duration(int64(n%100))
-		v := &state.VertexRow{Key: state.VertexKey("wf", n), Workflow: "wf", Number: n, Spec: new(state.Specs).Keep(&spec), State: state.VertexBlocked}
+		v := &state.VertexRow{Key: state.VertexKey("wf", n), Workflow: "wf", Number: n,
+			Spec: new(state.Specs).Keep(&spec), State: state.VertexBlocked}
 		if n < rota.MaxWorkflowNodes/2 {
 			v.State, v.Worker = rota.NodeState(rota.JobCompleted), rota.WorkerID(fmt.Sprint("worker-", n%1000))
 			v.Assigned, v.Finished = rota.Moment{Clock: 1}, rota.Moment{Clock: rota.Clock(1 + n%1000)}
@@ -30,7 +32,9 @@ func widestFlow() (*WorkflowView, *flow) {
 		m.flows.vertices.Load(v.Key, v)
 		f.append(v)
 	}
-	return &WorkflowView{row: r, vertices: m.flows.vertices.Freeze(), jobs: m.JobTable.Freeze(), leases: m.leasing.leases.Freeze()}, f
+	return &WorkflowView{row: r, vertices: m.flows.vertices.Freeze(), jobs: m.JobTable.Freeze(),
+			leases: m.leasing.leases.Freeze()},
+		f
 }
 
 // BenchmarkWorkflowView measures a view of the biggest workflow with all its nodes.

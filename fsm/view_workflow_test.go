@@ -34,7 +34,8 @@ func (b *bench) words(id rota.WorkflowID) rota.Workflow {
 		counts[n.State]++
 	}
 	c := w.Counts
-	for state, n := range map[rota.JobState]int64{rota.JobBlocked: c.Blocked, rota.JobDelayed: c.Delayed, rota.JobQueued: c.Queued,
+	for state, n := range map[rota.JobState]int64{rota.JobBlocked: c.Blocked, rota.JobDelayed: c.Delayed,
+		rota.JobQueued:   c.Queued,
 		rota.JobAssigned: c.Assigned, rota.JobRunning: c.Running, rota.JobCompleted: c.Completed, rota.JobDead: c.Dead,
 		rota.JobExpired: c.Expired, rota.JobCancelled: c.Cancelled} {
 		if counts[rota.NodeState(state)] != n {
@@ -83,7 +84,8 @@ func TestWorkflowView(t *testing.T) {
 	if _, ok := b.View.WorkflowView("wf"); ok {
 		t.Fatal("an open workflow is viewed")
 	}
-	if _, ok := b.View.Job("wf/n3"); ok || b.View.JobState("wf/n0") != rota.JobNone || b.pages(rota.JobFilter{Limit: 9}, nil) != "" {
+	if _, ok := b.View.Job("wf/n3"); ok || b.View.JobState("wf/n0") != rota.JobNone ||
+		b.pages(rota.JobFilter{Limit: 9}, nil) != "" {
 		t.Fatal("a node of an open workflow is visible")
 	}
 	b.ok(d.commit())
@@ -96,7 +98,8 @@ func TestWorkflowView(t *testing.T) {
 		t.Fatalf("critical path %v of %s, %s left", w.CriticalPath, w.CriticalPathLength, w.Remaining)
 	}
 	if n := w.Nodes[3]; n.ID != "n3" || n.Job != "wf/n3" || n.State != rota.NodeState(rota.JobBlocked) ||
-		!slices.Equal(n.Parents, []string{"n1", "n2"}) || n.Duration != 400*time.Millisecond || w.Nodes[0].Parents == nil {
+		!slices.Equal(n.Parents, []string{"n1", "n2"}) || n.Duration != 400*time.Millisecond ||
+		w.Nodes[0].Parents == nil {
 		t.Fatalf("%+v", n)
 	}
 
@@ -105,25 +108,29 @@ func TestWorkflowView(t *testing.T) {
 	b.now += 50
 	b.ok(verb(rota.VerbAck, b.lease("wf/n0")))
 	n := b.words("wf").Nodes[0]
-	if n.State != rota.NodeState(rota.JobRunning) || n.Worker != "w" || n.AssignedIndex == 0 || n.Assigned.Clock != b.now-50 || n.Duration != 100*time.Millisecond {
+	if n.State != rota.NodeState(rota.JobRunning) || n.Worker != "w" || n.AssignedIndex == 0 ||
+		n.Assigned.Clock != b.now-50 || n.Duration != 100*time.Millisecond {
 		t.Fatalf("%+v", n)
 	}
 	b.now += 70
 	b.ends(rota.VerbComplete, d, "n0")
 	b.match()
 	w = b.words("wf")
-	if n := w.Nodes[0]; n.State != rota.NodeState(rota.JobCompleted) || n.Duration != 120*time.Millisecond || n.Finished.Clock != b.now || n.FinishedIndex == 0 ||
+	if n := w.Nodes[0]; n.State != rota.NodeState(rota.JobCompleted) || n.Duration != 120*time.Millisecond ||
+		n.Finished.Clock != b.now || n.FinishedIndex == 0 ||
 		n.Worker != "w" || n.Reason != rota.ReasonDone {
 		t.Fatalf("%+v", n)
 	}
 	// n1 has the type of n0, which took 120 ms, and so has n3. Two run at a time.
 	if w.Progress != 25 || fmt.Sprint(w.CriticalPath, w.CriticalPathLength, w.Remaining) != "[n0 n2 n3] 540ms 420ms" {
-		t.Fatalf("progress %d, critical path %v of %s, %s left", w.Progress, w.CriticalPath, w.CriticalPathLength, w.Remaining)
+		t.Fatalf("progress %d, critical path %v of %s, %s left", w.Progress, w.CriticalPath, w.CriticalPathLength,
+			w.Remaining)
 	}
 	b.ends(rota.VerbFail, d, "n1")
 	b.ends(rota.VerbComplete, d, "n2")
 	w = b.words("wf")
-	if w.State != rota.WorkflowFailed || w.FailedNode != "n1" || w.Reason != rota.ReasonProviderFail || w.Remaining != 0 ||
+	if w.State != rota.WorkflowFailed || w.FailedNode != "n1" || w.Reason != rota.ReasonProviderFail ||
+		w.Remaining != 0 ||
 		w.Counts.Dead != 1 || w.Counts.Cancelled != 1 || w.Finished.Clock != b.Header.Clock || w.Progress != 50 {
 		t.Fatalf("%+v", w)
 	}
@@ -139,7 +146,8 @@ func TestWaitingNodes(t *testing.T) {
 	b.run(d)
 	b.run(other)
 	j, ok := b.View.Job("wf/n3")
-	if !ok || j.State != rota.JobBlocked || j.Type != "work" || string(j.Payload) != "x" || j.Tenant != rota.DefaultTenant ||
+	if !ok || j.State != rota.JobBlocked || j.Type != "work" || string(j.Payload) != "x" ||
+		j.Tenant != rota.DefaultTenant ||
 		j.Submitted.Clock != b.Header.Clock || j.ID != "wf/n3" {
 		t.Fatalf("%+v", j)
 	}
@@ -148,12 +156,14 @@ func TestWaitingNodes(t *testing.T) {
 			f    rota.JobFilter
 			want string
 		}{
-			"all": {rota.JobFilter{}, "wf-2/n0:QUEUED n0:QUEUED job:QUEUED wf-2/n1:BLOCKED wf-2/n2:BLOCKED wf-2/n3:BLOCKED " +
-				"n1:BLOCKED n2:BLOCKED n3:BLOCKED"},
-			"blocked": {rota.JobFilter{State: rota.JobBlocked, Tenant: "acme"}, "wf-2/n1:BLOCKED wf-2/n2:BLOCKED wf-2/n3:BLOCKED"},
-			"queued":  {rota.JobFilter{State: rota.JobQueued, Type: "work"}, "wf-2/n0:QUEUED n0:QUEUED job:QUEUED"},
-			"a type":  {rota.JobFilter{Type: "other"}, "n2:BLOCKED"},
-			"over":    {rota.JobFilter{State: rota.JobCancelled}, ""},
+			"all": {rota.JobFilter{},
+				"wf-2/n0:QUEUED n0:QUEUED job:QUEUED wf-2/n1:BLOCKED wf-2/n2:BLOCKED wf-2/n3:BLOCKED " +
+					"n1:BLOCKED n2:BLOCKED n3:BLOCKED"},
+			"blocked": {rota.JobFilter{State: rota.JobBlocked, Tenant: "acme"},
+				"wf-2/n1:BLOCKED wf-2/n2:BLOCKED wf-2/n3:BLOCKED"},
+			"queued": {rota.JobFilter{State: rota.JobQueued, Type: "work"}, "wf-2/n0:QUEUED n0:QUEUED job:QUEUED"},
+			"a type": {rota.JobFilter{Type: "other"}, "n2:BLOCKED"},
+			"over":   {rota.JobFilter{State: rota.JobCancelled}, ""},
 		} {
 			c.f.Limit = limit
 			if got := b.pages(c.f, nil); got != c.want {
@@ -179,7 +189,8 @@ func TestWaitingNodes(t *testing.T) {
 	b.worker("w", 10)
 	b.match()
 	b.ends(rota.VerbFail, d, "n0")
-	if got := b.pages(rota.JobFilter{Limit: 2, Tenant: rota.DefaultTenant}, nil); got != "job:ASSIGNED n3:CANCELLED n2:CANCELLED n1:CANCELLED n0:DEAD" {
+	if got := b.pages(rota.JobFilter{Limit: 2, Tenant: rota.DefaultTenant},
+		nil); got != "job:ASSIGNED n3:CANCELLED n2:CANCELLED n1:CANCELLED n0:DEAD" {
 		t.Fatal(got)
 	}
 	var h history
@@ -188,7 +199,8 @@ func TestWaitingNodes(t *testing.T) {
 	}
 	slices.SortFunc(h, func(a, b Ended) int { return strings.Compare(string(a.Job.ID), string(b.Job.ID)) })
 	b.ok(d.retry("", 1))
-	if got := b.pages(rota.JobFilter{Limit: 2, Tenant: rota.DefaultTenant}, h); got != "n0:QUEUED job:ASSIGNED n1:BLOCKED n2:BLOCKED n3:BLOCKED" {
+	if got := b.pages(rota.JobFilter{Limit: 2, Tenant: rota.DefaultTenant},
+		h); got != "n0:QUEUED job:ASSIGNED n1:BLOCKED n2:BLOCKED n3:BLOCKED" {
 		t.Fatal(got)
 	}
 }

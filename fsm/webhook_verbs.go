@@ -92,9 +92,11 @@ func (h *hooks) seenBy(by rota.Principal) ([]rota.Grant, error) {
 	sees := rights.Events(limits.MaxWebhookSees)
 	switch n := len(sees); {
 	case n == 0:
-		return nil, rota.Refusef(rota.KindDenied, rota.RightRead.String(), "%s has no right to read events: ask for a role that grants it", by)
+		return nil, rota.Refusef(rota.KindDenied, rota.RightRead.String(),
+			"%s has no right to read events: ask for a role that grants it", by)
 	case n > limits.MaxWebhookSees:
-		return nil, rota.Refusef(rota.KindInvalid, "webhook", "%s reads events of more than %d sets of tenants and queues: use a token of fewer", by,
+		return nil, rota.Refusef(rota.KindInvalid, "webhook",
+			"%s reads events of more than %d sets of tenants and queues: use a token of fewer", by,
 			limits.MaxWebhookSees)
 	}
 	return sees, nil
@@ -113,12 +115,15 @@ func (h *hooks) admit(old *state.HookRow, spec *rota.WebhookSpec) error {
 	case spec.Generation == 0:
 		spec.Generation = least
 	case spec.Generation < least || spec.Generation > least+1 || old == nil && spec.Generation != 1:
-		return rota.Refusef(rota.KindInvalid, "generation", "generation: got %d, want the secret's %d or one more", spec.Generation, least)
+		return rota.Refusef(rota.KindInvalid, "generation", "generation: got %d, want the secret's %d or one more",
+			spec.Generation, least)
 	}
 	if old != nil {
-		if now := h.s.Header.Date(); spec.Generation > least && old.Rotated > 0 && now < old.Rotated+rota.Date(limits.SecretOverlap.Milliseconds()) {
-			return rota.Refusef(rota.KindConflict, "generation", "the secret of webhook %s was rotated at %s, and the one before signs still: rotate it again "+
-				"a day after", spec.Name, old.Rotated)
+		if now := h.s.Header.Date(); spec.Generation > least && old.Rotated > 0 &&
+			now < old.Rotated+rota.Date(limits.SecretOverlap.Milliseconds()) {
+			return rota.Refusef(rota.KindConflict, "generation",
+				"the secret of webhook %s was rotated at %s, and the one before signs still: rotate it again "+
+					"a day after", spec.Name, old.Rotated)
 		}
 		if by := h.s.Journal.Owner(); by != old.By {
 			return h.access.mayHold(by, access.OwnsWebhook)
@@ -126,7 +131,8 @@ func (h *hooks) admit(old *state.HookRow, spec *rota.WebhookSpec) error {
 		return nil
 	}
 	if h.rows.Len() >= limits.MaxWebhooks {
-		return exhausted("webhook", "%d webhooks are set: no more are taken, delete one with `rota webhook delete`", limits.MaxWebhooks)
+		return exhausted("webhook", "%d webhooks are set: no more are taken, delete one with `rota webhook delete`",
+			limits.MaxWebhooks)
 	}
 	if err := h.access.mayHold(h.s.Journal.Owner(), access.OwnsWebhook); err != nil {
 		return err
@@ -136,7 +142,8 @@ func (h *hooks) admit(old *state.HookRow, spec *rota.WebhookSpec) error {
 	case q != nil && q.DrainTo != "":
 		return leaving(q)
 	case q == nil && h.s.QueueTable.Len() >= limits.MaxQueues:
-		return exhausted("queue", "%d queues are set, and queue %q is not there: delete one with `rota queue delete`", limits.MaxQueues, rota.WebhookQueue)
+		return exhausted("queue", "%d queues are set, and queue %q is not there: delete one with `rota queue delete`",
+			limits.MaxQueues, rota.WebhookQueue)
 	}
 	return nil
 }
@@ -161,7 +168,8 @@ func (h *hooks) setPaused(op *fsmpb.PauseWebhook) *fsmpb.Outcome {
 	switch {
 	case err != nil:
 	case len(op.GetReason()) > limits.MaxReasonBytes:
-		err = rota.Refusef(rota.KindInvalid, "reason", "reason too long: got %d bytes, maximum %d", len(op.GetReason()), limits.MaxReasonBytes)
+		err = rota.Refusef(rota.KindInvalid, "reason", "reason too long: got %d bytes, maximum %d", len(op.GetReason()),
+			limits.MaxReasonBytes)
 	case r.Disabled == op.GetPaused():
 		return &fsmpb.Outcome{Existed: true}
 	}
@@ -252,16 +260,19 @@ func (h *hooks) mayAdvance(r *state.HookRow, op *fsmpb.AdvanceHook) *rota.Error 
 	n := len(op.GetDeliveries())
 	switch {
 	case r.Disabled || op.GetVersion() != r.Version || from != r.Cursor && !planted.hookRepeats():
-		return rota.Refusef(rota.KindStale, "from", "webhook %s of version %d stands at %s: not in version %d at %s", r.Spec.Name, r.Version, r.Cursor,
-			op.GetVersion(), from)
+		return rota.Refusef(rota.KindStale, "from", "webhook %s of version %d stands at %s: not in version %d at %s",
+			r.Spec.Name, r.Version, r.Cursor, op.GetVersion(), from)
 	case to.Compare(from) <= 0 || to.Incarnation > h.s.Header.Incarnation || to.Index >= h.s.At:
-		return rota.Refusef(rota.KindInvalid, "to", "to: got %s, want an event after %s and before entry %d", to, from, h.s.At)
+		return rota.Refusef(rota.KindInvalid, "to", "to: got %s, want an event after %s and before entry %d", to, from,
+			h.s.At)
 	case !gap.IsZero() && (gap.Compare(from) <= 0 || gap.Compare(to) > 0):
 		return rota.Refusef(rota.KindInvalid, "gap", "gap: got %s, want an event after %s and up to %s", gap, from, to)
 	case n > limits.MaxDeliveries:
-		return rota.Refusef(rota.KindInvalid, "deliveries", "too many deliveries: got %d, maximum %d", n, limits.MaxDeliveries)
+		return rota.Refusef(rota.KindInvalid, "deliveries", "too many deliveries: got %d, maximum %d", n,
+			limits.MaxDeliveries)
 	case r.Pending+int64(n) > limits.MaxPendingDeliveries:
-		return rota.Refusef(rota.KindExhausted, "deliveries", "too many pending deliveries: webhook %s has %d, maximum %d", r.Spec.Name, r.Pending,
+		return rota.Refusef(rota.KindExhausted, "deliveries",
+			"too many pending deliveries: webhook %s has %d, maximum %d", r.Spec.Name, r.Pending,
 			limits.MaxPendingDeliveries)
 	}
 	return h.ascend(r, op, from, to, gap)
@@ -272,11 +283,14 @@ func (h *hooks) ascend(r *state.HookRow, op *fsmpb.AdvanceHook, from, to, gap ro
 	for i, d := range op.GetDeliveries() {
 		event := entry.EventWords(d.GetEvent())
 		if event.Compare(from) <= 0 || event.Compare(to) > 0 || event.Compare(gap) < 0 {
-			return rota.Refusef(rota.KindInvalid, "deliveries", "deliveries: delivery %d is of event %s, want one after %s and up to %s", i+1, event, from, to)
+			return rota.Refusef(rota.KindInvalid, "deliveries",
+				"deliveries: delivery %d is of event %s, want one after %s and up to %s", i+1, event, from, to)
 		}
 		from = event
-		if kind := rota.EventKind(min(d.GetKind(), 255)); len(r.Spec.Kinds) > 0 && !slices.Contains(r.Spec.Kinds, kind) {
-			return rota.Refusef(rota.KindInvalid, "deliveries", "delivery %d is of kind %s, which webhook %s does not select", i+1, kind, r.Spec.Name)
+		if kind := rota.EventKind(min(d.GetKind(), 255)); len(r.Spec.Kinds) > 0 &&
+			!slices.Contains(r.Spec.Kinds, kind) {
+			return rota.Refusef(rota.KindInvalid, "deliveries",
+				"delivery %d is of kind %s, which webhook %s does not select", i+1, kind, r.Spec.Name)
 		}
 	}
 	return nil

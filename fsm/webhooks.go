@@ -73,7 +73,8 @@ func (h *hooks) jobEnded(j *state.JobRow, st rota.JobState) {
 		r.Delivered++
 	case rota.JobDead, rota.JobExpired:
 		r.Failed++
-		h.disable(r, state.Tail("delivery "+string(j.Spec.ID)+" ended "+st.String()+": "+j.LastError, limits.MaxReasonBytes))
+		h.disable(r, state.Tail("delivery "+string(j.Spec.ID)+" ended "+st.String()+": "+j.LastError,
+			limits.MaxReasonBytes))
 	}
 }
 
@@ -117,7 +118,8 @@ func (h *hooks) deliver(r *state.HookRow, event rota.EventID, body []byte) error
 	}
 	spec := rota.NewJobSpec(rota.WebhookType, body)
 	spec.ID, spec.Queue, spec.Tenant, spec.MaxRuntime = id, rota.WebhookQueue, rota.WebhookTenant, limits.DeliveryRuntime
-	spec.Retry = rota.RetryPolicy{Attempts: limits.DeliveryAttempts, Base: limits.DeliveryBase, Cap: limits.DeliveryCap, FactorPermille: 2_000,
+	spec.Retry = rota.RetryPolicy{Attempts: limits.DeliveryAttempts, Base: limits.DeliveryBase, Cap: limits.DeliveryCap,
+		FactorPermille: 2_000,
 		JitterPermille: 100}
 	q := h.s.QueueTable.Get(spec.Queue)
 	if err := h.life.admitRun(&spec, q); err != nil {
@@ -130,7 +132,8 @@ func (h *hooks) deliver(r *state.HookRow, event rota.EventID, body []byte) error
 
 // ofHooks refuses to delete the queue of deliveries.
 func ofHooks(n int) *rota.Error {
-	return rota.Refusef(rota.KindConflict, "queue", "the deliveries of %d webhooks go to queue %q: delete the webhooks first, with `rota webhook delete`",
+	return rota.Refusef(rota.KindConflict, "queue",
+		"the deliveries of %d webhooks go to queue %q: delete the webhooks first, with `rota webhook delete`",
 		n, rota.WebhookQueue)
 }
 
@@ -151,10 +154,11 @@ func (c *checker) hooks() {
 	})
 	m.hooks.rows.Scan(func(name rota.WebhookName, r *state.HookRow) bool {
 		last := rota.EventID{Incarnation: m.Header.Incarnation, Index: m.Header.Index + 1}
-		if name != r.Spec.Name || r.Version == 0 || r.Pending != pending[name] || r.Cursor.Compare(r.Began) < 0 || r.Cursor.Compare(last) >= 0 ||
+		if name != r.Spec.Name || r.Version == 0 || r.Pending != pending[name] || r.Cursor.Compare(r.Began) < 0 ||
+			r.Cursor.Compare(last) >= 0 ||
 			r.Disabled && r.Why == "" || len(r.Sees) == 0 || r.Set > m.Header.Date() {
-			c.fault("I4: webhook %s of version %d began at %s, stands at %s and counts %d pending deliveries: %d live", name, r.Version, r.Began,
-				r.Cursor, r.Pending, pending[name])
+			c.fault("I4: webhook %s of version %d began at %s, stands at %s and counts %d pending deliveries: %d live",
+				name, r.Version, r.Began, r.Cursor, r.Pending, pending[name])
 		}
 		return true
 	})
@@ -166,8 +170,10 @@ func (c *checker) hooks() {
 // setWebhook requires the right to read everything that a hook of the name sees.
 func (j *judgement) setWebhook(op *fsmpb.Op) {
 	j.somewhere(op)
-	if r := j.ac.hooks.rows.Get(rota.WebhookName(op.GetSetWebhook().GetName())); j.refusal == nil && r != nil && !j.rights.CoverAll(r.Sees) {
-		j.refusal = rota.Refusef(rota.KindConflict, "name", "webhook %s exists already: choose another name", r.Spec.Name)
+	if r := j.ac.hooks.rows.Get(rota.WebhookName(op.GetSetWebhook().GetName())); j.refusal == nil && r != nil &&
+		!j.rights.CoverAll(r.Sees) {
+		j.refusal = rota.Refusef(rota.KindConflict, "name", "webhook %s exists already: choose another name",
+			r.Spec.Name)
 	}
 }
 

@@ -27,7 +27,8 @@ func hookOp(name string, change ...func(*rota.WebhookSpec)) *fsmpb.Op {
 }
 
 func pauseHookOp(name string, paused bool) *fsmpb.Op {
-	return &fsmpb.Op{Op: &fsmpb.Op_PauseWebhook{PauseWebhook: &fsmpb.PauseWebhook{Name: name, Paused: paused, Reason: "a test"}}}
+	return &fsmpb.Op{Op: &fsmpb.Op_PauseWebhook{PauseWebhook: &fsmpb.PauseWebhook{Name: name, Paused: paused,
+		Reason: "a test"}}}
 }
 
 func skipHookOp(name string) *fsmpb.Op {
@@ -43,7 +44,8 @@ func (b *bench) advanceOp(name string, to rota.EventID, events ...rota.EventID) 
 	w, _ := WebhookOf(&b.View, rota.WebhookName(name))
 	op := &fsmpb.AdvanceHook{Name: name, Version: w.Version, From: entry.EventOp(w.Cursor), To: entry.EventOp(to)}
 	for _, e := range events {
-		op.Deliveries = append(op.Deliveries, &fsmpb.HookDelivery{Event: entry.EventOp(e), Kind: uint32(rota.EventJobEnqueued), Payload: []byte("{}")})
+		op.Deliveries = append(op.Deliveries, &fsmpb.HookDelivery{Event: entry.EventOp(e),
+			Kind: uint32(rota.EventJobEnqueued), Payload: []byte("{}")})
 	}
 	return &fsmpb.Op{Op: &fsmpb.Op_AdvanceHook{AdvanceHook: op}}
 }
@@ -85,7 +87,8 @@ func TestWebhook(t *testing.T) {
 	}
 	id := string(rota.DeliveryID("h", e1))
 	job := b.state(id, rota.JobQueued)
-	if job.Queue != rota.WebhookQueue || job.Tenant != rota.WebhookTenant || job.Type != rota.WebhookType || string(job.Payload) != "{}" {
+	if job.Queue != rota.WebhookQueue || job.Tenant != rota.WebhookTenant || job.Type != rota.WebhookType ||
+		string(job.Payload) != "{}" {
 		t.Errorf("%+v", job)
 	}
 	b.restored()
@@ -95,7 +98,8 @@ func TestWebhook(t *testing.T) {
 	b.ok(verb(rota.VerbAck, leases[rota.DeliveryID("h", e2)]))
 	b.ok(failOp(leases[rota.DeliveryID("h", e2)], "the receiver answered 410"))
 	w := b.hook("h")
-	if w.Pending != 0 || w.Delivered != 1 || w.Failed != 1 || w.State != rota.WebhookDisabled || !strings.Contains(w.Why, "answered 410") {
+	if w.Pending != 0 || w.Delivered != 1 || w.Failed != 1 || w.State != rota.WebhookDisabled ||
+		!strings.Contains(w.Why, "answered 410") {
 		t.Fatalf("%+v", w)
 	}
 	b.refuses(rota.KindStale, "from", b.advanceOp("h", b.enqueued("j3")))
@@ -204,16 +208,24 @@ func TestWebhook_refused(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	url := func(u string) *fsmpb.Op { return hookOp("h", func(s *rota.WebhookSpec) { s.URL = u }) }
-	for _, u := range []string{"", "file:///etc/passwd", "ftp://a/", "https://", "https://:80/", "https://user:pw@example.com/", "https://a b/", "https://a/#f",
-		"https://a\\b/", "https://ä/", "https://" + strings.Repeat("a", rota.MaxWebhookURL), "javascript:alert(1)", "https://a%00b/", "HTTPS://a/"} {
+	for _, u := range []string{"", "file:///etc/passwd", "ftp://a/", "https://", "https://:80/",
+		"https://user:pw@example.com/", "https://a b/", "https://a/#f",
+		"https://a\\b/", "https://ä/", "https://" + strings.Repeat("a", rota.MaxWebhookURL), "javascript:alert(1)",
+		"https://a%00b/", "HTTPS://a/"} {
 		b.refuses(rota.KindInvalid, "url", url(u))
 	}
-	b.refuses(rota.KindInvalid, "filter", hookOp("h", func(s *rota.WebhookSpec) { s.Filter = strings.Repeat("x", rota.MaxWebhookFilter+1) }))
+	b.refuses(rota.KindInvalid, "filter", hookOp("h", func(s *rota.WebhookSpec) {
+		s.Filter = strings.Repeat("x",
+			rota.MaxWebhookFilter+1)
+	}))
 	b.refuses(rota.KindInvalid, "filter", hookOp("h", func(s *rota.WebhookSpec) { s.Filter = "age>1h" }))
 	b.refuses(rota.KindInvalid, "filter", hookOp("h", func(s *rota.WebhookSpec) { s.Filter = "nonsense" }))
 	b.refuses(rota.KindInvalid, "kinds", hookOp("h", func(s *rota.WebhookSpec) { s.Kinds = []rota.EventKind{200} }))
 	b.refuses(rota.KindInvalid, "kinds", hookOp("h", func(s *rota.WebhookSpec) { s.Kinds = []rota.EventKind{1, 1} }))
-	b.refuses(rota.KindInvalid, "kinds", hookOp("h", func(s *rota.WebhookSpec) { s.Kinds = make([]rota.EventKind, 1_000) }))
+	b.refuses(rota.KindInvalid, "kinds", hookOp("h", func(s *rota.WebhookSpec) {
+		s.Kinds = make([]rota.EventKind,
+			1_000)
+	}))
 	b.refuses(rota.KindInvalid, "name", hookOp(strings.Repeat("h", rota.MaxWebhookName+1)))
 	b.refuses(rota.KindInvalid, "name", hookOp("a@b"))
 	b.refuses(rota.KindInvalid, "generation", hookOp("h", func(s *rota.WebhookSpec) { s.Generation = 7 }))
@@ -250,7 +262,8 @@ func TestWebhook_rights(t *testing.T) {
 	if got := fmt.Sprint(b.hook("all").Sees); got != "[read tenant=* queue=* audit]" {
 		t.Errorf("root's hook sees %s", got)
 	}
-	b.refuses(rota.KindConflict, "name", by(narrow, hookOp("all", func(s *rota.WebhookSpec) { s.URL = "https://evil.example/" })))
+	b.refuses(rota.KindConflict, "name", by(narrow, hookOp("all",
+		func(s *rota.WebhookSpec) { s.URL = "https://evil.example/" })))
 	for _, op := range []*fsmpb.Op{pauseHookOp("all", true), skipHookOp("all"), unhookOp("all")} {
 		b.refuses(rota.KindNotFound, "webhook", by(narrow, op))
 	}
@@ -271,7 +284,8 @@ func TestWebhook_rights(t *testing.T) {
 func TestWebhook_days(t *testing.T) {
 	t.Parallel()
 	p := rota.StandardPolicy()
-	r := rota.RetryPolicy{Attempts: limits.DeliveryAttempts, Base: limits.DeliveryBase, Cap: limits.DeliveryCap, FactorPermille: 2_000, JitterPermille: 100}
+	r := rota.RetryPolicy{Attempts: limits.DeliveryAttempts, Base: limits.DeliveryBase, Cap: limits.DeliveryCap,
+		FactorPermille: 2_000, JitterPermille: 100}
 	var sum int64
 	for n := range int32(limits.DeliveryAttempts - 1) {
 		sum += sched.BackoffMs("h@1.2.3", n, r.Over(&p))
@@ -330,7 +344,8 @@ func TestWebhookModel(t *testing.T) {
 			return true
 		})
 		if len(got) != len(want) || int(b.hook("h").Pending) != len(want) {
-			t.Fatalf("seed %d: %d deliveries, %d are counted; the model has %d", seed, len(got), b.hook("h").Pending, len(want))
+			t.Fatalf("seed %d: %d deliveries, %d are counted; the model has %d", seed, len(got), b.hook("h").Pending,
+				len(want))
 		}
 		for id := range want {
 			if !got[id] {
@@ -352,7 +367,8 @@ func hostileHook(b *bench, d *dice) *fsmpb.Op {
 	case 2:
 		return unhookOp(name)
 	case 3, 4:
-		to := rota.EventID{Incarnation: uint64(d.roll(3)), Index: b.Header.Index - rota.Index(d.roll(3)), Seq: uint32(d.roll(4))}
+		to := rota.EventID{Incarnation: uint64(d.roll(3)), Index: b.Header.Index - rota.Index(d.roll(3)),
+			Seq: uint32(d.roll(4))}
 		op := b.advanceOp(name, to, to)
 		if d.roll(3) == 0 {
 			op.GetAdvanceHook().Gap = entry.EventOp(to)

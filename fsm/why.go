@@ -25,7 +25,8 @@ func (vw *View) Why(id rota.JobID, most int) (x rota.Explanation, ok bool) {
 // WhyFor is Why for a caller: it names no job that the caller may not read, and no worker unless the caller may see the
 // state of workers.
 func (vw *View) WhyFor(id rota.JobID, most int, rd *access.Reader) (x rota.Explanation, ok bool) {
-	x = rota.Explanation{Job: id, Index: vw.m.Header.Index, Clock: vw.m.Header.Clock, Date: vw.m.Header.Date(), Reasons: []rota.Why{}}
+	x = rota.Explanation{Job: id, Index: vw.m.Header.Index, Clock: vw.m.Header.Clock, Date: vw.m.Header.Date(),
+		Reasons: []rota.Why{}}
 	j := vw.m.JobTable.Get(id)
 	if j == nil {
 		f, v := vw.m.flows.waitingNode(id)
@@ -116,8 +117,9 @@ func (vw *View) whyBlocked(x *rota.Explanation, f *flow, v *state.VertexRow, rd 
 
 // whyGate explains what a gate waits for.
 func whyGate(x *rota.Explanation, f *flow, v *state.VertexRow, now rota.Moment) {
-	w := rota.Why{Reason: "WAITING_FOR_SIGNAL", Detail: fmt.Sprintf("its parents have completed; it waits for a signal for %d ms now",
-		now.Date-v.Gate.Since.Date)}
+	w := rota.Why{Reason: "WAITING_FOR_SIGNAL",
+		Detail: fmt.Sprintf("its parents have completed; it waits for a signal for %d ms now",
+			now.Date-v.Gate.Since.Date)}
 	switch due := v.Gate.Due; {
 	case due == 0:
 	case v.Gate.Terms.OnTimeout == rota.GateCompletes:
@@ -125,7 +127,8 @@ func whyGate(x *rota.Explanation, f *flow, v *state.VertexRow, now rota.Moment) 
 	default:
 		w.Detail += fmt.Sprintf(", and expires on %s without one", due)
 	}
-	x.WouldRun = append(x.WouldRun, fmt.Sprintf("it is signalled (rota workflow signal %s %s)", f.id, state.VertexName(v)))
+	x.WouldRun = append(x.WouldRun, fmt.Sprintf("it is signalled (rota workflow signal %s %s)", f.id,
+		state.VertexName(v)))
 	x.Reasons = append(x.Reasons, w)
 }
 
@@ -162,7 +165,8 @@ func (vw *View) whyQueued(x *rota.Explanation, j *state.JobRow, most int, rd *ac
 			}
 		}
 	}
-	if draft != nil && (whyFirst(vw, x, j, draft.Reservations(), names) || whyPlanned(vw, x, j, draft, rd) || fit > 0 && whyBehind(vw, x, j, draft, rd)) || fit == 0 {
+	if draft != nil && (whyFirst(vw, x, j, draft.Reservations(), names) || whyPlanned(vw, x, j, draft, rd) || fit > 0 &&
+		whyBehind(vw, x, j, draft, rd)) || fit == 0 {
 		return
 	}
 	detail := "workers have room for it now, and the jobs before it take that room"
@@ -209,7 +213,8 @@ func whyNot(vw *View, x *rota.Explanation, j *state.JobRow, rd *access.Reader) (
 	}
 	switch {
 	case all == 0:
-		x.Reasons = append(x.Reasons, rota.Why{Reason: "NO_WORKER_REGISTERED", Detail: "no worker is there, for any queue"})
+		x.Reasons = append(x.Reasons, rota.Why{Reason: "NO_WORKER_REGISTERED",
+			Detail: "no worker is there, for any queue"})
 	case elsewhere == all:
 		x.Reasons = append(x.Reasons, rota.Why{Reason: "NO_WORKER_REGISTERED",
 			Detail: fmt.Sprintf("no worker serves queue %s; %d serve other queues", q.Name, elsewhere)})
@@ -235,7 +240,8 @@ func (vw *View) whyHeld(x *rota.Explanation, j *state.JobRow, rd *access.Reader)
 	var held []rota.WorkerID
 	vw.m.placement.holds.Scan(func(id rota.JobID, h *state.HoldRow) bool {
 		_, first := vw.m.placement.registry.supply.Fits(j.Ask(), h.Worker)
-		if id == j.Spec.ID || first == sched.NotServingTheQueue || first == sched.NotThePinnedWorker || first == sched.TypeNotHandled || first == sched.TenantNotGranted {
+		if id == j.Spec.ID || first == sched.NotServingTheQueue || first == sched.NotThePinnedWorker ||
+			first == sched.TypeNotHandled || first == sched.TenantNotGranted {
 			return true
 		}
 		if held = append(held, h.Worker); len(held) <= holdsShown {
@@ -275,10 +281,13 @@ func (vw *View) whyHold(x *rota.Explanation, j *state.JobRow, blocked bool, fit 
 	case blocked || fit > 0 || supply.Keepable(j.Ask(), true) == 0:
 		return
 	case due > vw.m.Header.Clock:
-		text = fmt.Sprintf("a worker that is kept for it has room: one is from %s on, in %d ms (hold_after), if fewer than %d are "+
-			"kept for other jobs by then", vw.m.Header.Now().At(due).Date, due-vw.m.Header.Clock, most)
+		text = fmt.Sprintf(
+			"a worker that is kept for it has room: one is from %s on, in %d ms (hold_after), if fewer than %d are "+
+				"kept for other jobs by then", vw.m.Header.Now().At(due).Date, due-vw.m.Header.Clock, most)
 	case vw.m.placement.boundHolds() >= most:
-		text = fmt.Sprintf("a worker that is kept for it has room: one is as soon as fewer than %d are kept for other jobs", most)
+		text = fmt.Sprintf(
+			"a worker that is kept for it has room: one is as soon as fewer than %d are kept for other jobs",
+			most)
 	case supply.Keepable(j.Ask(), false) == 0:
 		text = "a worker that is kept for it has room: one is as soon as one that fits is kept for no other job"
 	default:
@@ -297,7 +306,8 @@ func whyPlanned(vw *View, x *rota.Explanation, j *state.JobRow, draft *sched.Dra
 	f := draft.Foretell(vw.m.placement.lot(q.Name), j.Item, vw.m.Header.Clock)
 	if f.Deep {
 		x.Reasons = append(x.Reasons, rota.Why{Reason: "BEHIND_HIGHER_RANK", Detail: fmt.Sprintf(
-			"room is kept for %d jobs behind the first one, this one is beyond them, and nothing beyond them starts (backfill_depth)", q.Policy.BackfillDepth)})
+			"room is kept for %d jobs behind the first one, this one is beyond them, and nothing beyond them starts (backfill_depth)",
+			q.Policy.BackfillDepth)})
 		return true
 	}
 	if !f.Planned || len(f.Bars) == 0 && f.Kept.Until == vw.m.Header.Clock {
@@ -322,8 +332,9 @@ func whyFirst(vw *View, x *rota.Explanation, j *state.JobRow, kept []sched.Reser
 		if names {
 			worker = fmt.Sprintf("worker %s", r.Worker)
 		}
-		x.WouldRun = append(x.WouldRun, fmt.Sprintf("%s has room, which is kept for this job: from %s on, in %d ms, by the estimates of what "+
-			"runs there", worker, vw.m.Header.Now().At(r.Until).Date, r.Until-vw.m.Header.Clock))
+		x.WouldRun = append(x.WouldRun,
+			fmt.Sprintf("%s has room, which is kept for this job: from %s on, in %d ms, by the estimates of what "+
+				"runs there", worker, vw.m.Header.Now().At(r.Until).Date, r.Until-vw.m.Header.Clock))
 		return true
 	}
 	return false
@@ -343,7 +354,8 @@ func whyBehind(vw *View, x *rota.Explanation, j *state.JobRow, draft *sched.Draf
 			"backfill=none: nothing of queue %s starts before the first that it has no room for", q.Name)})
 	case draft.Deep(q.Name):
 		x.Reasons = append(x.Reasons, rota.Why{Reason: "BEHIND_HIGHER_RANK", Detail: fmt.Sprintf(
-			"more than %d jobs before it could overtake the first one, and backfilling looks at no more of them (backfill_depth)", p.BackfillDepth)})
+			"more than %d jobs before it could overtake the first one, and backfilling looks at no more of them (backfill_depth)",
+			p.BackfillDepth)})
 	default:
 		return false
 	}
@@ -373,7 +385,8 @@ func whyBarredBy(vw *View, j *state.JobRow, q *state.QueueRow, bars []sched.Rese
 		texts = append(texts, fmt.Sprintf("worker %s is kept for %s from %s on", r.Worker, first, now.At(r.Until).Date))
 	}
 	end := now.At(now.Clock + rota.Clock(q.Estimate(j)))
-	w.Detail = fmt.Sprintf("%s: this one should run until %s (its estimate), and takes more than is left beside", strings.Join(texts, ", "), end.Date)
+	w.Detail = fmt.Sprintf("%s: this one should run until %s (its estimate), and takes more than is left beside",
+		strings.Join(texts, ", "), end.Date)
 	return w
 }
 
@@ -402,10 +415,12 @@ func (vw *View) whyBarred(typ rota.JobType, queue rota.QueueName, list func(*sta
 	var names []string
 	for _, b := range all[:min(len(all), barsShown)] {
 		cause := b.Cause.String()
-		if at := slices.IndexFunc(b.worker.Failing, func(s state.Streak) bool { return s.Typ == typ }); at >= 0 && b.Cause == rota.ReasonProviderFail {
+		if at := slices.IndexFunc(b.worker.Failing, func(s state.Streak) bool { return s.Typ == typ }); at >= 0 &&
+			b.Cause == rota.ReasonProviderFail {
 			cause += fmt.Sprintf(", %d in a row", b.worker.Failing[at].N)
 		}
-		names = append(names, fmt.Sprintf("worker %s until %s (%s)", b.worker.Spec.ID, vw.m.Header.Now().At(b.Until.Clock).Date, cause))
+		names = append(names, fmt.Sprintf("worker %s until %s (%s)", b.worker.Spec.ID,
+			vw.m.Header.Now().At(b.Until.Clock).Date, cause))
 	}
 	if more := len(all) - len(names); more > 0 {
 		names = append(names, fmt.Sprintf("%d more workers", more))
@@ -538,8 +553,8 @@ func (vw *View) remedy(j *state.JobRow, w rota.Why) string {
 	absent := j.Spec.Worker != "" && (pinned == nil || pinned.Status == rota.WorkerRetired)
 	switch none := w.Reason == "NO_WORKER_REGISTERED"; {
 	case absent && (none || w.Reason == "NOT_THE_PINNED_WORKER"):
-		return fmt.Sprintf("worker %s, to which it is pinned, registers (rota worker run --id %s --queues %s)", j.Spec.Worker,
-			j.Spec.Worker, j.Spec.Queue)
+		return fmt.Sprintf("worker %s, to which it is pinned, registers (rota worker run --id %s --queues %s)",
+			j.Spec.Worker, j.Spec.Worker, j.Spec.Queue)
 	case none:
 		return fmt.Sprintf("a worker that serves its queue registers (rota worker run --queues %s)", j.Spec.Queue)
 	}
@@ -550,7 +565,8 @@ func (vw *View) remedy(j *state.JobRow, w rota.Why) string {
 	case never && w.Reason == "MEMORY_FULL":
 		return fmt.Sprintf("a worker that fits otherwise registers with %d bytes of memory or more", j.Spec.MemoryBytes)
 	case never && w.Reason == "IO_FULL":
-		return fmt.Sprintf("a worker that fits otherwise registers with %d bytes of I/O a second or more", j.Spec.IOBytesPerS)
+		return fmt.Sprintf("a worker that fits otherwise registers with %d bytes of I/O a second or more",
+			j.Spec.IOBytesPerS)
 	}
 	return remedies[w.Reason]
 }

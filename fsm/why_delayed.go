@@ -50,8 +50,9 @@ func (vw *View) whyLingers(l *state.LeaseRow, others int, key string, rd *access
 	if rd.Reads(l.Tenant, l.Queue) {
 		job = fmt.Sprintf("job %s", l.Job)
 	}
-	w.Detail = fmt.Sprintf("%s has not confirmed that it stopped work on %s, which ended (%s): its lease ends at %s at the latest, in %d ms", worker, job,
-		l.Revoked, vw.m.Header.Now().At(l.Due).Date, max(0, l.Due-vw.m.Header.Clock))
+	w.Detail = fmt.Sprintf(
+		"%s has not confirmed that it stopped work on %s, which ended (%s): its lease ends at %s at the latest, in %d ms",
+		worker, job, l.Revoked, vw.m.Header.Now().At(l.Due).Date, max(0, l.Due-vw.m.Header.Clock))
 	if key != "" {
 		w.Detail = fmt.Sprintf("a slot of key %s: %s", key, w.Detail)
 	}

@@ -36,7 +36,8 @@ func TestWhy(t *testing.T) {
 		want string
 		if_  string
 	}{
-		{"nobody_serves_the_queue", func(b *bench) { b.submit("j") }, "NO_WORKER_REGISTERED:0", "a worker that serves its queue"},
+		{"nobody_serves_the_queue", func(b *bench) { b.submit("j") }, "NO_WORKER_REGISTERED:0",
+			"a worker that serves its queue"},
 		{"all_slots_are_taken", func(b *bench) {
 			b.worker("w", 1)
 			b.submit("first")
@@ -63,7 +64,8 @@ func TestWhy(t *testing.T) {
 		}, "TENANT_AT_LIMIT:0", "max_concurrent"},
 		{"the_mode_holds", func(b *bench) {
 			b.submit("j", func(s *rota.JobSpec) { s.Priority = 9 })
-			b.ok(&fsmpb.Op{Op: &fsmpb.Op_SetMode{SetMode: &fsmpb.SetMode{Mode: uint32(rota.ModeDegraded), Reason: "test"}}})
+			b.ok(&fsmpb.Op{Op: &fsmpb.Op_SetMode{SetMode: &fsmpb.SetMode{Mode: uint32(rota.ModeDegraded),
+				Reason: "test"}}})
 			b.worker("w", 5)
 		}, "MODE_HOLDS:0", "the mode becomes NORMAL"},
 		{"others_stand_before_it", func(b *bench) {
@@ -133,7 +135,8 @@ func TestWhyWorkers(t *testing.T) {
 	b.submit("first")
 	b.sound()
 	others, ok := b.Reenact("first", nil, 10)
-	if !ok || slices.ContainsFunc(others, func(o rota.OtherWorker) bool { return o.Worker == "gone" }) || len(others) != 4 {
+	if !ok || slices.ContainsFunc(others, func(o rota.OtherWorker) bool { return o.Worker == "gone" }) ||
+		len(others) != 4 {
 		t.Errorf("not chosen: %v", others)
 	}
 	for _, id := range []string{"w1", "w2", "w3", "w4"} {
@@ -148,7 +151,8 @@ func TestWhyWorkers(t *testing.T) {
 	for _, id := range []string{"w1", "w2", "w3", "w4", "w5"} {
 		b.ok(statusOp(id, rota.WorkerRetired, 0))
 	}
-	if x, got = b.whyOf("first"); got != "NO_WORKER_REGISTERED:0" || x.Reasons[0].Detail != "no worker is there, for any queue" {
+	if x, got = b.whyOf("first"); got != "NO_WORKER_REGISTERED:0" ||
+		x.Reasons[0].Detail != "no worker is there, for any queue" {
 		t.Errorf("with all retired: %s, %+v", got, x.Reasons)
 	}
 	b.sound()
@@ -202,7 +206,8 @@ func TestWhyHold(t *testing.T) {
 		}
 	}
 	b.pass(10_000)
-	says("wide", "CPU_FULL:1", fmt.Sprintf("one is from %s on, in 20000 ms (hold_after), if fewer than 1 are kept", b.Header.Now().At(b.now+20_000).Date))
+	says("wide", "CPU_FULL:1", fmt.Sprintf("one is from %s on, in 20000 ms (hold_after), if fewer than 1 are kept",
+		b.Header.Now().At(b.now+20_000).Date))
 	b.pass(20_000)
 	b.match()
 	says("wide", "CPU_FULL:1", "worker w, kept for this job for 0 ms now, has room")
@@ -287,7 +292,8 @@ func TestReenact(t *testing.T) {
 		t.Fatalf("%v, %v", others, ok)
 	}
 	for _, o := range others {
-		want := map[rota.WorkerID]string{"busy": "NO_FREE_SLOT", "cold": "REGION_DENIED", "x": "had room", "y": "had room"}[o.Worker]
+		want := map[rota.WorkerID]string{"busy": "NO_FREE_SLOT", "cold": "REGION_DENIED", "x": "had room",
+			"y": "had room"}[o.Worker]
 		if !strings.HasPrefix(o.Reason, want) || o.Worker == lease.Worker {
 			t.Errorf("%s: got %q, want %q; %s was chosen", o.Worker, o.Reason, want, lease.Worker)
 		}
@@ -359,7 +365,8 @@ func TestWhy_score(t *testing.T) {
 	if x.Score == nil || *x.Score != 7_000 {
 		t.Fatalf("after 7 s the score is %v", x.Score)
 	}
-	narrow := access.ReaderOf([]rota.Grant{{Right: rota.RightRead, Tenant: string(rota.DefaultTenant), Queue: access.Everything}})
+	narrow := access.ReaderOf([]rota.Grant{{Right: rota.RightRead, Tenant: string(rota.DefaultTenant),
+		Queue: access.Everything}})
 	if x, ok := b.View.WhyFor("j", 1_024, narrow); !ok || x.Score != nil {
 		t.Errorf("a reader of one tenant gets %+v, %v", x, ok)
 	}

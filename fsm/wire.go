@@ -114,10 +114,12 @@ func NewKnowing(version uint32) *Machine {
 	m.fleet.workers.Mutable, m.QueueTable.Mutable, m.admission.tenants.Mutable = true, true, true
 	m.uniques.rows.Mutable, m.keyring.counts.Mutable = true, true
 	m.JobTable.Empty = m.emptyJob
-	m.QueueTable.Known, m.keyring.counts.Known = make(map[rota.QueueName]*state.QueueRow), make(map[string]*state.KeyCountRow)
+	m.QueueTable.Known, m.keyring.counts.Known = make(map[rota.QueueName]*state.QueueRow), make(
+		map[string]*state.KeyCountRow)
 	m.JobTable.Filed = func(j *state.JobRow) { m.Numbers.Set(j.Seq, j) }
 	m.JobTable.Left = func(j *state.JobRow) { m.Numbers.Delete(j.Seq) }
-	m.ended.tombs.Order, m.ended.tombs.Texts, m.ended.staged.loose = state.NewTombOrder(), make(map[rota.QueueName]*entry.Texts), newLooseRecords()
+	m.ended.tombs.Order, m.ended.tombs.Texts, m.ended.staged.loose = state.NewTombOrder(), make(
+		map[rota.QueueName]*entry.Texts), newLooseRecords()
 	m.keyring.reset()
 	m.leasing.outlived = newOutlived()
 	m.placement.registry.reset()

@@ -109,7 +109,8 @@ func TestRegister(t *testing.T) {
 			b.refuses(rota.KindInvalid, c.subject, registerOp("w", 1, "s", false, c.change))
 		}
 		b.refuses(rota.KindInvalid, "secret", &fsmpb.Op{Op: &fsmpb.Op_Register{Register: &fsmpb.Register{
-			Spec: entry.WorkerOp(&rota.WorkerSpec{ID: "w", Queues: []rota.QueueName{"q"}, Slots: 1}), SecretHash: []byte("short")}}})
+			Spec: entry.WorkerOp(&rota.WorkerSpec{ID: "w", Queues: []rota.QueueName{"q"},
+				Slots: 1}), SecretHash: []byte("short")}}})
 	})
 	t.Run("keeps_leases_when_it_offers_less", func(t *testing.T) {
 		t.Parallel()
@@ -181,8 +182,8 @@ func TestNode(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	node := func(id, identity string, starts uint64, removed bool) *fsmpb.Op {
-		return &fsmpb.Op{Op: &fsmpb.Op_SetNode{SetNode: &fsmpb.SetNode{Id: id, Api: "a:1", Raft: "a:2", Identity: identity,
-			Starts: starts, Removed: removed}}}
+		return &fsmpb.Op{Op: &fsmpb.Op_SetNode{SetNode: &fsmpb.SetNode{Id: id, Api: "a:1", Raft: "a:2",
+			Identity: identity, Starts: starts, Removed: removed}}}
 	}
 	b.refuses(rota.KindInvalid, "node", node("a b", "x", 1, false))
 	b.refuses(rota.KindInvalid, "node", node("n1", string(make([]byte, 1000)), 1, false))

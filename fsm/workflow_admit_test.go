@@ -28,19 +28,30 @@ func TestOpenWorkflowRefuses(t *testing.T) {
 		{"a policy that is none", "on_failure", rota.KindInvalid, func(o *fsmpb.OpenWorkflow) { o.OnFailure = 2 }},
 		{"a short content", "content", rota.KindInvalid, func(o *fsmpb.OpenWorkflow) { o.Content = o.Content[1:] }},
 		{"no nodes", "nodes", rota.KindInvalid, func(o *fsmpb.OpenWorkflow) { o.Nodes, o.Shares = 0, nil }},
-		{"too many nodes", "nodes", rota.KindInvalid, func(o *fsmpb.OpenWorkflow) { o.Nodes = rota.MaxWorkflowNodes + 1 }},
-		{"too many edges", "edges", rota.KindInvalid, func(o *fsmpb.OpenWorkflow) { o.Nodes, o.Edges = 100_000, rota.MaxWorkflowEdges+1 }},
+		{"too many nodes", "nodes", rota.KindInvalid,
+			func(o *fsmpb.OpenWorkflow) { o.Nodes = rota.MaxWorkflowNodes + 1 }},
+		{"too many edges", "edges", rota.KindInvalid, func(o *fsmpb.OpenWorkflow) {
+			o.Nodes, o.Edges = 100_000,
+				rota.MaxWorkflowEdges+1
+		}},
 		{"edges that make a cycle", "edges", rota.KindInvalid, func(o *fsmpb.OpenWorkflow) { o.Edges = 7 }},
 		{"a priority that is none", "priority", rota.KindInvalid, func(o *fsmpb.OpenWorkflow) { o.Priority = 11 }},
-		{"a label that is none", "labels", rota.KindInvalid, func(o *fsmpb.OpenWorkflow) { o.Labels = []*fsmpb.Label{{Key: " "}} }},
-		{"too many labels", "labels", rota.KindInvalid, func(o *fsmpb.OpenWorkflow) { o.Labels = make([]*fsmpb.Label, 33) }},
-		{"shares that do not add up", "shares", rota.KindInvalid, func(o *fsmpb.OpenWorkflow) { o.Shares[0].Nodes = 3 }},
+		{"a label that is none", "labels", rota.KindInvalid,
+			func(o *fsmpb.OpenWorkflow) { o.Labels = []*fsmpb.Label{{Key: " "}} }},
+		{"too many labels", "labels", rota.KindInvalid, func(o *fsmpb.OpenWorkflow) {
+			o.Labels = make([]*fsmpb.Label,
+				33)
+		}},
+		{"shares that do not add up", "shares", rota.KindInvalid,
+			func(o *fsmpb.OpenWorkflow) { o.Shares[0].Nodes = 3 }},
 		{"shares of too many", "shares", rota.KindInvalid, func(o *fsmpb.OpenWorkflow) { o.Shares[0].Nodes = 5 }},
 		{"a queue that stands twice", "shares", rota.KindInvalid, func(o *fsmpb.OpenWorkflow) {
 			o.Shares = []*fsmpb.QueueShare{{Queue: "default", Nodes: 2}, {Queue: "default", Nodes: 2}}
 		}},
-		{"a share of an unknown queue", "queue", rota.KindNotFound, func(o *fsmpb.OpenWorkflow) { o.Shares[0].Queue = "other" }},
-		{"more than queue_cap", "queue", rota.KindExhausted, func(o *fsmpb.OpenWorkflow) { o.Shares[0].Queue = "small" }},
+		{"a share of an unknown queue", "queue", rota.KindNotFound,
+			func(o *fsmpb.OpenWorkflow) { o.Shares[0].Queue = "other" }},
+		{"more than queue_cap", "queue", rota.KindExhausted,
+			func(o *fsmpb.OpenWorkflow) { o.Shares[0].Queue = "small" }},
 	} {
 		op := diamond("wf").open()
 		c.change(op.GetOpenWorkflow())
@@ -85,7 +96,8 @@ func TestOpenWorkflowRefuses(t *testing.T) {
 	})
 	t.Run("before there is a cluster", func(t *testing.T) {
 		empty := emptyBench(t)
-		if err := entry.OutcomeError(empty.entry(diamond("wf").open()).Outcomes[0]); err == nil || err.Kind != rota.KindUnavailable {
+		if err := entry.OutcomeError(empty.entry(diamond("wf").open()).Outcomes[0]); err == nil ||
+			err.Kind != rota.KindUnavailable {
 			t.Fatal(err)
 		}
 	})
@@ -116,7 +128,8 @@ func TestAddNodesRefuses(t *testing.T) {
 		{"other content", "content", rota.KindConflict, func(o *fsmpb.AddNodes) { o.Content = make([]byte, 16) }},
 		{"no content", "content", rota.KindConflict, func(o *fsmpb.AddNodes) { o.Content = nil }},
 		{"no nodes", "nodes", rota.KindInvalid, func(o *fsmpb.AddNodes) { o.Nodes = nil }},
-		{"too many at a time", "nodes", rota.KindInvalid, func(o *fsmpb.AddNodes) { o.Nodes = make([]*fsmpb.WorkflowNode, 501) }},
+		{"too many at a time", "nodes", rota.KindInvalid,
+			func(o *fsmpb.AddNodes) { o.Nodes = make([]*fsmpb.WorkflowNode, 501) }},
 		{"more than announced", "nodes", rota.KindInvalid, func(o *fsmpb.AddNodes) { o.First = 3 }},
 		{"a gap", "first", rota.KindOutOfRange, func(o *fsmpb.AddNodes) { o.First, o.Nodes = 3, o.Nodes[1:] }},
 		{"no id", "id", rota.KindInvalid, func(o *fsmpb.AddNodes) { o.Nodes[1].Spec.Id = "" }},
@@ -130,13 +143,21 @@ func TestAddNodesRefuses(t *testing.T) {
 		{"a payload beyond its queue's", "payload", rota.KindInvalid, func(o *fsmpb.AddNodes) {
 			o.Nodes[1].Spec.Queue, o.Nodes[1].Spec.Payload = "tiny", make([]byte, 5)
 		}},
-		{"too many labels", "labels", rota.KindInvalid, func(o *fsmpb.AddNodes) { o.Nodes[1].Spec.Labels = make([]*fsmpb.Label, 33) }},
-		{"itself as a parent", "parents", rota.KindInvalid, func(o *fsmpb.AddNodes) { o.Nodes[1].Parents = []uint32{3} }},
+		{"too many labels", "labels", rota.KindInvalid,
+			func(o *fsmpb.AddNodes) { o.Nodes[1].Spec.Labels = make([]*fsmpb.Label, 33) }},
+		{"itself as a parent", "parents", rota.KindInvalid,
+			func(o *fsmpb.AddNodes) { o.Nodes[1].Parents = []uint32{3} }},
 		{"a later parent", "parents", rota.KindInvalid, func(o *fsmpb.AddNodes) { o.Nodes[0].Parents = []uint32{3} }},
-		{"a parent that overflows", "parents", rota.KindInvalid, func(o *fsmpb.AddNodes) { o.Nodes[1].Parents = []uint32{1, 1<<32 - 1} }},
-		{"a parent twice", "parents", rota.KindInvalid, func(o *fsmpb.AddNodes) { o.Nodes[1].Parents = []uint32{1, 0} }},
-		{"more parents than nodes", "parents", rota.KindInvalid, func(o *fsmpb.AddNodes) { o.Nodes[1].Parents = make([]uint32, 4) }},
-		{"more edges than announced", "edges", rota.KindInvalid, func(o *fsmpb.AddNodes) { o.Nodes[1].Parents = []uint32{0, 1, 1} }},
+		{"a parent that overflows", "parents", rota.KindInvalid,
+			func(o *fsmpb.AddNodes) { o.Nodes[1].Parents = []uint32{1, 1<<32 - 1} }},
+		{"a parent twice", "parents", rota.KindInvalid, func(o *fsmpb.AddNodes) {
+			o.Nodes[1].Parents = []uint32{1,
+				0}
+		}},
+		{"more parents than nodes", "parents", rota.KindInvalid,
+			func(o *fsmpb.AddNodes) { o.Nodes[1].Parents = make([]uint32, 4) }},
+		{"more edges than announced", "edges", rota.KindInvalid,
+			func(o *fsmpb.AddNodes) { o.Nodes[1].Parents = []uint32{0, 1, 1} }},
 	} {
 		op := part(2, 4)
 		c.change(op.GetAddNodes())
@@ -175,7 +196,8 @@ func TestAddNodesClassLimit(t *testing.T) {
 	for n := 0; n < limits.MaxClassesPerQueue; {
 		var ops []*fsmpb.Op
 		for ; len(ops) < 500; n++ {
-			ops = append(ops, submitOp(jobSpec(fmt.Sprint("j", n), func(s *rota.JobSpec) { s.Requires = []string{fmt.Sprint("c", n)} })))
+			ops = append(ops, submitOp(jobSpec(fmt.Sprint("j", n),
+				func(s *rota.JobSpec) { s.Requires = []string{fmt.Sprint("c", n)} })))
 		}
 		b.entry(ops...)
 	}

@@ -23,25 +23,30 @@ func (fs *flows) growing(l *state.LeaseRow, op *fsmpb.LeaseOp) (*chunk, error) {
 	}
 	j := fs.s.JobTable.Get(l.Job)
 	if j.Workflow == "" {
-		return nil, rota.Refusef(rota.KindInvalid, "children", "job %s is not a node of a workflow: only such a job can have children", l.Job)
+		return nil, rota.Refusef(rota.KindInvalid, "children",
+			"job %s is not a node of a workflow: only such a job can have children", l.Job)
 	}
 	if n := len(encoded); n > limits.MaxChildrenBytes {
-		return nil, rota.Refusef(rota.KindInvalid, "children", "children too long: got %d bytes, maximum %d; let payloads name large data "+
-			"instead of holding it", n, limits.MaxChildrenBytes)
+		return nil, rota.Refusef(rota.KindInvalid, "children",
+			"children too long: got %d bytes, maximum %d; let payloads name large data "+
+				"instead of holding it", n, limits.MaxChildrenBytes)
 	}
 	var g fsmpb.Growth
 	if err := proto.Unmarshal(encoded, &g); err != nil {
-		return nil, rota.Refusef(rota.KindInvalid, "children", "children cannot be read: send an encoded Growth, as the client library makes it")
+		return nil, rota.Refusef(rota.KindInvalid, "children",
+			"children cannot be read: send an encoded Growth, as the client library makes it")
 	}
 	if needs := entry.GrowthNeeds(&g); needs > fs.s.Header.Rules {
-		return nil, rota.Refusef(rota.KindConflict, SubjectRules, "a child needs rules version %d, version %d is in force", needs, fs.s.Header.Rules)
+		return nil, rota.Refusef(rota.KindConflict, SubjectRules,
+			"a child needs rules version %d, version %d is in force", needs, fs.s.Header.Rules)
 	}
 	n := len(g.GetNodes())
 	if n == 0 || n > rota.MaxChildren {
 		return nil, rota.Refusef(rota.KindInvalid, "children", "children: got %d, want 1 to %d", n, rota.MaxChildren)
 	}
 	r, f := fs.workflows.Get(j.Workflow), fs.flowIndex.byID[j.Workflow]
-	c := &chunk{fs: fs, r: r, f: f, names: make(map[string]bool, n), grower: f.rows[j.Vertex], content: state.HashBytes(encoded)}
+	c := &chunk{fs: fs, r: r, f: f, names: make(map[string]bool, n), grower: f.rows[j.Vertex],
+		content: state.HashBytes(encoded)}
 	switch {
 	case r.Ending != rota.WorkflowNone:
 		return c, nil // it accepts the completion, but no more nodes
@@ -93,7 +98,8 @@ func (c *chunk) admitGrowth() error {
 		{"bytes", r.Bytes, c.bytes, rota.MaxWorkflowBytes},
 	} {
 		if bound.has+bound.more > bound.most {
-			return rota.Refusef(rota.KindInvalid, "children", "workflow %s has %d %s, and the children add %d: maximum %d", r.ID,
+			return rota.Refusef(rota.KindInvalid, "children",
+				"workflow %s has %d %s, and the children add %d: maximum %d", r.ID,
 				bound.has, bound.what, bound.more, bound.most)
 		}
 	}
@@ -146,7 +152,8 @@ func (c *chunk) grow() {
 	for _, v := range c.rows {
 		fs.addWork(f, r, v.Number)
 	}
-	fs.emitFlow(r, rota.Event{Kind: rota.EventWorkflowGrown, Job: v.Spec.ID, Node: state.VertexName(v), Payload: c.grownPayload()})
+	fs.emitFlow(r, rota.Event{Kind: rota.EventWorkflowGrown, Job: v.Spec.ID, Node: state.VertexName(v),
+		Payload: c.grownPayload()})
 }
 
 // grownPayload is the payload of workflowGrown.
@@ -179,7 +186,8 @@ func (fs *flows) grewSo(op *fsmpb.LeaseOp) bool {
 // signalWorkflow applies a signal to a gate (SPEC §23.1): the first one counts, even if the gate's parents have not
 // completed, and is identified by its id. Its consequences are settled at the end of the entry.
 func (fs *flows) signalWorkflow(op *fsmpb.SignalWorkflow) *fsmpb.Outcome {
-	s := rota.Signal{Workflow: rota.WorkflowID(op.GetWorkflow()), Node: op.GetNode(), ID: op.GetId(), Payload: op.GetPayload(), Refuse: op.GetRefuse()}
+	s := rota.Signal{Workflow: rota.WorkflowID(op.GetWorkflow()), Node: op.GetNode(), ID: op.GetId(),
+		Payload: op.GetPayload(), Refuse: op.GetRefuse()}
 	if err := s.CheckShape(); err != nil {
 		return entry.Refused(err)
 	}
@@ -203,7 +211,8 @@ func (fs *flows) signalWorkflow(op *fsmpb.SignalWorkflow) *fsmpb.Outcome {
 	}
 	bytes := int64(len(op.GetPayload()))
 	if r.Bytes+bytes > rota.MaxWorkflowBytes {
-		return flowRefused(r, exhausted("payload", "workflow %s takes %d bytes, the signal brings %d more: at most %d are taken", r.ID, r.Bytes,
+		return flowRefused(r, exhausted("payload",
+			"workflow %s takes %d bytes, the signal brings %d more: at most %d are taken", r.ID, r.Bytes,
 			bytes, rota.MaxWorkflowBytes))
 	}
 	need := flowSize{bytes: bytes}
@@ -221,17 +230,20 @@ func (fs *flows) signalWorkflow(op *fsmpb.SignalWorkflow) *fsmpb.Outcome {
 	g.Signal, g.Content, g.Refuse, g.Payload, g.Due = s.ID, content, op.GetRefuse(), op.GetPayload(), 0
 	v.Gate = &g
 	fs.weighSignal(r, bytes)
-	fs.emitFlow(r, rota.Event{Kind: rota.EventGateSignalled, Job: v.Spec.ID, Node: s.Node, Payload: fs.signalledPayload(&s, op.GetRefuse())})
+	fs.emitFlow(r, rota.Event{Kind: rota.EventGateSignalled, Job: v.Spec.ID, Node: s.Node,
+		Payload: fs.signalledPayload(&s, op.GetRefuse())})
 	fs.addWork(f, r, number)
 	return flowOutcome(r, false)
 }
 
 // signalled reports whether a signal is a repetition; the error gives why another one is refused.
-func (fs *flows) signalled(f *flow, r *state.WorkflowRow, v *state.VertexRow, s *rota.Signal, content rota.Digest) (existed bool, err error) {
+func (fs *flows) signalled(f *flow, r *state.WorkflowRow, v *state.VertexRow, s *rota.Signal,
+	content rota.Digest) (existed bool, err error) {
 	g := v.Gate
 	switch {
 	case g == nil:
-		return false, rota.Refusef(rota.KindInvalid, "node", "node %s of workflow %s is not a gate: only gates accept signals", state.VertexName(v), r.ID)
+		return false, rota.Refusef(rota.KindInvalid, "node",
+			"node %s of workflow %s is not a gate: only gates accept signals", state.VertexName(v), r.ID)
 	case r.Redo && v.Lost() && (f.redo == nil || f.redo[v.Number]):
 		return false, exhausted("workflow", "workflow %s is being retried: signal again in a moment", r.ID)
 	case g.Signal == s.ID && g.Content == content:
@@ -241,12 +253,15 @@ func (fs *flows) signalled(f *flow, r *state.WorkflowRow, v *state.VertexRow, s 
 		if g.Refuse != s.Refuse {
 			how = fmt.Sprintf("its refuse was %t, not %t", g.Refuse, s.Refuse)
 		}
-		return false, rota.Refusef(rota.KindConflict, "id", "signal %s of gate %s came before, and %s: the first one counts, `rota job show %s` shows it", s.ID,
+		return false, rota.Refusef(rota.KindConflict, "id",
+			"signal %s of gate %s came before, and %s: the first one counts, `rota job show %s` shows it", s.ID,
 			v.Spec.ID, how, v.Spec.ID)
 	case g.Signal != "":
-		return false, rota.Refusef(rota.KindConflict, "signal", "gate %s was signalled before, by signal %s: the first one counts, not %s", v.Spec.ID, g.Signal, s.ID)
+		return false, rota.Refusef(rota.KindConflict, "signal",
+			"gate %s was signalled before, by signal %s: the first one counts, not %s", v.Spec.ID, g.Signal, s.ID)
 	case v.Over():
-		return false, rota.Refusef(rota.KindConflict, "signal", "gate %s is %s already (%s)", v.Spec.ID, v.State, v.Reason)
+		return false, rota.Refusef(rota.KindConflict, "signal", "gate %s is %s already (%s)", v.Spec.ID, v.State,
+			v.Reason)
 	case r.State != rota.WorkflowRunning || r.Ending != rota.WorkflowNone:
 		return false, rota.Refusef(rota.KindConflict, "workflow", "workflow %s is ending", r.ID)
 	}

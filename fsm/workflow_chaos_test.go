@@ -129,14 +129,17 @@ func (c *chaos) op() []*fsmpb.Op {
 	case 8:
 		return []*fsmpb.Op{modeOp(rota.ClusterMode(r.IntN(4)), "x"), modeOp(rota.ClusterMode(r.IntN(2)), "y")}
 	case 9:
-		return []*fsmpb.Op{queueOp("default", "paused", fmt.Sprint(r.IntN(2) == 0), "ttl_abs", fmt.Sprint(r.IntN(2)*5000), "ranking",
-			[]string{"fifo", "aging", "adaptive"}[r.IntN(3)], "audit_window", "0", "gc_horizon", []string{"1m", "1h", "7d"}[r.IntN(3)])}
+		return []*fsmpb.Op{queueOp("default", "paused", fmt.Sprint(r.IntN(2) == 0), "ttl_abs",
+			fmt.Sprint(r.IntN(2)*5000), "ranking",
+			[]string{"fifo", "aging", "adaptive"}[r.IntN(3)], "audit_window", "0", "gc_horizon",
+			[]string{"1m", "1h", "7d"}[r.IntN(3)])}
 	case 10:
 		t := c.ended.tombs.Get(rota.JobID(job))
 		if t == nil {
 			return nil
 		}
-		return []*fsmpb.Op{{Op: &fsmpb.Op_ReportProof{ReportProof: &fsmpb.ReportProof{Job: job, Lease: t.Lease[:], Reason: "r"}}}}
+		return []*fsmpb.Op{{Op: &fsmpb.Op_ReportProof{ReportProof: &fsmpb.ReportProof{Job: job, Lease: t.Lease[:],
+			Reason: "r"}}}}
 	default:
 		return c.verb()
 	}
@@ -154,7 +157,8 @@ func (c *chaos) verb() []*fsmpb.Op {
 		return []*fsmpb.Op{sweepOp()}
 	}
 	l := rowAt(&c.leasing.leases, c.chance.IntN(c.leasing.leases.Len()))
-	verbs := []rota.LeaseVerb{rota.VerbAck, rota.VerbComplete, rota.VerbComplete, rota.VerbComplete, rota.VerbFail, rota.VerbDecline}
+	verbs := []rota.LeaseVerb{rota.VerbAck, rota.VerbComplete, rota.VerbComplete, rota.VerbComplete, rota.VerbFail,
+		rota.VerbDecline}
 	return []*fsmpb.Op{verb(verbs[c.chance.IntN(len(verbs))], l.Lease,
 		func(x *peer.LeaseCommand) { x.Fail, x.After = failAs(c.chance.IntN(10)) })}
 }

@@ -109,7 +109,8 @@ func TestWorkflowClasses(t *testing.T) {
 	full := func() {
 		t.Helper()
 		b.refuses(rota.KindExhausted, "requires", more.add()[0])
-		b.refuses(rota.KindExhausted, "requires", submitOp(jobSpec("job", func(s *rota.JobSpec) { s.Requires = []string{"x"} })))
+		b.refuses(rota.KindExhausted, "requires", submitOp(jobSpec("job",
+			func(s *rota.JobSpec) { s.Requires = []string{"x"} })))
 	}
 	full()
 	for _, d := range list {
@@ -131,7 +132,8 @@ func TestWorkflowClasses(t *testing.T) {
 	b.over(more)
 	b.ok(list[3].retry("", 1))
 	b.ok(submitOp(jobSpec("known", func(s *rota.JobSpec) { s.CPUMilli = 3*most + 7 })))
-	b.refuses(rota.KindExhausted, "requires", submitOp(jobSpec("new", func(s *rota.JobSpec) { s.Requires = []string{"x"} })))
+	b.refuses(rota.KindExhausted, "requires", submitOp(jobSpec("new",
+		func(s *rota.JobSpec) { s.Requires = []string{"x"} })))
 	b.sound()
 }
 

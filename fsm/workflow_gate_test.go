@@ -48,7 +48,8 @@ func TestGate_waitsForItsSignal(t *testing.T) {
 	if w, _ := b.View.Workflow("wf"); w.Counts.Waiting != 1 || w.Counts.Blocked != 1 {
 		t.Fatalf("%+v", w.Counts)
 	}
-	if x, ok := b.View.Why("wf/n1", 100); !ok || x.State != rota.JobBlocked || len(x.Reasons) != 1 || x.Reasons[0].Reason != "WAITING_FOR_SIGNAL" ||
+	if x, ok := b.View.Why("wf/n1", 100); !ok || x.State != rota.JobBlocked || len(x.Reasons) != 1 ||
+		x.Reasons[0].Reason != "WAITING_FOR_SIGNAL" ||
 		x.WouldRun[0] != "it is signalled (rota workflow signal wf n1)" {
 		t.Fatalf("%+v", x)
 	}
@@ -56,11 +57,13 @@ func TestGate_waitsForItsSignal(t *testing.T) {
 		t.Fatal("a gate without a deadline keeps the cluster awake")
 	}
 	a := b.entry(d.signal("n1", "s1", "approved"))
-	if e := eventOf(t, a.Events, rota.EventGateSignalled); e.Node != "n1" || e.Run != "wf" || e.Payload != `{"signal":"s1","refuse":false}` {
+	if e := eventOf(t, a.Events, rota.EventGateSignalled); e.Node != "n1" || e.Run != "wf" ||
+		e.Payload != `{"signal":"s1","refuse":false}` {
 		t.Fatalf("%+v", e)
 	}
 	b.stands(d, "RUNNING: CCQ")
-	if j, _ := b.View.Job("wf/n1"); string(j.Output) != "approved" || j.Reason != rota.ReasonDone || j.Type != rota.GateType || len(j.Attempts) != 0 {
+	if j, _ := b.View.Job("wf/n1"); string(j.Output) != "approved" || j.Reason != rota.ReasonDone ||
+		j.Type != rota.GateType || len(j.Attempts) != 0 {
 		t.Fatalf("%+v", j)
 	}
 	if parents, err := b.View.NodeParents("wf/n2"); err != nil || len(parents) != 1 || parents[0] != "wf/n1" {
@@ -115,7 +118,8 @@ func TestGate_refused(t *testing.T) {
 		t.Fatalf("%+v", j)
 	}
 	b.finishes(d, "n3")
-	if w, _ := b.View.Workflow("wf"); w.State != rota.WorkflowFailed || w.FailedNode != "n1" || w.Reason != rota.ReasonGateRefused {
+	if w, _ := b.View.Workflow("wf"); w.State != rota.WorkflowFailed || w.FailedNode != "n1" ||
+		w.Reason != rota.ReasonGateRefused {
 		t.Fatalf("%+v", w)
 	}
 	// A retry asks again: the previous signal no longer counts.
@@ -245,7 +249,8 @@ func TestGate_cancelled(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.watchMoves()
-	d := newDAG("wf", [][]uint32{nil, nil, {0}, {0}}, gateAt(1, rota.Gate{Timeout: time.Hour}), gateAt(2, rota.Gate{}), gateAt(3, rota.Gate{}))
+	d := newDAG("wf", [][]uint32{nil, nil, {0}, {0}}, gateAt(1, rota.Gate{Timeout: time.Hour}), gateAt(2, rota.Gate{}),
+		gateAt(3, rota.Gate{}))
 	b.run(d)
 	b.ok(d.signal("n2", "s", "kept"))
 	b.stands(d, "RUNNING: QWBB")

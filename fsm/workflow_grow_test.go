@@ -75,7 +75,8 @@ func TestGrow_nestedFanOutsJoin(t *testing.T) {
 	t.Parallel()
 	b, d := growing(t)
 	a := b.entry(b.completion(d, "n0", children("a", "b", "c<a,b", "d")))
-	if e := eventOf(t, a.Events, rota.EventWorkflowGrown); e.Node != "n0" || e.Run != "wf" || e.Job != "wf/n0" || e.Payload != `{"children":4,"detached":false}` {
+	if e := eventOf(t, a.Events, rota.EventWorkflowGrown); e.Node != "n0" || e.Run != "wf" || e.Job != "wf/n0" ||
+		e.Payload != `{"children":4,"detached":false}` {
 		t.Fatalf("%+v", e)
 	}
 	b.stands(d, "RUNNING: CBQQBQ") // n0 n1 a b c d
@@ -83,7 +84,8 @@ func TestGrow_nestedFanOutsJoin(t *testing.T) {
 	b.grows(d, "a", children("aa", "ab")) // a is not a leaf: c waits for aa and ab, as it waits for a
 	b.finishes(d, "b")
 	b.stands(d, "RUNNING: CBCCBCLL")
-	if x, _ := b.View.Why("wf/n1", 100); !strings.Contains(x.Reasons[0].Detail, "1 of its 3 parents have not completed: c (BLOCKED)") {
+	if x, _ := b.View.Why("wf/n1", 100); !strings.Contains(x.Reasons[0].Detail,
+		"1 of its 3 parents have not completed: c (BLOCKED)") {
 		t.Fatalf("%+v", x.Reasons)
 	}
 	b.finishes(d, "aa")
@@ -101,7 +103,8 @@ func TestGrow_nestedFanOutsJoin(t *testing.T) {
 	if got := b.nodeParents(t, "wf/a"); got != "[wf/n0]" {
 		t.Fatal(got)
 	}
-	if w := b.words("wf"); w.NodeCount != 10 || w.Nodes[2].GrownBy != "n0" || w.Nodes[8].GrownBy != "c" || w.Nodes[1].GrownBy != "" {
+	if w := b.words("wf"); w.NodeCount != 10 || w.Nodes[2].GrownBy != "n0" || w.Nodes[8].GrownBy != "c" ||
+		w.Nodes[1].GrownBy != "" {
 		t.Fatalf("%+v", w)
 	}
 	if w := b.words("wf"); !w.Nodes[5].Joins || w.Nodes[2].Joins || fmt.Sprint(w.CriticalPath) != "[n0 a aa c ca n1]" {
@@ -192,7 +195,8 @@ func TestGrow_waitsForARetry(t *testing.T) {
 	if r := b.flows.workflows.Get("wf"); !r.Redo {
 		t.Fatal("the retry is over")
 	}
-	if err := entry.OutcomeError(b.entry(op).Outcomes[0]); err == nil || err.Kind != rota.KindExhausted || err.Subject != "children" {
+	if err := entry.OutcomeError(b.entry(op).Outcomes[0]); err == nil || err.Kind != rota.KindExhausted ||
+		err.Subject != "children" {
 		t.Fatal(err)
 	}
 	for b.flows.workflows.Get("wf").Redo {
@@ -211,7 +215,8 @@ func TestGrow_rights(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.ok(queueOp("elsewhere"))
-	b.ok(roleOp("submits", rota.Grant{Right: rota.RightWork, Tenant: "*", Queue: "*"}, rota.Grant{Right: rota.RightSubmit, Tenant: "*", Queue: "elsewhere"}))
+	b.ok(roleOp("submits", rota.Grant{Right: rota.RightWork, Tenant: "*", Queue: "*"},
+		rota.Grant{Right: rota.RightSubmit, Tenant: "*", Queue: "elsewhere"}))
 	b.ok(tokenOp(tokenWish("a", access.RoleWorker)))
 	b.ok(tokenOp(tokenWish("b", "submits")))
 	b.ok(ownedWorker(actorNamed("a"), "w", "s"))
@@ -248,7 +253,8 @@ func TestGrow_endingWorkflowDropsThem(t *testing.T) {
 func TestGrow_repeated(t *testing.T) {
 	t.Parallel()
 	b, d := growing(t)
-	op, none, other := b.completion(d, "n0", children("a")), b.completion(d, "n0", nil), b.completion(d, "n0", children("b"))
+	op, none, other := b.completion(d, "n0", children("a")), b.completion(d, "n0", nil), b.completion(d, "n0",
+		children("b"))
 	b.ok(op)
 	b.twin = b.restored()
 	if o := b.ok(op); !o.GetExisted() || o.GetJobState() != uint32(rota.JobCompleted) {
@@ -302,7 +308,10 @@ func TestGrow_refused(t *testing.T) {
 		{"children[1].type", with(func(n *rota.NodeSpec) { n.Type = "" }, "a", "b")},
 		{"children[0].tenant", with(func(n *rota.NodeSpec) { n.Tenant = "other" }, "a")},
 		{"children[0].queue", with(func(n *rota.NodeSpec) { n.Queue = "nowhere" }, "a")},
-		{"children[1].gate.timeout_ms", with(func(n *rota.NodeSpec) { n.Gate, n.JobSpec = &rota.Gate{Timeout: -time.Second}, rota.JobSpec{} }, "a", "b")},
+		{"children[1].gate.timeout_ms", with(func(n *rota.NodeSpec) {
+			n.Gate,
+				n.JobSpec = &rota.Gate{Timeout: -time.Second}, rota.JobSpec{}
+		}, "a", "b")},
 		{"children[0].priority", with(func(n *rota.NodeSpec) { n.Priority = 99 }, "a")},
 		{"children[1].parents", children("a", "b<b")},
 		{"children[0].parents", children("a<b", "b<a")}, // a circle
@@ -315,7 +324,8 @@ func TestGrow_refused(t *testing.T) {
 	garbage.GetLease().Children = []byte{0}
 	b.refuses(rota.KindInvalid, "children", garbage)
 	j, _ := b.View.Job("plain")
-	b.refuses(rota.KindInvalid, "children", verb(rota.VerbComplete, *j.Lease, func(c *peer.LeaseCommand) { c.Growth = children("a") }))
+	b.refuses(rota.KindInvalid, "children", verb(rota.VerbComplete, *j.Lease,
+		func(c *peer.LeaseCommand) { c.Growth = children("a") }))
 	b.stands(d, "RUNNING: LB")
 	b.grows(d, "n0", children("a")) // the lease is still open
 	b.stands(d, "RUNNING: CBQ")
@@ -328,9 +338,14 @@ func TestGrow_workflowsBoundsHold(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	for want, c := range map[string]chunk{
-		"99999 nodes, and the children add 2: maximum 100000":      {r: &state.WorkflowRow{ID: "wf", Nodes: rota.MaxWorkflowNodes - 1}, rows: make([]*state.VertexRow, 2)},
-		"999999 edges, and the children add 2: maximum 1000000":    {r: &state.WorkflowRow{ID: "wf", Edges: rota.MaxWorkflowEdges - 1}, edges: 2},
-		"67108863 bytes, and the children add 2: maximum 67108864": {r: &state.WorkflowRow{ID: "wf", Bytes: rota.MaxWorkflowBytes - 1}, bytes: 2},
+		"99999 nodes, and the children add 2: maximum 100000": {r: &state.WorkflowRow{ID: "wf",
+			Nodes: rota.MaxWorkflowNodes - 1}, rows: make([]*state.VertexRow, 2)},
+		"999999 edges, and the children add 2: maximum 1000000": {r: &state.WorkflowRow{ID: "wf",
+			Edges: rota.MaxWorkflowEdges - 1},
+			edges: 2},
+		"67108863 bytes, and the children add 2: maximum 67108864": {r: &state.WorkflowRow{ID: "wf",
+			Bytes: rota.MaxWorkflowBytes - 1},
+			bytes: 2},
 	} {
 		c.fs = &b.Machine.flows
 		err := c.admitGrowth()
@@ -356,7 +371,8 @@ func TestGrow_invalidProofAddsNothing(t *testing.T) {
 	t.Parallel()
 	b, d := growing(t, func(d *dag) { d.Nodes[0].ExpectedDigest = make([]byte, 32) })
 	o := b.entry(b.completion(d, "n0", children("a"))).Outcomes[0]
-	if err := entry.OutcomeError(o); err == nil || err.Subject != "output_digest" || b.flows.workflows.Get("wf").Nodes != 2 {
+	if err := entry.OutcomeError(o); err == nil || err.Subject != "output_digest" ||
+		b.flows.workflows.Get("wf").Nodes != 2 {
 		t.Fatalf("%v, %s", o, b.progress("wf"))
 	}
 	b.sound()
@@ -394,7 +410,8 @@ func TestGrow_deep(t *testing.T) {
 	if v := b.flows.flowIndex.byID["wf"].rows[1]; v.State != state.VertexLive {
 		t.Fatalf("n1 is %s", v.State)
 	}
-	if f := b.flows.flowIndex.byID["wf"]; !slices.Equal(f.sources(f.rows[0]), f.rows[0].Parents) || len(f.sources(f.rows[1])) != 301 {
+	if f := b.flows.flowIndex.byID["wf"]; !slices.Equal(f.sources(f.rows[0]), f.rows[0].Parents) ||
+		len(f.sources(f.rows[1])) != 301 {
 		t.Fatal(len(f.sources(f.rows[1])))
 	}
 	b.sound()

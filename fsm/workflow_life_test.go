@@ -26,7 +26,8 @@ func TestNodeJobs(t *testing.T) {
 	lease := b.JobTable.Get("wf/n0").Lease
 	b.ends(rota.VerbComplete, d, "n0")
 	b.refuses(rota.KindConflict, "job", retryOp("wf/n0"))
-	if o := b.ok(&fsmpb.Op{Op: &fsmpb.Op_ReportProof{ReportProof: &fsmpb.ReportProof{Job: "wf/n0", Lease: lease[:]}}}); o.JobState !=
+	if o := b.ok(&fsmpb.Op{Op: &fsmpb.Op_ReportProof{ReportProof: &fsmpb.ReportProof{Job: "wf/n0",
+		Lease: lease[:]}}}); o.JobState !=
 		uint32(rota.JobCompleted) || b.ended.tombs.Get("wf/n0").Reason != rota.ReasonProofRejected {
 		t.Fatal(o) // blamed, and not run again
 	}
@@ -88,7 +89,8 @@ func TestFlowBudget(t *testing.T) {
 	}
 	// A cancellation takes as long.
 	a := b.entry(d.cancel())
-	if r := b.flows.workflows.Get("wf"); r.Cancelled != limits.MaxFlowSteps || r.State != rota.WorkflowRunning || !a.Sweep.More {
+	if r := b.flows.workflows.Get("wf"); r.Cancelled != limits.MaxFlowSteps || r.State != rota.WorkflowRunning ||
+		!a.Sweep.More {
 		t.Fatalf("%+v", r)
 	}
 	b.ok(d.cancel())
@@ -216,7 +218,8 @@ func TestWorkflowForgotten(t *testing.T) {
 	a = b.entry(d.open(), d.retry("", 1))
 	b.twin = b.restored()
 	b.sound()
-	if o := a.Outcomes; entry.OutcomeError(o[0]).Kind != rota.KindExhausted || entry.OutcomeError(o[1]).Kind != rota.KindNotFound {
+	if o := a.Outcomes; entry.OutcomeError(o[0]).Kind != rota.KindExhausted ||
+		entry.OutcomeError(o[1]).Kind != rota.KindNotFound {
 		t.Fatal(o)
 	}
 	for ; a.Sweep.More; a = b.entry(sweepOp()) {
@@ -328,7 +331,10 @@ func TestAddNodesOps(t *testing.T) {
 	if len(seen) != 9 {
 		t.Fatalf("9 workflows have %d contents", len(seen))
 	}
-	if same := diamond("wf", func(d *dag) { d.Queue, d.Tenant, d.Nodes[1].Queue = "default", "default", "default" }); !seen[same.content] {
+	if same := diamond("wf", func(d *dag) {
+		d.Queue, d.Tenant, d.Nodes[1].Queue = "default", "default",
+			"default"
+	}); !seen[same.content] {
 		t.Fatal("explicit defaults count as other content")
 	}
 }

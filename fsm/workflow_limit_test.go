@@ -16,12 +16,14 @@ import (
 func TestAddNodesIDs(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	for i, id := range []string{"a\u00a0b", "a\u200bb", "\u0085", "\U000e0001", "\ufffd", strings.Repeat("é", rota.MaxNodeIDBytes/2)} {
+	for i, id := range []string{"a\u00a0b", "a\u200bb", "\u0085", "\U000e0001", "\ufffd",
+		strings.Repeat("é", rota.MaxNodeIDBytes/2)} {
 		d := newDAG(fmt.Sprint("odd", i), [][]uint32{nil}, func(d *dag) { d.Nodes[0].ID = id })
 		b.run(d)
 		b.state(string(rota.NodeJobID(d.ID, id)), rota.JobQueued)
 	}
-	for i, id := range []string{"", " ", "a b", "a\tb", "a\x00", "\x7f", "a\xff", "\xc3", strings.Repeat("x", rota.MaxNodeIDBytes+1)} {
+	for i, id := range []string{"", " ", "a b", "a\tb", "a\x00", "\x7f", "a\xff", "\xc3",
+		strings.Repeat("x", rota.MaxNodeIDBytes+1)} {
 		d := newDAG(fmt.Sprint("bad", i), [][]uint32{nil}, func(d *dag) { d.Nodes[0].ID = id })
 		op := d.add()[0]
 		b.ok(d.open())
@@ -32,7 +34,8 @@ func TestAddNodesIDs(t *testing.T) {
 		if err != nil {
 			continue // no entry can hold it
 		}
-		if e := entry.OutcomeError(b.apply(data, b.term).Outcomes[0]); e == nil || e.Kind != rota.KindInvalid || e.Subject != "id" {
+		if e := entry.OutcomeError(b.apply(data, b.term).Outcomes[0]); e == nil || e.Kind != rota.KindInvalid ||
+			e.Subject != "id" {
 			t.Fatalf("%q: %v", id, e)
 		}
 	}
@@ -156,7 +159,8 @@ func TestBytesCap(t *testing.T) {
 	if err := apply(more.add()[0]); err != nil {
 		t.Fatal(err)
 	}
-	if m.flows.workflows.Get("old") != nil || m.flows.flowIndex.kept.bytes != limits.MaxWorkflowsBytes-4*edgeBytes { // its own edges were counted before
+	if m.flows.workflows.Get("old") != nil ||
+		m.flows.flowIndex.kept.bytes != limits.MaxWorkflowsBytes-4*edgeBytes { // its own edges were counted before
 		t.Fatalf("%d bytes are kept", m.flows.flowIndex.kept.bytes)
 	}
 	if err := apply(refused.add()[0]); err == nil || err.Kind != rota.KindExhausted || err.Subject != "workflow" {
@@ -199,7 +203,8 @@ func TestEndingWorkflowStartsNothing(t *testing.T) {
 		t.Fatalf("%+v", e)
 	}
 	x, _ := b.View.Why(late, 10)
-	if len(x.Reasons) == 0 || x.Reasons[0].Reason != "WORKFLOW_ENDING" || x.Reasons[0].Detail != "workflow wf" || len(x.WouldRun) != 0 {
+	if len(x.Reasons) == 0 || x.Reasons[0].Reason != "WORKFLOW_ENDING" || x.Reasons[0].Detail != "workflow wf" ||
+		len(x.WouldRun) != 0 {
 		t.Fatalf("%+v", x)
 	}
 	if rounds := b.View.Decide(1000); rounds != nil {

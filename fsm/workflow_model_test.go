@@ -128,7 +128,8 @@ func (m *flowModel) signal(n *modelNode, id string) bool {
 
 // ends reports whether a node ends when its workflow does.
 func (m *flowModel) ends(n *modelNode) bool {
-	return m.ending != rota.WorkflowNone && n.run != rota.RunAlways && (n.run != rota.RunOnFailure || m.ending != rota.WorkflowFailed)
+	return m.ending != rota.WorkflowNone && n.run != rota.RunAlways &&
+		(n.run != rota.RunOnFailure || m.ending != rota.WorkflowFailed)
 }
 
 func (m *flowModel) unblocked(n *modelNode) rota.NodeState {
@@ -223,7 +224,8 @@ func (r *flowRace) sweepLeases() {
 		}
 	}
 	slices.SortFunc(due, func(a, b dueNode) int {
-		return cmp.Or(cmp.Compare(a.lease.Deadline.Clock, b.lease.Deadline.Clock), bytes.Compare(a.lease.ID[:], b.lease.ID[:]))
+		return cmp.Or(cmp.Compare(a.lease.Deadline.Clock, b.lease.Deadline.Clock),
+			bytes.Compare(a.lease.ID[:], b.lease.ID[:]))
 	})
 	for _, d := range due {
 		a, _ := r.b.View.Assignment(d.lease.ID)
@@ -239,7 +241,10 @@ func (r *flowRace) sweepLeases() {
 		for _, m := range r.models {
 			for i := range m.nodes {
 				if n := &m.nodes[i]; n != d.modelNode {
-					n.losses = slices.DeleteFunc(n.losses, func(s rota.Session) bool { return slices.Contains(d.losses, s) })
+					n.losses = slices.DeleteFunc(n.losses, func(s rota.Session) bool {
+						return slices.Contains(d.losses,
+							s)
+					})
 				}
 			}
 		}
@@ -255,7 +260,8 @@ func (m *flowModel) sweep(now rota.Clock) {
 	}
 	for i := range m.nodes {
 		n := &m.nodes[i]
-		if n.state != mBlocked || !n.waits || n.gate.Timeout == 0 || n.since+rota.Clock(n.gate.Timeout.Milliseconds()) > now {
+		if n.state != mBlocked || !n.waits || n.gate.Timeout == 0 ||
+			n.since+rota.Clock(n.gate.Timeout.Milliseconds()) > now {
 			continue
 		}
 		if n.gate.OnTimeout == rota.GateCompletes {
@@ -329,8 +335,8 @@ func TestWorkflowModel(t *testing.T) {
 		r.b.every = 4
 		r.b.ok(switchOp(2))
 		r.b.watchMoves()
-		r.b.ok(queueOp("default", "lease_ms", "20000", "ack_timeout_ms", "20000", "attempt_max", "2", "backoff_base_ms", "0",
-			"starvation_interleave", "0", "oldest_every", "0", "hold_after", "0",
+		r.b.ok(queueOp("default", "lease_ms", "20000", "ack_timeout_ms", "20000", "attempt_max", "2", "backoff_base_ms",
+			"0", "starvation_interleave", "0", "oldest_every", "0", "hold_after", "0",
 			"ranking", []string{"aging", "fifo", "adaptive"}[r.chance.IntN(3)],
 			"strategy", []string{"affinity", "shuffle"}[r.chance.IntN(2)]))
 		for i := range 1 + r.chance.IntN(3) {
@@ -385,8 +391,8 @@ func (r *flowRace) begin(i int) {
 	})
 	m := &flowModel{policy: d.OnFailure, attempts: 2, state: rota.WorkflowRunning, runs: 1, began: r.b.now}
 	for n, list := range parents {
-		m.nodes = append(m.nodes, modelNode{parents: list, state: mBlocked, ttl: rota.Clock(d.Nodes[n].TTL.Milliseconds()),
-			gate: d.Nodes[n].Gate, run: d.Nodes[n].Run})
+		m.nodes = append(m.nodes, modelNode{parents: list, state: mBlocked,
+			ttl: rota.Clock(d.Nodes[n].TTL.Milliseconds()), gate: d.Nodes[n].Gate, run: d.Nodes[n].Run})
 	}
 	if r.done == nil {
 		r.done, r.running = make(map[rota.JobID]int), make(map[string]bool)
@@ -425,7 +431,8 @@ func (r *flowRace) watch(events []rota.Event) {
 				r.Fatalf("%s of job %s", e.Kind, e.Job)
 			}
 			for p := range r.models[w].nodes {
-				if x := &r.models[w].nodes[n]; x.run == rota.RunOnSuccess && r.models[w].waits(x, p) && r.done[rota.NodeJobID(r.flows[w].ID, fmt.Sprint("n", p))] != 1 {
+				if x := &r.models[w].nodes[n]; x.run == rota.RunOnSuccess && r.models[w].waits(x, p) &&
+					r.done[rota.NodeJobID(r.flows[w].ID, fmt.Sprint("n", p))] != 1 {
 					r.Fatalf("%s of %s before n%d completed, for which it waits", e.Kind, e.Job, p)
 				}
 			}
@@ -545,7 +552,10 @@ func (r *flowRace) verb(m *flowModel, n *modelNode) {
 		c.Verb = rota.VerbComplete
 		n.state = mDone
 		if r.chance.IntN(3) == 0 && len(m.nodes) < 30 {
-			c.Growth = r.grow(m, slices.IndexFunc(m.nodes, func(x modelNode) bool { return x.state == mDone && x.lease.ID == c.Lease }))
+			c.Growth = r.grow(m, slices.IndexFunc(m.nodes, func(x modelNode) bool {
+				return x.state == mDone &&
+					x.lease.ID == c.Lease
+			}))
 		}
 	}
 	r.apply(true, entry.LeaseCommandOp(&c))
@@ -593,27 +603,31 @@ func (r *flowRace) grow(m *flowModel, by int) *rota.Growth {
 func (r *flowRace) compare() {
 	for w, m := range r.models {
 		row := r.b.flows.workflows.Get(r.flows[w].ID)
-		if row.State != m.state || row.Runs != m.runs || row.Ending != m.ending || (row.Reason != rota.ReasonNone) != m.failed {
-			r.Fatalf("workflow %s is %s, ending %s, in run %d; want %s, %s, %d as in the model", row.ID, row.State, row.Ending, row.Runs, m.state,
-				m.ending, m.runs)
+		if row.State != m.state || row.Runs != m.runs || row.Ending != m.ending ||
+			(row.Reason != rota.ReasonNone) != m.failed {
+			r.Fatalf("workflow %s is %s, ending %s, in run %d; want %s, %s, %d as in the model", row.ID, row.State,
+				row.Ending, row.Runs, m.state, m.ending, m.runs)
 		}
 		for i := range m.nodes {
 			v := r.b.flows.vertices.Get(state.VertexKey(row.ID, uint32(i)))
 			got := v.State
 			if j := r.b.JobTable.Get(v.Spec.ID); j != nil {
 				if !slices.Equal(j.History().Losses, m.nodes[i].losses) {
-					r.Fatalf("node %d of workflow %s lost the sessions %v, want %v as in the model", i, row.ID, j.History().Losses, m.nodes[i].losses)
+					r.Fatalf("node %d of workflow %s lost the sessions %v, want %v as in the model", i, row.ID,
+						j.History().Losses, m.nodes[i].losses)
 				}
 				if got = mQueued; j.State.Leased() {
 					got = mLeased
 				}
 			}
 			if got != m.nodes[i].state || v.Waits() != (m.nodes[i].waits && got == mBlocked) {
-				r.Fatalf("node %d of workflow %s is %s, want %s as in the model (%s)", i, row.ID, got, m.nodes[i].state, r.b.progress(row.ID))
+				r.Fatalf("node %d of workflow %s is %s, want %s as in the model (%s)", i, row.ID, got, m.nodes[i].state,
+					r.b.progress(row.ID))
 			}
 		}
 		if r.running[string(row.ID)] != (row.State == rota.WorkflowRunning) {
-			r.Fatalf("workflow %s is %s, its events report that it runs: %v", row.ID, row.State, r.running[string(row.ID)])
+			r.Fatalf("workflow %s is %s, its events report that it runs: %v", row.ID, row.State,
+				r.running[string(row.ID)])
 		}
 	}
 }

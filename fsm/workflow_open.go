@@ -24,7 +24,8 @@ func (fs *flows) openWorkflow(op *fsmpb.OpenWorkflow) *fsmpb.Outcome {
 		return entry.Refused(err)
 	}
 	if fs.s.Header.Cluster == "" {
-		return entry.Refused(rota.Refusef(rota.KindUnavailable, "cluster", "the cluster has no leader yet: submit again"))
+		return entry.Refused(rota.Refusef(rota.KindUnavailable, "cluster",
+			"the cluster has no leader yet: submit again"))
 	}
 	q := fs.s.QueueTable.Get(spec.Queue)
 	if q == nil {
@@ -76,14 +77,16 @@ func flowOutcome(r *state.WorkflowRow, existed bool) *fsmpb.Outcome {
 func (fs *flows) reopen(r *state.WorkflowRow, content rota.Digest) *fsmpb.Outcome {
 	switch {
 	case r.Leaving:
-		return entry.Refused(exhausted("workflow", "workflow %s of that id is being forgotten: submit again in a moment", r.ID))
+		return entry.Refused(exhausted("workflow",
+			"workflow %s of that id is being forgotten: submit again in a moment", r.ID))
 	case r.State != rota.WorkflowOpen && r.Content != content:
 		return flowRefused(r, OtherWorkflow(r.ID, ""))
 	case r.State != rota.WorkflowOpen:
 		return flowOutcome(r, true)
 	case r.Content != content:
-		return entry.Refused(rota.Refusef(rota.KindConflict, "workflow", "workflow %s is being submitted by somebody else, with other content: "+
-			"%d of %d nodes have arrived; unless more arrive it is given up in %d ms", r.ID, r.Added, r.Nodes,
+		return entry.Refused(rota.Refusef(rota.KindConflict, "workflow",
+			"workflow %s is being submitted by somebody else, with other content: "+
+				"%d of %d nodes have arrived; unless more arrive it is given up in %d ms", r.ID, r.Added, r.Nodes,
 			max(0, rota.Clock(r.Lapses())-fs.s.Header.Clock)))
 	}
 	fs.touch(fs.workflows.Edit(r.ID))
@@ -122,9 +125,11 @@ func openSpec(op *fsmpb.OpenWorkflow) (*rota.JobSpec, error) {
 	case n == 0 || n > rota.MaxWorkflowNodes:
 		return nil, rota.Refusef(rota.KindInvalid, "nodes", "nodes: got %d, want 1 to %d", n, rota.MaxWorkflowNodes)
 	case e > rota.MaxWorkflowEdges:
-		return nil, rota.Refusef(rota.KindInvalid, "edges", "too many edges: got %d, maximum %d", e, rota.MaxWorkflowEdges)
+		return nil, rota.Refusef(rota.KindInvalid, "edges", "too many edges: got %d, maximum %d", e,
+			rota.MaxWorkflowEdges)
 	case e > uint64(n)*uint64(n-1)/2:
-		return nil, rota.Refusef(rota.KindInvalid, "edges", "too many edges: got %d, but %d nodes have at most %d without a cycle", e, n,
+		return nil, rota.Refusef(rota.KindInvalid, "edges",
+			"too many edges: got %d, but %d nodes have at most %d without a cycle", e, n,
 			uint64(n)*uint64(n-1)/2)
 	}
 	return spec, nil
@@ -139,7 +144,8 @@ func (fs *flows) admitShares(spec *rota.JobSpec, q *state.QueueRow, op *fsmpb.Op
 	left, last := uint64(op.GetNodes()), ""
 	for i, s := range op.GetShares() {
 		if i > 0 && s.GetQueue() <= last || s.GetNodes() == 0 || uint64(s.GetNodes()) > left {
-			return rota.Refusef(rota.KindInvalid, "shares", "shares are not 1 or more nodes a queue, sorted by queue, of %d nodes",
+			return rota.Refusef(rota.KindInvalid, "shares",
+				"shares are not 1 or more nodes a queue, sorted by queue, of %d nodes",
 				op.GetNodes())
 		}
 		left, last = left-uint64(s.GetNodes()), s.GetQueue()
@@ -148,10 +154,12 @@ func (fs *flows) admitShares(spec *rota.JobSpec, q *state.QueueRow, op *fsmpb.Op
 		}
 	}
 	if left != 0 {
-		return rota.Refusef(rota.KindInvalid, "shares", "shares name the queues of all but %d of %d nodes", left, op.GetNodes())
+		return rota.Refusef(rota.KindInvalid, "shares", "shares name the queues of all but %d of %d nodes", left,
+			op.GetNodes())
 	}
 	for _, s := range op.GetShares() {
-		if err := fs.admitNodes(spec, fs.s.QueueTable.Get(rota.QueueName(s.GetQueue())), int64(s.GetNodes())); err != nil {
+		if err := fs.admitNodes(spec, fs.s.QueueTable.Get(rota.QueueName(s.GetQueue())),
+			int64(s.GetNodes())); err != nil {
 			return err
 		}
 	}
@@ -161,7 +169,8 @@ func (fs *flows) admitShares(spec *rota.JobSpec, q *state.QueueRow, op *fsmpb.Op
 // admitNodes checks n nodes of a queue against its cap and its fill (SPEC §4.4, §4.6).
 func (fs *flows) admitNodes(spec *rota.JobSpec, q *state.QueueRow, n int64) error {
 	if pending := q.Pending(); pending+n > q.Policy.QueueCap {
-		return fs.admission.full(q, "queue %q holds %d pending jobs, the workflow brings %d more: queue_cap is %d", q.Name, pending, n,
+		return fs.admission.full(q, "queue %q holds %d pending jobs, the workflow brings %d more: queue_cap is %d",
+			q.Name, pending, n,
 			q.Policy.QueueCap)
 	}
 	return fs.admission.admitPressure(spec, q)
@@ -184,11 +193,13 @@ func (fs *flows) admitSize(need flowSize) error {
 			continue
 		}
 		if n.kept-n.over+n.need > n.most {
-			return exhausted("workflow", "%d %s have not ended, %d more are wanted: at most %d are kept", n.kept-n.over, n.what, n.need,
+			return exhausted("workflow", "%d %s have not ended, %d more are wanted: at most %d are kept", n.kept-n.over,
+				n.what, n.need,
 				n.most)
 		}
 		if n.all+n.need > n.most+n.most/4 {
-			return exhausted("workflow", "%d %s are kept or being forgotten, %d more are wanted: try again in a moment", n.all, n.what,
+			return exhausted("workflow", "%d %s are kept or being forgotten, %d more are wanted: try again in a moment",
+				n.all, n.what,
 				n.need)
 		}
 	}
@@ -259,17 +270,20 @@ func (fs *flows) retryWorkflow(op *fsmpb.RetryWorkflow) *fsmpb.Outcome {
 	case op.GetRuns() < r.Runs:
 		return flowOutcome(r, true)
 	case op.GetRuns() > r.Runs:
-		return flowRefused(r, rota.Refusef(rota.KindInvalid, "runs", "workflow %s has run %d times, not %d", r.ID, r.Runs,
+		return flowRefused(r, rota.Refusef(rota.KindInvalid, "runs", "workflow %s has run %d times, not %d", r.ID,
+			r.Runs,
 			op.GetRuns()))
 	case r.State != rota.WorkflowFailed && r.State != rota.WorkflowCancelled:
-		return flowRefused(r, rota.Refusef(rota.KindConflict, "workflow", "workflow %s is %s: only one that FAILED or was CANCELLED can be "+
-			"retried", r.ID, r.State))
+		return flowRefused(r, rota.Refusef(rota.KindConflict, "workflow",
+			"workflow %s is %s: only one that FAILED or was CANCELLED can be "+
+				"retried", r.ID, r.State))
 	}
 	f := fs.flowIndex.byID[r.ID]
 	from, redo := uint32(0), []bool(nil)
 	number, known := f.byName[op.GetFrom()]
 	if op.GetFrom() != "" && !known {
-		return flowRefused(r, rota.Refusef(rota.KindNotFound, "from", "workflow %s has no node %.80q", r.ID, op.GetFrom()))
+		return flowRefused(r, rota.Refusef(rota.KindNotFound, "from", "workflow %s has no node %.80q", r.ID,
+			op.GetFrom()))
 	}
 	looks := len(f.queues) + 16*len(f.kinds) // a class is checked against the workers
 	if op.GetFrom() != "" {
@@ -281,8 +295,9 @@ func (fs *flows) retryWorkflow(op *fsmpb.RetryWorkflow) *fsmpb.Outcome {
 	if op.GetFrom() != "" {
 		var any bool
 		if redo, any = f.after(number); !any {
-			return flowRefused(r, rota.Refusef(rota.KindConflict, "from", "node %s of workflow %s and all that waits for it have COMPLETED: "+
-				"there is nothing to run again", op.GetFrom(), r.ID))
+			return flowRefused(r, rota.Refusef(rota.KindConflict, "from",
+				"node %s of workflow %s and all that waits for it have COMPLETED: "+
+					"there is nothing to run again", op.GetFrom(), r.ID))
 		}
 		from = number + 1
 	}
@@ -292,7 +307,8 @@ func (fs *flows) retryWorkflow(op *fsmpb.RetryWorkflow) *fsmpb.Outcome {
 			return flowRefused(r, leaving(row))
 		}
 		if pending := row.Pending(); pending+q.nodes > row.Policy.QueueCap {
-			return flowRefused(r, exhausted("queue", "queue %q holds %d pending jobs, the retry brings %d more: queue_cap is %d", q.name,
+			return flowRefused(r, exhausted("queue",
+				"queue %q holds %d pending jobs, the retry brings %d more: queue_cap is %d", q.name,
 				pending, q.nodes, row.Policy.QueueCap))
 		}
 	}

@@ -24,7 +24,8 @@ func TestSchedulingDeterministic(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := newBench(t)
 		b.every, b.keepLog = 20, true
-		s := &schedulers{bench: b, draw: func(name string, n int) int { return rapid.IntRange(0, n-1).Draw(t, name) }, other: New()}
+		s := &schedulers{bench: b, draw: func(name string, n int) int { return rapid.IntRange(0, n-1).Draw(t, name) },
+			other: New()}
 		s.lead() // the other scheduler's inputs begin with this term
 		s.configure()
 		s.dag = s.randomDAG()
@@ -84,7 +85,8 @@ func (s *schedulers) one(name string, of ...string) string { return of[s.draw(na
 func (s *schedulers) configure() {
 	s.ok(queueOp("default",
 		"strategy", s.one("strategy", "round_robin", "least_loaded", "random", "affinity", "shuffle"),
-		"ranking", s.one("ranking", "fifo", "aging", "market", "adaptive"), "fair_share", s.one("fair share", "on", "off"),
+		"ranking", s.one("ranking", "fifo", "aging", "market", "adaptive"), "fair_share",
+		s.one("fair share", "on", "off"),
 		"batch_size", s.one("batch", "1", "3", "256"), "prefetch_max", s.one("prefetch", "0", "10"),
 		"oldest_every", s.one("oldest", "0", "2", "20"), "ack_timeout", "1h", "lease_ms", "3600000"))
 }
@@ -95,7 +97,8 @@ func (s *schedulers) randomDAG() *dag {
 	n := 1 + s.draw("nodes", 20)
 	dense := 1 + s.draw("sparse", 6)
 	for i := range n {
-		node := rota.NodeSpec{ID: fmt.Sprint("n", i), JobSpec: rota.NewJobSpec(rota.JobType(s.one("type", "a", "b", "c")), nil)}
+		node := rota.NodeSpec{ID: fmt.Sprint("n", i), JobSpec: rota.NewJobSpec(rota.JobType(s.one("type", "a", "b",
+			"c")), nil)}
 		node.CPUMilli, node.MemoryBytes = int64(s.draw("cpu", 3))*1000, int64(s.draw("memory", 3))
 		node.IOBytesPerS = int64(s.draw("io", 3))
 		node.Zone = s.one("zone", "", "east", "west")
@@ -183,7 +186,8 @@ func (s *schedulers) heed(events []rota.Event) {
 			}
 			w := s.fleet.workers.Get(e.Worker)
 			if w.Open > w.Spec.Slots+w.Spec.Prefetch || a.Spec.CPUMilli > 0 && w.CPU > w.Spec.CPUMilli ||
-				a.Spec.MemoryBytes > 0 && w.Memory > w.Spec.MemoryBytes || a.Spec.IOBytesPerS > 0 && w.IO > w.Spec.IOBytesPerS ||
+				a.Spec.MemoryBytes > 0 && w.Memory > w.Spec.MemoryBytes || a.Spec.IOBytesPerS > 0 &&
+				w.IO > w.Spec.IOBytesPerS ||
 				len(a.Spec.Requires) > 0 && len(w.Spec.Capabilities) == 0 {
 				s.t.Fatalf("%s was assigned to worker %s beyond what it has", e.Job, e.Worker)
 			}
@@ -240,7 +244,8 @@ func (s *schedulers) finished() {
 		for _, p := range n.Parents {
 			parent := w.Nodes[slices.IndexFunc(w.Nodes, func(x rota.WorkflowNode) bool { return x.ID == p })]
 			if n.AssignedIndex > 0 && parent.FinishedIndex >= n.AssignedIndex {
-				s.t.Fatalf("node %s was assigned at index %d, its parent %s ended at %d", n.ID, n.AssignedIndex, p, parent.FinishedIndex)
+				s.t.Fatalf("node %s was assigned at index %d, its parent %s ended at %d", n.ID, n.AssignedIndex, p,
+					parent.FinishedIndex)
 			}
 		}
 	}

@@ -148,7 +148,8 @@ func TestWorkflowRuns(t *testing.T) {
 	}
 	a := b.entry(d.commit())
 	b.stands(d, "RUNNING: QBBB")
-	if e := eventOf(t, a.Events, rota.EventWorkflowStarted); e.Run != "wf" || e.Payload != `{"nodes":4,"edges":4,"run":1}` || e.Queue != "default" {
+	if e := eventOf(t, a.Events, rota.EventWorkflowStarted); e.Run != "wf" ||
+		e.Payload != `{"nodes":4,"edges":4,"run":1}` || e.Queue != "default" {
 		t.Fatalf("%+v", e)
 	}
 	if e := eventOf(t, a.Events, rota.EventJobEnqueued); e.Run != "wf" || e.Node != "n0" || e.Job != "wf/n0" {
@@ -167,7 +168,8 @@ func TestWorkflowRuns(t *testing.T) {
 	b.ends(rota.VerbComplete, d, "n2")
 	b.stands(d, "RUNNING: CLCB")
 	b.ends(rota.VerbComplete, d, "n1")
-	if j := b.state("wf/n3", rota.JobQueued); b.JobTable.Get(j.ID).Data == nil || (*b.JobTable.Get(j.ID).Data)[0].N != 2 {
+	if j := b.state("wf/n3", rota.JobQueued); b.JobTable.Get(j.ID).Data == nil ||
+		(*b.JobTable.Get(j.ID).Data)[0].N != 2 {
 		t.Fatal("the last node does not have both outputs at the worker")
 	}
 	b.match()
@@ -180,11 +182,13 @@ func TestWorkflowRuns(t *testing.T) {
 	events := b.ends(rota.VerbComplete, d, "n3")
 	b.stands(d, "COMPLETED: CCCC")
 	e := eventOf(t, events, rota.EventWorkflowFinished)
-	if e.Payload != `{"state":"COMPLETED","nodes":4,"completed":4,"dead":0,"expired":0,"cancelled":0,"skipped":0,"run":1}` || e.Parent == (rota.EventID{}) {
+	if e.Payload != `{"state":"COMPLETED","nodes":4,"completed":4,"dead":0,"expired":0,"cancelled":0,"skipped":0,"run":1}` ||
+		e.Parent == (rota.EventID{}) {
 		t.Fatalf("%+v", e)
 	}
 	v = b.flows.vertices.Get(state.VertexKey("wf", 3))
-	if v.Worker != "w" || v.AssignedAt != assigned || v.FinishedAt != b.Header.Index || v.Finished.Clock-v.Assigned.Clock != 500 || v.Reason != rota.ReasonDone {
+	if v.Worker != "w" || v.AssignedAt != assigned || v.FinishedAt != b.Header.Index ||
+		v.Finished.Clock-v.Assigned.Clock != 500 || v.Reason != rota.ReasonDone {
 		t.Fatalf("%+v", v)
 	}
 	if q, _ := b.View.Queue("default"); q.Pending != 0 || q.CompletedTotal != 4 || q.SubmittedTotal != 4 {
@@ -224,7 +228,8 @@ func TestWorkflowPolicies(t *testing.T) {
 		if e := eventOf(t, events, rota.EventJobCancelled); e.Reason != rota.ReasonWorkflowFailed {
 			t.Fatalf("%+v", e)
 		}
-		if r := b.flows.workflows.Get("wf"); r.Ending != rota.WorkflowFailed || r.Failed != 1 || r.Reason != rota.ReasonProviderFail {
+		if r := b.flows.workflows.Get("wf"); r.Ending != rota.WorkflowFailed || r.Failed != 1 ||
+			r.Reason != rota.ReasonProviderFail {
 			t.Fatalf("%+v", r)
 		}
 		b.ends(rota.VerbComplete, d, "n2")
@@ -384,7 +389,8 @@ func TestWorkflowRetry(t *testing.T) {
 		b.match()
 		events := b.ends(rota.VerbComplete, d, "n3", "n5")
 		b.stands(d, "COMPLETED: CCCCCC")
-		if e := eventOf(t, events, rota.EventWorkflowFinished); !strings.Contains(e.Payload, `"run":2`) || e.Reason != rota.ReasonNone {
+		if e := eventOf(t, events, rota.EventWorkflowFinished); !strings.Contains(e.Payload, `"run":2`) ||
+			e.Reason != rota.ReasonNone {
 			t.Fatalf("%+v", e)
 		}
 		if q, _ := b.View.Queue("default"); q.SubmittedTotal != 6 {

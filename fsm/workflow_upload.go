@@ -17,8 +17,9 @@ import (
 func (fs *flows) upload(id rota.WorkflowID, content []byte) (*state.WorkflowRow, *fsmpb.Outcome) {
 	r := fs.workflows.Get(id)
 	if r == nil || r.Leaving {
-		return nil, entry.Refused(rota.Refusef(rota.KindNotFound, "workflow", "workflow %.80q is not being submitted, or was given up as its "+
-			"nodes stopped arriving: submit it again", id))
+		return nil, entry.Refused(rota.Refusef(rota.KindNotFound, "workflow",
+			"workflow %.80q is not being submitted, or was given up as its "+
+				"nodes stopped arriving: submit it again", id))
 	}
 	d, ok := contentOf(content)
 	other := !ok || d != r.Content
@@ -28,7 +29,8 @@ func (fs *flows) upload(id rota.WorkflowID, content []byte) (*state.WorkflowRow,
 	case r.State != rota.WorkflowOpen:
 		return nil, flowOutcome(r, true)
 	case other:
-		return nil, entry.Refused(rota.Refusef(rota.KindConflict, "content", "workflow %s is being submitted with other content", id))
+		return nil, entry.Refused(rota.Refusef(rota.KindConflict, "content",
+			"workflow %s is being submitted with other content", id))
 	}
 	return r, nil
 }
@@ -39,7 +41,8 @@ func OtherWorkflow(id rota.WorkflowID, how string) *rota.Error {
 	if how == "" {
 		how = "what is submitted now differs from it"
 	}
-	return rota.Refusef(rota.KindConflict, "id", "workflow %s was submitted before, and %s: submit it under a new id, or as it was", id, how)
+	return rota.Refusef(rota.KindConflict, "id",
+		"workflow %s was submitted before, and %s: submit it under a new id, or as it was", id, how)
 }
 
 // addNodes adds a chunk of a workflow's nodes, all or nothing. It skips nodes that have already arrived.
@@ -51,12 +54,15 @@ func (fs *flows) addNodes(op *fsmpb.AddNodes) *fsmpb.Outcome {
 	n, first := uint64(len(op.GetNodes())), uint64(op.GetFirst())
 	switch {
 	case n == 0 || n > limits.MaxChunkNodes:
-		return entry.Refused(rota.Refusef(rota.KindInvalid, "nodes", "nodes: got %d, want 1 to %d at a time", n, limits.MaxChunkNodes))
+		return entry.Refused(rota.Refusef(rota.KindInvalid, "nodes", "nodes: got %d, want 1 to %d at a time", n,
+			limits.MaxChunkNodes))
 	case first+n > uint64(r.Nodes):
-		return entry.Refused(rota.Refusef(rota.KindInvalid, "nodes", "nodes %d to %d are more than the %d that workflow %s announced", first,
+		return entry.Refused(rota.Refusef(rota.KindInvalid, "nodes",
+			"nodes %d to %d are more than the %d that workflow %s announced", first,
 			first+n-1, r.Nodes, r.ID))
 	case first > uint64(r.Added):
-		o := entry.Refused(rota.Refusef(rota.KindOutOfRange, "first", "first: the next node must be %d of workflow %s, got node %d", r.Added, r.ID, first))
+		o := entry.Refused(rota.Refusef(rota.KindOutOfRange, "first",
+			"first: the next node must be %d of workflow %s, got node %d", r.Added, r.ID, first))
 		o.WorkflowState, o.NextNode = uint32(r.State), r.Added
 		return o
 	}
@@ -71,8 +77,8 @@ func (fs *flows) addNodes(op *fsmpb.AddNodes) *fsmpb.Outcome {
 		}
 	}
 	if r.Bytes+c.bytes > rota.MaxWorkflowBytes {
-		return c.refused(rota.Refusef(rota.KindInvalid, "nodes", "nodes of workflow %s too long: got %d bytes, maximum %d", r.ID,
-			r.Bytes+c.bytes, rota.MaxWorkflowBytes))
+		return c.refused(rota.Refusef(rota.KindInvalid, "nodes",
+			"nodes of workflow %s too long: got %d bytes, maximum %d", r.ID, r.Bytes+c.bytes, rota.MaxWorkflowBytes))
 	}
 	if err := c.admitBytes(); err != nil {
 		return c.refused(err)
@@ -169,7 +175,8 @@ func (c *chunk) maxLinked() uint64 {
 func (c *chunk) read(n *fsmpb.WorkflowNode) (v *state.VertexRow, name string, err error) {
 	s, r := c.fs.s, c.r
 	if n := len(n.GetSpec().GetLabels()); n > rota.MaxLabels { // before a map is made of them
-		return nil, "", rota.Refusef(rota.KindInvalid, "labels", "too many labels: got %d, maximum %d", n, rota.MaxLabels)
+		return nil, "", rota.Refusef(rota.KindInvalid, "labels", "too many labels: got %d, maximum %d", n,
+			rota.MaxLabels)
 	}
 	spec := entry.SpecWords(n.GetSpec())
 	name = string(spec.ID)
@@ -177,7 +184,8 @@ func (c *chunk) read(n *fsmpb.WorkflowNode) (v *state.VertexRow, name string, er
 		return nil, "", err
 	}
 	if spec.Tenant != "" {
-		return nil, "", rota.Refusef(rota.KindInvalid, "tenant", "tenant: got %.80q; omit it, a node has its workflow's tenant", spec.Tenant)
+		return nil, "", rota.Refusef(rota.KindInvalid, "tenant",
+			"tenant: got %.80q; omit it, a node has its workflow's tenant", spec.Tenant)
 	}
 	spec.ID, spec.Tenant = rota.NodeJobID(r.ID, name), r.Tenant
 	terms := entry.GateWords(n.GetGate())
@@ -215,14 +223,16 @@ func (c *chunk) read(n *fsmpb.WorkflowNode) (v *state.VertexRow, name string, er
 	}
 	number := uint64(r.Added) + uint64(len(c.rows))
 	if number >= rota.MaxWorkflowNodes {
-		return nil, "", rota.Refusef(rota.KindInvalid, "id", "too many nodes: workflow %s has %d, which is the maximum", r.ID, rota.MaxWorkflowNodes)
+		return nil, "", rota.Refusef(rota.KindInvalid, "id", "too many nodes: workflow %s has %d, which is the maximum",
+			r.ID, rota.MaxWorkflowNodes)
 	}
 	parents, err := c.parents(n.GetParents(), number)
 	if err != nil {
 		return nil, "", err
 	}
 	if c.edges += uint64(len(parents)); r.Linked+c.edges > c.maxLinked() {
-		return nil, "", rota.Refusef(rota.KindInvalid, "edges", "workflow %s has more edges than the %d that it announced, or may have", r.ID, c.maxLinked())
+		return nil, "", rota.Refusef(rota.KindInvalid, "edges",
+			"workflow %s has more edges than the %d that it announced, or may have", r.ID, c.maxLinked())
 	}
 	kept := s.Specs.Keep(spec)
 	c.kinds = c.fs.takeKind(c.f, c.kinds, uint32(number), kept)
@@ -230,7 +240,8 @@ func (c *chunk) read(n *fsmpb.WorkflowNode) (v *state.VertexRow, name string, er
 		return nil, "", err
 	}
 	v = &state.VertexRow{Key: state.VertexKey(r.ID, uint32(number)), Workflow: r.ID, Number: uint32(number), Spec: kept,
-		Parents: parents, Run: run, Shape: state.HashShape(&s.Ledger.Enc, kept, parents, run, terms), State: state.VertexBlocked}
+		Parents: parents, Run: run, Shape: state.HashShape(&s.Ledger.Enc, kept, parents, run, terms),
+		State: state.VertexBlocked}
 	if terms != nil {
 		v.Gate = &state.Gate{Terms: *terms}
 	}
@@ -245,13 +256,15 @@ func readParents(steps []uint32, number uint64) ([]uint32, error) {
 		return nil, nil
 	}
 	if uint64(len(steps)) > number { // before room is allocated for them
-		return nil, rota.Refusef(rota.KindInvalid, "parents", "too many parents: got %d, but only %d nodes come before it", len(steps), number)
+		return nil, rota.Refusef(rota.KindInvalid, "parents",
+			"too many parents: got %d, but only %d nodes come before it", len(steps), number)
 	}
 	parents := make([]uint32, len(steps))
 	last := uint64(0)
 	for i, step := range steps {
 		if last += uint64(step); i > 0 && step == 0 || last >= number {
-			return nil, rota.Refusef(rota.KindInvalid, "parents", "parent %d does not ascend, or is not a node before it", last)
+			return nil, rota.Refusef(rota.KindInvalid, "parents",
+				"parent %d does not ascend, or is not a node before it", last)
 		}
 		parents[i] = uint32(last)
 	}
@@ -287,12 +300,14 @@ func (fs *flows) commitWorkflow(op *fsmpb.CommitWorkflow) *fsmpb.Outcome {
 	}
 	switch {
 	case r.Added < r.Nodes:
-		o := entry.Refused(rota.Refusef(rota.KindOutOfRange, "nodes", "%d of the %d nodes of workflow %s have arrived: send node %d next",
+		o := entry.Refused(rota.Refusef(rota.KindOutOfRange, "nodes",
+			"%d of the %d nodes of workflow %s have arrived: send node %d next",
 			r.Added, r.Nodes, r.ID, r.Added))
 		o.WorkflowState, o.NextNode = uint32(r.State), r.Added
 		return o
 	case r.Linked != r.Edges:
-		return entry.Refused(rota.Refusef(rota.KindInvalid, "edges", "workflow %s has %d edges, but it announced %d", r.ID, r.Linked, r.Edges))
+		return entry.Refused(rota.Refusef(rota.KindInvalid, "edges", "workflow %s has %d edges, but it announced %d",
+			r.ID, r.Linked, r.Edges))
 	}
 	f := fs.flowIndex.byID[r.ID]
 	spec := &rota.JobSpec{Queue: r.Queue, Tenant: r.Tenant, Priority: f.urgent}

@@ -40,7 +40,8 @@ type Scoring struct {
 func ScoringOf(p *rota.QueuePolicy) *Scoring {
 	k := &Scoring{epsilon: float64(p.EpsilonMilli) / milli, confidentAt: float64(p.NMin),
 		weightMin: float64(p.WMinMilli) / milli, weightMax: float64(p.WMaxMilli) / milli,
-		agingMax: float64(p.MaxAgingMilli) / milli, agingSeconds: float64(p.TAgingMs) / milliPerSecond, tiers: int(p.Tiers)}
+		agingMax: float64(p.MaxAgingMilli) / milli, agingSeconds: float64(p.TAgingMs) / milliPerSecond,
+		tiers: int(p.Tiers)}
 	for i := range k.tiers {
 		k.base[i], k.quota[i] = float64(p.TierBasesMilli[i])/milli, int(p.TierQuotas[i])
 	}

@@ -48,7 +48,8 @@ func (m *matcher) inOrder(p *Pending, lot *Lot) {
 		m.oneByOne(first, true)
 	}
 	for i := range m.pairs[before:] {
-		m.pairs[before+i].Reasoning = rota.Reasoning{Rule: rota.ReasoningBackfilled, N: int64(until), Of: int64(lot.estimate(m.pairs[before+i].Item))}
+		m.pairs[before+i].Reasoning = rota.Reasoning{Rule: rota.ReasoningBackfilled, N: int64(until),
+			Of: int64(lot.estimate(m.pairs[before+i].Item))}
 	}
 }
 
@@ -156,13 +157,15 @@ func (m *matcher) permitted(c *candidate, k *classRoom) bitset {
 	}
 	for i := range m.draft.reserved {
 		r := &m.draft.reserved[i]
-		if pos, stands := m.position(r.slot); stands && k.at.has(pos) && r.Item != c.item && !r.passes(m.now, m.queue, k.need, end) {
+		if pos, stands := m.position(r.slot); stands && k.at.has(pos) && r.Item != c.item &&
+			!r.passes(m.now, m.queue, k.need, end) {
 			bar(pos)
 		}
 	}
 	if m.plan != nil {
 		for _, slot := range m.plan.at {
-			if pos, stands := m.position(slot); stands && k.at.has(pos) && !m.plan.starts(slot, &m.supply.classes[k.class], m.plan.long(c.item)) {
+			if pos, stands := m.position(slot); stands && k.at.has(pos) &&
+				!m.plan.starts(slot, &m.supply.classes[k.class], m.plan.long(c.item)) {
 				bar(pos)
 			}
 		}

@@ -25,8 +25,8 @@ type yard struct {
 const yardNow = rota.Clock(1_000_000)
 
 func newYard(policy func(*rota.QueuePolicy)) *yard {
-	y := &yard{supply: NewSupply(), pending: NewPending(false), policy: rota.StandardPolicy(), running: map[rota.WorkerID][]Run{},
-		cpu: map[rota.WorkerID]int64{}, slots: map[rota.WorkerID]int64{}}
+	y := &yard{supply: NewSupply(), pending: NewPending(false), policy: rota.StandardPolicy(),
+		running: map[rota.WorkerID][]Run{}, cpu: map[rota.WorkerID]int64{}, slots: map[rota.WorkerID]int64{}}
 	y.policy.FairShare, y.policy.Ranking, y.policy.Backfill, y.policy.Estimate = false, rota.RankFIFO, rota.BackfillEasy, rota.EstimateByUser
 	policy(&y.policy)
 	y.supply.SetRules("q", RulesOf(&y.policy))
@@ -51,8 +51,10 @@ func (y *yard) job(cpu, estimate int64) *Item { return y.jobOf("q", y.pending, c
 func (y *yard) jobOf(queue rota.QueueName, to *Pending, cpu, estimate int64) *Item {
 	n := y.made
 	y.made++
-	spec := &rota.JobSpec{Queue: queue, Tenant: "t", CPUMilli: cpu, Priority: 5, Expected: time.Duration(estimate) * time.Millisecond}
-	it := &Item{ID: rota.JobID(fmt.Sprintf("%s%02d", queue, n)), JobSpec: spec, Class: y.supply.Intern(RequirementsOf(spec)), Enqueued: rota.Clock(n),
+	spec := &rota.JobSpec{Queue: queue, Tenant: "t", CPUMilli: cpu, Priority: 5,
+		Expected: time.Duration(estimate) * time.Millisecond}
+	it := &Item{ID: rota.JobID(fmt.Sprintf("%s%02d", queue, n)), JobSpec: spec,
+		Class: y.supply.Intern(RequirementsOf(spec)), Enqueued: rota.Clock(n),
 		Number: uint64(n)}
 	it.Key = RankKey(&y.policy, 5, 0, 0, rota.TierFree, it.Enqueued, RunEstimate(&y.policy, spec, 0, 0))
 	to.Add(it)
@@ -92,26 +94,36 @@ func TestBackfill(t *testing.T) {
 		want   []string
 		until  rota.Clock // after now, 0 for no reservation
 	}{
-		{name: "it ends before, or as, the first can begin", runs: []Run{run(6, 50)}, jobs: [][2]int64{{8, 9}, {2, 51}, {2, 50}, {2, 10}},
-			want: []string{"q01", "q02"}, until: 50}, // q01 takes what the first leaves, q02 ends in time, q03 finds none
+		{name: "it ends before, or as, the first can begin", runs: []Run{run(6, 50)},
+			jobs:  [][2]int64{{8, 9}, {2, 51}, {2, 50}, {2, 10}},
+			want:  []string{"q01", "q02"},
+			until: 50}, // q01 takes what the first leaves, q02 ends in time, q03 finds none
 		{name: "it takes what is left", runs: []Run{run(6, 50)}, jobs: [][2]int64{{9, 9}, {2, 51}, {1, 51}, {1, 51}},
 			want: []string{"q02"}, until: 50},
-		{name: "those before the first start", runs: []Run{run(6, 50)}, jobs: [][2]int64{{1, 200}, {10, 9}, {1, 90}, {1, 201}, {1, 20}},
+		{name: "those before the first start", runs: []Run{run(6, 50)},
+			jobs: [][2]int64{{1, 200}, {10, 9}, {1, 90}, {1, 201}, {1, 20}},
 			want: []string{"q00", "q02", "q04"}, until: 200},
-		{name: "ends of one moment leave more", runs: []Run{run(3, 50), run(4, 50)}, jobs: [][2]int64{{5, 9}, {3, 500}}, want: []string{"q01"}, until: 50},
-		{name: "one is overdue", runs: []Run{run(6, -5)}, jobs: [][2]int64{{8, 9}, {3, 1}, {2, 500}}, want: []string{"q02"}},
+		{name: "ends of one moment leave more", runs: []Run{run(3, 50), run(4, 50)}, jobs: [][2]int64{{5, 9}, {3, 500}},
+			want: []string{"q01"}, until: 50},
+		{name: "one is overdue", runs: []Run{run(6, -5)}, jobs: [][2]int64{{8, 9}, {3, 1}, {2, 500}},
+			want: []string{"q02"}},
 		{name: "none", policy: func(p *rota.QueuePolicy) { p.Backfill = rota.BackfillNone }, runs: []Run{run(6, 50)},
 			jobs: [][2]int64{{1, 9}, {8, 9}, {1, 1}}, want: []string{"q00"}, until: 50},
-		{name: "whatever fits", policy: func(p *rota.QueuePolicy) { p.Backfill = rota.BackfillFree }, runs: []Run{run(6, 50)},
-			jobs: [][2]int64{{8, 9}, {4, 999}}, want: []string{"q01"}},
-		{name: "an impossible job is not the first", runs: []Run{run(6, 50)}, jobs: [][2]int64{{11, 9}, {8, 9}, {4, 50}}, want: []string{"q02"}, until: 50},
-		{name: "the shortest first", policy: func(p *rota.QueuePolicy) { p.BackfillOrder = rota.BackfillShortest }, runs: []Run{run(6, 50)},
+		{name: "whatever fits", policy: func(p *rota.QueuePolicy) { p.Backfill = rota.BackfillFree },
+			runs: []Run{run(6, 50)}, jobs: [][2]int64{{8, 9}, {4, 999}}, want: []string{"q01"}},
+		{name: "an impossible job is not the first", runs: []Run{run(6, 50)},
+			jobs: [][2]int64{{11, 9}, {8, 9}, {4, 50}}, want: []string{"q02"}, until: 50},
+		{name: "the shortest first", policy: func(p *rota.QueuePolicy) { p.BackfillOrder = rota.BackfillShortest },
+			runs: []Run{run(6, 50)},
 			jobs: [][2]int64{{8, 9}, {3, 40}, {3, 30}, {1, 50}}, want: []string{"q02", "q03"}, until: 50},
 		{name: "no deeper", policy: func(p *rota.QueuePolicy) { p.BackfillDepth = 2 }, runs: []Run{run(6, 50)},
 			jobs: [][2]int64{{8, 9}, {3, 60}, {3, 60}, {1, 50}}, until: 50},
-		{name: "ranked by estimate", policy: func(p *rota.QueuePolicy) { p.Ranking, p.ShortestAging = rota.RankShortest, 0 }, runs: []Run{run(6, 50)},
-			jobs: [][2]int64{{4, 60}, {8, 9}, {4, 40}}, want: []string{"q02"}, until: 50},
-		{name: "nothing is known of a job", runs: []Run{run(6, 50)}, jobs: [][2]int64{{9, 9}, {2, 0}, {1, 0}}, want: []string{"q02"}, until: 50},
+		{name: "ranked by estimate", policy: func(p *rota.QueuePolicy) {
+			p.Ranking, p.ShortestAging = rota.RankShortest,
+				0
+		}, runs: []Run{run(6, 50)}, jobs: [][2]int64{{4, 60}, {8, 9}, {4, 40}}, want: []string{"q02"}, until: 50},
+		{name: "nothing is known of a job", runs: []Run{run(6, 50)}, jobs: [][2]int64{{9, 9}, {2, 0}, {1, 0}},
+			want: []string{"q02"}, until: 50},
 	} {
 		y := newYard(func(p *rota.QueuePolicy) {
 			if c.policy != nil {
@@ -127,11 +139,14 @@ func TestBackfill(t *testing.T) {
 		if got := idsOf(pairs); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v start, want %v", c.name, got, c.want)
 		}
-		if c.policy == nil && (len(kept) != 1 || kept[0].Until != yardNow+c.until) || len(kept) == 1 && c.until > 0 && kept[0].Until != yardNow+c.until {
+		if c.policy == nil && (len(kept) != 1 || kept[0].Until != yardNow+c.until) || len(kept) == 1 && c.until > 0 &&
+			kept[0].Until != yardNow+c.until {
 			t.Errorf("%s: %+v is reserved, want until %d", c.name, kept, yardNow+c.until)
 		}
 		for _, p := range pairs {
-			if over := len(kept) > 0 && p.Item.Key > kept[0].Item.Key; over != (p.Reasoning == rota.Reasoning{Rule: rota.ReasoningBackfilled, N: int64(yardNow + c.until), Of: RunEstimate(&y.policy, p.Item.JobSpec, 0, 0)}) {
+			if over := len(kept) > 0 &&
+				p.Item.Key > kept[0].Item.Key; over != (p.Reasoning == rota.Reasoning{Rule: rota.ReasoningBackfilled,
+				N: int64(yardNow + c.until), Of: RunEstimate(&y.policy, p.Item.JobSpec, 0, 0)}) {
 				t.Errorf("%s: %s starts by %+v", c.name, p.Item.ID, p.Reasoning)
 			}
 		}
@@ -159,7 +174,8 @@ func TestBackfill_bars(t *testing.T) {
 			d.Round(y.pending, RoundInput{Queue: "q", Policy: &y.policy, Limit: 256, Now: yardNow})
 		}
 		pairs := d.Round(other, RoundInput{Queue: "r", Policy: &free, Limit: 256, Now: yardNow})
-		if len(pairs) != 3 || slices.ContainsFunc(pairs, func(p Pair) bool { return p.Reasoning.Rule == rota.ReasoningBackfilled }) {
+		if len(pairs) != 3 || slices.ContainsFunc(pairs,
+			func(p Pair) bool { return p.Reasoning.Rule == rota.ReasoningBackfilled }) {
 			t.Errorf("first %v: %v start, want the one that ends in time and two in what is left", first, idsOf(pairs))
 		}
 	}
@@ -181,7 +197,8 @@ func TestBackfill_turn(t *testing.T) {
 	}
 	d.ReserveFirst([]Lot{y.lot()}, yardNow)
 	pairs := d.Round(y.pending, RoundInput{Queue: "q", Policy: &y.policy, Limit: 256, Now: yardNow})
-	if kept := d.Reservations(); len(kept) != 1 || kept[0].Item != oldest || !slices.Equal(idsOf(pairs), []string{"q02"}) {
+	if kept := d.Reservations(); len(kept) != 1 || kept[0].Item != oldest ||
+		!slices.Equal(idsOf(pairs), []string{"q02"}) {
 		t.Errorf("%+v is reserved, %v start", kept, idsOf(pairs))
 	}
 	if changes := d.Keep([]Lot{y.lot()}, nil, yardNow); len(changes) != 0 {
@@ -331,7 +348,8 @@ func BenchmarkBackfill(b *testing.B) {
 		{name: "rank", policy: func(*rota.QueuePolicy) {}},
 		{name: "shortest", policy: func(p *rota.QueuePolicy) { p.BackfillOrder = rota.BackfillShortest }},
 		{name: "conservative", policy: func(p *rota.QueuePolicy) { p.Backfill = rota.BackfillConservative }},
-		{name: "conservative distinct", policy: func(p *rota.QueuePolicy) { p.Backfill = rota.BackfillConservative }, distinct: true},
+		{name: "conservative distinct", policy: func(p *rota.QueuePolicy) { p.Backfill = rota.BackfillConservative },
+			distinct: true},
 	} {
 		for _, c := range []struct {
 			name    string

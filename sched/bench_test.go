@@ -75,8 +75,8 @@ func (c scene) build(b testing.TB) (*Supply, *Pending, []*Item, *rota.QueuePolic
 		k := r.IntN(c.classes)
 		it := &Item{
 			ID: rota.JobID(fmt.Sprintf("job-%016x", r.Uint64())), Enqueued: rota.Clock(1_700_000_000_000 + i/c.batch),
-			Class: classes[k], JobSpec: &rota.JobSpec{Tenant: rota.TenantID(fmt.Sprintf("tenant-%05d", r.IntN(c.tenants))),
-				CPUMilli: specs[k].CPUMilli, Priority: 5},
+			Class: classes[k], JobSpec: &rota.JobSpec{Tenant: rota.TenantID(fmt.Sprintf("tenant-%05d",
+				r.IntN(c.tenants))), CPUMilli: specs[k].CPUMilli, Priority: 5},
 		}
 		if c.mixed {
 			it.Priority = int32(r.IntN(11))

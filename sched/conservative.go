@@ -18,7 +18,10 @@ type future []stretch
 
 // cut makes a stretch begin at a moment and returns its index.
 func (f *future) cut(at rota.Clock) int {
-	i, found := slices.BinarySearchFunc(*f, at, func(s stretch, at rota.Clock) int { return int(min(max(s.at-at, -1), 1)) })
+	i, found := slices.BinarySearchFunc(*f, at, func(s stretch, at rota.Clock) int {
+		return int(min(max(s.at-at, -1),
+			1))
+	})
 	if !found {
 		*f = slices.Insert(*f, i, stretch{at, (*f)[i-1].open, (*f)[i-1].free})
 	}
@@ -87,7 +90,8 @@ type plan struct {
 }
 
 func newPlan(d *Draft, lot *Lot, now rota.Clock) *plan {
-	return &plan{draft: d, lot: lot, now: now, futures: map[int32]*future{}, leads: map[Ask]*heap[lead]{}, units: map[int32]int64{}}
+	return &plan{draft: d, lot: lot, now: now, futures: map[int32]*future{}, leads: map[Ask]*heap[lead]{},
+		units: map[int32]int64{}}
 }
 
 // future returns a worker's future, including all leases started in this entry and all room reserved there.
@@ -191,8 +195,8 @@ func (p *plan) keep(it *Item) *Reservation {
 		p.at = append(p.at, best.slot)
 	}
 	p.units[best.slot] += k.need.units
-	p.kept = append(p.kept, Reservation{Item: it, Queue: p.lot.Queue, Worker: p.draft.supply.specs[best.slot].ID, Until: best.at,
-		slot: best.slot, queue: k.queue, need: k.need, end: best.at + long})
+	p.kept = append(p.kept, Reservation{Item: it, Queue: p.lot.Queue, Worker: p.draft.supply.specs[best.slot].ID,
+		Until: best.at, slot: best.slot, queue: k.queue, need: k.need, end: best.at + long})
 	return &p.kept[len(p.kept)-1]
 }
 
@@ -209,7 +213,8 @@ func (p *plan) leadsOf(a Ask, k *class) *heap[lead] {
 			continue
 		}
 		l := lead{p.now, int32(i), slot}
-		if runs := d.supply.runsAt(slot, p.now); d.slotLoads.roomFor(slot, k.queue, k.need) != Fit && len(runs) > 0 && len(d.started[slot]) == 0 {
+		if runs := d.supply.runsAt(slot, p.now); d.slotLoads.roomFor(slot, k.queue, k.need) != Fit && len(runs) > 0 &&
+			len(d.started[slot]) == 0 {
 			l.at = max(p.now, runs[0].End)
 		}
 		h.push(l)
@@ -305,7 +310,8 @@ func (p *plan) bars(it *Item) (bars []Reservation) {
 	d, k := p.draft, &p.draft.supply.classes[it.Class]
 	end := p.now + p.long(it)
 	for _, slot := range d.supply.order {
-		if !d.supply.could(it.ask(), slot) || d.supply.roomFor(slot, k.queue, k.need) != Fit || p.starts(slot, k, end-p.now) {
+		if !d.supply.could(it.ask(), slot) || d.supply.roomFor(slot, k.queue, k.need) != Fit ||
+			p.starts(slot, k, end-p.now) {
 			continue
 		}
 		var first *Reservation

@@ -132,7 +132,8 @@ func TestConservative_random(t *testing.T) {
 				t.Fatalf("seed %d: %s starts, and has room from %d on", seed, it.ID, at)
 			case first == nil:
 				first = it
-				if kept := d.Reservations(); len(kept) != 1 || kept[0].Item != it || kept[0].Until != at || kept[0].Worker != id {
+				if kept := d.Reservations(); len(kept) != 1 || kept[0].Item != it || kept[0].Until != at ||
+					kept[0].Worker != id {
 					t.Fatalf("seed %d: %s has room at %s from %d on: %+v", seed, it.ID, id, at, kept)
 				}
 			case y.policy.BackfillDepth == 1000 && (!told.Planned || told.Kept.Until != at || told.Kept.Worker != id):
@@ -144,6 +145,7 @@ func TestConservative_random(t *testing.T) {
 		}
 	}
 	if overtook < 300 || waited < 1000 || shallow < 100 {
-		t.Errorf("%d jobs overtook, %d have room kept, %d are beyond the depth: the yards show too little", overtook, waited, shallow)
+		t.Errorf("%d jobs overtook, %d have room kept, %d are beyond the depth: the yards show too little", overtook,
+			waited, shallow)
 	}
 }

@@ -40,8 +40,8 @@ func TestCaps(t *testing.T) {
 		caps naiveCaps
 		want []string // placed, by queue, tenant and domain
 	}{
-		{"none", naiveCaps{}, []string{"q/ann/eu 3", "q/ann/us 3", "q/bob/eu 3", "q/bob/us 3", "r/ann/eu 3", "r/ann/us 3",
-			"r/bob/eu 3", "r/bob/us 3"}},
+		{"none", naiveCaps{}, []string{"q/ann/eu 3", "q/ann/us 3", "q/bob/eu 3", "q/bob/us 3", "r/ann/eu 3",
+			"r/ann/us 3", "r/bob/eu 3", "r/bob/us 3"}},
 		{"a tenant's spans the queues", naiveCaps{tenants: map[rota.TenantID]int64{"ann": 8}},
 			[]string{"q/ann/eu 3", "q/ann/us 3", "q/bob/eu 3", "q/bob/us 3", "r/ann/eu 2", "r/bob/eu 3", "r/bob/us 3"}},
 		{"a window is of one queue", naiveCaps{windows: map[rota.TenantID]int64{"r/ann": 1, "q/bob": 0}},
@@ -52,7 +52,8 @@ func TestCaps(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			s := NewSupply()
-			s.Put(WorkerEntry{Active: true, Spec: &rota.WorkerSpec{ID: "w", Queues: []rota.QueueName{"q", "r"}, Slots: 100}})
+			s.Put(WorkerEntry{Active: true, Spec: &rota.WorkerSpec{ID: "w", Queues: []rota.QueueName{"q", "r"},
+				Slots: 100}})
 			policy := rota.StandardPolicy()
 			policy.Ranking, policy.FairShare = rota.RankFIFO, false
 			asked := 0
@@ -101,9 +102,11 @@ func TestTiers(t *testing.T) {
 		for i := range 5 * each {
 			tier := i % 5
 			p.Add(&Item{ID: rota.JobID(fmt.Sprintf("%d-%04d", tier, i)), Class: class,
-				TierPlace: &TierPlace{Tier: int32(tier), TierSeq: uint64(i)}, JobSpec: &rota.JobSpec{Priority: []int32{0, 2, 5, 8, 10}[tier]}})
-			p.Add(&Item{ID: rota.JobID(fmt.Sprintf("%d-%04d-gpu", tier, i)), Class: nobodys, TierPlace: &TierPlace{Tier: int32(tier)},
-				JobSpec: &rota.JobSpec{Priority: int32(tier)}})
+				TierPlace: &TierPlace{Tier: int32(tier), TierSeq: uint64(i)},
+				JobSpec:   &rota.JobSpec{Priority: []int32{0, 2, 5, 8, 10}[tier]}})
+			p.Add(&Item{ID: rota.JobID(fmt.Sprintf("%d-%04d-gpu", tier, i)), Class: nobodys,
+				TierPlace: &TierPlace{Tier: int32(tier)},
+				JobSpec:   &rota.JobSpec{Priority: int32(tier)}})
 		}
 		return p
 	}
@@ -134,7 +137,8 @@ func TestTiers(t *testing.T) {
 		t.Parallel()
 		p := NewTiered(5)
 		p.Add(&Item{ID: "risen", Class: class, TierPlace: &TierPlace{Tier: 1}, JobSpec: &rota.JobSpec{Priority: 10}})
-		p.Add(&Item{ID: "high", Class: class, TierPlace: &TierPlace{Tier: 1, TierSeq: 1}, JobSpec: &rota.JobSpec{Priority: 1}})
+		p.Add(&Item{ID: "high", Class: class, TierPlace: &TierPlace{Tier: 1, TierSeq: 1},
+			JobSpec: &rota.JobSpec{Priority: 1}})
 		pairs := NewDraft(s, nil).Round(p, RoundInput{Policy: &policy, Limit: 2, Queue: "q"})
 		if len(pairs) != 2 || pairs[0].Item.ID != "high" || p.TierFront(1).ID != "risen" || p.TierFront(7) != nil {
 			t.Errorf("%d pairs, or in the wrong order", len(pairs))
@@ -146,13 +150,15 @@ func TestTiers(t *testing.T) {
 func TestHoldLow(t *testing.T) {
 	t.Parallel()
 	s := NewSupply()
-	s.Put(WorkerEntry{Active: true, Received: 9, Spec: &rota.WorkerSpec{ID: "w", Queues: []rota.QueueName{"q"}, Slots: 100}})
+	s.Put(WorkerEntry{Active: true, Received: 9, Spec: &rota.WorkerSpec{ID: "w", Queues: []rota.QueueName{"q"},
+		Slots: 100}})
 	policy := rota.StandardPolicy()
 	policy.OldestEvery = 10
 	class := s.Intern(RequirementsOf(&rota.JobSpec{Queue: "q"}))
 	p := NewPending(true)
 	for i := range int32(11) {
-		p.Add(&Item{ID: rota.JobID(fmt.Sprintf("%02d", i)), Class: class, JobSpec: &rota.JobSpec{Priority: i}, Enqueued: rota.Clock(11 - i)})
+		p.Add(&Item{ID: rota.JobID(fmt.Sprintf("%02d", i)), Class: class, JobSpec: &rota.JobSpec{Priority: i},
+			Enqueued: rota.Clock(11 - i)})
 	}
 	lot := Lot{Pending: p, Policy: &policy, Queue: "q"}
 	for _, c := range []struct {

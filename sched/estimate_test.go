@@ -19,7 +19,8 @@ import (
 
 func TestEstimate(t *testing.T) {
 	t.Parallel()
-	done, queued, blocked := rota.NodeState(rota.JobCompleted), rota.NodeState(rota.JobQueued), rota.NodeState(rota.JobBlocked)
+	done, queued, blocked := rota.NodeState(rota.JobCompleted), rota.NodeState(rota.JobQueued), rota.NodeState(
+		rota.JobBlocked)
 	running := rota.NodeState(rota.JobRunning)
 	for name, c := range map[string]struct {
 		nodes     []PlanNode
@@ -30,33 +31,40 @@ func TestEstimate(t *testing.T) {
 	}{
 		"nothing": {nil, "[]", "[]", 0, 0},
 		"what_is_expected": {[]PlanNode{
-			{State: done, Type: "a", TookMs: 10}, {State: done, Type: "a", TookMs: 21}, {State: done, Type: "b", TookMs: 2},
+			{State: done, Type: "a", TookMs: 10}, {State: done, Type: "a", TookMs: 21},
+			{State: done, Type: "b", TookMs: 2},
 			{State: blocked, Type: "a", ExpectedMs: 7, SimulateMs: 5}, {State: blocked, Type: "a", SimulateMs: 5},
 			{State: blocked, Type: "c", SimulateMs: 5}, {State: blocked, Type: "c"},
 		}, "[10 21 2 7 15 5 11]", "[1]", 21, 38},
-		"nothing_is_known": {[]PlanNode{{State: queued}, {State: blocked, Parents: []uint32{0}}}, "[0 0]", "[0 1]", 0, 0},
+		"nothing_is_known": {[]PlanNode{{State: queued}, {State: blocked, Parents: []uint32{0}}}, "[0 0]", "[0 1]", 0,
+			0},
 		"the_longest_way": {[]PlanNode{
-			{State: done, TookMs: 5}, {State: done, TookMs: 6, Parents: []uint32{0}}, {State: running, TookMs: 4, ExpectedMs: 9, Parents: []uint32{0}},
-			{State: blocked, ExpectedMs: 3, Parents: []uint32{1, 2}}, {State: blocked, ExpectedMs: 1, Parents: []uint32{3}},
+			{State: done, TookMs: 5}, {State: done, TookMs: 6, Parents: []uint32{0}},
+			{State: running, TookMs: 4, ExpectedMs: 9, Parents: []uint32{0}},
+			{State: blocked, ExpectedMs: 3, Parents: []uint32{1, 2}},
+			{State: blocked, ExpectedMs: 1, Parents: []uint32{3}},
 		}, "[5 6 9 3 1]", "[0 2 3 4]", 18, 9},
 		"over_the_nodes_that_run": {[]PlanNode{
 			{State: running, TookMs: 1, ExpectedMs: 4}, {State: running, TookMs: 9, ExpectedMs: 4},
 			{State: queued, ExpectedMs: 10}, {State: queued, ExpectedMs: 10}, {State: queued, ExpectedMs: 10},
 		}, "[4 9 10 10 10]", "[2]", 10, 17},
 		"what_failed_took_its_time": {[]PlanNode{
-			{State: rota.NodeState(rota.JobDead), TookMs: 8, ExpectedMs: 99}, {State: rota.NodeSkipped, ExpectedMs: 99, Parents: []uint32{0}},
+			{State: rota.NodeState(rota.JobDead), TookMs: 8, ExpectedMs: 99},
+			{State: rota.NodeSkipped, ExpectedMs: 99, Parents: []uint32{0}},
 			{State: rota.NodeState(rota.JobCancelled), ExpectedMs: 99},
 		}, "[8 0 0]", "[0 1]", 8, 0},
 		"of_equals_the_most_nodes": {[]PlanNode{
-			{State: blocked}, {State: blocked}, {State: blocked, Parents: []uint32{1}}, {State: blocked, Parents: []uint32{0, 2}},
-			{State: blocked}, {State: blocked, Parents: []uint32{4}},
+			{State: blocked}, {State: blocked}, {State: blocked, Parents: []uint32{1}},
+			{State: blocked, Parents: []uint32{0, 2}}, {State: blocked}, {State: blocked, Parents: []uint32{4}},
 		}, "[0 0 0 0 0 0]", "[1 2 3]", 0, 0},
 		"nodes_count_only_among_equals": {[]PlanNode{
 			{State: done, TookMs: 3}, {State: done, TookMs: 1}, {State: done, TookMs: 1, Parents: []uint32{1}},
 		}, "[3 1 1]", "[0]", 3, 0},
 		"a_gate_takes_no_work": {[]PlanNode{
-			{State: done, Type: "a", TookMs: 4}, {State: done, Type: rota.GateType, TookMs: 86_400_000, Parents: []uint32{0}},
-			{State: rota.NodeWaiting, Type: rota.GateType, TookMs: 60_000, Parents: []uint32{0}}, {State: blocked, Type: rota.GateType, Parents: []uint32{2}},
+			{State: done, Type: "a", TookMs: 4}, {State: done, Type: rota.GateType, TookMs: 86_400_000,
+				Parents: []uint32{0}},
+			{State: rota.NodeWaiting, Type: rota.GateType, TookMs: 60_000, Parents: []uint32{0}},
+			{State: blocked, Type: rota.GateType, Parents: []uint32{2}},
 			{State: blocked, Type: "b", Parents: []uint32{3}},
 		}, "[4 86400000 60000 0 4]", "[0 1]", 86_400_004, 4},
 		"through_what_has_grown": { // 1 waits for 0, to which 2 and 3 were added, and to 3 its child 4; 5 is detached
@@ -81,8 +89,10 @@ func TestEstimate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := Estimate(c.nodes)
-			if fmt.Sprint(p.DurationMs) != c.durations || fmt.Sprint(p.Critical) != c.critical || p.CriticalMs != c.ms || p.RemainingMs != c.remaining {
-				t.Errorf("%+v, want durations %s, path %s of %d ms, %d ms left", p, c.durations, c.critical, c.ms, c.remaining)
+			if fmt.Sprint(p.DurationMs) != c.durations || fmt.Sprint(p.Critical) != c.critical ||
+				p.CriticalMs != c.ms || p.RemainingMs != c.remaining {
+				t.Errorf("%+v, want durations %s, path %s of %d ms, %d ms left", p, c.durations, c.critical, c.ms,
+					c.remaining)
 			}
 		})
 	}
@@ -101,7 +111,8 @@ func TestEstimateRandom(t *testing.T) {
 					n.Parents = append(n.Parents, parent)
 				}
 			}
-			n.State = rapid.SampledFrom([]rota.NodeState{rota.NodeState(rota.JobBlocked), rota.NodeState(rota.JobRunning), rota.NodeState(rota.JobCompleted)}).Draw(t, "state")
+			n.State = rapid.SampledFrom([]rota.NodeState{rota.NodeState(rota.JobBlocked),
+				rota.NodeState(rota.JobRunning), rota.NodeState(rota.JobCompleted)}).Draw(t, "state")
 			n.ExpectedMs, n.TookMs = rapid.Int64Range(1, 9).Draw(t, "expected"), rapid.Int64Range(0, 9).Draw(t, "took")
 		}
 		p := Estimate(nodes)
@@ -205,7 +216,8 @@ func TestEstimateRecorded(t *testing.T) {
 			nodes, sum := make([]PlanNode, len(g.Order)), int64(0)
 			for number, place := range g.Order {
 				ms := runtimes[w.Nodes[place].ID]
-				nodes[number] = PlanNode{Parents: g.Parents[number], Type: "t", State: rota.NodeState(rota.JobCompleted), TookMs: ms}
+				nodes[number] = PlanNode{Parents: g.Parents[number], Type: "t",
+					State: rota.NodeState(rota.JobCompleted), TookMs: ms}
 				sum += ms
 			}
 			p := Estimate(nodes)
@@ -214,11 +226,13 @@ func TestEstimateRecorded(t *testing.T) {
 				t.Errorf("critical path of %d ms, want %d.%d s", p.CriticalMs, want.critical/10, want.critical%10)
 			}
 			for i := range nodes { // before it ran, with each task's runtime simulated
-				nodes[i].State, nodes[i].SimulateMs, nodes[i].TookMs = rota.NodeState(rota.JobBlocked), nodes[i].TookMs, 0
+				nodes[i].State, nodes[i].SimulateMs, nodes[i].TookMs = rota.NodeState(
+					rota.JobBlocked), nodes[i].TookMs, 0
 			}
 			before := Estimate(nodes)
 			if before.CriticalMs != p.CriticalMs || before.RemainingMs != sum || (sum+50)/100 != want.sum {
-				t.Errorf("before: critical path of %d ms, want %d; %d ms left, want %d", before.CriticalMs, p.CriticalMs, before.RemainingMs, sum)
+				t.Errorf("before: critical path of %d ms, want %d; %d ms left, want %d", before.CriticalMs,
+					p.CriticalMs, before.RemainingMs, sum)
 			}
 		})
 	}
@@ -269,7 +283,8 @@ func readRecorded(t *testing.T, text []byte) (*rota.WorkflowSpec, map[string]int
 	}
 	w, runtimes := &rota.WorkflowSpec{ID: "w"}, map[string]int64{}
 	for _, task := range file.Workflow.Specification.Tasks {
-		w.Nodes = append(w.Nodes, rota.NodeSpec{ID: task.ID, Parents: task.Parents, JobSpec: rota.JobSpec{Type: "task"}})
+		w.Nodes = append(w.Nodes, rota.NodeSpec{ID: task.ID, Parents: task.Parents,
+			JobSpec: rota.JobSpec{Type: "task"}})
 	}
 	for _, task := range file.Workflow.Execution.Tasks {
 		runtimes[task.ID] = int64(math.Round(task.RuntimeInSeconds * 1000))

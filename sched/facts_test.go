@@ -76,7 +76,8 @@ func leftOf[K comparable](m map[K]int64, k K) int64 {
 
 func (c *naiveCaps) open(it *Item) bool {
 	return c == nil || leftOf(c.tenants, it.Tenant) > 0 && leftOf(c.windows, it.Tenant) > 0 &&
-		leftOf(c.domains, it.Domain) > 0 && !slices.ContainsFunc(it.Keys, func(key string) bool { return leftOf(c.keys, key) <= 0 })
+		leftOf(c.domains, it.Domain) > 0 && !slices.ContainsFunc(it.Keys,
+		func(key string) bool { return leftOf(c.keys, key) <= 0 })
 }
 
 func (c *naiveCaps) spend(it *Item) {
@@ -297,7 +298,8 @@ func (w *world) checkPlaces(t *dice) {
 			}
 		}
 	}
-	if !slices.Equal(w.pending.Tiers(), depths) || w.pending.Lanes() != len(lanes) || w.pending.ThrottledLanes() != throttled {
+	if !slices.Equal(w.pending.Tiers(), depths) || w.pending.Lanes() != len(lanes) ||
+		w.pending.ThrottledLanes() != throttled {
 		t.Fatalf("tiers %v, %d lanes, %d throttled; want %v, %d, %d", w.pending.Tiers(), w.pending.Lanes(),
 			w.pending.ThrottledLanes(), depths, len(lanes), throttled)
 	}

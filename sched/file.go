@@ -82,7 +82,8 @@ func (p *Pending) settleGroup(g *group) {
 
 func (p *Pending) newLane(key laneKey) *lane {
 	l := anew(&p.gone.lane)
-	*l = lane{key: key, tenant: p.tenant(key.tenant), domain: p.domain(key.domain), items: ordered[entry]{small: l.items.small}}
+	*l = lane{key: key, tenant: p.tenant(key.tenant), domain: p.domain(key.domain),
+		items: ordered[entry]{small: l.items.small}}
 	l.tenantAt, l.domainAt = len(l.tenant.lanes), len(l.domain.lanes)
 	l.tenant.lanes = append(l.tenant.lanes, l)
 	l.domain.lanes = append(l.domain.lanes, l)

@@ -259,9 +259,10 @@ func (s *Supply) checkNarrow(q rota.QueueName, queue *queueSupply) error {
 			want.put(slot, tenants)
 		}
 	}
-	if !want.workers.equal(queue.narrow.workers) || !slices.EqualFunc(want.spans, queue.narrow.spans, func(a, b tenantSpan) bool {
-		return a.from == b.from && slices.Equal(a.allowed, b.allowed)
-	}) {
+	if !want.workers.equal(queue.narrow.workers) || !slices.EqualFunc(want.spans, queue.narrow.spans,
+		func(a, b tenantSpan) bool {
+			return a.from == b.from && slices.Equal(a.allowed, b.allowed)
+		}) {
 		return fmt.Errorf("queue %s has other narrowed workers than a recount", q)
 	}
 	return nil

@@ -23,7 +23,8 @@ func BenchmarkRound_grants(b *testing.B) {
 		{"100 classes", scene{jobs: million, tenants: 1000, classes: 100, batch: 1, fair: true}},
 		{"100 classes unfair", scene{jobs: million, tenants: 1000, classes: 100, batch: 1}},
 		{"100 classes with cpu", scene{jobs: million, tenants: 1000, classes: 100, batch: 1, fair: true, cpu: true}},
-		{"round robin", scene{jobs: million, tenants: 1000, classes: 100, batch: 1, fair: true, strategy: rota.StrategyRoundRobin}},
+		{"round robin", scene{jobs: million, tenants: 1000, classes: 100, batch: 1, fair: true,
+			strategy: rota.StrategyRoundRobin}},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			wide, pending, _, p := c.build(b)

@@ -58,7 +58,8 @@ func (w *naiveWorker) mayWork(r *naiveAsk) bool {
 	for _, of := range w.grants.Queues {
 		for _, pattern := range of.Tenants {
 			prefix, open := strings.CutSuffix(pattern, "*")
-			if of.Queue == r.Queue && (string(r.tenant) == pattern || open && strings.HasPrefix(string(r.tenant), prefix)) {
+			if of.Queue == r.Queue && (string(r.tenant) == pattern || open &&
+				strings.HasPrefix(string(r.tenant), prefix)) {
 				return true
 			}
 		}
@@ -80,7 +81,8 @@ func someGrants(t *dice) *Grants {
 	g := &Grants{}
 	for _, q := range someQueues {
 		if t.between(0, 5) > 0 {
-			g.Queues = append(g.Queues, QueueTenants{q, subset(t, []string{"ann", "b*", "bob", "c*", "cy*", "cyd", "d*", "dan", "danny", "e*"})})
+			g.Queues = append(g.Queues, QueueTenants{q, subset(t,
+				[]string{"ann", "b*", "bob", "c*", "cy*", "cyd", "d*", "dan", "danny", "e*"})})
 		}
 	}
 	if t.between(0, 9) == 0 && len(g.Queues) > 0 {
@@ -106,19 +108,23 @@ func TestGrants_narrow(t *testing.T) {
 	t.Parallel()
 	s, p := NewSupply(), rota.StandardPolicy()
 	for id, g := range map[rota.WorkerID]*Grants{
-		"ann": {Queues: []QueueTenants{{"q", []string{"ann", "a.*"}}}}, "none": {}, "other": {Queues: []QueueTenants{{"r", []string{"*"}}}},
+		"ann": {Queues: []QueueTenants{{"q", []string{"ann", "a.*"}}}}, "none": {},
+		"other": {Queues: []QueueTenants{{"r", []string{"*"}}}},
 	} {
-		s.Put(WorkerEntry{Active: true, Grants: g, Spec: &rota.WorkerSpec{ID: id, Queues: []rota.QueueName{"q"}, Slots: 4}})
+		s.Put(WorkerEntry{Active: true, Grants: g, Spec: &rota.WorkerSpec{ID: id, Queues: []rota.QueueName{"q"},
+			Slots: 4}})
 	}
 	pending := NewPending(true)
 	class := s.Intern(RequirementsOf(&rota.JobSpec{Queue: "q"}))
 	for i, tenant := range []rota.TenantID{"bob", "ann", "a.b", "ann.b", "a.", "an"} {
 		pending.Add(&Item{ID: rota.JobID(tenant), Class: class, Key: int64(i), JobSpec: &rota.JobSpec{Tenant: tenant}})
 		_, why := s.Fits(Ask{class, tenant}, "ann")
-		if granted := slices.Contains([]string{"ann", "a.b", "a."}, string(tenant)); granted != (why == Fit) || !granted && why != TenantNotGranted {
+		if granted := slices.Contains([]string{"ann", "a.b", "a."}, string(tenant)); granted != (why == Fit) ||
+			!granted && why != TenantNotGranted {
 			t.Errorf("tenant %s: %s", tenant, why)
 		}
-		if s.EverFits(Ask{class, tenant}) > 1 || s.CouldFit(Ask{class, tenant}, "none") || s.CouldFit(Ask{class, tenant}, "other") {
+		if s.EverFits(Ask{class, tenant}) > 1 || s.CouldFit(Ask{class, tenant}, "none") ||
+			s.CouldFit(Ask{class, tenant}, "other") {
 			t.Errorf("tenant %s may have more workers than one", tenant)
 		}
 	}
@@ -167,7 +173,8 @@ func TestGrants_spans(t *testing.T) {
 			grants[i] = nil
 		}
 		if specs[i] == nil || r.IntN(3) == 0 {
-			specs[i] = &rota.WorkerSpec{ID: rota.WorkerID(fmt.Sprint("w", i)), Queues: []rota.QueueName{"q", "q"}, Slots: 1}
+			specs[i] = &rota.WorkerSpec{ID: rota.WorkerID(fmt.Sprint("w", i)), Queues: []rota.QueueName{"q", "q"},
+				Slots: 1}
 		}
 		s.Put(WorkerEntry{Spec: specs[i], Active: r.IntN(2) == 0, Grants: grants[i]})
 		if err := s.checkNarrow("q", s.queues["q"]); err != nil {

@@ -72,7 +72,8 @@ func (d *Draft) PlaceHeld(h Hold, now rota.Clock) (Pair, bool) {
 	slot, known := d.supply.slotOf[h.Worker]
 	k := &d.supply.classes[h.Item.Class]
 	put(&d.holders, h.Item, true)
-	if !known || h.blocked() || d.shut(h.Lot.Queue, h.Lot.Pending.laneOf(h.Item)) || !d.supply.could(h.Item.ask(), slot) ||
+	if !known || h.blocked() || d.shut(h.Lot.Queue, h.Lot.Pending.laneOf(h.Item)) ||
+		!d.supply.could(h.Item.ask(), slot) ||
 		d.slotLoads.roomFor(slot, k.queue, k.need) != Fit {
 		if !h.Preempted { // a hold by preemption is outside the bound
 			d.kept++
@@ -98,7 +99,8 @@ func (d *Draft) place(lot Lot, it *Item, slot int32, rule rota.ReasoningRule, no
 	}
 	d.slotLoads.received[slot]++
 	if rule == rota.ReasoningByTurnOfTheOldest {
-		d.slotLoads.received[slot] = AfterTurn(d.slotLoads.received[slot]-1, lot.Policy.OldestEvery, d.slotLoads.most[slot])
+		d.slotLoads.received[slot] = AfterTurn(d.slotLoads.received[slot]-1, lot.Policy.OldestEvery,
+			d.slotLoads.most[slot])
 	}
 	return Pair{Item: it, Worker: d.supply.specs[slot].ID, Score: ScoreOf(lot, it, now),
 		Reasoning: rota.Reasoning{Rule: rule}}

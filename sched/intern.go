@@ -113,12 +113,14 @@ func (s *Supply) Check() error {
 		if s.open[slot] < 0 || s.most[slot] != spec.Slots+spec.Prefetch || s.prefetch[slot] != spec.Prefetch {
 			return fmt.Errorf("worker %s has %d open leases of %d", spec.ID, s.open[slot], s.most[slot])
 		}
-		if s.offers[slot] < s.open[slot] || s.free.has(int(slot)) != (s.open[slot] < min(s.most[slot], s.offers[slot]) && !s.held.has(int(slot)) && !s.isolated.has(int(slot))) {
+		if s.offers[slot] < s.open[slot] || s.free.has(int(slot)) != (s.open[slot] < min(s.most[slot],
+			s.offers[slot]) && !s.held.has(int(slot)) && !s.isolated.has(int(slot))) {
 			return fmt.Errorf("worker %s is filed with the wrong room", spec.ID)
 		}
 	}
 	if actives != s.actives || all != s.all {
-		return fmt.Errorf("supply counts %d active workers with %+v, there are %d with %+v", s.actives, s.all, actives, all)
+		return fmt.Errorf("supply counts %d active workers with %+v, there are %d with %+v", s.actives, s.all, actives,
+			all)
 	}
 	live, serving := 0, make(map[rota.QueueName][]int32)
 	for _, slot := range s.order {
@@ -143,8 +145,10 @@ func (s *Supply) Check() error {
 	}
 	for _, slot := range s.order {
 		for _, q := range s.specs[slot].Queues {
-			if _, narrow := s.grants[slot].of(q); narrow && (s.queues[q] == nil || !s.queues[q].narrow.workers.has(int(slot))) {
-				return fmt.Errorf("worker %s may work for some tenants of queue %s, and is not filed so", s.specs[slot].ID, q)
+			if _, narrow := s.grants[slot].of(q); narrow && (s.queues[q] == nil ||
+				!s.queues[q].narrow.workers.has(int(slot))) {
+				return fmt.Errorf("worker %s may work for some tenants of queue %s, and is not filed so",
+					s.specs[slot].ID, q)
 			}
 		}
 	}

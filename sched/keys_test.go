@@ -33,7 +33,8 @@ func (r fewAtATime) Key(count string) int64 {
 }
 
 func keyedItem(n int, keys ...string) *Item {
-	return &Item{ID: rota.JobID(fmt.Sprint("j", n)), Key: int64(n), JobSpec: &rota.JobSpec{Queue: "q", Type: "t", Tenant: "t", Keys: keys}}
+	return &Item{ID: rota.JobID(fmt.Sprint("j", n)), Key: int64(n),
+		JobSpec: &rota.JobSpec{Queue: "q", Type: "t", Tenant: "t", Keys: keys}}
 }
 
 // TestKeys_countWithinARound checks that assignments of a round count at once, and that a full key's jobs delay no
@@ -105,7 +106,8 @@ func BenchmarkRound_blockedKeys(b *testing.B) {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			s := NewSupply()
 			for i := range 64 {
-				s.Put(WorkerEntry{Active: true, Spec: &rota.WorkerSpec{ID: rota.WorkerID(fmt.Sprint("w", i)), Queues: []rota.QueueName{"q"}, Slots: 8}})
+				s.Put(WorkerEntry{Active: true, Spec: &rota.WorkerSpec{ID: rota.WorkerID(fmt.Sprint("w", i)),
+					Queues: []rota.QueueName{"q"}, Slots: 8}})
 			}
 			class := s.Intern(RequirementsOf(&rota.JobSpec{Queue: "q", Type: "t"}))
 			ring := fewAtATime{most: math.MaxInt64, full: map[string]bool{}}
@@ -125,7 +127,8 @@ func BenchmarkRound_blockedKeys(b *testing.B) {
 			policy := rota.StandardPolicy()
 			b.ReportAllocs()
 			for b.Loop() {
-				if pairs := NewDraft(s, ring).Round(p, RoundInput{Queue: "q", Policy: &policy, Limit: 256}); len(pairs) != 256 {
+				if pairs := NewDraft(s, ring).Round(p, RoundInput{Queue: "q", Policy: &policy,
+					Limit: 256}); len(pairs) != 256 {
 					b.Fatal(len(pairs))
 				}
 			}

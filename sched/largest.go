@@ -37,7 +37,8 @@ func (p *Pending) first(n int, seen func(rota.TenantID) bool, order func(a, b La
 			}
 			head, _ := l.items.min()
 			oldest, _ := l.aged().min()
-			one := LaneSize{Jobs: l.items.len(), Head: head.item, Aged: oldest.item, Oldest: oldest.age, Throttled: l.head.item == nil}
+			one := LaneSize{Jobs: l.items.len(), Head: head.item, Aged: oldest.item, Oldest: oldest.age,
+				Throttled: l.head.item == nil}
 			if len(all) == n && order(all[n-1], one) < 0 {
 				continue
 			}

@@ -105,20 +105,25 @@ func (s *Supply) State(id rota.WorkerID) (w WorkerState) {
 		CPUTaken: spec.CPUMilli - s.loadFree[slot].CPU, MemoryTaken: spec.MemoryBytes - s.loadFree[slot].Memory,
 		IOTaken:  spec.IOBytesPerS - s.loadFree[slot].IO,
 		Received: s.received[slot], Stake: l.stake, Health: l.health, Attested: l.attested,
-		Disconnected: l.disconnected, Polls: s.offers[slot] != noOffer, Barred: l.barred, Units: slices.Clone(s.units[slot]), Executed: slices.Clone(s.executed.of(slot)),
+		Disconnected: l.disconnected, Polls: s.offers[slot] != noOffer, Barred: l.barred,
+		Units: slices.Clone(s.units[slot]), Executed: slices.Clone(s.executed.of(slot)),
 		Grants: s.grants[slot]}
 	if w.Polls {
 		w.Free = s.offers[slot] - w.Open
 	}
-	w.Endless, w.Held, w.Isolated, w.Runs = s.endless[slot], s.held.has(int(slot)), s.isolated.has(int(slot)), slices.Clone(s.runs[slot])
+	w.Endless, w.Held, w.Isolated, w.Runs = s.endless[slot], s.held.has(int(slot)), s.isolated.has(int(
+		slot)), slices.Clone(s.runs[slot])
 	return w
 }
 
 // Equal reports whether two states are the same. It ignores when a period of units began.
 func (w *WorkerState) Equal(o *WorkerState) bool {
-	return w.Spec == o.Spec && w.Active == o.Active && w.Retired == o.Retired && w.Open == o.Open && w.CPUTaken == o.CPUTaken &&
-		w.MemoryTaken == o.MemoryTaken && w.IOTaken == o.IOTaken && w.Received == o.Received && w.Stake == o.Stake && w.Health == o.Health &&
-		w.Attested == o.Attested && w.Disconnected == o.Disconnected && w.Polls == o.Polls && w.Free == o.Free && w.Endless == o.Endless && w.Held == o.Held && w.Isolated == o.Isolated &&
-		slices.Equal(w.Barred, o.Barred) && sameUnits(w.Units, o.Units) && slices.Equal(w.Executed, o.Executed) && w.Grants.Equal(o.Grants) &&
-		slices.Equal(w.Runs, o.Runs)
+	return w.Spec == o.Spec && w.Active == o.Active && w.Retired == o.Retired && w.Open == o.Open &&
+		w.CPUTaken == o.CPUTaken &&
+		w.MemoryTaken == o.MemoryTaken && w.IOTaken == o.IOTaken && w.Received == o.Received && w.Stake == o.Stake &&
+		w.Health == o.Health &&
+		w.Attested == o.Attested && w.Disconnected == o.Disconnected && w.Polls == o.Polls && w.Free == o.Free &&
+		w.Endless == o.Endless && w.Held == o.Held && w.Isolated == o.Isolated &&
+		slices.Equal(w.Barred, o.Barred) && sameUnits(w.Units, o.Units) && slices.Equal(w.Executed, o.Executed) &&
+		w.Grants.Equal(o.Grants) && slices.Equal(w.Runs, o.Runs)
 }

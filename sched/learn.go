@@ -125,7 +125,8 @@ func (c *capacity) count(w *rota.WorkerSpec, more bool) {
 // millionths, rounded up.
 func (s *Supply) PartOf(l Load) int64 {
 	part := int64(1)
-	for _, of := range [...]struct{ takes, all int64 }{{1, s.all.slots}, {l.CPU, s.all.CPU}, {l.Memory, s.all.Memory}, {l.IO, s.all.IO}} {
+	for _, of := range [...]struct{ takes, all int64 }{{1, s.all.slots}, {l.CPU, s.all.CPU}, {l.Memory, s.all.Memory},
+		{l.IO, s.all.IO}} {
 		switch {
 		case of.takes <= 0:
 		case of.takes >= of.all:

@@ -16,7 +16,8 @@ func took(ms ...int64) (list []Took) {
 
 func TestForetell(t *testing.T) {
 	t.Parallel()
-	parts := []Took{{Ms: 50, Said: 100}, {Ms: 5, Said: 100}, {Ms: 7, Said: 0}, {Ms: 300, Said: 400}, {Ms: 100, Said: 1000}}
+	parts := []Took{{Ms: 50, Said: 100}, {Ms: 5, Said: 100}, {Ms: 7, Said: 0}, {Ms: 300, Said: 400},
+		{Ms: 100, Said: 1000}}
 	for _, c := range []struct {
 		name string
 		by   rota.EstimateBy
@@ -67,7 +68,8 @@ func TestLearn(t *testing.T) {
 func TestRun_corrected(t *testing.T) {
 	t.Parallel()
 	r := Run{End: 110, Began: 100, Most: 175}
-	for now, want := range map[rota.Clock]rota.Clock{100: 110, 109: 110, 110: 120, 119: 120, 120: 140, 139: 140, 140: 175, 174: 175, 175: 110, 200: 110} {
+	for now, want := range map[rota.Clock]rota.Clock{100: 110, 109: 110, 110: 120, 119: 120, 120: 140, 139: 140,
+		140: 175, 174: 175, 175: 110, 200: 110} {
 		if got := r.corrected(now); got != want {
 			t.Errorf("at %d it should end at %d, want %d", now, got, want)
 		}
@@ -103,7 +105,8 @@ func TestPartOf(t *testing.T) {
 	t.Parallel()
 	s := NewSupply()
 	put := func(id rota.WorkerID, active bool) {
-		s.Put(WorkerEntry{Spec: &rota.WorkerSpec{ID: id, Slots: 10, CPUMilli: 1500, MemoryBytes: 1 << 62}, Active: active})
+		s.Put(WorkerEntry{Spec: &rota.WorkerSpec{ID: id, Slots: 10, CPUMilli: 1500, MemoryBytes: 1 << 62},
+			Active: active})
 	}
 	if got := s.PartOf(Load{}); got != million {
 		t.Errorf("of nothing a job takes %d", got)
@@ -114,7 +117,8 @@ func TestPartOf(t *testing.T) {
 	for _, c := range []struct {
 		Load
 		want int64
-	}{{Load{}, 50_000}, {Load{CPU: 100}, 50_000}, {Load{CPU: 1000}, 333_334}, {Load{CPU: 3000}, million}, {Load{CPU: 9000}, million}, {Load{IO: 1}, million}} {
+	}{{Load{}, 50_000}, {Load{CPU: 100}, 50_000}, {Load{CPU: 1000}, 333_334}, {Load{CPU: 3000},
+		million}, {Load{CPU: 9000}, million}, {Load{IO: 1}, million}} {
 		if got := s.PartOf(c.Load); got != c.want {
 			t.Errorf("%+v is %d millionths, want %d", c.Load, got, c.want)
 		}

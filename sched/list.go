@@ -82,7 +82,8 @@ func (s *tierSource) score(it *Item) float64 {
 
 func (s *tierSource) peek(r *rooms) (candidate, bool) {
 	for ; s.at < len(s.list); s.at++ {
-		if c := s.list[s.at].candidate; r.has(c.item.Class) && !s.tiers[0].draft.shut(s.in.Queue, c.lane) && !r.barred(c.lane) {
+		if c := s.list[s.at].candidate; r.has(c.item.Class) && !s.tiers[0].draft.shut(s.in.Queue, c.lane) &&
+			!r.barred(c.lane) {
 			return c, true
 		}
 	}

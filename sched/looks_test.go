@@ -12,8 +12,8 @@ import (
 func impossible(jobs, workers int, serve rota.QueueName) (*Supply, Lot) {
 	s, p, policy := NewSupply(), NewPending(true), rota.StandardPolicy()
 	for i := range workers {
-		s.Put(WorkerEntry{Spec: &rota.WorkerSpec{ID: rota.WorkerID(fmt.Sprintf("w%05d", i)), Queues: []rota.QueueName{serve},
-			Slots: 4}, Active: true, Received: 100, Health: 1000})
+		s.Put(WorkerEntry{Spec: &rota.WorkerSpec{ID: rota.WorkerID(fmt.Sprintf("w%05d", i)),
+			Queues: []rota.QueueName{serve}, Slots: 4}, Active: true, Received: 100, Health: 1000})
 	}
 	for i := range jobs {
 		spec := &rota.JobSpec{ID: rota.JobID(fmt.Sprint("j", i)), Queue: "q", Type: "t", Tenant: "x", Priority: 5,
@@ -97,7 +97,8 @@ func TestWantsRoomAsksOnce(t *testing.T) {
 	if !d.WantsRoom(lot, extra) {
 		t.Fatal("asked again it has room")
 	}
-	s.Put(WorkerEntry{Spec: &rota.WorkerSpec{ID: "w", Queues: []rota.QueueName{"q"}, Slots: 1, CPUMilli: 5}, Active: true, Health: 1000})
+	s.Put(WorkerEntry{Spec: &rota.WorkerSpec{ID: "w", Queues: []rota.QueueName{"q"}, Slots: 1, CPUMilli: 5},
+		Active: true, Health: 1000})
 	if d = NewDraft(s, nil); d.WantsRoom(lot, extra) || len(d.roomless) != 0 {
 		t.Fatalf("with a worker: %v", d.roomless)
 	}

@@ -60,7 +60,8 @@ func (n *naive) hasRoom(w *naiveWorker, r *naiveAsk) bool {
 	if n.policy.LeasesMaxPerWorker > 0 {
 		most = min(most, n.policy.LeasesMaxPerWorker)
 	}
-	return w.could(r, n.policy) && !w.isolated && !(r.Isolated && w.open > 0) && w.open < most && w.offers() && w.hasUnits(r, n.policy) && (r.CPUMilli == 0 || w.cpu >= r.CPUMilli) &&
+	return w.could(r, n.policy) && !w.isolated && !(r.Isolated && w.open > 0) && w.open < most && w.offers() &&
+		w.hasUnits(r, n.policy) && (r.CPUMilli == 0 || w.cpu >= r.CPUMilli) &&
 		(r.MemoryBytes == 0 || w.mem >= r.MemoryBytes) && (r.IOBytesPerS == 0 || w.io >= r.IOBytesPerS)
 }
 
@@ -98,7 +99,8 @@ func (n *naive) run(class func(*Item) *naiveAsk) []Pair {
 			n.set = append(n.set, w)
 		}
 	}
-	if s := n.policy.Strategy; s != rota.StrategyRoundRobin && s != rota.StrategyRandom && (s == rota.StrategyShuffle || !n.policy.Unseeded) {
+	if s := n.policy.Strategy; s != rota.StrategyRoundRobin && s != rota.StrategyRandom &&
+		(s == rota.StrategyShuffle || !n.policy.Unseeded) {
 		byID := n.set
 		n.set = nil
 		for _, i := range Shuffled(len(byID), n.seed) {
@@ -133,7 +135,8 @@ func (n *naive) run(class func(*Item) *naiveAsk) []Pair {
 				if len(group) == 0 {
 					had = *s
 				}
-				if mixed = mixed || len(group) > 0 && n.sharer(it) != n.sharer(group[0]); mixed && s.open*had.weight != had.open*s.weight {
+				if mixed = mixed || len(group) > 0 && n.sharer(it) != n.sharer(group[0]); mixed &&
+					s.open*had.weight != had.open*s.weight {
 					break
 				}
 				s.open++
@@ -265,7 +268,8 @@ func (n *naive) byStrategy(able []*naiveWorker, group []*Item) (w *naiveWorker, 
 	switch n.policy.Strategy {
 	case rota.StrategyShuffle:
 		w = able[0]
-		why = rota.Reasoning{Rule: rota.ReasoningBySeededShuffle, N: int64(slices.Index(n.set, w)), Of: int64(len(n.set))}
+		why = rota.Reasoning{Rule: rota.ReasoningBySeededShuffle, N: int64(slices.Index(n.set, w)),
+			Of: int64(len(n.set))}
 	case rota.StrategyRoundRobin:
 		c := n.cursor + uint64(len(n.out))
 		w = able[c%uint64(len(able))]

@@ -63,8 +63,10 @@ func someLimits(t *dice) map[string]int64 {
 // entry returns the worker as the state machine would put it.
 func (w *naiveWorker) entry() WorkerEntry {
 	e := WorkerEntry{Spec: w.spec, Active: w.active, Open: int32(w.open), CPUTaken: w.spec.CPUMilli - w.cpu,
-		MemoryTaken: w.spec.MemoryBytes - w.mem, IOTaken: w.spec.IOBytesPerS - w.io, Received: w.received, Stake: w.stake, Health: w.health,
-		Attested: w.attested, Disconnected: w.disconnected, Polls: w.polls, Free: int32(w.free), Barred: w.barred, Executed: w.executed, Grants: w.grants}
+		MemoryTaken: w.spec.MemoryBytes - w.mem, IOTaken: w.spec.IOBytesPerS - w.io, Received: w.received,
+		Stake: w.stake, Health: w.health,
+		Attested: w.attested, Disconnected: w.disconnected, Polls: w.polls, Free: int32(w.free), Barred: w.barred,
+		Executed: w.executed, Grants: w.grants}
 	if w.other > 0 {
 		e.Units = append(e.Units, rota.UnitsUsed{Queue: "a", Used: w.other})
 	}
@@ -126,9 +128,10 @@ func (w *naiveWorker) faults(r *naiveAsk, p *rota.QueuePolicy) (failed []string)
 // lastingOrder is the order in which rules are named; roomOrder comes after it.
 var (
 	lastingOrder = []string{"NOT_ACTIVE", "DISCONNECTED", "ATTESTATION_MISSING", "ATTESTATION_EXPIRED", "STAKE_TOO_LOW",
-		"COOLING_DOWN", "TYPE_DENYLISTED", "HEALTH_TOO_LOW", "NOT_SERVING_THE_QUEUE", "TENANT_NOT_GRANTED", "NOT_THE_PINNED_WORKER",
-		"TYPE_NOT_HANDLED", "REGION_DENIED", "CAPABILITY_MISSING", "LIMIT_EXCEEDED"}
-	roomOrder = []string{"RUNS_ALONE", "NO_FREE_SLOT", "NO_SLOT_OFFERED", "UNITS_EXHAUSTED", "CPU_FULL", "MEMORY_FULL", "IO_FULL"}
+		"COOLING_DOWN", "TYPE_DENYLISTED", "HEALTH_TOO_LOW", "NOT_SERVING_THE_QUEUE", "TENANT_NOT_GRANTED",
+		"NOT_THE_PINNED_WORKER", "TYPE_NOT_HANDLED", "REGION_DENIED", "CAPABILITY_MISSING", "LIMIT_EXCEEDED"}
+	roomOrder = []string{"RUNS_ALONE", "NO_FREE_SLOT", "NO_SLOT_OFFERED", "UNITS_EXHAUSTED", "CPU_FULL", "MEMORY_FULL",
+		"IO_FULL"}
 )
 
 // first returns the first rule that fails.
@@ -258,7 +261,8 @@ func (w *world) checkWorkers(t *dice) {
 		if x.active && slices.Contains(x.spec.Queues, "q") {
 			capacity += int64(x.spec.Slots) + min(int64(x.spec.Prefetch), w.policy.PrefetchMax)
 		}
-		got, want := w.supply.State(x.spec.ID), WorkerState{WorkerEntry: x.entry(), Endless: x.endless, Held: x.held, Isolated: x.isolated}
+		got, want := w.supply.State(x.spec.ID), WorkerState{WorkerEntry: x.entry(), Endless: x.endless, Held: x.held,
+			Isolated: x.isolated}
 		if !got.Equal(&want) {
 			t.Fatalf("worker %s stands at %v, want %v", x.spec.ID, got, want)
 		}
@@ -338,7 +342,8 @@ func (w *world) checkFaults(t *dice, c Ask) {
 		if x.held {
 			faults = append(faults, "HELD_FOR_ANOTHER_JOB")
 		}
-		for _, alone := range []string{"NOT_SERVING_THE_QUEUE", "NOT_THE_PINNED_WORKER", "TYPE_NOT_HANDLED", "TENANT_NOT_GRANTED"} {
+		for _, alone := range []string{"NOT_SERVING_THE_QUEUE", "NOT_THE_PINNED_WORKER", "TYPE_NOT_HANDLED",
+			"TENANT_NOT_GRANTED"} {
 			if slices.Contains(faults, alone) {
 				faults = []string{alone}
 			}

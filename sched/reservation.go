@@ -207,7 +207,8 @@ func (d *Draft) placeable(lot Lot, it *Item, now rota.Clock) bool {
 	k, end := &d.supply.classes[it.Class], now+lot.estimate(it)
 	able := d.supply.eligible(it.ask())
 	for _, slot := range d.supply.order {
-		if !able.has(int(slot)) || !d.slotLoads.free.has(int(slot)) || d.slotLoads.roomFor(slot, k.queue, k.need) != Fit {
+		if !able.has(int(slot)) || !d.slotLoads.free.has(int(slot)) ||
+			d.slotLoads.roomFor(slot, k.queue, k.need) != Fit {
 			continue
 		}
 		if r := d.reservedAt(slot); r == nil || r.passes(&d.slotLoads, k.queue, k.need, end) {

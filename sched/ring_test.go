@@ -129,7 +129,8 @@ func TestRing(t *testing.T) {
 				}
 			}
 			if r.ghosts >= r.most || r.n-r.ghosts != p.Len() || len(live) != p.Len() {
-				t.Fatalf("%d seats, %d ghosts of %d, %d jobs, %d in the index", r.n, r.ghosts, r.most, len(live), p.Len())
+				t.Fatalf("%d seats, %d ghosts of %d, %d jobs, %d in the index", r.n, r.ghosts, r.most, len(live),
+					p.Len())
 			}
 		}
 		if got := r.sample(99, func(*Item) bool { return true }); !slices.Equal(got, live) {

@@ -18,7 +18,8 @@ const seeds = 1500
 
 // naive sets up the second implementation over copies of the facts.
 func (w *world) naive(in RoundInput) *naive {
-	n := &naive{policy: in.Policy, seed: in.Seed, cursor: in.Cursor, limit: in.Limit, interleave: in.Interleave, items: w.unblocked(), idle: w.idle(), left: w.caps.clone()}
+	n := &naive{policy: in.Policy, seed: in.Seed, cursor: in.Cursor, limit: in.Limit, interleave: in.Interleave,
+		items: w.unblocked(), idle: w.idle(), left: w.caps.clone()}
 	n.keyOf = func(it *Item) int64 { return it.Key }
 	n.score = func(it *Item) int64 { return ScoreAt(in.Policy, it.Key, in.Now) }
 	if w.tiered {
@@ -51,8 +52,8 @@ func (w *world) naive(in RoundInput) *naive {
 }
 
 func (w *world) input(t *dice) RoundInput {
-	in := RoundInput{Queue: "q", Stats: someStats, Now: 1000 + w.now, Policy: &w.policy, Cursor: uint64(t.between(0, 50)),
-		Limit: pick(t, []int{0, 3, 17, 256, 256, 256, 256, 256})}
+	in := RoundInput{Queue: "q", Stats: someStats, Now: 1000 + w.now, Policy: &w.policy,
+		Cursor: uint64(t.between(0, 50)), Limit: pick(t, []int{0, 3, 17, 256, 256, 256, 256, 256})}
 	w.now += rota.Clock(t.between(0, 2))
 	in.Interleave = t.between(0, 2) == 0
 	in.Seed = H([]byte(fmt.Sprint(t.between(0, 1000))))
@@ -105,7 +106,8 @@ func (w *world) decideNaively(in RoundInput) (o outcome) {
 }
 
 func (o outcome) equal(x outcome) bool {
-	return slices.Equal(o.early, x.early) && slices.Equal(o.turns, x.turns) && slices.Equal(o.pairs, x.pairs) && slices.Equal(o.changes, x.changes)
+	return slices.Equal(o.early, x.early) && slices.Equal(o.turns, x.turns) && slices.Equal(o.pairs, x.pairs) &&
+		slices.Equal(o.changes, x.changes)
 }
 
 func (o outcome) String() string {
@@ -122,7 +124,8 @@ func (w *world) round(t *dice) {
 	in := w.input(t)
 	got, want := w.decide(in, gatherCells), w.decideNaively(in)
 	if !got.equal(want) {
-		t.Fatalf("fair %v, turns of parties %v, strategy %v:\n got %v\nwant %v", w.fair, w.grouped, w.policy.Strategy, got, want)
+		t.Fatalf("fair %v, turns of parties %v, strategy %v:\n got %v\nwant %v", w.fair, w.grouped, w.policy.Strategy,
+			got, want)
 	}
 	// Again, without gathering cells, iterating over the index of groups.
 	if again := w.decide(in, -1); !got.equal(again) {
@@ -362,7 +365,8 @@ func TestTurns_passOverNothingThatMatters(t *testing.T) {
 			granted[i] = d.granted
 		}
 		if !slices.Equal(pairs[0], pairs[1]) || !slices.Equal(granted[0], granted[1]) {
-			t.Fatalf("seed %d: %s, held %v; with less looked at %s, held %v", seed, show(pairs[0]), granted[0], show(pairs[1]), granted[1])
+			t.Fatalf("seed %d: %s, held %v; with less looked at %s, held %v", seed, show(pairs[0]), granted[0],
+				show(pairs[1]), granted[1])
 		}
 		turns += len(pairs[0])
 		for _, p := range pairs[0] {
@@ -373,6 +377,7 @@ func TestTurns_passOverNothingThatMatters(t *testing.T) {
 		}
 	}
 	if turns < seeds || both < seeds/20 {
-		t.Errorf("only %d turns in %d lives, %d of them with turns of both queues: this shows little", turns, seeds, both)
+		t.Errorf("only %d turns in %d lives, %d of them with turns of both queues: this shows little", turns, seeds,
+			both)
 	}
 }

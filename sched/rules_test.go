@@ -13,7 +13,8 @@ func TestReputationFits(t *testing.T) {
 	t.Parallel()
 	spec := rota.WorkerSpec{ID: "w", Queues: []rota.QueueName{"q"}, Slots: 2, Prefetch: 3,
 		Limits: map[string]int64{"depth": 4}}
-	strict := Rules{LeasesMax: 4, PrefetchMax: 1, UnitsMax: 10, MinHealth: 300, MinStake: 50, RequireAttestation: true, Cools: true, Denies: true}
+	strict := Rules{LeasesMax: 4, PrefetchMax: 1, UnitsMax: 10, MinHealth: 300, MinStake: 50, RequireAttestation: true,
+		Cools: true, Denies: true}
 	barred := func(why Unfit, more ...BarredType) func(*WorkerEntry) {
 		return func(w *WorkerEntry) { w.Barred = append([]BarredType{{"echo", why}}, more...) }
 	}
@@ -36,9 +37,10 @@ func TestReputationFits(t *testing.T) {
 		{"denied the type", barred(TypeDenylisted), plain, TypeDenylisted, false},
 		{"both", barred(TypeDenylisted, BarredType{"echo", CoolingDown}), plain, CoolingDown, false},
 		{"denied another type", barred(TypeDenylisted), rota.JobSpec{Type: "render"}, Fit, true},
-		{"of another type than it handles", func(w *WorkerEntry) { w.Spec = handling(spec, "a", "render") }, plain, TypeNotHandled, false},
-		{"of a type that it handles", func(w *WorkerEntry) { w.Spec = handling(spec, "a", "echo", "z") }, plain, Fit, true},
-		{"unhealthy", func(w *WorkerEntry) { w.Health = 299 }, plain, HealthTooLow, false},
+		{"of another type than it handles", func(w *WorkerEntry) { w.Spec = handling(spec, "a", "render") }, plain,
+			TypeNotHandled, false},
+		{"of a type that it handles", func(w *WorkerEntry) { w.Spec = handling(spec, "a", "echo", "z") }, plain, Fit,
+			true}, {"unhealthy", func(w *WorkerEntry) { w.Health = 299 }, plain, HealthTooLow, false},
 		{"just healthy", func(w *WorkerEntry) { w.Health = 300 }, plain, Fit, true},
 		{"beyond a limit", func(*WorkerEntry) {}, rota.JobSpec{Limits: map[string]int64{"depth": 5}},
 			LimitExceeded, false},
@@ -48,8 +50,8 @@ func TestReputationFits(t *testing.T) {
 		{"prefetch beyond what counts", func(w *WorkerEntry) { w.Open = 3 }, plain, NoFreeSlot, true},
 		{"no slot offered", func(w *WorkerEntry) { w.Polls, w.Open = true, 1 }, plain, NoSlotOffered, true},
 		{"one slot offered", func(w *WorkerEntry) { w.Polls, w.Open, w.Free = true, 1, 1 }, plain, Fit, true},
-		{"offers more than it has", func(w *WorkerEntry) { w.Polls, w.Open, w.Free = true, 3, 9 }, plain, NoFreeSlot, true},
-		{"the last unit", used(9), plain, Fit, true},
+		{"offers more than it has", func(w *WorkerEntry) { w.Polls, w.Open, w.Free = true, 3, 9 }, plain, NoFreeSlot,
+			true}, {"the last unit", used(9), plain, Fit, true},
 		{"no units left", used(10), plain, UnitsExhausted, true},
 		{"too few units left", used(8), rota.JobSpec{Units: 3}, UnitsExhausted, true},
 		{"suspended before all else", func(w *WorkerEntry) { *w = WorkerEntry{Spec: &spec} }, plain, NotActive, false},
@@ -68,8 +70,10 @@ func TestReputationFits(t *testing.T) {
 			c.change(&w)
 			s.Put(w)
 			s.SetRules("q", strict)
-			if ok, why := s.Fits(Ask{Class: class}, "w"); why != c.want || ok != (why == Fit) || s.CouldFit(Ask{Class: class}, "w") != c.ever {
-				t.Errorf("%v %s, could %v; want %s, could %v", ok, why, s.CouldFit(Ask{Class: class}, "w"), c.want, c.ever)
+			if ok, why := s.Fits(Ask{Class: class}, "w"); why != c.want || ok != (why == Fit) ||
+				s.CouldFit(Ask{Class: class}, "w") != c.ever {
+				t.Errorf("%v %s, could %v; want %s, could %v", ok, why, s.CouldFit(Ask{Class: class}, "w"), c.want,
+					c.ever)
 			}
 			if tally := s.tally(Ask{Class: class}); !slices.Equal(tally, []UnfitCount{{c.want, 1}}) {
 				t.Errorf("tally %v", tally)

@@ -148,8 +148,10 @@ func TestRequirements(t *testing.T) {
 				list := func(name string) []string { return rapid.SliceOfN(words, 0, 3).Draw(t, name) }
 				specs[i] = RequirementsOf(&rota.JobSpec{
 					Queue: rota.QueueName("q" + words.Draw(t, "queue")), Requires: list("requires"),
-					RegionsAllow: list("allow"), RegionsDeny: list("deny"), Worker: rota.WorkerID(words.Draw(t, "worker")),
-					CPUMilli: rapid.Int64Range(0, 300).Draw(t, "cpu"), MemoryBytes: rapid.Int64Range(0, 2).Draw(t, "mem"),
+					RegionsAllow: list("allow"), RegionsDeny: list("deny"),
+					Worker:      rota.WorkerID(words.Draw(t, "worker")),
+					CPUMilli:    rapid.Int64Range(0, 300).Draw(t, "cpu"),
+					MemoryBytes: rapid.Int64Range(0, 2).Draw(t, "mem"),
 				})
 			}
 			equal := reflect.DeepEqual(specs[0], specs[1])
@@ -271,7 +273,8 @@ func TestDraft(t *testing.T) {
 		pending := NewPending(true)
 		class := s.Intern(RequirementsOf(&rota.JobSpec{Queue: q}))
 		for i := range 2 {
-			pending.Add(&Item{ID: rota.JobID(fmt.Sprintf("%s%d", q, i)), Class: class, JobSpec: &rota.JobSpec{Tenant: "t"}})
+			pending.Add(&Item{ID: rota.JobID(fmt.Sprintf("%s%d", q, i)), Class: class,
+				JobSpec: &rota.JobSpec{Tenant: "t"}})
 		}
 		total += len(draft.Round(pending, RoundInput{Policy: &policy, Limit: 256}))
 		if pending.Len() != 2 {

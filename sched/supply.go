@@ -184,7 +184,8 @@ func (s *Supply) Put(w WorkerEntry) {
 	if w.Polls {
 		s.offers[slot] = w.Open + w.Free
 	}
-	s.loadFree[slot] = Load{w.Spec.CPUMilli - w.CPUTaken, w.Spec.MemoryBytes - w.MemoryTaken, w.Spec.IOBytesPerS - w.IOTaken}
+	s.loadFree[slot] = Load{w.Spec.CPUMilli - w.CPUTaken, w.Spec.MemoryBytes - w.MemoryTaken,
+		w.Spec.IOBytesPerS - w.IOTaken}
 	s.refree(slot)
 	s.setUnits(slot, w.Units)
 	s.executed.set(slot, w.Executed)

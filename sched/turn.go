@@ -90,7 +90,8 @@ type ageLists struct {
 
 func (d *Draft) ageLists(lots []Lot) *ageLists {
 	room := make([]ageList, 0, 2*len(lots)) // never more, so that none moves
-	lists := &ageLists{all: make([]*ageList, 0, cap(room)), of: make(map[rota.QueueName][]*ageList, len(lots)), least: 1 << 62}
+	lists := &ageLists{all: make([]*ageList, 0, cap(room)), of: make(map[rota.QueueName][]*ageList, len(lots)),
+		least: 1 << 62}
 	for _, lot := range lots {
 		k := lot.Policy.OldestEvery
 		if k <= 0 {

@@ -15,7 +15,8 @@ func TestUnseeded(t *testing.T) {
 	const workers, jobs = 7, 24
 	s := NewSupply()
 	for i := range workers {
-		s.Put(WorkerEntry{Active: true, Spec: &rota.WorkerSpec{ID: rota.WorkerID(fmt.Sprint("w", i)), Queues: []rota.QueueName{"q"}, Slots: 100}})
+		s.Put(WorkerEntry{Active: true, Spec: &rota.WorkerSpec{ID: rota.WorkerID(fmt.Sprint("w", i)),
+			Queues: []rota.QueueName{"q"}, Slots: 100}})
 	}
 	chosen := func(strategy rota.Strategy, unseeded bool, job int, seed byte) rota.WorkerID {
 		t.Helper()
@@ -38,7 +39,8 @@ func TestUnseeded(t *testing.T) {
 			byJob[first] = true
 			for seed := range byte(8) {
 				if w := chosen(strategy, true, job, seed); w != first {
-					t.Errorf("%s: job %d is assigned to %s under one seed, to %s under another", strategy, job, first, w)
+					t.Errorf("%s: job %d is assigned to %s under one seed, to %s under another", strategy, job, first,
+						w)
 				}
 				bySeed[chosen(strategy, false, job, seed)] = true
 			}

@@ -224,7 +224,8 @@ func testBackoff(t *testing.T, text []byte) {
 	}
 	for i, v := range vectors[vector](t, text) {
 		p := rota.QueuePolicy{
-			BackoffBaseMs: v.Base, BackoffFactorPermille: v.Factor, BackoffCapMs: v.Cap, BackoffUnitMs: v.Unit, BackoffJitterPermille: 100,
+			BackoffBaseMs: v.Base, BackoffFactorPermille: v.Factor, BackoffCapMs: v.Cap, BackoffUnitMs: v.Unit,
+			BackoffJitterPermille: 100,
 		}
 		if d := BackoffMs(v.Job, v.Attempt, &p); d != v.Delay {
 			t.Errorf("%d: delay %d, want %d", i, d, v.Delay)

@@ -40,10 +40,11 @@ func (m *matcher) note(c *member, chosen int) {
 		}
 		reason := ""
 		if pos, stands := m.position(slot); stands && c.fits(pos) {
-			reason = fmt.Sprintf("had room, %d open leases; place %d of %d, behind the chosen one's %d", m.now.open[slot], pos,
-				len(m.slots), chosen)
+			reason = fmt.Sprintf("had room, %d open leases; place %d of %d, behind the chosen one's %d",
+				m.now.open[slot], pos, len(m.slots), chosen)
 			if pos < chosen {
-				reason = fmt.Sprintf("had room, %d open leases; %s put another one first", m.now.open[slot], m.in.Policy.Strategy)
+				reason = fmt.Sprintf("had room, %d open leases; %s put another one first", m.now.open[slot],
+					m.in.Policy.Strategy)
 			}
 		} else {
 			reason = s.ruledOut(m.now, c.item.ask(), slot).String()

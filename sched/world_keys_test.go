@@ -76,7 +76,8 @@ func (w *world) keysOfJob(t *dice, id rota.JobID) []string {
 	if w.ring == nil {
 		return nil
 	}
-	keys := slices.DeleteFunc([]string{pick(t, someKeys[:2]), pick(t, someKeys[2:])}, func(string) bool { return t.between(0, 2) == 0 })
+	keys := slices.DeleteFunc([]string{pick(t, someKeys[:2]), pick(t, someKeys[2:])},
+		func(string) bool { return t.between(0, 2) == 0 })
 	if len(keys) > 0 && t.between(0, 7) == 0 {
 		w.ring.waits[string(id)] = true
 	}
@@ -145,7 +146,8 @@ func (w *world) follow(t *dice) {
 	m.waited = waits
 	for party := range waits {
 		if g := w.pending.parties[party]; g == nil || g.open != m.turn[party] || w.ring.turn[party] != m.turn[party] {
-			t.Fatalf("party %q had %d turns by the rows, %d by the model, its group is %+v", party, w.ring.turn[party], m.turn[party], g)
+			t.Fatalf("party %q had %d turns by the rows, %d by the model, its group is %+v", party, w.ring.turn[party],
+				m.turn[party], g)
 		}
 	}
 }

@@ -137,10 +137,14 @@ func (w *world) scoring(t *dice) {
 		return
 	}
 	for _, s := range []rota.Setting{{Key: "tiers", Value: fmt.Sprint(t.between(2, rota.MaxTiers))},
-		{Key: "epsilon", Value: pick(t, []string{"0.001", "2", "7.5"})}, {Key: "n_min", Value: pick(t, []string{"1", "3", "50"})},
-		{Key: "w_min", Value: pick(t, []string{"0.1", "0.9"})}, {Key: "w_max", Value: pick(t, []string{"1", "1.5", "100"})},
-		{Key: "max_aging", Value: pick(t, []string{"1", "1.001", "3"})}, {Key: "t_aging", Value: pick(t, []string{"1s", "600s"})},
-		{Key: "base_1", Value: pick(t, []string{"0.3", "10", "1000"})}, {Key: "quota_0", Value: pick(t, []string{"0", "20"})},
+		{Key: "epsilon", Value: pick(t, []string{"0.001", "2", "7.5"})},
+		{Key: "n_min", Value: pick(t, []string{"1", "3", "50"})},
+		{Key: "w_min", Value: pick(t, []string{"0.1", "0.9"})},
+		{Key: "w_max", Value: pick(t, []string{"1", "1.5", "100"})},
+		{Key: "max_aging", Value: pick(t, []string{"1", "1.001", "3"})},
+		{Key: "t_aging", Value: pick(t, []string{"1s", "600s"})},
+		{Key: "base_1", Value: pick(t, []string{"0.3", "10", "1000"})},
+		{Key: "quota_0", Value: pick(t, []string{"0", "20"})},
 		{Key: "quota_1", Value: pick(t, []string{"1", "15", "100"})}} {
 		if err := w.policy.Set(s); err != nil {
 			t.Fatalf("%v", err)
@@ -167,7 +171,8 @@ func (w *world) putWorker(t *dice) {
 		IOBytesPerS:  int64(t.between(2, 16)),
 	}
 	n := &naiveWorker{spec: spec, active: t.between(0, 5) > 0, naiveReputation: someReputation(t),
-		received: uint64(t.between(0, 6)), open: int64(t.between(0, 2)), cpu: spec.CPUMilli, mem: spec.MemoryBytes, io: spec.IOBytesPerS}
+		received: uint64(t.between(0, 6)), open: int64(t.between(0, 2)), cpu: spec.CPUMilli, mem: spec.MemoryBytes,
+		io: spec.IOBytesPerS}
 	taken := int64(t.between(0, 2))
 	n.cpu, n.mem, n.io = n.cpu-taken, n.mem-taken, n.io-taken
 	w.dropWorker(spec.ID, false)
@@ -234,7 +239,8 @@ func (w *world) add(t *dice) {
 	size := pick(t, someSizes)
 	it.Data = w.someOutputs(t)
 	if w.tiered {
-		it.TierPlace = &TierPlace{int32(TierOf(it.Priority, int(w.policy.Tiers))), rota.Clock(t.between(0, 2)), uint64(w.next), size, 0}
+		it.TierPlace = &TierPlace{int32(TierOf(it.Priority, int(w.policy.Tiers))), rota.Clock(t.between(0, 2)),
+			uint64(w.next), size, 0}
 	} else if w.policy.Ranking == rota.RankFIFO {
 		it.Number = uint64(t.between(0, 3) * t.between(0, w.next)) // mostly its own number
 	}
@@ -333,7 +339,8 @@ func (w *world) step(t *dice) {
 	case 8:
 		if len(w.workers) > 0 {
 			x := pick(t, w.workers)
-			cpu, mem, io := min(1, x.spec.CPUMilli-x.cpu), min(1, x.spec.MemoryBytes-x.mem), min(1, x.spec.IOBytesPerS-x.io)
+			cpu, mem, io := min(1, x.spec.CPUMilli-x.cpu), min(1, x.spec.MemoryBytes-x.mem), min(1,
+				x.spec.IOBytesPerS-x.io)
 			if x.open > 0 {
 				x.open, x.cpu, x.mem, x.io = x.open-1, x.cpu+cpu, x.mem+mem, x.io+io
 				w.supply.Give(x.spec.ID, Load{cpu, mem, io})
@@ -357,7 +364,8 @@ func (w *world) step(t *dice) {
 
 // rebuilt returns the same world, built in another order.
 func (w *world) rebuilt(t *dice) *world {
-	o := &world{supply: NewSupply(), ring: w.ring.restored(), grouped: w.grouped, fair: w.fair, tiered: w.tiered, policy: w.policy}
+	o := &world{supply: NewSupply(), ring: w.ring.restored(), grouped: w.grouped, fair: w.fair, tiered: w.tiered,
+		policy: w.policy}
 	o.keys = NewKeys(o.ring)
 	o.pending = o.newPending()
 	for _, tenant := range someTenants {

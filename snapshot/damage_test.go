@@ -77,7 +77,8 @@ func TestDamageOfParts(t *testing.T) {
 	t.Run("parts that do not belong together are refused", func(t *testing.T) {
 		t.Parallel()
 		for i := 1; i < len(parts)-1; i++ {
-			mustBeDamaged(t, join(slices.Delete(slices.Clone(parts), i, i+1)...), -1, "blocks are missing or duplicated")
+			mustBeDamaged(t, join(slices.Delete(slices.Clone(parts), i, i+1)...), -1,
+				"blocks are missing or duplicated")
 			doubled := slices.Insert(slices.Clone(parts), i, parts[i])
 			mustBeDamaged(t, join(doubled...), -1, "blocks are missing or duplicated")
 		}

@@ -74,8 +74,9 @@ func (d *decoder) preamble() (rota.SnapshotInfo, error) {
 		return none, newer(format)
 	}
 	if draft != 0 {
-		return none, rota.Refusef(rota.KindConflict, "format", "the snapshot was written by draft %d of rota, from before its first release: "+
-			"run the binary that wrote it", draft)
+		return none, rota.Refusef(rota.KindConflict, "format",
+			"the snapshot was written by draft %d of rota, from before its first release: "+
+				"run the binary that wrote it", draft)
 	}
 	info, ok := parseHeader(body[prefixBytes:])
 	if !ok || format != Format {

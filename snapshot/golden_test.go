@@ -88,7 +88,8 @@ func checkTables(t *testing.T, golden []byte, s *state) {
 	le := binary.LittleEndian
 	parts := cut(t, golden)
 	p := parts[0].bytes
-	if string(p[:8]) != "\x89ROTA\r\n\x1a" || le.Uint16(p[8:]) != 1 || le.Uint16(p[10:]) != 0 || le.Uint32(p[12:]) != 61+6 ||
+	if string(p[:8]) != "\x89ROTA\r\n\x1a" || le.Uint16(p[8:]) != 1 || le.Uint16(p[10:]) != 0 ||
+		le.Uint32(p[12:]) != 61+6 ||
 		p[16] != 6 || string(p[17:23]) != "blue-7" || le.Uint64(p[31:]) != 4711 || len(p) != 16+67+4 {
 		t.Fatalf("preamble % x", p)
 	}

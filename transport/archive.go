@@ -30,7 +30,8 @@ func (s *nodeService) ArchiveRange(ctx context.Context,
 }
 
 // ArchiveSums compares a range of this node's archive with another's (SPEC §10.5).
-func (s *nodeService) ArchiveSums(ctx context.Context, req *rotav1.ArchiveSumsRequest) (*rotav1.ArchiveSumsResponse, error) {
+func (s *nodeService) ArchiveSums(ctx context.Context,
+	req *rotav1.ArchiveSumsRequest) (*rotav1.ArchiveSumsResponse, error) {
 	if err := s.admit(ctx, req.GetCaller()); err != nil {
 		return nil, err
 	}
@@ -117,9 +118,11 @@ func (p *Peers) ArchiveRange(ctx context.Context, to peer.NodeAddress,
 }
 
 // ArchiveSums makes another node compare its checksum of a span with this node's.
-func (p *Peers) ArchiveSums(ctx context.Context, to peer.NodeAddress, span peer.ArchiveSpan, sum []byte) (same bool, each []peer.ArchiveRecord, err error) {
+func (p *Peers) ArchiveSums(ctx context.Context, to peer.NodeAddress, span peer.ArchiveSpan,
+	sum []byte) (same bool, each []peer.ArchiveRecord, err error) {
 	err = p.call(ctx, to, func(ctx context.Context, node rotav1.NodeClient, me *rotav1.Caller) error {
-		answer, err := node.ArchiveSums(ctx, &rotav1.ArchiveSumsRequest{Caller: me, From: span.From, To: span.To, Sum: sum})
+		answer, err := node.ArchiveSums(ctx, &rotav1.ArchiveSumsRequest{Caller: me, From: span.From, To: span.To,
+			Sum: sum})
 		same, each = answer.GetSame(), recordsFromWire(answer.GetRecords())
 		return err
 	})

@@ -20,7 +20,8 @@ func TestArchiveRecords_refuses(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
-		if _, err := p.ListArchived(bounded(t), n1, rota.JobFilter{Limit: limits.MaxPage + 1}, 0); rota.KindOf(err) != rota.KindInvalid {
+		if _, err := p.ListArchived(bounded(t), n1, rota.JobFilter{Limit: limits.MaxPage + 1},
+			0); rota.KindOf(err) != rota.KindInvalid {
 			t.Errorf("a page beyond the limit: %v", err)
 		}
 	})

@@ -108,8 +108,8 @@ func (x *surveyed) attention() rota.Attention {
 		a.Checked = append(a.Checked, fmt.Sprintf("the ends of the last %d minutes", peer.RecentMinutes))
 	}
 	slices.SortStableFunc(a.Concerns, func(p, q rota.Concern) int {
-		return cmp.Or(order(q.Critical)-order(p.Critical), cmp.Compare(slices.Index(concernRank, p.Kind), slices.Index(concernRank, q.Kind)),
-			cmp.Compare(q.Count, p.Count), cmp.Compare(p.Queue, q.Queue))
+		return cmp.Or(order(q.Critical)-order(p.Critical), cmp.Compare(slices.Index(concernRank, p.Kind),
+			slices.Index(concernRank, q.Kind)), cmp.Compare(q.Count, p.Count), cmp.Compare(p.Queue, q.Queue))
 	})
 	a.Concerns = a.Concerns[:min(len(a.Concerns), maxConcerns)]
 	for i := range a.Concerns {
@@ -163,7 +163,8 @@ func (x *surveyed) ofCluster(c *rota.ClusterStatus) (all []rota.Concern) {
 			Text: fmt.Sprintf("the state is at %d %% of state_bytes_max: submissions are refused at 100 %%", percent)})
 	}
 	if b := c.Backup; b != nil && x.now.Time().Sub(b.Date.Time()) > backupOld {
-		all = append(all, rota.Concern{Kind: concernBackupOld, Since: b.Date, Text: "the last backup is " + age(x.now, b.Date) + " old"})
+		all = append(all, rota.Concern{Kind: concernBackupOld, Since: b.Date,
+			Text: "the last backup is " + age(x.now, b.Date) + " old"})
 	}
 	return all
 }
@@ -174,7 +175,8 @@ var runbookIn = regexp.MustCompile(` ?\(runbook: (https://[^ )]+)\)`)
 // ofNode returns the concerns about one node.
 func (x *surveyed) ofNode(n *rota.NodeStatus) (all []rota.Concern) {
 	if n.State == "UNREACHABLE" {
-		return []rota.Concern{{Kind: concernNodeUnreachable, Critical: true, Node: n.ID, Since: n.LastContact, Text: "unreachable from the node asked"}}
+		return []rota.Concern{{Kind: concernNodeUnreachable, Critical: true, Node: n.ID, Since: n.LastContact,
+			Text: "unreachable from the node asked"}}
 	}
 	for _, p := range n.Problems {
 		c := rota.Concern{Kind: concernNodeProblem, Node: n.ID, Text: p, Critical: !n.Healthy}
@@ -201,7 +203,8 @@ func (x *surveyed) ofQueue(q *rota.Queue) (all []rota.Concern) {
 	switch {
 	case q.Backpressure != "" && q.Backpressure != "NONE":
 		c.Kind, c.Critical, c.Count, c.Since = concernQueueFull, q.Backpressure == "REFUSE", q.Pending, 0
-		c.Text = fmt.Sprintf("%s pending, %d.%d %% of its limit: backpressure %s", things(int(q.Pending), "job"), q.UsagePermille/10, q.UsagePermille%10, q.Backpressure)
+		c.Text = fmt.Sprintf("%s pending, %d.%d %% of its limit: backpressure %s", things(int(q.Pending), "job"),
+			q.UsagePermille/10, q.UsagePermille%10, q.Backpressure)
 	case q.Policy.Paused && q.Queued > 0:
 		c.Kind, c.Text = concernQueuePaused, waiting+", the queue is paused"
 	case q.Policy.Paused:

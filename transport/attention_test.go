@@ -16,9 +16,12 @@ func TestAttention_listsWorstFirst(t *testing.T) {
 	t.Parallel()
 	now := rota.DateOf(time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC))
 	ago := func(d time.Duration) rota.Date { return rota.DateOf(now.Time().Add(-d)) }
-	status := &rota.ClusterStatus{Leader: "n1", Mode: rota.ModeDraining, ModeReason: "upgrade", StateBytes: 97, StateBytesMax: 100, Backup: &rota.StoredBackup{Date: ago(72 * time.Hour)},
+	status := &rota.ClusterStatus{Leader: "n1", Mode: rota.ModeDraining, ModeReason: "upgrade", StateBytes: 97,
+		StateBytesMax: 100, Backup: &rota.StoredBackup{Date: ago(72 * time.Hour)},
 		Nodes: []rota.NodeStatus{
-			{ID: "n1", State: "LEADER", Healthy: true, Problems: []string{"the disk is slow (runbook: https://example.com/Slow.md)"}, CertificateEnds: ago(-time.Hour)},
+			{ID: "n1", State: "LEADER", Healthy: true,
+				Problems:        []string{"the disk is slow (runbook: https://example.com/Slow.md)"},
+				CertificateEnds: ago(-time.Hour)},
 			{ID: "n2", State: "UNREACHABLE", NodeHealth: rota.NodeHealth{LastContact: ago(40 * time.Second)}},
 		}}
 	paused := rota.Queue{Name: "paused", Queued: 1}
@@ -31,7 +34,8 @@ func TestAttention_listsWorstFirst(t *testing.T) {
 			{Name: "full", Queued: 9, Pending: 10, UsagePermille: 950, Backpressure: "THROTTLE", Workers: 1},
 			{Name: "blocked", Pending: 4},
 		},
-		recent: map[rota.QueueName]peer.QueueRecent{"well": {Failed: [peer.RecentMinutes]int64{14: 74}, First: ago(time.Minute), Error: "not an image"}}}
+		recent: map[rota.QueueName]peer.QueueRecent{"well": {Failed: [peer.RecentMinutes]int64{14: 74},
+			First: ago(time.Minute), Error: "not an image"}}}
 	a := x.attention()
 	var got []string
 	for _, c := range a.Concerns {
@@ -60,8 +64,10 @@ func TestAttention_listsWorstFirst(t *testing.T) {
 	since := func(kind string) rota.Date {
 		return a.Concerns[slices.IndexFunc(a.Concerns, func(c rota.Concern) bool { return c.Kind == kind })].Since
 	}
-	if since(concernNodeUnreachable) != ago(40*time.Second) || since(concernNoWorker) != ago(3*time.Minute) || since(concernJobsFail) != ago(time.Minute) {
-		t.Errorf("got %+v, want the dates at which the node was lost, the oldest job began to wait and the first job failed", a.Concerns)
+	if since(concernNodeUnreachable) != ago(40*time.Second) || since(concernNoWorker) != ago(3*time.Minute) ||
+		since(concernJobsFail) != ago(time.Minute) {
+		t.Errorf("got %+v, want the dates at which the node was lost, the oldest job began to wait and the first job failed",
+			a.Concerns)
 	}
 	if page := a.Concerns[3].Runbook; page != "https://example.com/Slow.md" {
 		t.Errorf("got the runbook %s, want the one that the problem names", page)
@@ -74,7 +80,8 @@ func TestAttention_showsWhatTheCallerMayRead(t *testing.T) {
 	if a := x.attention(); len(a.Concerns) != 0 || !slices.Equal(a.Checked, []string{"1 queue"}) {
 		t.Errorf("without a right to the status: got %+v, want nothing but its queue to be checked", a)
 	}
-	x.recent = map[rota.QueueName]peer.QueueRecent{"q": {Failed: [peer.RecentMinutes]int64{1}, Error: "secret"}, "other": {Failed: [peer.RecentMinutes]int64{1}}}
+	x.recent = map[rota.QueueName]peer.QueueRecent{"q": {Failed: [peer.RecentMinutes]int64{1}, Error: "secret"},
+		"other": {Failed: [peer.RecentMinutes]int64{1}}}
 	if a := x.attention(); len(a.Concerns) != 1 || strings.Contains(a.Concerns[0].Text, "secret") {
 		t.Errorf("without the right to data: got %+v, want one concern without its error", a.Concerns)
 	}
@@ -92,6 +99,7 @@ func TestAttention_namesARunbookForEachKind(t *testing.T) {
 		}
 	}
 	if len(concernRank) != len(concernRunbooks) {
-		t.Errorf("got %d kinds with a rank and %d with a runbook, want the same", len(concernRank), len(concernRunbooks))
+		t.Errorf("got %d kinds with a rank and %d with a runbook, want the same", len(concernRank),
+			len(concernRunbooks))
 	}
 }

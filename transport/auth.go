@@ -72,8 +72,10 @@ func (s *authService) CreateToken(ctx context.Context, req *rotav1.CreateTokenRe
 }
 
 // ListTokens reads the tokens by id, whole or in pages.
-func (s *authService) ListTokens(ctx context.Context, req *rotav1.ListTokensRequest) (*rotav1.ListTokensResponse, error) {
-	rows, at, next, err := wholeList(ctx, req, s.core.AccessTokens, func(t *rota.AccessToken) string { return t.ID }, words.AccessTokenToWire)
+func (s *authService) ListTokens(ctx context.Context,
+	req *rotav1.ListTokensRequest) (*rotav1.ListTokensResponse, error) {
+	rows, at, next, err := wholeList(ctx, req, s.core.AccessTokens, func(t *rota.AccessToken) string { return t.ID },
+		words.AccessTokenToWire)
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +83,8 @@ func (s *authService) ListTokens(ctx context.Context, req *rotav1.ListTokensRequ
 }
 
 // RevokeToken ends a token permanently.
-func (s *authService) RevokeToken(ctx context.Context, req *rotav1.RevokeTokenRequest) (*rotav1.RevokeTokenResponse, error) {
+func (s *authService) RevokeToken(ctx context.Context,
+	req *rotav1.RevokeTokenRequest) (*rotav1.RevokeTokenResponse, error) {
 	if err := access.CheckTokenID(req.GetId()); err != nil {
 		return nil, err
 	}
@@ -109,7 +112,8 @@ func (s *authService) SetRole(ctx context.Context, req *rotav1.SetRoleRequest) (
 
 // ListRoles reads the roles by name, including built-in ones.
 func (s *authService) ListRoles(ctx context.Context, req *rotav1.ListRolesRequest) (*rotav1.ListRolesResponse, error) {
-	rows, at, next, err := wholeList(ctx, req, s.core.Roles, func(r *rota.Role) string { return r.Name }, words.RoleToWire)
+	rows, at, next, err := wholeList(ctx, req, s.core.Roles, func(r *rota.Role) string { return r.Name },
+		words.RoleToWire)
 	if err != nil {
 		return nil, err
 	}
@@ -117,7 +121,8 @@ func (s *authService) ListRoles(ctx context.Context, req *rotav1.ListRolesReques
 }
 
 // DeleteRole deletes a role.
-func (s *authService) DeleteRole(ctx context.Context, req *rotav1.DeleteRoleRequest) (*rotav1.DeleteRoleResponse, error) {
+func (s *authService) DeleteRole(ctx context.Context,
+	req *rotav1.DeleteRoleRequest) (*rotav1.DeleteRoleResponse, error) {
 	ctx, err := ifMatch(ctx, req.GetIfMatch())
 	if err != nil {
 		return nil, err
@@ -137,8 +142,10 @@ func (s *authService) SetBlock(ctx context.Context, req *rotav1.SetBlockRequest)
 }
 
 // ListBlocks reads which certificates are blocked, by role and name.
-func (s *authService) ListBlocks(ctx context.Context, req *rotav1.ListBlocksRequest) (*rotav1.ListBlocksResponse, error) {
-	rows, at, next, err := wholeList(ctx, req, s.core.Blocks, func(b *rota.Block) string { return b.Role + "/" + b.Name }, words.BlockToWire)
+func (s *authService) ListBlocks(ctx context.Context,
+	req *rotav1.ListBlocksRequest) (*rotav1.ListBlocksResponse, error) {
+	rows, at, next, err := wholeList(ctx, req, s.core.Blocks,
+		func(b *rota.Block) string { return b.Role + "/" + b.Name }, words.BlockToWire)
 	if err != nil {
 		return nil, err
 	}
@@ -146,7 +153,8 @@ func (s *authService) ListBlocks(ctx context.Context, req *rotav1.ListBlocksRequ
 }
 
 // SetAnonymous sets the roles of callers without a credential.
-func (s *authService) SetAnonymous(ctx context.Context, req *rotav1.SetAnonymousRequest) (*rotav1.SetAnonymousResponse, error) {
+func (s *authService) SetAnonymous(ctx context.Context,
+	req *rotav1.SetAnonymousRequest) (*rotav1.SetAnonymousResponse, error) {
 	if n := len(req.GetRoles()); n > limits.MaxTokenRoles {
 		return nil, rota.TooMany("roles", n, limits.MaxTokenRoles)
 	}
@@ -167,7 +175,8 @@ func (s *authService) SetIssuer(ctx context.Context, req *rotav1.SetIssuerReques
 	if n := len(req.GetMaps()); n > limits.MaxIssuerMaps {
 		return nil, rota.Refusef(rota.KindInvalid, "maps", "maps: got %d, want 1 to %d", n, limits.MaxIssuerMaps)
 	}
-	i := rota.Issuer{URL: req.GetUrl(), Audience: req.GetAudience(), CA: req.GetCa(), Maps: words.MapsFromWire(req.GetMaps())}
+	i := rota.Issuer{URL: req.GetUrl(), Audience: req.GetAudience(), CA: req.GetCa(),
+		Maps: words.MapsFromWire(req.GetMaps())}
 	if err := access.CheckIssuer(&i); err != nil {
 		return nil, err
 	}
@@ -178,8 +187,10 @@ func (s *authService) SetIssuer(ctx context.Context, req *rotav1.SetIssuerReques
 }
 
 // ListIssuers reads the identity providers by URL, whole or in pages.
-func (s *authService) ListIssuers(ctx context.Context, req *rotav1.ListIssuersRequest) (*rotav1.ListIssuersResponse, error) {
-	rows, at, next, err := wholeList(ctx, req, s.core.Issuers, func(i *rota.Issuer) string { return i.URL }, words.IssuerToWire)
+func (s *authService) ListIssuers(ctx context.Context,
+	req *rotav1.ListIssuersRequest) (*rotav1.ListIssuersResponse, error) {
+	rows, at, next, err := wholeList(ctx, req, s.core.Issuers, func(i *rota.Issuer) string { return i.URL },
+		words.IssuerToWire)
 	if err != nil {
 		return nil, err
 	}
@@ -187,7 +198,8 @@ func (s *authService) ListIssuers(ctx context.Context, req *rotav1.ListIssuersRe
 }
 
 // DeleteIssuer stops accepting an identity provider's tokens.
-func (s *authService) DeleteIssuer(ctx context.Context, req *rotav1.DeleteIssuerRequest) (*rotav1.DeleteIssuerResponse, error) {
+func (s *authService) DeleteIssuer(ctx context.Context,
+	req *rotav1.DeleteIssuerRequest) (*rotav1.DeleteIssuerResponse, error) {
 	ctx, err := ifMatch(ctx, req.GetIfMatch())
 	if err != nil {
 		return nil, err
@@ -216,7 +228,8 @@ func (s *authService) Exchange(ctx context.Context, req *rotav1.ExchangeRequest)
 	}
 	table := s.core.Access()
 	if table == nil {
-		return nil, &rota.Error{Kind: rota.KindUnavailable, Subject: "cluster", RetryAfter: comeBack, Text: "the node has not joined a cluster yet: try again"}
+		return nil, &rota.Error{Kind: rota.KindUnavailable, Subject: "cluster", RetryAfter: comeBack,
+			Text: "the node has not joined a cluster yet: try again"}
 	}
 	found, err := s.identities.Verify(ctx, req.GetJwt(), table.Issuer)
 	if err != nil {
@@ -227,7 +240,8 @@ func (s *authService) Exchange(ctx context.Context, req *rotav1.ExchangeRequest)
 }
 
 // OpenSession creates a browser session of the caller, which ends with the certificate that the caller presents.
-func (s *authService) OpenSession(ctx context.Context, req *rotav1.OpenSessionRequest) (*rotav1.OpenSessionResponse, error) {
+func (s *authService) OpenSession(ctx context.Context,
+	req *rotav1.OpenSessionRequest) (*rotav1.OpenSessionResponse, error) {
 	if err := shows(ctx); err != nil {
 		return nil, err
 	}
@@ -250,7 +264,8 @@ func shows(ctx context.Context) error {
 		return err
 	}
 	if p.caller.Actor == rota.Anonymous {
-		return rota.Refusef(rota.KindUnauthenticated, "credential", "the call has no credential: open a browser session with a token or a client certificate")
+		return rota.Refusef(rota.KindUnauthenticated, "credential",
+			"the call has no credential: open a browser session with a token or a client certificate")
 	}
 	return nil
 }
@@ -290,7 +305,8 @@ func (s *authService) ClaimSession(ctx context.Context, req *rotav1.ClaimSession
 }
 
 // EndSession signs a session out.
-func (s *authService) EndSession(ctx context.Context, req *rotav1.EndSessionRequest) (*rotav1.EndSessionResponse, error) {
+func (s *authService) EndSession(ctx context.Context,
+	req *rotav1.EndSessionRequest) (*rotav1.EndSessionResponse, error) {
 	if err := shows(ctx); err != nil {
 		return nil, err
 	}

@@ -19,11 +19,13 @@ func authUnary(b *bundle) map[string]unaryRow {
 	auth := rotav1.NewAuthClient(b.conn)
 	create := func(roles ...string) call {
 		return func(ctx context.Context) (proto.Message, error) {
-			return auth.CreateToken(ctx, &rotav1.CreateTokenRequest{Id: "abcdefghijkl", Hash: make([]byte, 32), Roles: roles})
+			return auth.CreateToken(ctx, &rotav1.CreateTokenRequest{Id: "abcdefghijkl", Hash: make([]byte, 32),
+				Roles: roles})
 		}
 	}
 	hash := func(ctx context.Context) (proto.Message, error) {
-		return auth.CreateToken(ctx, &rotav1.CreateTokenRequest{Id: "abcdefghijkl", Hash: make([]byte, 31), Roles: []string{"reader"}})
+		return auth.CreateToken(ctx, &rotav1.CreateTokenRequest{Id: "abcdefghijkl", Hash: make([]byte, 31),
+			Roles: []string{"reader"}})
 	}
 	list := func(limit int32) call {
 		return func(ctx context.Context) (proto.Message, error) {
@@ -37,7 +39,8 @@ func authUnary(b *bundle) map[string]unaryRow {
 	}
 	set := func(name, right string) call {
 		return func(ctx context.Context) (proto.Message, error) {
-			return auth.SetRole(ctx, &rotav1.SetRoleRequest{Name: name, Grants: []*rotav1.Grant{{Right: right, Tenant: "acme*", Queue: "*"}}})
+			return auth.SetRole(ctx, &rotav1.SetRoleRequest{Name: name,
+				Grants: []*rotav1.Grant{{Right: right, Tenant: "acme*", Queue: "*"}}})
 		}
 	}
 	roles := func(limit int32) call {
@@ -67,7 +70,8 @@ func authUnary(b *bundle) map[string]unaryRow {
 	}
 	issuer := func(url string) call {
 		return func(ctx context.Context) (proto.Message, error) {
-			return auth.SetIssuer(ctx, &rotav1.SetIssuerRequest{Url: url, Audience: "rota", Maps: []*rotav1.ClaimRole{{Claim: "sub", Value: "ann", Role: "reader"}}})
+			return auth.SetIssuer(ctx, &rotav1.SetIssuerRequest{Url: url, Audience: "rota",
+				Maps: []*rotav1.ClaimRole{{Claim: "sub", Value: "ann", Role: "reader"}}})
 		}
 	}
 	issuers := func(limit int32) call {
@@ -116,10 +120,12 @@ func TestWhoAmI(t *testing.T) {
 		return words.IdentityFromWire(answer)
 	}
 	who, err := ask(ctx)
-	if err != nil || who.Principal != p || who.By != rota.Local || len(who.Grants) != 1 || who.Grants[0] != (rota.Grant{Right: rota.RightSubmit, Tenant: "*", Queue: "*"}) {
+	if err != nil || who.Principal != p || who.By != rota.Local || len(who.Grants) != 1 ||
+		who.Grants[0] != (rota.Grant{Right: rota.RightSubmit, Tenant: "*", Queue: "*"}) {
 		t.Errorf("the holder of a token: %+v, %v", who, err)
 	}
-	if who, err := ask(context.Background()); err != nil || who.Principal != rota.Anonymous || who.By != "" || len(who.Grants) != 0 {
+	if who, err := ask(context.Background()); err != nil || who.Principal != rota.Anonymous || who.By != "" ||
+		len(who.Grants) != 0 {
 		t.Errorf("nobody: %+v, %v", who, err)
 	}
 	if who, err := ask(bearing(access.CredentialOf([40]byte{9}).Secret())); !errors.Is(err, rota.ErrUnauthenticated) {
@@ -135,8 +141,10 @@ func TestAnswers_afterOnesRight(t *testing.T) {
 	after, _, _ := holder()
 	after.give(p)
 	s := &Server{options: Options{Self: "n1", Core: coreWith(after)}}
-	for method, answered := range map[string]bool{"SetAnonymous": true, "RevokeToken": true, "DeleteRole": true, "ListTokens": false, "ListRoles": false} {
-		err := s.answerable(&pass{need: methods["/rota.v1.Auth/"+method], caller: access.Caller{Actor: p}, table: before})
+	for method, answered := range map[string]bool{"SetAnonymous": true, "RevokeToken": true, "DeleteRole": true,
+		"ListTokens": false, "ListRoles": false} {
+		err := s.answerable(&pass{need: methods["/rota.v1.Auth/"+method], caller: access.Caller{Actor: p},
+			table: before})
 		if (err == nil) != answered {
 			t.Errorf("%s: %v", method, err)
 		}

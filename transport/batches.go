@@ -59,7 +59,8 @@ func (s *batchesService) Get(ctx context.Context, req *rotav1.GetBatchRequest) (
 }
 
 // List reads one page of batches by id. Rows are small: a whole page is below a message's bytes.
-func (s *batchesService) List(ctx context.Context, req *rotav1.ListBatchesRequest) (*rotav1.ListBatchesResponse, error) {
+func (s *batchesService) List(ctx context.Context,
+	req *rotav1.ListBatchesRequest) (*rotav1.ListBatchesResponse, error) {
 	if err := checkLimit(req.GetLimit(), req.GetCursor()); err != nil {
 		return nil, err
 	}
@@ -67,7 +68,8 @@ func (s *batchesService) List(ctx context.Context, req *rotav1.ListBatchesReques
 	if err != nil {
 		return nil, err
 	}
-	page, at, err := s.core.Batches(ctx, by, rota.BatchID(req.GetCursor()), int(req.GetLimit()), words.ReadFromWire(req.GetRead()))
+	page, at, err := s.core.Batches(ctx, by, rota.BatchID(req.GetCursor()), int(req.GetLimit()),
+		words.ReadFromWire(req.GetRead()))
 	if err != nil {
 		return nil, err
 	}

@@ -15,8 +15,10 @@ import (
 
 // fakeBatch is the batch that a core without a cluster returns.
 func fakeBatch(id rota.BatchID) rota.Batch {
-	return rota.Batch{ID: id, State: rota.BatchSealed, Tenant: "acme", Queue: "q", Type: "t", Size: 9, Why: "why", By: "p",
-		BatchCounts: rota.BatchCounts{Total: 9, Live: 1, Completed: 5, Dead: 1, Expired: 1, Cancelled: 1}, Sealed: rota.Moment{Clock: 3, Date: 4}}
+	return rota.Batch{ID: id, State: rota.BatchSealed, Tenant: "acme", Queue: "q", Type: "t", Size: 9, Why: "why",
+		By:          "p",
+		BatchCounts: rota.BatchCounts{Total: 9, Live: 1, Completed: 5, Dead: 1, Expired: 1, Cancelled: 1},
+		Sealed:      rota.Moment{Clock: 3, Date: 4}}
 }
 
 func (c *fakeCore) OpenBatch(_ context.Context, spec rota.BatchSpec) (rota.Batch, error) {
@@ -33,11 +35,13 @@ func (c *fakeCore) Batch(_ context.Context, id rota.BatchID, opt peer.ReadOption
 	return fakeBatch(id), fakeAt(opt), c.err
 }
 
-func (c *fakeCore) Batches(_ context.Context, by rota.Principal, after rota.BatchID, limit int, opt peer.ReadOptions) (peer.BatchPage, rota.ReadAt, error) {
+func (c *fakeCore) Batches(_ context.Context, by rota.Principal, after rota.BatchID, limit int,
+	opt peer.ReadOptions) (peer.BatchPage, rota.ReadAt, error) {
 	if by != "" && by != rota.Local {
 		return peer.BatchPage{}, fakeAt(opt), c.err
 	}
-	return peer.BatchPage{Batches: []rota.Batch{fakeBatch(after + "b")}, Next: rota.BatchID(strings.Repeat("n", limit))}, fakeAt(opt), c.err
+	return peer.BatchPage{Batches: []rota.Batch{fakeBatch(after + "b")},
+		Next: rota.BatchID(strings.Repeat("n", limit))}, fakeAt(opt), c.err
 }
 
 func (c *fakeCore) AwaitBatch(ctx context.Context, id rota.BatchID) (rota.Batch, error) {
@@ -81,13 +85,14 @@ func batchesUnary(b *bundle) map[string]unaryRow {
 		}
 	}
 	return map[string]unaryRow{
-		"batches open":          {open(as), open(func(r *rotav1.OpenBatchRequest) { r.Size = -1 }), `tenant:"default"`},
-		"batches open callback": {open(as), open(func(r *rotav1.OpenBatchRequest) { r.Callback = nil }), `queue:"default"`},
-		"batches open batch":    {open(as), open(func(r *rotav1.OpenBatchRequest) { r.Callback.Batch = "b" }), `id:"b"`},
-		"batches seal":          {seal("b"), seal("b@"), `sealed_ms:4`},
-		"batches get":           {get("b"), get(strings.Repeat("b", 33)), `completed:5`},
-		"batches list":          {list(2), list(-1), `next_cursor:"nn"`},
-		"batches wait":          {wait("b"), wait(""), `why:"why"`},
+		"batches open": {open(as), open(func(r *rotav1.OpenBatchRequest) { r.Size = -1 }), `tenant:"default"`},
+		"batches open callback": {open(as), open(func(r *rotav1.OpenBatchRequest) { r.Callback = nil }),
+			`queue:"default"`},
+		"batches open batch": {open(as), open(func(r *rotav1.OpenBatchRequest) { r.Callback.Batch = "b" }),
+			`id:"b"`}, "batches seal": {seal("b"), seal("b@"), `sealed_ms:4`},
+		"batches get":  {get("b"), get(strings.Repeat("b", 33)), `completed:5`},
+		"batches list": {list(2), list(-1), `next_cursor:"nn"`},
+		"batches wait": {wait("b"), wait(""), `why:"why"`},
 	}
 }
 

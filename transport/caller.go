@@ -30,7 +30,8 @@ func bearer(given string) (string, error) {
 	if n := len(tokenScheme); len(given) >= n && strings.EqualFold(given[:n], tokenScheme) {
 		return given[n:], nil
 	}
-	return "", rota.Refusef(rota.KindUnauthenticated, "credential", "the header authorization must have the form Bearer rota_ID_SECRET")
+	return "", rota.Refusef(rota.KindUnauthenticated, "credential",
+		"the header authorization must have the form Bearer rota_ID_SECRET")
 }
 
 var requestLetters = base32.StdEncoding.WithPadding(base32.NoPadding)
@@ -105,11 +106,13 @@ func (s *Server) admit(need need, knock *knock, shown *edgeInfo, header metadata
 // premature returns the error to send instead of a refusal by the table of rights, while that table may be stale: a
 // refusal is final for callers, but the same credential may count at another node.
 func (s *Server) premature(refusal error) error {
-	if kind := rota.KindOf(refusal); kind != rota.KindUnauthenticated && kind != rota.KindDenied || s.options.Core.CaughtUp() {
+	if kind := rota.KindOf(refusal); kind != rota.KindUnauthenticated && kind != rota.KindDenied ||
+		s.options.Core.CaughtUp() {
 		return refusal
 	}
-	return &rota.Error{Kind: rota.KindUnavailable, Subject: "credential", RetryAfter: comeBack, Text: "node " + string(s.options.Self) +
-		" has not caught up with the cluster, so it cannot check the credential: ask another node, or try again"}
+	return &rota.Error{Kind: rota.KindUnavailable, Subject: "credential", RetryAfter: comeBack,
+		Text: "node " + string(s.options.Self) +
+			" has not caught up with the cluster, so it cannot check the credential: ask another node, or try again"}
 }
 
 // member rejects a call between nodes that does not come from a node.
@@ -134,8 +137,9 @@ func (s *Server) authenticate(shown *edgeInfo, header metadata.MD) (rota.Princip
 	case shown.stranger != nil:
 		return "", shown.stranger
 	case len(given) > 1 || len(given) == 1 && (shown.client != "" || shown.local):
-		return "", rota.Refusef(rota.KindUnauthenticated, "credential", "the call has two credentials: send either a token or a client "+
-			"certificate, and neither on the node's socket")
+		return "", rota.Refusef(rota.KindUnauthenticated, "credential",
+			"the call has two credentials: send either a token or a client "+
+				"certificate, and neither on the node's socket")
 	case shown.local:
 		return rota.Local, nil
 	case shown.client != "":
@@ -165,7 +169,8 @@ func (s *Server) noTable() error {
 }
 
 // unfounded holds everyone's rights while there is no cluster yet and a node is open.
-var unfounded = access.NewRights([]rota.Role{{Grants: []rota.Grant{{Right: rota.RightStatus, Tenant: access.Everything, Queue: access.Everything}}}}, nil, nil)
+var unfounded = access.NewRights([]rota.Role{{Grants: []rota.Grant{{Right: rota.RightStatus, Tenant: access.Everything,
+	Queue: access.Everything}}}}, nil, nil)
 
 // judge rejects a caller that lacks the right that its call needs, under the current rights.
 func (s *Server) judge(p *pass) error {
@@ -186,10 +191,12 @@ func (s *Server) judge(p *pass) error {
 		return nil
 	}
 	if p.caller.Actor == rota.Anonymous {
-		return rota.Refusef(rota.KindUnauthenticated, "credential", "the call needs the right to %s, which callers without a credential do not have: "+
-			"send a token or a client certificate", p.need.right)
+		return rota.Refusef(rota.KindUnauthenticated, "credential",
+			"the call needs the right to %s, which callers without a credential do not have: "+
+				"send a token or a client certificate", p.need.right)
 	}
-	return rota.Refusef(rota.KindDenied, p.need.right.String(), "%s has no right to %s%s: ask for a role that grants it", p.caller.Actor, p.need.right,
+	return rota.Refusef(rota.KindDenied, p.need.right.String(),
+		"%s has no right to %s%s: ask for a role that grants it", p.caller.Actor, p.need.right,
 		p.need.where())
 }
 

@@ -132,10 +132,11 @@ func TestCredentials(t *testing.T) {
 		header []string
 		want   rota.Principal
 	}{
-		"nothing":                    {edgeInfo{}, nil, rota.Anonymous},
-		"a token":                    {edgeInfo{}, []string{token}, who},
-		"a scheme in lower case":     {edgeInfo{}, []string{strings.ToLower(tokenScheme) + strings.TrimPrefix(token, tokenScheme)}, who},
-		"a client's certificate":     {edgeInfo{client: "cert:reader/ann"}, nil, "cert:reader/ann"},
+		"nothing": {edgeInfo{}, nil, rota.Anonymous},
+		"a token": {edgeInfo{}, []string{token}, who},
+		"a scheme in lower case": {edgeInfo{}, []string{strings.ToLower(tokenScheme) + strings.TrimPrefix(token,
+			tokenScheme)},
+			who}, "a client's certificate": {edgeInfo{client: "cert:reader/ann"}, nil, "cert:reader/ann"},
 		"a node's certificate":       {edgeInfo{node: "n2"}, nil, rota.Anonymous},
 		"a node's, and a token":      {edgeInfo{node: "n2"}, []string{token}, who},
 		"a certificate and a token":  {edgeInfo{client: "cert:reader/ann"}, []string{token}, ""},
@@ -167,19 +168,23 @@ func TestDoor_lags(t *testing.T) {
 	table, _, _ := holder(rota.RightStatus)
 	core := coreWith(table)
 	s := &Server{options: Options{Self: "n1", Core: core}}
-	known, unknown := tokenScheme+access.CredentialOf([40]byte{7}).Secret(), tokenScheme+access.CredentialOf([40]byte{8}).Secret()
+	known, unknown := tokenScheme+access.CredentialOf([40]byte{7}).Secret(), tokenScheme+access.CredentialOf(
+		[40]byte{8}).Secret()
 	status, mode := need{right: rota.RightStatus}, need{right: rota.RightOperate}
 	for name, c := range map[string]struct {
 		need      need
 		header    metadata.MD
 		now, then rota.Kind // while the node lags, and once it does not
 	}{
-		"a token that it knows":    {status, metadata.Pairs(tokenHeader, known), rota.KindNone, rota.KindNone},
-		"a token that it may lack": {status, metadata.Pairs(tokenHeader, unknown), rota.KindUnavailable, rota.KindUnauthenticated},
+		"a token that it knows": {status, metadata.Pairs(tokenHeader, known), rota.KindNone, rota.KindNone},
+		"a token that it may lack": {status, metadata.Pairs(tokenHeader, unknown), rota.KindUnavailable,
+			rota.KindUnauthenticated},
 		"a right that it may lack": {mode, metadata.Pairs(tokenHeader, known), rota.KindUnavailable, rota.KindDenied},
 		"no credential":            {mode, nil, rota.KindUnavailable, rota.KindUnauthenticated},
-		"what is no token":         {status, metadata.Pairs(tokenHeader, tokenScheme+"x"), rota.KindUnauthenticated, rota.KindUnauthenticated},
-		"two credentials":          {status, metadata.Pairs(tokenHeader, known, tokenHeader, known), rota.KindUnauthenticated, rota.KindUnauthenticated},
+		"what is no token": {status, metadata.Pairs(tokenHeader, tokenScheme+"x"), rota.KindUnauthenticated,
+			rota.KindUnauthenticated},
+		"two credentials": {status, metadata.Pairs(tokenHeader, known, tokenHeader, known),
+			rota.KindUnauthenticated, rota.KindUnauthenticated},
 	} {
 		for lags, want := range map[bool]rota.Kind{true: c.now, false: c.then} {
 			core.lags.Store(lags)
@@ -208,7 +213,8 @@ func TestDoor(t *testing.T) {
 				s := &Server{options: Options{Self: "n1", Core: coreWith(table)}}
 				header := metadata.Pairs(tokenHeader, tokenScheme+access.CredentialOf([40]byte{7}).Secret())
 				_, err := s.admit(need, nil, &edgeInfo{}, header, "grpc")
-				if (err == nil) != (right == need.right || right == need.also) || err != nil && !errors.Is(err, rota.ErrDenied) {
+				if (err == nil) != (right == need.right || right == need.also) || err != nil &&
+					!errors.Is(err, rota.ErrDenied) {
 					t.Errorf("%s with the right to %s: %v; it takes %s", method, right, err, need.right)
 				}
 			}
@@ -222,7 +228,8 @@ func TestDoor(t *testing.T) {
 				"one that counts not":   {bearing(access.CredentialOf([40]byte{9}).Secret()), codes.Unauthenticated},
 				"one without the right": {ctx, codes.Unauthenticated},
 			} {
-				stream, err := b.conn.NewStream(c.ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, method)
+				stream, err := b.conn.NewStream(c.ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true},
+					method)
 				if err == nil {
 					err = stream.RecvMsg(&rotav1.GetJobResponse{}) // nothing was sent
 				}
@@ -241,7 +248,8 @@ func TestStreamsAreJudgedAnew(t *testing.T) {
 		table, who, ctx := holder(rota.RightRead, rota.RightAudit, rota.RightData)
 		b.core.setTable(table)
 		b.core.events = func(ctx context.Context, _ rota.EventFilter, send func(peer.EventBatch) error) error {
-			if err := send(peer.EventBatch{Events: []rota.ServedEvent{{Event: rota.Event{Job: "j1", Tenant: "acme"}}}}); err != nil {
+			if err := send(peer.EventBatch{Events: []rota.ServedEvent{{Event: rota.Event{Job: "j1",
+				Tenant: "acme"}}}}); err != nil {
 				return err
 			}
 			<-ctx.Done()

@@ -14,7 +14,10 @@ func TestConsole(t *testing.T) {
 	ui := func(w http.ResponseWriter, r *http.Request, origins []string) {
 		_, _ = fmt.Fprint(w, r.URL.Path, " ", origins)
 	}
-	p := webOf(t, setup(t, func(o *Options) { o.Console, o.Core = ui, &fakeCore{apis: []string{"n1.lan:6470", "n2.lan:80"}} }))
+	p := webOf(t, setup(t, func(o *Options) {
+		o.Console, o.Core = ui,
+			&fakeCore{apis: []string{"n1.lan:6470", "n2.lan:80"}}
+	}))
 	for path, want := range map[string]int{"/ui": 200, "/ui/": 200, "/ui/jobs/a%2Fb": 200, "/uix": 404, "/v1/ui": 404} {
 		answer, text := p.call(http.MethodGet, path, "")
 		if answer.StatusCode != want {
@@ -24,7 +27,8 @@ func TestConsole(t *testing.T) {
 	if _, text := p.call(http.MethodGet, "/ui/x", ""); text != "/ui/x [http://n1.lan:6470 http://n2.lan]" {
 		t.Errorf("the console is served as %q", text)
 	}
-	if answer, _ := p.call(http.MethodGet, "/ui/", "", "Host", "evil.example", "Origin", "http://evil.example"); answer.StatusCode != http.StatusForbidden {
+	if answer, _ := p.call(http.MethodGet, "/ui/", "", "Host", "evil.example", "Origin",
+		"http://evil.example"); answer.StatusCode != http.StatusForbidden {
 		t.Errorf("for a page of a stranger: %d", answer.StatusCode)
 	}
 	without := webOf(t, setup(t))
@@ -41,11 +45,14 @@ func TestConsole_ofAnotherNode(t *testing.T) {
 	b.core.apis = []string{"n1.lan:6470", "n2.lan:6470"}
 	p := webOf(t, b)
 	for origin, may := range map[string]bool{
-		"http://n1.lan:6470": true, "http://n2.lan:6470": true, "https://n1.lan:6470": false, "http://n1.lan:6471": false, "http://n1.lan": false, "null": false,
+		"http://n1.lan:6470": true, "http://n2.lan:6470": true, "https://n1.lan:6470": false,
+		"http://n1.lan:6471": false, "http://n1.lan": false, "null": false,
 		"http://evil.example": false,
 	} {
-		for _, call := range []struct{ method, path, body string }{{"GET", "/v1/queues", ""}, {"PUT", "/v1/jobs/j1", `{"queue":"q","type":"t"}`}, {"OPTIONS", "/v1/jobs/j1", ""}} {
-			answer, text := p.call(call.method, call.path, call.body, "Origin", origin, "Sec-Fetch-Site", "cross-site", "Access-Control-Request-Method", "PUT")
+		for _, call := range []struct{ method, path, body string }{{"GET", "/v1/queues", ""},
+			{"PUT", "/v1/jobs/j1", `{"queue":"q","type":"t"}`}, {"OPTIONS", "/v1/jobs/j1", ""}} {
+			answer, text := p.call(call.method, call.path, call.body, "Origin", origin, "Sec-Fetch-Site", "cross-site",
+				"Access-Control-Request-Method", "PUT")
 			if got := answer.StatusCode < 300; got != may {
 				t.Errorf("%s %s of %s: %d %s", call.method, call.path, origin, answer.StatusCode, text)
 			}

@@ -67,7 +67,8 @@ type JobCore interface {
 type WhyCore interface {
 	// Why explains a job, now or in the past. OutOfRange: that past is no longer kept, or lies in the future.
 	// Exhausted: other callers are looking at the past.
-	Why(ctx context.Context, id rota.JobID, q rota.WhyQuery, opt peer.ReadOptions) (rota.Explanation, rota.ReadAt, error)
+	Why(ctx context.Context, id rota.JobID, q rota.WhyQuery, opt peer.ReadOptions) (rota.Explanation, rota.ReadAt,
+		error)
 	// ETA forecasts when a job starts. Exhausted: other forecasts are running.
 	ETA(ctx context.Context, id rota.JobID, opt peer.ReadOptions) (rota.ETA, rota.ReadAt, error)
 	// Past returns what a query of a past state has to replay. OutOfRange as for Why.
@@ -131,7 +132,8 @@ type WorkflowCore interface {
 	SubmitWorkflow(ctx context.Context, spec rota.WorkflowSpec) (rota.WorkflowSubmitted, error)
 	// Workflow reads a workflow, with or without its nodes, critical path and estimates. Workflows reads one page of
 	// workflows, without them.
-	Workflow(ctx context.Context, id rota.WorkflowID, nodes bool, opt peer.ReadOptions) (rota.Workflow, rota.ReadAt, error)
+	Workflow(ctx context.Context, id rota.WorkflowID, nodes bool, opt peer.ReadOptions) (rota.Workflow, rota.ReadAt,
+		error)
 	Workflows(ctx context.Context, f rota.WorkflowFilter, opt peer.ReadOptions) (rota.WorkflowPage, rota.ReadAt, error)
 	// AwaitWorkflow returns a workflow, without nodes, once it has ended.
 	AwaitWorkflow(ctx context.Context, id rota.WorkflowID) (rota.Workflow, error)
@@ -153,7 +155,8 @@ type BatchCore interface {
 	OpenBatch(ctx context.Context, spec rota.BatchSpec) (rota.Batch, error)
 	SealBatch(ctx context.Context, id rota.BatchID) (rota.Batch, error)
 	Batch(ctx context.Context, id rota.BatchID, opt peer.ReadOptions) (rota.Batch, rota.ReadAt, error)
-	Batches(ctx context.Context, by rota.Principal, after rota.BatchID, limit int, opt peer.ReadOptions) (peer.BatchPage, rota.ReadAt, error)
+	Batches(ctx context.Context, by rota.Principal, after rota.BatchID, limit int,
+		opt peer.ReadOptions) (peer.BatchPage, rota.ReadAt, error)
 	AwaitBatch(ctx context.Context, id rota.BatchID) (rota.Batch, error)
 }
 
@@ -167,11 +170,13 @@ type ScheduleCore interface {
 	ResumeSchedule(ctx context.Context, name rota.ScheduleName, catchUp bool) (rota.Schedule, error)
 	TriggerSchedule(ctx context.Context, name rota.ScheduleName, id string) (rota.JobOutcome, error)
 	// BackfillSchedule runs the dates of a past period, and returns how many there are.
-	BackfillSchedule(ctx context.Context, name rota.ScheduleName, from, until rota.Date, overlap rota.Overlap) (int, rota.Schedule, error)
+	BackfillSchedule(ctx context.Context, name rota.ScheduleName, from, until rota.Date, overlap rota.Overlap) (int,
+		rota.Schedule, error)
 	DeleteSchedule(ctx context.Context, name rota.ScheduleName) error
 	// NextDates calculates the dates after a given one, 0 for those that are not decided yet, and returns the time zone
 	// release used.
-	NextDates(ctx context.Context, name rota.ScheduleName, after rota.Date, most int, opt peer.ReadOptions) ([]rota.Date, string, rota.ReadAt, error)
+	NextDates(ctx context.Context, name rota.ScheduleName, after rota.Date, most int,
+		opt peer.ReadOptions) ([]rota.Date, string, rota.ReadAt, error)
 	// DatesOf calculates the first dates after a given one, for a schedule that is not set yet.
 	DatesOf(times *rota.ScheduleTimes, after rota.Date, most int) ([]rota.Date, error)
 }
@@ -207,7 +212,8 @@ type KeyCore interface {
 	DeleteKeyRule(ctx context.Context, queue rota.QueueName, name, value string) error
 	SkipKey(ctx context.Context, queue rota.QueueName, tenant rota.TenantID, key string, job rota.JobID) error
 	KeyRules(ctx context.Context, opt peer.ReadOptions) ([]rota.KeyRule, rota.ReadAt, error)
-	Key(ctx context.Context, tenant rota.TenantID, key string, opt peer.ReadOptions) ([]rota.KeyState, rota.ReadAt, error)
+	Key(ctx context.Context, tenant rota.TenantID, key string, opt peer.ReadOptions) ([]rota.KeyState, rota.ReadAt,
+		error)
 	// KeyStates reads a page of the counted keys, the most used first, and returns where the next page begins.
 	KeyStates(ctx context.Context, f rota.KeyFilter, opt peer.ReadOptions) ([]rota.KeyState, string, rota.ReadAt, error)
 }
@@ -372,7 +378,8 @@ type HistoryCore interface {
 	ArchiveRange(ctx context.Context, span peer.ArchiveSpan, maxBytes int64) (peer.ArchiveSlice, error)
 	// ArchiveSums compares another node's checksum of a span with this node's. Where they differ, each holds the sums
 	// of the records.
-	ArchiveSums(ctx context.Context, span peer.ArchiveSpan, sum []byte) (same bool, each []peer.ArchiveRecord, err error)
+	ArchiveSums(ctx context.Context, span peer.ArchiveSpan, sum []byte) (same bool, each []peer.ArchiveRecord,
+		err error)
 	ArchiveRecords(ctx context.Context, ids []rota.JobID) ([]peer.ArchiveRecord, error)
 	ListArchived(ctx context.Context, f rota.JobFilter, at rota.Index) (rota.JobPage, error)
 	// EventRange returns events that this node holds itself.

@@ -30,7 +30,8 @@ func (p *pass) denied(err error) {
 	if k == nil || k.server.options.Denied == nil || k.told.Swap(true) {
 		return
 	}
-	d := logs.Denial{Method: k.method, Principal: string(p.caller.Actor), Peer: k.peer, Request: p.caller.Request, Reason: e.Text}
+	d := logs.Denial{Method: k.method, Principal: string(p.caller.Actor), Peer: k.peer, Request: p.caller.Request,
+		Reason: e.Text}
 	switch {
 	case p.caller.Actor != "":
 	case p.node != "":

@@ -54,7 +54,8 @@ func TestDenied(t *testing.T) {
 	want := func(kind rota.Kind, method, principal, reason string) {
 		t.Helper()
 		k, x := told.only(t)
-		if k != kind || x.Method != method || x.Principal != principal || !strings.Contains(x.Reason, reason) || x.Peer == "" || x.Request == "" {
+		if k != kind || x.Method != method || x.Principal != principal || !strings.Contains(x.Reason, reason) ||
+			x.Peer == "" || x.Request == "" {
 			t.Errorf("%v %+v", k, x)
 		}
 		if principal == string(who) && x.Request != "r1" {
@@ -92,7 +93,8 @@ func TestDenied(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, x := told.only(t)
-		if all := fmt.Sprint(x); x.Principal != unknownCaller || strings.Contains(all, unknown[5:10]) || strings.Contains(all, "kkk") {
+		if all := fmt.Sprint(x); x.Principal != unknownCaller || strings.Contains(all, unknown[5:10]) ||
+			strings.Contains(all, "kkk") {
 			t.Errorf("%+v", x)
 		}
 	}

@@ -34,14 +34,16 @@ func TestSubmit_refusesHostileWords(t *testing.T) {
 		"the least limit":      func(s *rota.JobSpec) { s.Limits = map[string]int64{"depth": math.MinInt64} },
 	}
 	for name, id := range map[string]string{"NUL": "a\x00b", "right to left": "a\u202eb", "not composed": "e\u0301",
-		"a homoglyph": "j\u043eb", "a path": "../etc", "a long one": strings.Repeat("x", 1<<19), "a new line": "a\nlevel=ERROR"} {
+		"a homoglyph": "j\u043eb", "a path": "../etc", "a long one": strings.Repeat("x", 1<<19),
+		"a new line": "a\nlevel=ERROR"} {
 		changes["id with "+name] = func(s *rota.JobSpec) { s.ID = rota.JobID(id) }
 	}
 	for name, change := range changes {
 		spec := rota.NewJobSpec("x", nil)
 		spec.ID = "a"
 		change(&spec)
-		answer, err := b.jobs.Submit(bounded(t), &rotav1.SubmitRequest{Jobs: []*rotav1.JobSpec{words.JobSpecToWire(&spec)}})
+		answer, err := b.jobs.Submit(bounded(t),
+			&rotav1.SubmitRequest{Jobs: []*rotav1.JobSpec{words.JobSpecToWire(&spec)}})
 		switch {
 		case err != nil:
 			if kindOf(err) != rota.KindInvalid {

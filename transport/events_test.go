@@ -90,7 +90,8 @@ func TestTail(t *testing.T) {
 			t.Fatalf("%d events arrived, others than were told", len(got))
 		}
 	}
-	if want := (rota.EventID{Incarnation: 1, Index: 5}); seen.After != want || !seen.Follow || seen.Job != "j" || len(seen.Kinds) != 1 {
+	if want := (rota.EventID{Incarnation: 1, Index: 5}); seen.After != want || !seen.Follow || seen.Job != "j" ||
+		len(seen.Kinds) != 1 {
 		t.Errorf("the core was asked for %+v", seen)
 	}
 }
@@ -134,7 +135,8 @@ func TestWebSocket(t *testing.T) {
 		reason string
 	}{
 		"ends": {nil, websocket.StatusNormalClosure, ""},
-		"cuts off a slow consumer": {rota.Refusef(rota.KindExhausted, "events", "this consumer is too slow: resume after 1.7.2"),
+		"cuts off a slow consumer": {rota.Refusef(rota.KindExhausted, "events",
+			"this consumer is too slow: resume after 1.7.2"),
 			websocket.StatusTryAgainLater, "EXHAUSTED: this consumer is too slow: resume after 1.7.2"},
 		"refuses an id of the future": {rota.Refusef(rota.KindOutOfRange, "event_id", "event 9.9.9 is of the future"),
 			websocket.StatusPolicyViolation, "OUT_OF_RANGE: event 9.9.9 is of the future"},
@@ -246,7 +248,8 @@ func TestWeb_refuses(t *testing.T) {
 func TestPeers_eventRange(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		b := setup(t)
-		p := NewPeers(PeerOptions{Self: "n2", Name: "prod", Dial: func(ctx context.Context, _ string) (net.Conn, error) {
+		p := NewPeers(PeerOptions{Self: "n2", Name: "prod", Dial: func(ctx context.Context, _ string) (net.Conn,
+			error) {
 			return b.lis.DialContext(ctx)
 		}})
 		defer p.Close()
@@ -275,7 +278,8 @@ func TestWebSocket_underTLS(t *testing.T) {
 				}
 				return tls.Client(raw, &tls.Config{RootCAs: roots, ServerName: "n1.rota", NextProtos: alpn}), nil
 			}}}
-		conn, _, err := websocket.Dial(bounded(t), "wss://n1.rota"+eventsPath, &websocket.DialOptions{HTTPClient: client})
+		conn, _, err := websocket.Dial(bounded(t), "wss://n1.rota"+eventsPath,
+			&websocket.DialOptions{HTTPClient: client})
 		if err != nil {
 			t.Fatalf("ALPN %q: %v", alpn, err)
 		}

@@ -25,7 +25,8 @@ func TestExchange(t *testing.T) {
 	defer cancel()
 	jwt := "e30." + base64.RawURLEncoding.EncodeToString([]byte(`{"iss":"https://idp.example","sub":"ann"}`)) + ".c2ln"
 	exchange := func(id, jwt string) *rota.Error {
-		_, err := rotav1.NewAuthClient(b.conn).Exchange(ctx, &rotav1.ExchangeRequest{Jwt: jwt, Id: id, Hash: make([]byte, 32)})
+		_, err := rotav1.NewAuthClient(b.conn).Exchange(ctx,
+			&rotav1.ExchangeRequest{Jwt: jwt, Id: id, Hash: make([]byte, 32)})
 		if err == nil {
 			t.Fatal("it is taken")
 		}
@@ -57,13 +58,15 @@ func TestExchange_denied(t *testing.T) {
 		claims := map[string]any{"iss": p.URL, "sub": "ann", "aud": "rota", "iat": now, "exp": now + 600}
 		maps.Copy(claims, change)
 		jwt := p.Sign("ES256", claims)
-		made, err := rotav1.NewAuthClient(b.conn).Exchange(bounded(t), &rotav1.ExchangeRequest{Jwt: jwt, Id: "abcdefghijkl", Hash: make([]byte, 32)})
+		made, err := rotav1.NewAuthClient(b.conn).Exchange(bounded(t),
+			&rotav1.ExchangeRequest{Jwt: jwt, Id: "abcdefghijkl", Hash: make([]byte, 32)})
 		return made, jwt, err
 	}
 	if made, _, err := exchange(nil); err != nil || made.GetBy() != string(rota.OIDCPrincipal(p.URL, "ann")) {
 		t.Fatalf("%v, %v", made, err)
 	}
-	for says, change := range map[string]map[string]any{"not set": {"iss": "https://evil.example"}, "audience": {"aud": "else"}, "ended": {"exp": now - 1},
+	for says, change := range map[string]map[string]any{"not set": {"iss": "https://evil.example"},
+		"audience": {"aud": "else"}, "ended": {"exp": now - 1},
 		"maps no claim": {"sub": "bob"}, "exchanged before": nil} {
 		b.core.err = nil
 		if says == "exchanged before" {
@@ -74,7 +77,8 @@ func TestExchange_denied(t *testing.T) {
 			t.Errorf("%s: %v", says, err)
 		}
 		k, x := told.only(t)
-		if k != rota.KindUnauthenticated || x.Method != "/rota.v1.Auth/Exchange" || x.Principal != string(rota.Anonymous) || !strings.Contains(x.Reason, says) ||
+		if k != rota.KindUnauthenticated || x.Method != "/rota.v1.Auth/Exchange" ||
+			x.Principal != string(rota.Anonymous) || !strings.Contains(x.Reason, says) ||
 			x.Peer == "" || x.Request == "" {
 			t.Errorf("%s: %v %+v", says, k, x)
 		}

@@ -19,7 +19,8 @@ func (s *explainService) Why(ctx context.Context, req *rotav1.WhyRequest) (*rota
 	if err := rota.CheckJobRef("id", rota.JobID(req.GetId())); err != nil {
 		return nil, err
 	}
-	x, at, err := s.core.Why(ctx, rota.JobID(req.GetId()), rota.WhyQuery{At: rota.Index(req.GetAt()), AtDate: rota.Date(req.GetAtDateMs()), Others: req.GetOthers()}, words.ReadFromWire(req.GetRead()))
+	x, at, err := s.core.Why(ctx, rota.JobID(req.GetId()), rota.WhyQuery{At: rota.Index(req.GetAt()),
+		AtDate: rota.Date(req.GetAtDateMs()), Others: req.GetOthers()}, words.ReadFromWire(req.GetRead()))
 	if err != nil {
 		return nil, err
 	}

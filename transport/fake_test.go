@@ -185,7 +185,8 @@ func (c *fakeCore) Jobs(ctx context.Context,
 	}
 	if f.Count || f.GroupBy != "" {
 		groups := []rota.JobGroup{{Fingerprint: rota.Hex{7}, Count: 3, Job: "j1", Type: "t", Error: "disk full"}}
-		return rota.JobPage{Counted: &rota.JobCount{Count: 3, Groups: groups[:len(f.GroupBy)/len("fingerprint")], Complete: true}}, rota.ReadAt{Index: 9}, c.err
+		return rota.JobPage{Counted: &rota.JobCount{Count: 3, Groups: groups[:len(f.GroupBy)/len("fingerprint")],
+			Complete: true}}, rota.ReadAt{Index: 9}, c.err
 	}
 	return rota.JobPage{Jobs: []rota.Job{{JobSpec: rota.JobSpec{ID: "j1", Queue: f.Queue}, State: f.State}},
 			NextCursor: "n"},
@@ -227,12 +228,15 @@ func (c *fakeCore) Past(_ context.Context, q rota.WhyQuery) (rota.Past, error) {
 	return rota.Past{Index: q.At, From: 3, Entries: int64(q.At) - 3}, c.err
 }
 
-func (c *fakeCore) Why(_ context.Context, id rota.JobID, q rota.WhyQuery, opt peer.ReadOptions) (rota.Explanation, rota.ReadAt, error) {
+func (c *fakeCore) Why(_ context.Context, id rota.JobID, q rota.WhyQuery,
+	opt peer.ReadOptions) (rota.Explanation, rota.ReadAt, error) {
 	if id == "nobody" {
 		return rota.Explanation{}, fakeAt(opt), rota.Refusef(rota.KindNotFound, "job", "job %q is not known", id)
 	}
-	return rota.Explanation{Job: id, State: rota.JobQueued, Index: q.At, Date: q.AtDate, Reasons: []rota.Why{{Reason: "NO_FREE_SLOT", Workers: 2}},
-		Decision: &rota.PlacedDecision{Worker: "w", Others: []rota.OtherWorker{{Worker: "v", Reason: "CPU_FULL"}}}}, fakeAt(opt), nil
+	return rota.Explanation{Job: id, State: rota.JobQueued, Index: q.At, Date: q.AtDate,
+			Reasons:  []rota.Why{{Reason: "NO_FREE_SLOT", Workers: 2}},
+			Decision: &rota.PlacedDecision{Worker: "w", Others: []rota.OtherWorker{{Worker: "v", Reason: "CPU_FULL"}}}},
+		fakeAt(opt), nil
 }
 
 func (c *fakeCore) ETA(_ context.Context, id rota.JobID, opt peer.ReadOptions) (rota.ETA, rota.ReadAt, error) {
@@ -240,14 +244,18 @@ func (c *fakeCore) ETA(_ context.Context, id rota.JobID, opt peer.ReadOptions) (
 	case "nobody":
 		return rota.ETA{}, fakeAt(opt), rota.Refusef(rota.KindNotFound, "job", "job %q is not known", id)
 	case "crowd":
-		return rota.ETA{}, fakeAt(opt), &rota.Error{Kind: rota.KindExhausted, Subject: "eta", Text: "others are forecast for", RetryAfter: 1500 * time.Millisecond}
+		return rota.ETA{}, fakeAt(opt), &rota.Error{Kind: rota.KindExhausted, Subject: "eta",
+			Text: "others are forecast for", RetryAfter: 1500 * time.Millisecond}
 	}
-	return rota.ETA{Job: id, State: rota.JobQueued, Index: 9, Clock: 5, Date: 1_000, Expected: 3_000, Earliest: 2_000, Latest: 4_000,
-		HangsOn: []rota.HangsOn{{Tenant: "acme", Jobs: 3, Running: true, Worker: "w"}, {Jobs: 2}}, Basis: []string{"of 7 jobs"},
+	return rota.ETA{Job: id, State: rota.JobQueued, Index: 9, Clock: 5, Date: 1_000, Expected: 3_000, Earliest: 2_000,
+		Latest:  4_000,
+		HangsOn: []rota.HangsOn{{Tenant: "acme", Jobs: 3, Running: true, Worker: "w"}, {Jobs: 2}},
+		Basis:   []string{"of 7 jobs"},
 		Reasons: []rota.Why{{Reason: "NO_FREE_SLOT", Workers: 2}}, WouldRun: []string{"a lease ends"}}, fakeAt(opt), nil
 }
 
-func (c *fakeCore) JobLog(_ context.Context, of rota.LogOf, opt peer.ReadOptions) (rota.AttemptLog, rota.ReadAt, error) {
+func (c *fakeCore) JobLog(_ context.Context, of rota.LogOf,
+	opt peer.ReadOptions) (rota.AttemptLog, rota.ReadAt, error) {
 	if of.Job == "nobody" {
 		return rota.AttemptLog{}, fakeAt(opt), rota.Refusef(rota.KindNotFound, "job", "job %q is not known", of.Job)
 	}
@@ -280,7 +288,8 @@ func (c *fakeCore) DrainWorker(_ context.Context, id rota.WorkerID) (rota.Worker
 }
 
 func (c *fakeCore) OpenWorker(ctx context.Context,
-	spec rota.WorkerSpec, secret []byte, takeover bool, attestation *rota.Attestation, link peer.WorkerLink) (WorkerSession, error) {
+	spec rota.WorkerSpec, secret []byte, takeover bool, attestation *rota.Attestation,
+	link peer.WorkerLink) (WorkerSession, error) {
 	c.attested, c.link = attestation, link
 	if c.open != nil {
 		return c.open(ctx, spec, secret, takeover)
@@ -299,7 +308,8 @@ func (c *fakeCore) Queues(context.Context, peer.ReadOptions) ([]rota.Queue, rota
 	return c.queues, rota.ReadAt{Index: 4}, c.err
 }
 
-func (c *fakeCore) Queue(_ context.Context, name rota.QueueName, opt peer.ReadOptions) (rota.Queue, rota.ReadAt, error) {
+func (c *fakeCore) Queue(_ context.Context, name rota.QueueName,
+	opt peer.ReadOptions) (rota.Queue, rota.ReadAt, error) {
 	return rota.Queue{Name: name, Policy: rota.StandardPolicy()}, fakeAt(opt), c.err
 }
 
@@ -314,7 +324,8 @@ func (c *fakeCore) SetQueue(_ context.Context,
 	return q, c.err
 }
 
-func (c *fakeCore) PreviewQueue(ctx context.Context, name rota.QueueName, preset string, set []rota.Setting) (rota.Queue, error) {
+func (c *fakeCore) PreviewQueue(ctx context.Context, name rota.QueueName, preset string,
+	set []rota.Setting) (rota.Queue, error) {
 	q, err := c.SetQueue(ctx, name, preset, set)
 	usual := rota.StandardPolicy()
 	q.Changes = usual.Differences(&q.Policy)
@@ -333,17 +344,23 @@ func (c *fakeCore) DatesOf(_ *rota.ScheduleTimes, after rota.Date, _ int) ([]rot
 func (c *fakeCore) Recent(context.Context) map[rota.QueueName]peer.QueueRecent { return c.recent }
 
 func (c *fakeCore) Views(context.Context) ([]peer.NodeViews, error) {
-	return []peer.NodeViews{{ID: "n1", Views: []peer.NodeView{{ID: "n2", Gossip: "ALIVE", AnsweredMs: 12, RaftMs: -1}}}, {ID: "n2", Error: "does not answer"}}, c.err
+	return []peer.NodeViews{{ID: "n1", Views: []peer.NodeView{{ID: "n2", Gossip: "ALIVE", AnsweredMs: 12, RaftMs: -1}}},
+		{ID: "n2", Error: "does not answer"}}, c.err
 }
 
 func (c *fakeCore) Round(_ context.Context, epoch uint64, height rota.Index) (peer.Round, rota.ReadAt, error) {
-	pairs := []peer.Pair{{Job: "j", Worker: "w", Score: 5, Rank: 1, Reasoning: rota.Reasoning{Rule: rota.ReasoningBySameZone}}}
-	return peer.Round{Epoch: epoch, Height: height, Queue: "q", Index: height + 1, Seed: rota.Hex{7}, Proved: true, Logged: pairs, Computed: pairs,
-		Candidates: []peer.Candidate{{Job: "i"}, {Job: "j", Score: 5, Rank: 1}}, Workers: []rota.WorkerID{"w"}, Room: 1}, rota.ReadAt{Index: 9}, c.err
+	pairs := []peer.Pair{{Job: "j", Worker: "w", Score: 5, Rank: 1,
+		Reasoning: rota.Reasoning{Rule: rota.ReasoningBySameZone}}}
+	return peer.Round{Epoch: epoch, Height: height, Queue: "q", Index: height + 1, Seed: rota.Hex{7}, Proved: true,
+		Logged: pairs, Computed: pairs,
+		Candidates: []peer.Candidate{{Job: "i"}, {Job: "j", Score: 5, Rank: 1}}, Workers: []rota.WorkerID{"w"},
+		Room: 1}, rota.ReadAt{Index: 9}, c.err
 }
 
-func (c *fakeCore) Lanes(_ context.Context, query peer.LanesQuery, opt peer.ReadOptions) (peer.Lanes, rota.ReadAt, error) {
-	one := peer.Lane{Tenant: "acme", Type: "t", Jobs: 3, OldestWait: time.Second, Oldest: "o", Head: "j", Reasons: []rota.Why{{Reason: "TENANT_AT_LIMIT"}}}
+func (c *fakeCore) Lanes(_ context.Context, query peer.LanesQuery,
+	opt peer.ReadOptions) (peer.Lanes, rota.ReadAt, error) {
+	one := peer.Lane{Tenant: "acme", Type: "t", Jobs: 3, OldestWait: time.Second, Oldest: "o", Head: "j",
+		Reasons: []rota.Why{{Reason: "TENANT_AT_LIMIT"}}}
 	if query.Oldest {
 		one.OldestWait = time.Minute
 	}
@@ -431,7 +448,9 @@ func (n *fakeNode) Forwarded(ctx context.Context, commands []byte) ([]byte, erro
 }
 
 func (n *fakeNode) Beats(_ context.Context, beats []peer.Beat) (peer.BeatAnswer, error) {
-	return peer.BeatAnswer{Beaten: peer.Beaten{Clock: 77, Every: 3 * time.Second}, Refused: []int32{int32(len(beats)) - 1}}, n.err
+	return peer.BeatAnswer{Beaten: peer.Beaten{Clock: 77, Every: 3 * time.Second},
+			Refused: []int32{int32(len(beats)) - 1}},
+		n.err
 }
 
 func (n *fakeNode) Barrier(context.Context) (rota.Index, error) { return 42, n.err }
@@ -443,7 +462,8 @@ func (n *fakeNode) Inspect(_ context.Context, at []rota.Index) (peer.Inspection,
 			digests[i] = &rota.Digest{Lo: uint64(at[i])}
 		}
 	}
-	return peer.Inspection{ClusterID: n.id, WallMs: 5, Digests: digests, Term: 6, LastLogIndex: 8, Cut: peer.LogCut{From: 2, To: 7, Term: 1, AtMs: 3}}, n.err
+	return peer.Inspection{ClusterID: n.id, WallMs: 5, Digests: digests, Term: 6, LastLogIndex: 8,
+		Cut: peer.LogCut{From: 2, To: 7, Term: 1, AtMs: 3}}, n.err
 }
 
 func (n *fakeNode) CheckAt(_ context.Context, index rota.Index) (rota.NodeVerdict, error) {
@@ -466,7 +486,8 @@ func (n *fakeNode) ArchiveRange(_ context.Context, span peer.ArchiveSpan, most i
 		Records: []peer.ArchiveRecord{{Seq: span.To, Data: []byte("record")}}}, n.err
 }
 
-func (n *fakeNode) ArchiveSums(_ context.Context, span peer.ArchiveSpan, sum []byte) (bool, []peer.ArchiveRecord, error) {
+func (n *fakeNode) ArchiveSums(_ context.Context, span peer.ArchiveSpan,
+	sum []byte) (bool, []peer.ArchiveRecord, error) {
 	return span.From == 4, []peer.ArchiveRecord{{Seq: span.To, Data: sum}}, n.err
 }
 
@@ -604,6 +625,6 @@ func (c *fakeCore) Stats(_ context.Context, coarse bool) (peer.Stats, error) {
 	if coarse {
 		step = time.Minute
 	}
-	return peer.Stats{Step: step, Samples: []peer.Sample{{Date: 1_000, Submitted: 3, Gauges: peer.Gauges{Pending: 5, Commit: time.Millisecond}},
-		{Date: 2_000, Completed: 4}}}, c.err
+	return peer.Stats{Step: step, Samples: []peer.Sample{{Date: 1_000, Submitted: 3,
+		Gauges: peer.Gauges{Pending: 5, Commit: time.Millisecond}}, {Date: 2_000, Completed: 4}}}, c.err
 }

@@ -81,7 +81,8 @@ func TestHalfMessages(t *testing.T) {
 	}
 	frame(t, conn, settings, 0, 0, nil)
 	var fields []byte
-	for _, f := range [][2]string{{":method", "POST"}, {":scheme", "http"}, {":path", "/rota.v1.Jobs/Submit"}, {":authority", "n1"},
+	for _, f := range [][2]string{{":method", "POST"}, {":scheme", "http"}, {":path", "/rota.v1.Jobs/Submit"},
+		{":authority", "n1"},
 		{"content-type", "application/grpc"}, {"te", "trailers"}} {
 		fields = append(append(append(fields, 0, byte(len(f[0]))), f[0]...), byte(len(f[1])))
 		fields = append(fields, f[1]...)

@@ -111,13 +111,15 @@ func (c *fakeCore) KeyRules(_ context.Context, opt peer.ReadOptions) ([]rota.Key
 	return []rota.KeyRule{{Name: "account", Concurrency: 3, Sequence: rota.SequenceSkip}}, fakeAt(opt), c.err
 }
 
-func (c *fakeCore) Key(_ context.Context, tenant rota.TenantID, key string, opt peer.ReadOptions) ([]rota.KeyState, rota.ReadAt, error) {
+func (c *fakeCore) Key(_ context.Context, tenant rota.TenantID, key string,
+	opt peer.ReadOptions) ([]rota.KeyState, rota.ReadAt, error) {
 	return []rota.KeyState{{Tenant: tenant, Key: key, Jobs: 5, Full: true, Blocker: "j"}}, fakeAt(opt), c.err
 }
 
-func (c *fakeCore) KeyStates(_ context.Context, f rota.KeyFilter, opt peer.ReadOptions) ([]rota.KeyState, string, rota.ReadAt, error) {
-	return []rota.KeyState{{Tenant: "t", Queue: f.Queue, Key: f.Name + ":7", Jobs: int64(f.Limit), Open: 3, Concurrency: 3, Full: f.Held == rota.KeyHeldFull}},
-		"3/5/" + f.Cursor, fakeAt(opt), c.err
+func (c *fakeCore) KeyStates(_ context.Context, f rota.KeyFilter,
+	opt peer.ReadOptions) ([]rota.KeyState, string, rota.ReadAt, error) {
+	return []rota.KeyState{{Tenant: "t", Queue: f.Queue, Key: f.Name + ":7", Jobs: int64(f.Limit), Open: 3,
+		Concurrency: 3, Full: f.Held == rota.KeyHeldFull}}, "3/5/" + f.Cursor, fakeAt(opt), c.err
 }
 
 func (c *fakeCore) SetCluster(_ context.Context, set []rota.Setting) (rota.ClusterSettings, error) {
@@ -149,7 +151,8 @@ func (c *fakeCore) InitAuth(_ context.Context, t rota.AccessToken, _ [32]byte, _
 }
 
 func (c *fakeCore) AccessTokens(_ context.Context, opt peer.ReadOptions) ([]rota.AccessToken, rota.ReadAt, error) {
-	return []rota.AccessToken{{ID: "abcdefghijkl", Roles: []string{"reader"}}}, rota.ReadAt{Index: 1 + opt.MinIndex}, c.err
+	return []rota.AccessToken{{ID: "abcdefghijkl", Roles: []string{"reader"}}}, rota.ReadAt{Index: 1 + opt.MinIndex},
+		c.err
 }
 
 func (c *fakeCore) SetRole(_ context.Context, role rota.Role) (rota.Role, error) {
@@ -175,10 +178,13 @@ func (c *fakeCore) Issuers(context.Context, peer.ReadOptions) ([]rota.Issuer, ro
 func (c *fakeCore) DeleteIssuer(context.Context, string) error { return c.err }
 
 func (c *fakeCore) Exchange(_ context.Context, s access.SignIn) (rota.AccessToken, error) {
-	return rota.AccessToken{ID: s.Token, Roles: []string{s.Role}, Expires: s.Until, By: rota.OIDCPrincipal(s.Issuer, s.Subject)}, c.err
+	return rota.AccessToken{ID: s.Token, Roles: []string{s.Role}, Expires: s.Until,
+			By: rota.OIDCPrincipal(s.Issuer, s.Subject)},
+		c.err
 }
 
-func (c *fakeCore) OpenSession(_ context.Context, id string, _ [32]byte, _ bool, until rota.Date) (rota.AccessToken, error) {
+func (c *fakeCore) OpenSession(_ context.Context, id string, _ [32]byte, _ bool,
+	until rota.Date) (rota.AccessToken, error) {
 	return rota.AccessToken{ID: id, Expires: until, Parent: rota.TokenPrincipal("abcdefghijkl")}, c.err
 }
 

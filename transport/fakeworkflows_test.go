@@ -56,7 +56,8 @@ func (c *fakeCore) SignalWorkflow(_ context.Context, s rota.Signal) (rota.Signal
 	return rota.Signalled{Workflow: s.Workflow, Node: s.Node, ID: s.ID, Index: 12}, c.err
 }
 
-func (c *fakeCore) RetryWorkflow(_ context.Context, id rota.WorkflowID, from string, runs int32) (rota.Workflow, error) {
+func (c *fakeCore) RetryWorkflow(_ context.Context, id rota.WorkflowID, from string,
+	runs int32) (rota.Workflow, error) {
 	return rota.Workflow{ID: id, State: rota.WorkflowRunning, FailedNode: from, Runs: runs + 1}, c.err
 }
 

@@ -32,10 +32,12 @@ type Hosts struct {
 // from a browser.
 func (h *Hosts) refuse(r *http.Request) (code int, err error) {
 	if r.Host != "" && !h.own(r, hostOf(r.Host)) {
-		return http.StatusMisdirectedRequest, rota.Refusef(rota.KindInvalid, "host", "this node does not serve the requested Host: add it with --api-host")
+		return http.StatusMisdirectedRequest, rota.Refusef(rota.KindInvalid, "host",
+			"this node does not serve the requested Host: add it with --api-host")
 	}
 	if origins := r.Header.Values("Origin"); len(origins) > 0 && !h.ofOurs(r, origins) {
-		return http.StatusForbidden, rota.Refusef(rota.KindDenied, "origin", "pages of this Origin must not call this node: add it with --cors-origin")
+		return http.StatusForbidden, rota.Refusef(rota.KindDenied, "origin",
+			"pages of this Origin must not call this node: add it with --cors-origin")
 	}
 	return 0, nil
 }

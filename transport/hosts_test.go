@@ -12,7 +12,8 @@ import (
 // TestHosts checks that a page of a foreign origin, and a foreign name that resolves here, are rejected.
 func TestHosts(t *testing.T) {
 	t.Parallel()
-	hosts := &Hosts{Names: []string{"n1.lan:6470", "proxy.lan", "[2001:db8::1]:6470"}, Origins: []string{"https://console.lan"},
+	hosts := &Hosts{Names: []string{"n1.lan:6470", "proxy.lan", "[2001:db8::1]:6470"},
+		Origins:     []string{"https://console.lan"},
 		Certificate: func() *x509.Certificate { return &x509.Certificate{DNSNames: []string{"*.cert.lan"}} }}
 	for _, c := range []struct {
 		host, origin string
@@ -20,13 +21,15 @@ func TestHosts(t *testing.T) {
 	}{
 		{"127.0.0.1:6470", "", 0}, {"localhost", "", 0}, {"[::1]:80", "", 0}, {"127.8.8.8", "", 0}, {"", "", 0},
 		{"10.0.0.7:6470", "", 0}, {"10.0.0.8:6470", "", 421},
-		{"n1.lan", "", 0}, {"N1.LAN:80", "", 0}, {"proxy.lan:443", "", 0}, {"[2001:db8::1]:9", "", 0}, {"a.cert.lan", "", 0},
-		{"evil.example", "", 421}, {"evil.example:6470", "http://evil.example:6470", 421}, {"localhost.evil.example", "", 421},
+		{"n1.lan", "", 0}, {"N1.LAN:80", "", 0}, {"proxy.lan:443", "", 0}, {"[2001:db8::1]:9", "", 0},
+		{"a.cert.lan", "", 0},
+		{"evil.example", "", 421}, {"evil.example:6470", "http://evil.example:6470", 421},
+		{"localhost.evil.example", "", 421},
 		{"127.0.0.1.evil.example", "", 421}, {"b.a.cert.lan", "", 421}, {"n1.lan.", "", 421},
 		{"127.0.0.1:6470", "http://evil.example", 403}, {"127.0.0.1:6470", "null", 403}, {"127.0.0.1:6470", "", 0},
 		{"127.0.0.1:6470", "http://127.0.0.1:6470", 0}, {"127.0.0.1:6470", "http://127.0.0.1:8080", 403},
-		{"n1.lan:6470", "https://n1.lan:6470", 0}, {"n1.lan", "https://console.lan", 0}, {"n1.lan", "https://console.lan.evil.example", 403},
-		{"n1.lan", "file://n1.lan", 403},
+		{"n1.lan:6470", "https://n1.lan:6470", 0}, {"n1.lan", "https://console.lan", 0},
+		{"n1.lan", "https://console.lan.evil.example", 403}, {"n1.lan", "file://n1.lan", 403},
 	} {
 		r := httptest.NewRequest(http.MethodGet, "/", nil)
 		r.Host = c.host
@@ -45,12 +48,16 @@ func TestHosts(t *testing.T) {
 func TestEvents_ofStrangersPages(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	calls := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return b.lis.DialContext(ctx) }}
+	calls := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn,
+		error) {
+		return b.lis.DialContext(ctx)
+	}}
 	t.Cleanup(calls.CloseIdleConnections)
 	for _, c := range []struct {
 		host, origin string
 		want         int
-	}{{"evil.example", "http://evil.example", 421}, {"127.0.0.1", "http://evil.example", 403}, {"127.0.0.1", "http://127.0.0.1", 101}} {
+	}{{"evil.example", "http://evil.example", 421}, {"127.0.0.1", "http://evil.example", 403}, {"127.0.0.1",
+		"http://127.0.0.1", 101}} {
 		r, err := http.NewRequestWithContext(bounded(t), http.MethodGet, "http://"+c.host+eventsPath, nil)
 		if err != nil {
 			t.Fatal(err)

@@ -45,12 +45,14 @@ type inflight struct {
 }
 
 func newInflight(most int64, log *slog.Logger) *inflight {
-	return &inflight{most: most, log: log, conns: make(map[*inflightConn]struct{}), accounts: make(map[rota.Principal]*account)}
+	return &inflight{most: most, log: log, conns: make(map[*inflightConn]struct{}),
+		accounts: make(map[rota.Principal]*account)}
 }
 
 // follow counts the bytes that arrive on a connection.
 func (f *inflight) follow(conn net.Conn) *inflightConn {
-	c := &inflightConn{Conn: conn, all: f, in: frames{preface: len(http2Preface)}, streams: make(map[uint32]*inflightStream)}
+	c := &inflightConn{Conn: conn, all: f, in: frames{preface: len(http2Preface)},
+		streams: make(map[uint32]*inflightStream)}
 	f.mu.Lock()
 	f.conns[c] = struct{}{}
 	f.mu.Unlock()
@@ -61,7 +63,8 @@ func (f *inflight) follow(conn net.Conn) *inflightConn {
 // the one that holds most.
 func (f *inflight) relieve() {
 	for f.held.Load() > f.most {
-		if !f.endWorst(nil, "the messages in flight on this node are more than --inflight-bytes, and most of what is unfinished is its own") {
+		if !f.endWorst(
+			nil, "the messages in flight on this node are more than --inflight-bytes, and most of what is unfinished is its own") {
 			return
 		}
 	}

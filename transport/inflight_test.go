@@ -24,7 +24,8 @@ func frameOf(kind, flags byte, stream uint32, carries ...byte) []byte {
 
 // messageOf returns a message of the given length of which only the first bytes are present.
 func messageOf(length, there int) []byte {
-	return append([]byte{0, byte(length >> 24), byte(length >> 16), byte(length >> 8), byte(length)}, make([]byte, there)...)
+	return append([]byte{0, byte(length >> 24), byte(length >> 16), byte(length >> 8), byte(length)},
+		make([]byte, there)...)
 }
 
 // begun returns the beginning of a connection with these calls.
@@ -163,7 +164,8 @@ func TestInflight_perPrincipal(t *testing.T) {
 	}
 	third, thirdC := open("token:a")
 	sends(third, thirdC, 30)
-	if one.closed || !two.closed || other.closed || third.closed || f.held.Load() != 530 || oneC.account.Load().held.Load() != 230 {
+	if one.closed || !two.closed || other.closed || third.closed || f.held.Load() != 530 ||
+		oneC.account.Load().held.Load() != 230 {
 		t.Errorf("closed: %v %v %v %v, %d are held", one.closed, two.closed, other.closed, third.closed, f.held.Load())
 	}
 	oneC.belongs("token:c") // the next call on it belongs to another principal
@@ -203,8 +205,10 @@ func TestInflight_cutOffLingers(t *testing.T) {
 		synctest.Wait()
 		go func() { refused <- gone.count(ended, 100) }()
 		synctest.Wait()
-		if err := greedy.count(t.Context(), 0); rota.KindOf(err) != rota.KindExhausted || len(granted) != 0 || s.inflight.leaving.Load() != 450 {
-			t.Errorf("the greedy one: %v; granted %d, %d bytes are leaving", err, len(granted), s.inflight.leaving.Load())
+		if err := greedy.count(t.Context(), 0); rota.KindOf(err) != rota.KindExhausted || len(granted) != 0 ||
+			s.inflight.leaving.Load() != 450 {
+			t.Errorf("the greedy one: %v; granted %d, %d bytes are leaving", err, len(granted),
+				s.inflight.leaving.Load())
 		}
 		if err := other.count(t.Context(), 0); err != nil {
 			t.Errorf("another one: %v", err)
@@ -220,8 +224,10 @@ func TestInflight_cutOffLingers(t *testing.T) {
 		}
 		other.leave()
 		next.arrived()
-		if c := next.conn; c.held.Load() != 350 || c.unfinished.Load() != 0 || s.inflight.held.Load() != 350 || s.inflight.leaving.Load() != 0 {
-			t.Errorf("%d are held, %d of them unfinished, %d of all, %d leaving", c.held.Load(), c.unfinished.Load(), s.inflight.held.Load(), s.inflight.leaving.Load())
+		if c := next.conn; c.held.Load() != 350 || c.unfinished.Load() != 0 || s.inflight.held.Load() != 350 ||
+			s.inflight.leaving.Load() != 0 {
+			t.Errorf("%d are held, %d of them unfinished, %d of all, %d leaving", c.held.Load(), c.unfinished.Load(),
+				s.inflight.held.Load(), s.inflight.leaving.Load())
 		}
 		next.leave()
 		if s.inflight.held.Load() != 0 || s.inflight.leaving.Load() != 0 {

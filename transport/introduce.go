@@ -85,7 +85,8 @@ func (s *nodeService) Remove(ctx context.Context, req *rotav1.RemoveRequest) (*r
 }
 
 // TransferLeadership asks the leader to hand over.
-func (p *Peers) TransferLeadership(ctx context.Context, at peer.NodeAddress, to rota.NodeID) (leader rota.NodeID, err error) {
+func (p *Peers) TransferLeadership(ctx context.Context, at peer.NodeAddress,
+	to rota.NodeID) (leader rota.NodeID, err error) {
 	err = p.call(ctx, at, func(ctx context.Context, node rotav1.NodeClient, me *rotav1.Caller) error {
 		answer, err := node.Transfer(ctx, &rotav1.TransferRequest{Caller: me, To: string(to), Asker: askerOf(ctx)})
 		leader = rota.NodeID(answer.GetLeader())

@@ -16,7 +16,8 @@ func TestIntroduce_tellsAllOfANode(t *testing.T) {
 		p := peersOf(t, b.lis.DialContext)
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
-		said := peer.Introduction{Node: "n2", Identity: "abc", Starts: 7, Fresh: true, RulesVersion: 3, Term: 4, LastLogIndex: 5}
+		said := peer.Introduction{Node: "n2", Identity: "abc", Starts: 7, Fresh: true, RulesVersion: 3, Term: 4,
+			LastLogIndex: 5}
 		if err := p.Introduce(ctx, peer.NodeAddress{ID: "n1", API: "n1:1"}, said); err != nil {
 			t.Fatal(err)
 		}

@@ -36,7 +36,8 @@ func jobsDesc() *grpc.ServiceDesc {
 }
 
 // submitHandler replaces the generated handler for the messages of package words.
-func submitHandler(service any, ctx context.Context, decode func(any) error, edge grpc.UnaryServerInterceptor) (any, error) {
+func submitHandler(service any, ctx context.Context, decode func(any) error,
+	edge grpc.UnaryServerInterceptor) (any, error) {
 	in := new(words.Submission)
 	if err := decode(in); err != nil {
 		return nil, err
@@ -187,7 +188,8 @@ func (s *jobsService) Cancel(ctx context.Context,
 func (s *jobsService) Retry(ctx context.Context, req *rotav1.RetryJobsRequest) (*rotav1.JobOutcomes, error) {
 	ids, lives := req.GetIds(), req.GetLives()
 	if len(lives) != 0 && len(lives) != len(ids) {
-		return nil, rota.Refusef(rota.KindInvalid, "lives", "lives: got %d for %d ids, want the same number or none", len(lives), len(ids))
+		return nil, rota.Refusef(rota.KindInvalid, "lives", "lives: got %d for %d ids, want the same number or none",
+			len(lives), len(ids))
 	}
 	retries := make([]rota.JobRetry, len(ids))
 	for i, id := range ids {

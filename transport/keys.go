@@ -29,7 +29,8 @@ func (s *keysService) Set(ctx context.Context, req *rotav1.SetKeyRuleRequest) (*
 	case version == "":
 		version = r.ETag // a rule that is sent back as read changes that version
 	case r.ETag != "" && r.ETag != version:
-		return nil, rota.Refusef(rota.KindInvalid, "if_match", "if_match is %.80q, but the rule's etag is %.80q: send only one of them", version, r.ETag)
+		return nil, rota.Refusef(rota.KindInvalid, "if_match",
+			"if_match is %.80q, but the rule's etag is %.80q: send only one of them", version, r.ETag)
 	}
 	if ctx, err = ifMatch(ctx, version); err != nil {
 		return nil, err
@@ -40,7 +41,8 @@ func (s *keysService) Set(ctx context.Context, req *rotav1.SetKeyRuleRequest) (*
 }
 
 // Delete deletes a rule.
-func (s *keysService) Delete(ctx context.Context, req *rotav1.DeleteKeyRuleRequest) (*rotav1.DeleteKeyRuleResponse, error) {
+func (s *keysService) Delete(ctx context.Context,
+	req *rotav1.DeleteKeyRuleRequest) (*rotav1.DeleteKeyRuleResponse, error) {
 	ctx, err := ifMatch(ctx, req.GetIfMatch())
 	if err != nil {
 		return nil, err
@@ -97,7 +99,8 @@ func (s *keysService) Get(ctx context.Context, req *rotav1.GetKeyRequest) (*rota
 }
 
 // States reads a page of the counted keys, the most used first.
-func (s *keysService) States(ctx context.Context, req *rotav1.ListKeyStatesRequest) (*rotav1.ListKeyStatesResponse, error) {
+func (s *keysService) States(ctx context.Context,
+	req *rotav1.ListKeyStatesRequest) (*rotav1.ListKeyStatesResponse, error) {
 	f, err := words.KeyFilterFromWire(req)
 	if err == nil {
 		err = checkLimit(req.GetLimit(), req.GetCursor())

@@ -24,7 +24,8 @@ func limitsUnary(b *bundle) map[string]unaryRow {
 	type call = func(context.Context) (proto.Message, error)
 	tenant := func(id, key, value string) call {
 		return func(ctx context.Context) (proto.Message, error) {
-			return b.tenants.Set(ctx, &rotav1.SetTenantRequest{Id: id, Set: []*rotav1.Setting{{Key: key, Value: value}}})
+			return b.tenants.Set(ctx, &rotav1.SetTenantRequest{Id: id,
+				Set: []*rotav1.Setting{{Key: key, Value: value}}})
 		}
 	}
 	mode := func(mode, reason string) call {
@@ -39,7 +40,8 @@ func limitsUnary(b *bundle) map[string]unaryRow {
 	}
 	keyRule := func(name string, concurrency int64) call {
 		return func(ctx context.Context) (proto.Message, error) {
-			return b.keys.Set(ctx, &rotav1.SetKeyRuleRequest{Rule: &rotav1.KeyRule{Name: name, Concurrency: concurrency}})
+			return b.keys.Set(ctx, &rotav1.SetKeyRuleRequest{Rule: &rotav1.KeyRule{Name: name,
+				Concurrency: concurrency}})
 		}
 	}
 	key := func(tenant, key string) call {

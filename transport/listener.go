@@ -51,7 +51,8 @@ func (l *cappedListener) Accept() (net.Conn, error) {
 		case full && l.warned.Allow(""):
 			l.log.Warn("connection refused: as many as are allowed are open", "limit", l.open.most)
 		case !full && l.warned.Allow(from):
-			l.log.Warn("connection refused: one address has as many open as it may", "address", from, "limit", l.open.each)
+			l.log.Warn("connection refused: one address has as many open as it may", "address", from, "limit",
+				l.open.each)
 		}
 		_ = conn.Close()
 	}

@@ -34,9 +34,11 @@ func (s *sorter) greetLocal(own *cappedConn, conn *net.UnixConn) (net.Conn, cred
 func strangerAt(uid int, err error) error {
 	switch own := os.Getuid(); {
 	case err != nil:
-		return rota.Refusef(rota.KindDenied, "socket", "the operating system does not report who calls on the node's socket: %v", err)
+		return rota.Refusef(rota.KindDenied, "socket",
+			"the operating system does not report who calls on the node's socket: %v", err)
 	case uid != own && uid != 0:
-		return rota.Refusef(rota.KindDenied, "socket", "uid %d called on the node's socket: call as the node's uid %d, or as root", uid, own)
+		return rota.Refusef(rota.KindDenied, "socket",
+			"uid %d called on the node's socket: call as the node's uid %d, or as root", uid, own)
 	}
 	return nil
 }

@@ -13,7 +13,10 @@ func peerUID(conn *net.UnixConn) (uid int, err error) {
 		return 0, err
 	}
 	var who *unix.Xucred
-	if failed := raw.Control(func(fd uintptr) { who, err = unix.GetsockoptXucred(int(fd), unix.SOL_LOCAL, unix.LOCAL_PEERCRED) }); failed != nil {
+	if failed := raw.Control(func(fd uintptr) {
+		who, err = unix.GetsockoptXucred(int(fd), unix.SOL_LOCAL,
+			unix.LOCAL_PEERCRED)
+	}); failed != nil {
 		return 0, failed
 	}
 	if err != nil {

@@ -13,7 +13,10 @@ func peerUID(conn *net.UnixConn) (uid int, err error) {
 		return 0, err
 	}
 	var who *unix.Ucred
-	if failed := raw.Control(func(fd uintptr) { who, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); failed != nil {
+	if failed := raw.Control(func(fd uintptr) {
+		who, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET,
+			unix.SO_PEERCRED)
+	}); failed != nil {
 		return 0, failed
 	}
 	if err != nil {

@@ -51,7 +51,8 @@ func TestLocal(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	made, err := rotav1.NewAuthClient(conn).Init(t.Context(), &rotav1.InitRequest{Id: "abcdefghijkl", Hash: make([]byte, 32), ExpiresMs: 1})
+	made, err := rotav1.NewAuthClient(conn).Init(t.Context(),
+		&rotav1.InitRequest{Id: "abcdefghijkl", Hash: make([]byte, 32), ExpiresMs: 1})
 	if err != nil || made.GetRoles()[0] != access.RoleRoot {
 		t.Errorf("%v, %v", made, err)
 	}
@@ -59,7 +60,8 @@ func TestLocal(t *testing.T) {
 		_, err := w.Write([]byte("saved"))
 		return err
 	}
-	for of, cluster := range map[rota.Kind]rotav1.ClusterClient{rota.KindNone: rotav1.NewClusterClient(conn), rota.KindDenied: b.cluster} {
+	for of, cluster := range map[rota.Kind]rotav1.ClusterClient{rota.KindNone: rotav1.NewClusterClient(conn),
+		rota.KindDenied: b.cluster} {
 		stream, err := cluster.SaveSnapshot(t.Context(), &rotav1.SaveSnapshotRequest{Read: &rotav1.Read{Stale: true}})
 		if err == nil {
 			_, err = stream.Recv()
@@ -68,7 +70,8 @@ func TestLocal(t *testing.T) {
 			t.Errorf("a backup that no leader vouches for: %v, %s is wanted", err, of)
 		}
 	}
-	if _, err := rotav1.NewNodeClient(conn).Inspect(t.Context(), &rotav1.InspectRequest{}); status.Code(err) != codes.PermissionDenied {
+	if _, err := rotav1.NewNodeClient(conn).Inspect(t.Context(),
+		&rotav1.InspectRequest{}); status.Code(err) != codes.PermissionDenied {
 		t.Errorf("as a node: %v", err)
 	}
 	if err := b.server.Drain(context.Background()); err != nil {

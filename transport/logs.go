@@ -21,7 +21,8 @@ func (s *jobsService) Log(ctx context.Context, req *rotav1.JobLogRequest) (*rota
 		return nil, err
 	}
 	if req.Attempt != nil && req.GetAttempt() < 0 {
-		return nil, rota.Refusef(rota.KindInvalid, "attempt", "attempt must be at least 0, got %d; omit it for the newest", req.GetAttempt())
+		return nil, rota.Refusef(rota.KindInvalid, "attempt",
+			"attempt must be at least 0, got %d; omit it for the newest", req.GetAttempt())
 	}
 	l, at, err := s.core.JobLog(ctx, of, words.ReadFromWire(req.GetRead()))
 	if err != nil {
@@ -44,7 +45,8 @@ func (s *nodeService) Log(ctx context.Context, req *rotav1.NodeLogRequest) (*rot
 }
 
 // Log requests another node's part of the log of an attempt.
-func (p *Peers) Log(ctx context.Context, to peer.NodeAddress, lease rota.LeaseID, after uint64) (l peer.NodeLog, err error) {
+func (p *Peers) Log(ctx context.Context, to peer.NodeAddress, lease rota.LeaseID,
+	after uint64) (l peer.NodeLog, err error) {
 	err = p.call(ctx, to, func(ctx context.Context, node rotav1.NodeClient, me *rotav1.Caller) error {
 		answer, err := node.Log(ctx, &rotav1.NodeLogRequest{Caller: me, LeaseId: lease[:], After: after})
 		l = peer.NodeLog{Known: answer.GetKnown(), Parts: words.LogPartsFromWire(answer.GetParts())}
@@ -62,7 +64,8 @@ func loggedFromWire(parts []*rotav1.LogPart) (logged []peer.Logged, err error) {
 			err = joblog.CheckPart(&l.Part)
 		}
 		if bytes += len(l.Part.Text) + len(l.Lease); err == nil && bytes > limits.MaxLogsBeat {
-			err = rota.Refusef(rota.KindInvalid, "logs", "logs too long: got more than %d bytes in one beat", limits.MaxLogsBeat)
+			err = rota.Refusef(rota.KindInvalid, "logs", "logs too long: got more than %d bytes in one beat",
+				limits.MaxLogsBeat)
 		}
 		if err != nil {
 			return nil, err

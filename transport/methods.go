@@ -40,7 +40,8 @@ func judged(r rota.Right) need { return need{right: r, judged: true} }
 
 // admits reports whether a caller with these rights is admitted.
 func (n need) admits(rights *access.Rights) bool {
-	return n.known || n.scoped && (rights.Some(n.right) || n.also != rota.RightNone && rights.Some(n.also)) || rights.AllowEverywhere(n.right)
+	return n.known || n.scoped && (rights.Some(n.right) || n.also != rota.RightNone && rights.Some(n.also)) ||
+		rights.AllowEverywhere(n.right)
 }
 
 // where returns the scope in which the right is required.

@@ -46,7 +46,8 @@ func TestMethods(t *testing.T) {
 			t.Errorf("%s is in the table and not served", method)
 		}
 		says := 0
-		for _, is := range []bool{methods[method].anybody, methods[method].members, methods[method].known, methods[method].right != rota.RightNone} {
+		for _, is := range []bool{methods[method].anybody, methods[method].members, methods[method].known,
+			methods[method].right != rota.RightNone} {
 			if is {
 				says++
 			}

@@ -16,7 +16,8 @@ type CallMetrics struct{ *grpcprom.ServerMetrics }
 
 // NewCallMetrics returns metrics of one server, for Options.Metrics.
 func NewCallMetrics() *CallMetrics {
-	return &CallMetrics{grpcprom.NewServerMetrics(grpcprom.WithServerHandlingTimeHistogram(grpcprom.WithHistogramBuckets(callSeconds)))}
+	return &CallMetrics{grpcprom.NewServerMetrics(grpcprom.WithServerHandlingTimeHistogram(
+		grpcprom.WithHistogramBuckets(callSeconds)))}
 }
 
 // interceptors returns the server's interceptors, with its metrics around them if it has metrics.

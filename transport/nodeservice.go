@@ -51,7 +51,8 @@ func (s *nodeService) meet(ctx context.Context, caller *rotav1.Caller) (rota.Nod
 	id := string(s.core.ClusterID())
 	switch {
 	case caller.GetClusterName() != s.core.Name():
-		refused = rota.Refusef(rota.KindDenied, "cluster_name", "node %s belongs to the cluster named %q, this node to %q",
+		refused = rota.Refusef(rota.KindDenied, "cluster_name",
+			"node %s belongs to the cluster named %q, this node to %q",
 			caller.GetNode(), cut(caller.GetClusterName()), s.core.Name())
 	case id != "" && caller.GetClusterId() != "" && caller.GetClusterId() != id:
 		refused = rota.Refusef(rota.KindDenied, "cluster_id", "node %s belongs to cluster %q, this node to %q",
@@ -84,7 +85,8 @@ func (s *nodeService) certified(ctx context.Context, id rota.NodeID) error {
 	case info.node == id:
 		return nil
 	}
-	refused := rota.Refusef(rota.KindDenied, "certificate", "the caller claims to be node %s, but its certificate is for node %s", id, info.node)
+	refused := rota.Refusef(rota.KindDenied, "certificate",
+		"the caller claims to be node %s, but its certificate is for node %s", id, info.node)
 	if s.warned.Allow(string(info.node)) {
 		s.log.Warn("call in another node's name refused", "node", info.node, "reason", refused)
 	}

@@ -225,7 +225,8 @@ func peerError(to peer.NodeAddress, err error) error {
 // have not been used for long.
 func (p *Peers) take(to peer.NodeAddress) (conn *peerConn, identity string, err error) {
 	if to.API == "" {
-		return nil, "", rota.Refusef(rota.KindUnavailable, string(to.ID), "the address of node %s is not known yet", to.ID)
+		return nil, "", rota.Refusef(rota.KindUnavailable, string(to.ID), "the address of node %s is not known yet",
+			to.ID)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -243,7 +244,8 @@ func (p *Peers) take(to peer.NodeAddress) (conn *peerConn, identity string, err 
 	if !ok {
 		conn, err := grpc.NewClient("passthrough:///"+to.API, p.settings(to.ID)...)
 		if err != nil {
-			return nil, "", &rota.Error{Kind: rota.KindUnavailable, Subject: string(to.ID), Text: "dial " + to.API, Cause: err}
+			return nil, "", &rota.Error{Kind: rota.KindUnavailable, Subject: string(to.ID), Text: "dial " + to.API,
+				Cause: err}
 		}
 		found = &peerConn{conn: conn, node: rotav1.NewNodeClient(conn)}
 		p.peers[to] = found

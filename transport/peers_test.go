@@ -81,7 +81,9 @@ func everyPeerCall(p *Peers, to peer.NodeAddress) map[string]func(context.Contex
 		},
 		"log": func(ctx context.Context) (any, error) { return p.Log(ctx, to, rota.LeaseID{'x'}, 7) },
 		"archive list": func(ctx context.Context) (any, error) {
-			return p.ListArchived(ctx, to, rota.JobFilter{Queue: "q1", State: rota.JobDead, Cursor: "done/j0", Limit: 5}, 3)
+			return p.ListArchived(ctx, to, rota.JobFilter{Queue: "q1", State: rota.JobDead, Cursor: "done/j0",
+				Limit: 5},
+				3)
 		},
 	}
 }
@@ -178,7 +180,8 @@ func TestAdmit_logsOnceAMinute(t *testing.T) {
 		log := &lines{}
 		s := &nodeService{core: &fakeNode{name: "prod"}, log: slog.New(slog.NewTextHandler(log, nil))}
 		for range 180 {
-			if err := s.admit(t.Context(), &rotav1.Caller{Node: "n9", ClusterName: "x"}); rota.KindOf(err) != rota.KindDenied {
+			if err := s.admit(t.Context(), &rotav1.Caller{Node: "n9",
+				ClusterName: "x"}); rota.KindOf(err) != rota.KindDenied {
 				t.Fatal(err)
 			}
 			<-time.After(time.Second)

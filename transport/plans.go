@@ -17,7 +17,8 @@ type plansService struct {
 // List reads the plans by id, whole or in pages.
 func (s *plansService) List(ctx context.Context, req *rotav1.ListPlansRequest) (*rotav1.ListPlansResponse, error) {
 	made := madeBy(req.GetBy(), func(x *rota.Plan) rota.Principal { return x.By }, s.core.Plans)
-	rows, at, next, err := wholeList(ctx, req, made, func(p *rota.Plan) string { return string(p.ID) }, words.PlanToWire)
+	rows, at, next, err := wholeList(ctx, req, made, func(p *rota.Plan) string { return string(p.ID) },
+		words.PlanToWire)
 	if err != nil {
 		return nil, err
 	}

@@ -13,8 +13,8 @@ import (
 
 // fakePlan is the plan that a core without a cluster returns.
 func fakePlan(id rota.PlanID) rota.Plan {
-	return rota.Plan{PlanSpec: rota.PlanSpec{ID: id, Verb: rota.PlanCancel, Filter: "id=*"}, State: rota.PlanDone, Done: 7, Refused: 1,
-		Refusals: []rota.PlanRefusal{{Job: "j", Text: "refused"}}, Cursor: "z"}
+	return rota.Plan{PlanSpec: rota.PlanSpec{ID: id, Verb: rota.PlanCancel, Filter: "id=*"}, State: rota.PlanDone,
+		Done: 7, Refused: 1, Refusals: []rota.PlanRefusal{{Job: "j", Text: "refused"}}, Cursor: "z"}
 }
 
 func (c *fakeCore) Plans(_ context.Context, opt peer.ReadOptions) ([]rota.Plan, rota.ReadAt, error) {
@@ -67,11 +67,13 @@ func plansUnary(b *bundle) map[string]unaryRow {
 	}
 	return map[string]unaryRow{
 		"plans start": {start(&rotav1.PlanSpec{Id: "p", Verb: "reprioritise", Filter: "id=*", Priority: &urgent}),
-			start(&rotav1.PlanSpec{Id: "p", Verb: "reprioritise", Filter: "id=*", Priority: &background}), `priority:1`},
-		"plans start verb": {start(&rotav1.PlanSpec{Id: "p", Verb: "cancel", Filter: "id=*"}), start(&rotav1.PlanSpec{Id: "p", Verb: "drop"}), `verb:"cancel"`},
-		"plans preview":    {preview(&rotav1.PlanSpec{Id: "p", Verb: "retry", Filter: "id=*"}), preview(nil), `complete:true`},
-		"plans list":       {list(0), list(-1), `text:"refused"`},
-		"plans get":        {get("p"), get(strings.Repeat("p", 100)), `cursor:"z"`},
-		"plans cancel":     {cancel("p"), cancel(""), `why:"r"`},
+			start(&rotav1.PlanSpec{Id: "p", Verb: "reprioritise", Filter: "id=*", Priority: &background}),
+			`priority:1`},
+		"plans start verb": {start(&rotav1.PlanSpec{Id: "p", Verb: "cancel", Filter: "id=*"}),
+			start(&rotav1.PlanSpec{Id: "p", Verb: "drop"}), `verb:"cancel"`},
+		"plans preview": {preview(&rotav1.PlanSpec{Id: "p", Verb: "retry", Filter: "id=*"}), preview(nil),
+			`complete:true`}, "plans list": {list(0), list(-1), `text:"refused"`},
+		"plans get":    {get("p"), get(strings.Repeat("p", 100)), `cursor:"z"`},
+		"plans cancel": {cancel("p"), cancel(""), `why:"r"`},
 	}
 }

@@ -107,8 +107,9 @@ func (p *poll) wait(ctx context.Context) (peer.Standing, error) {
 func (p *poll) standing(ctx context.Context) (peer.Standing, error) {
 	st, err := p.session.Standing(ctx, here)
 	if err == nil && st.Poll != p.number {
-		err = rota.Refusef(rota.KindConflict, "poll", "another poll of worker %s replaced this one: send one poll at a time, or give "+
-			"each process its own worker id", p.ask.Worker.ID)
+		err = rota.Refusef(rota.KindConflict, "poll",
+			"another poll of worker %s replaced this one: send one poll at a time, or give "+
+				"each process its own worker id", p.ask.Worker.ID)
 	}
 	return st, err
 }
@@ -171,7 +172,8 @@ func (p *poll) abandon(ctx context.Context) {
 		return
 	}
 	if err := p.session.Offer(ctx, p.number, 0, 0); err != nil {
-		p.server.log.Debug("what a poll offered could not be withdrawn", "worker", string(p.ask.Worker.ID), "error", err)
+		p.server.log.Debug("what a poll offered could not be withdrawn", "worker", string(p.ask.Worker.ID), "error",
+			err)
 		return
 	}
 	st, err := p.standing(ctx)
@@ -186,7 +188,8 @@ func (p *poll) abandon(ctx context.Context) {
 		_, err = p.session.Do(ctx, back)
 	}
 	if err != nil {
-		p.server.log.Debug("leases that nobody heard of could not be given back", "worker", string(p.ask.Worker.ID), "error", err)
+		p.server.log.Debug("leases that nobody heard of could not be given back", "worker", string(p.ask.Worker.ID),
+			"error", err)
 	}
 }
 
@@ -200,7 +203,8 @@ func orEnd(ctx context.Context, err error) error {
 
 // answer returns the caller's answer, with as many leases as fit a message, and at least one.
 func (p *poll) answer(st *peer.Standing, clock rota.Clock) rest.Acquired {
-	got := rest.Acquired{Status: st.Status, Leases: []rest.GivenLease{}, Revoked: []rest.RevokedLease{}, Ended: p.holding.without(st.Leases)}
+	got := rest.Acquired{Status: st.Status, Leases: []rest.GivenLease{}, Revoked: []rest.RevokedLease{},
+		Ended: p.holding.without(st.Leases)}
 	room := limits.MaxMessageBytes
 	for i := range st.Leases {
 		a := &st.Leases[i]
@@ -213,7 +217,8 @@ func (p *poll) answer(st *peer.Standing, clock rota.Clock) rest.Acquired {
 			got.More = true
 		default:
 			room -= len(a.Spec.Payload)
-			got.Leases = append(got.Leases, rest.GivenLease{Lease: a.Lease.ID, Token: a.Lease.Token, ValidMs: validMs(&a.Lease, clock),
+			got.Leases = append(got.Leases, rest.GivenLease{Lease: a.Lease.ID, Token: a.Lease.Token,
+				ValidMs: validMs(&a.Lease, clock),
 				Attempt: a.Lease.Attempt, MaxRuntimeMs: a.MaxRuntime.Milliseconds(), Job: a.Spec})
 		}
 	}

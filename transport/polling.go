@@ -49,19 +49,25 @@ func checkAcquire(ask *rest.Acquire) error {
 	most := limits.MaxPoll.Milliseconds()
 	switch room := ask.Worker.Slots + ask.Worker.Prefetch; {
 	case ask.Max < 1:
-		return rota.Refusef(rota.KindInvalid, "max", "max must be between 1 and %d, got %d; to take no lease, use beat", limits.MaxAcquire, ask.Max)
+		return rota.Refusef(rota.KindInvalid, "max", "max must be between 1 and %d, got %d; to take no lease, use beat",
+			limits.MaxAcquire, ask.Max)
 	case ask.Max > limits.MaxAcquire:
-		return rota.Refusef(rota.KindInvalid, "max", "max must be at most %d, got %d; ask again for more leases", limits.MaxAcquire, ask.Max)
+		return rota.Refusef(rota.KindInvalid, "max", "max must be at most %d, got %d; ask again for more leases",
+			limits.MaxAcquire, ask.Max)
 	case ask.Max > room:
-		return rota.Refusef(rota.KindInvalid, "max", "max must be at most worker.slots (%d), got %d; raise slots, or lower max", ask.Worker.Slots, ask.Max)
+		return rota.Refusef(rota.KindInvalid, "max",
+			"max must be at most worker.slots (%d), got %d; raise slots, or lower max", ask.Worker.Slots, ask.Max)
 	case ask.WaitMs < 0 || ask.WaitMs > most:
-		return rota.Refusef(rota.KindInvalid, "wait_ms", "wait_ms must be between 0 and %d, got %d; a poll counts as one beat, so poll again after it", most, ask.WaitMs)
+		return rota.Refusef(rota.KindInvalid, "wait_ms",
+			"wait_ms must be between 0 and %d, got %d; a poll counts as one beat, so poll again after it", most,
+			ask.WaitMs)
 	}
 	return nil
 }
 
 // Beat implements web.Polling: it is one beat, and renews those leases in holding that are due.
-func (s *pollingService) Beat(ctx context.Context, id rota.WorkerID, secret string, beat *rest.WorkerBeat) (rest.WorkerBeaten, error) {
+func (s *pollingService) Beat(ctx context.Context, id rota.WorkerID, secret string,
+	beat *rest.WorkerBeat) (rest.WorkerBeaten, error) {
 	holding, err := leasesOf(beat.Holding)
 	if err != nil {
 		return rest.WorkerBeaten{}, err
@@ -82,7 +88,8 @@ func (s *pollingService) Beat(ctx context.Context, id rota.WorkerID, secret stri
 	if err := renewHeld(ctx, session, st.Leases, holding, clock); err != nil {
 		return rest.WorkerBeaten{}, err
 	}
-	done := rest.WorkerBeaten{Status: st.Status, Leases: []rest.HeldLease{}, Revoked: []rest.RevokedLease{}, Ended: holding.without(st.Leases)}
+	done := rest.WorkerBeaten{Status: st.Status, Leases: []rest.HeldLease{}, Revoked: []rest.RevokedLease{},
+		Ended: holding.without(st.Leases)}
 	for i := range st.Leases {
 		l := &st.Leases[i].Lease
 		switch {
@@ -90,7 +97,8 @@ func (s *pollingService) Beat(ctx context.Context, id rota.WorkerID, secret stri
 		case l.Revoked != rota.ReasonNone:
 			done.Revoked = append(done.Revoked, revokedOf(l))
 		case holding.has(l.ID):
-			done.Leases = append(done.Leases, rest.HeldLease{Lease: l.ID, ValidMs: validMs(l, clock), Renewals: l.Renewals})
+			done.Leases = append(done.Leases, rest.HeldLease{Lease: l.ID, ValidMs: validMs(l, clock),
+				Renewals: l.Renewals})
 		}
 	}
 	return done, nil
@@ -105,14 +113,17 @@ func dueBefore(a *rota.Assignment) rota.Clock {
 
 // renewHeld renews the leases that are held and due, and updates them. A lease that can no longer be renewed continues
 // to its deadline.
-func renewHeld(ctx context.Context, session WorkerSession, leases []rota.Assignment, holding held, clock rota.Clock) error {
+func renewHeld(ctx context.Context, session WorkerSession, leases []rota.Assignment, holding held,
+	clock rota.Clock) error {
 	var commands []peer.LeaseCommand
 	var due []*rota.Lease
 	for i := range leases {
 		l := &leases[i].Lease
-		if holding.has(l.ID) && l.Revoked == rota.ReasonNone && (clock+dueBefore(&leases[i]) >= l.RenewBy.Clock || l.Acked.IsZero()) {
+		if holding.has(l.ID) && l.Revoked == rota.ReasonNone &&
+			(clock+dueBefore(&leases[i]) >= l.RenewBy.Clock || l.Acked.IsZero()) {
 			due = append(due, l)
-			commands = append(commands, peer.LeaseCommand{Verb: rota.VerbRenew, Lease: l.ID, Job: l.Job, Ordinal: l.Renewals + 1})
+			commands = append(commands, peer.LeaseCommand{Verb: rota.VerbRenew, Lease: l.ID, Job: l.Job,
+				Ordinal: l.Renewals + 1})
 		}
 	}
 	if len(commands) == 0 {
@@ -157,8 +168,9 @@ func (s *pollingService) attach(ctx context.Context, id rota.WorkerID, secret st
 // checkProof rejects a header that holds no worker's secret.
 func checkProof(secret string) error {
 	if n := len(secret); n < minSecret || n > maxSecret {
-		return rota.Refusef(rota.KindInvalid, "rota-worker-secret", "header Rota-Worker-Secret: got %d bytes, want %d to %d; make one with "+
-			"openssl rand -hex 16", n, minSecret, maxSecret)
+		return rota.Refusef(rota.KindInvalid, "rota-worker-secret",
+			"header Rota-Worker-Secret: got %d bytes, want %d to %d; make one with "+
+				"openssl rand -hex 16", n, minSecret, maxSecret)
 	}
 	return nil
 }
@@ -189,7 +201,8 @@ func (h held) without(open []rota.Assignment) []string {
 // leasesOf parses the leases that a caller holds.
 func leasesOf(texts []string) (h held, err error) {
 	if n := len(texts); n > limits.MaxBatchJobs {
-		return h, rota.Refusef(rota.KindInvalid, "holding", "too many leases in holding: got %d, maximum %d", n, limits.MaxBatchJobs)
+		return h, rota.Refusef(rota.KindInvalid, "holding", "too many leases in holding: got %d, maximum %d", n,
+			limits.MaxBatchJobs)
 	}
 	h.known = make(map[rota.LeaseID]bool, len(texts))
 	for i, text := range texts {
@@ -207,7 +220,8 @@ func leasesOf(texts []string) (h held, err error) {
 
 func leaseOf(field, text string) (id rota.LeaseID, err error) {
 	if err := id.UnmarshalText([]byte(text)); err != nil || id.IsZero() {
-		return id, rota.Refusef(rota.KindInvalid, field, "%s: got %.80q; use the 64 hex digits of a lease that acquire returned", field, text)
+		return id, rota.Refusef(rota.KindInvalid, field,
+			"%s: got %.80q; use the 64 hex digits of a lease that acquire returned", field, text)
 	}
 	return id, nil
 }

@@ -15,15 +15,19 @@ import (
 )
 
 // Complete implements web.Polling.
-func (s *pollingService) Complete(ctx context.Context, of web.LeaseOf, body *rest.LeaseCompletion) (rest.JobOutcome, error) {
-	c := peer.LeaseCommand{Verb: rota.VerbComplete, Output: body.Output, OutputDigest: body.OutputDigest, Meta: body.Meta, Log: logged(body.Log)}
+func (s *pollingService) Complete(ctx context.Context, of web.LeaseOf,
+	body *rest.LeaseCompletion) (rest.JobOutcome, error) {
+	c := peer.LeaseCommand{Verb: rota.VerbComplete, Output: body.Output, OutputDigest: body.OutputDigest,
+		Meta: body.Meta, Log: logged(body.Log)}
 	if len(body.Children) > 0 {
 		var err error
-		if c.Children, err = words.GrowthToWire(&rota.Growth{Children: body.Children, Detached: body.Detached}); err != nil {
+		if c.Children, err = words.GrowthToWire(&rota.Growth{Children: body.Children,
+			Detached: body.Detached}); err != nil {
 			return rest.JobOutcome{}, err
 		}
 	} else if body.Detached {
-		return rest.JobOutcome{}, rota.Refusef(rota.KindInvalid, "detached", "detached is true without children: omit it")
+		return rest.JobOutcome{}, rota.Refusef(rota.KindInvalid, "detached",
+			"detached is true without children: omit it")
 	}
 	return s.report(ctx, of, &body.LeaseClaim, c)
 }
@@ -43,11 +47,13 @@ func (s *pollingService) Fail(ctx context.Context, of web.LeaseOf, body *rest.Le
 	ask("cancel", body.Cancel, peer.FailCancel)
 	ask("timed_out", body.TimedOut, peer.FailTimedOut)
 	if len(asked) > 1 {
-		return rest.JobOutcome{}, rota.Refusef(rota.KindInvalid, asked[1], "%s exclude each other: set only one of them", strings.Join(asked, " and "))
+		return rest.JobOutcome{}, rota.Refusef(rota.KindInvalid, asked[1],
+			"%s exclude each other: set only one of them", strings.Join(asked, " and "))
 	}
 	for name, ms := range map[string]int64{"retry_after_ms": body.RetryAfterMs, "snooze_ms": body.SnoozeMs} {
 		if most := limits.MaxFailWait.Milliseconds(); ms < 0 || ms > most {
-			return rest.JobOutcome{}, rota.Refusef(rota.KindInvalid, name, "%s must be between 1 and %d (30 days), got %d", name, most, ms)
+			return rest.JobOutcome{}, rota.Refusef(rota.KindInvalid, name,
+				"%s must be between 1 and %d (30 days), got %d", name, most, ms)
 		}
 	}
 	c.After = millis.Duration(body.RetryAfterMs + body.SnoozeMs)
@@ -55,12 +61,15 @@ func (s *pollingService) Fail(ctx context.Context, of web.LeaseOf, body *rest.Le
 }
 
 // Decline implements web.Polling.
-func (s *pollingService) Decline(ctx context.Context, of web.LeaseOf, body *rest.LeaseDecline) (rest.JobOutcome, error) {
-	return s.report(ctx, of, &body.LeaseClaim, peer.LeaseCommand{Verb: rota.VerbDecline, Text: body.Reason, Log: logged(body.Log)})
+func (s *pollingService) Decline(ctx context.Context, of web.LeaseOf,
+	body *rest.LeaseDecline) (rest.JobOutcome, error) {
+	return s.report(ctx, of, &body.LeaseClaim, peer.LeaseCommand{Verb: rota.VerbDecline, Text: body.Reason,
+		Log: logged(body.Log)})
 }
 
 // Progress implements web.Polling.
-func (s *pollingService) Progress(ctx context.Context, of web.LeaseOf, body *rest.LeaseProgress) (rest.JobOutcome, error) {
+func (s *pollingService) Progress(ctx context.Context, of web.LeaseOf,
+	body *rest.LeaseProgress) (rest.JobOutcome, error) {
 	c := peer.LeaseCommand{Verb: rota.VerbProgress, Progress: body.Progress, Text: body.Note}
 	if body.Final {
 		c.Ordinal = peer.FinalReport
@@ -69,16 +78,19 @@ func (s *pollingService) Progress(ctx context.Context, of web.LeaseOf, body *res
 }
 
 // report proposes one command on a lease.
-func (s *pollingService) report(ctx context.Context, of web.LeaseOf, claim *rest.LeaseClaim, c peer.LeaseCommand) (rest.JobOutcome, error) {
+func (s *pollingService) report(ctx context.Context, of web.LeaseOf, claim *rest.LeaseClaim,
+	c peer.LeaseCommand) (rest.JobOutcome, error) {
 	lease, err := leaseOf("lease", of.Lease)
 	if err != nil {
 		return rest.JobOutcome{}, err
 	}
 	if claim.Token.IsZero() {
-		return rest.JobOutcome{}, rota.Refusef(rota.KindInvalid, "token", "token is missing: send the lease's token, which acquire returned")
+		return rest.JobOutcome{}, rota.Refusef(rota.KindInvalid, "token",
+			"token is missing: send the lease's token, which acquire returned")
 	}
 	if claim.Job == "" {
-		return rest.JobOutcome{}, rota.Refusef(rota.KindInvalid, "job", "job is missing: send the id of the lease's job, which identifies repeated calls")
+		return rest.JobOutcome{}, rota.Refusef(rota.KindInvalid, "job",
+			"job is missing: send the id of the lease's job, which identifies repeated calls")
 	}
 	c.Lease, c.Job = lease, claim.Job
 	if err := checkCommand(&c); err != nil {
@@ -118,9 +130,11 @@ func fenced(ctx context.Context, session WorkerSession, lease rota.LeaseID, clai
 			case l.ID != lease:
 				continue
 			case l.Token != claim.Token:
-				return rota.Refusef(rota.KindStale, "token", "token %s belongs to another attempt, the lease's token is %s: drop the work", claim.Token, l.Token)
+				return rota.Refusef(rota.KindStale, "token",
+					"token %s belongs to another attempt, the lease's token is %s: drop the work", claim.Token, l.Token)
 			case l.Job != claim.Job:
-				return rota.Refusef(rota.KindInvalid, "job", "job: got %.80q, but the lease is for job %s", claim.Job, l.Job)
+				return rota.Refusef(rota.KindInvalid, "job", "job: got %.80q, but the lease is for job %s", claim.Job,
+					l.Job)
 			}
 			return nil
 		}

@@ -20,7 +20,8 @@ type queuesService struct {
 // List reads the queues by name, whole or in pages.
 func (s *queuesService) List(ctx context.Context,
 	req *rotav1.ListQueuesRequest) (*rotav1.ListQueuesResponse, error) {
-	rows, at, next, err := wholeList(ctx, req, s.core.Queues, func(q *rota.Queue) string { return string(q.Name) }, words.QueueToWire)
+	rows, at, next, err := wholeList(ctx, req, s.core.Queues, func(q *rota.Queue) string { return string(q.Name) },
+		words.QueueToWire)
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +70,8 @@ func (s *queuesService) Set(ctx context.Context, req *rotav1.SetQueueRequest) (*
 }
 
 // Delete deletes a queue that nothing refers to, or takes one step of draining it to another queue.
-func (s *queuesService) Delete(ctx context.Context, req *rotav1.DeleteQueueRequest) (*rotav1.DeleteQueueResponse, error) {
+func (s *queuesService) Delete(ctx context.Context,
+	req *rotav1.DeleteQueueRequest) (*rotav1.DeleteQueueResponse, error) {
 	ctx, err := ifMatch(ctx, req.GetIfMatch())
 	if err != nil {
 		return nil, err

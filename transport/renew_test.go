@@ -38,18 +38,21 @@ func TestRenewHeld_shortLeases(t *testing.T) {
 	for _, c := range []struct {
 		lease, beat, least rota.Clock
 		late               int
-	}{{10_000, 600, 24_000, 0}, {10_000, 2_000, 26_000, 0}, {15_000, 5_000, 44_000, 4}, {15_000, 3_000, 37_000, 0}, {60_000, 5_000, 160_000, 0}} {
+	}{{10_000, 600, 24_000, 0}, {10_000, 2_000, 26_000, 0}, {15_000, 5_000, 44_000, 4}, {15_000, 3_000, 37_000,
+		0}, {60_000, 5_000, 160_000, 0}} {
 		lease := &rota.Lease{ID: rota.LeaseID{1}, Acked: rota.Moment{Clock: 1}}
 		lease.Deadline.Clock, lease.RenewBy.Clock = c.lease, c.lease*6/10
 		s := &renewing{lease: c.lease, held: lease}
 		for ; s.at < lease.Deadline.Clock; s.at += c.beat {
 			open := []rota.Assignment{{Lease: *lease, LeaseFor: time.Duration(c.lease) * time.Millisecond}}
-			if err := renewHeld(context.Background(), s, open, held{known: map[rota.LeaseID]bool{lease.ID: true}}, s.at); err != nil {
+			if err := renewHeld(context.Background(), s, open, held{known: map[rota.LeaseID]bool{lease.ID: true}},
+				s.at); err != nil {
 				t.Fatal(err)
 			}
 		}
 		if lease.Deadline.Clock < c.least || s.late > c.late {
-			t.Errorf("a lease of %d ms with a beat every %d ms ends at %d, %d is the least; %d renewals are late", c.lease, c.beat, lease.Deadline.Clock, c.least, s.late)
+			t.Errorf("a lease of %d ms with a beat every %d ms ends at %d, %d is the least; %d renewals are late",
+				c.lease, c.beat, lease.Deadline.Clock, c.least, s.late)
 		}
 	}
 }

@@ -26,9 +26,11 @@ func named(name string) (rota.ScheduleName, error) {
 }
 
 // List reads the schedules by name, whole or in pages.
-func (s *schedulesService) List(ctx context.Context, req *rotav1.ListSchedulesRequest) (*rotav1.ListSchedulesResponse, error) {
+func (s *schedulesService) List(ctx context.Context,
+	req *rotav1.ListSchedulesRequest) (*rotav1.ListSchedulesResponse, error) {
 	made := madeBy(req.GetBy(), func(x *rota.Schedule) rota.Principal { return x.By }, s.core.Schedules)
-	rows, at, next, err := wholeList(ctx, req, made, func(x *rota.Schedule) string { return string(x.Name) }, words.ScheduleToWire)
+	rows, at, next, err := wholeList(ctx, req, made, func(x *rota.Schedule) string { return string(x.Name) },
+		words.ScheduleToWire)
 	if err != nil {
 		return nil, err
 	}
@@ -36,7 +38,8 @@ func (s *schedulesService) List(ctx context.Context, req *rotav1.ListSchedulesRe
 }
 
 // Get reads one schedule.
-func (s *schedulesService) Get(ctx context.Context, req *rotav1.GetScheduleRequest) (*rotav1.GetScheduleResponse, error) {
+func (s *schedulesService) Get(ctx context.Context,
+	req *rotav1.GetScheduleRequest) (*rotav1.GetScheduleResponse, error) {
 	name, err := named(req.GetName())
 	if err != nil {
 		return nil, err
@@ -97,7 +100,8 @@ func (s *schedulesService) Resume(ctx context.Context, req *rotav1.ResumeSchedul
 }
 
 // Trigger runs a schedule's job now.
-func (s *schedulesService) Trigger(ctx context.Context, req *rotav1.TriggerScheduleRequest) (*rotav1.JobOutcome, error) {
+func (s *schedulesService) Trigger(ctx context.Context,
+	req *rotav1.TriggerScheduleRequest) (*rotav1.JobOutcome, error) {
 	name, err := named(req.GetName())
 	if err == nil {
 		err = rota.CheckID("id", req.GetId())
@@ -109,7 +113,8 @@ func (s *schedulesService) Trigger(ctx context.Context, req *rotav1.TriggerSched
 }
 
 // Backfill runs dates that have passed.
-func (s *schedulesService) Backfill(ctx context.Context, req *rotav1.BackfillScheduleRequest) (*rotav1.BackfillScheduleResponse, error) {
+func (s *schedulesService) Backfill(ctx context.Context,
+	req *rotav1.BackfillScheduleRequest) (*rotav1.BackfillScheduleResponse, error) {
 	name, err := named(req.GetName())
 	if err != nil {
 		return nil, err
@@ -126,7 +131,8 @@ func (s *schedulesService) Backfill(ctx context.Context, req *rotav1.BackfillSch
 }
 
 // Delete deletes a schedule.
-func (s *schedulesService) Delete(ctx context.Context, req *rotav1.DeleteScheduleRequest) (*rotav1.DeleteScheduleResponse, error) {
+func (s *schedulesService) Delete(ctx context.Context,
+	req *rotav1.DeleteScheduleRequest) (*rotav1.DeleteScheduleResponse, error) {
 	ctx, err := ifMatch(ctx, req.GetIfMatch())
 	if err != nil {
 		return nil, err
@@ -151,9 +157,11 @@ func (s *schedulesService) Next(ctx context.Context, req *rotav1.NextDatesReques
 	case most < 0 || most > maxNext:
 		return nil, rota.Refusef(rota.KindInvalid, "limit", "limit must be between 1 and %d, got %d", maxNext, most)
 	case req.GetAfterMs() < 0:
-		return nil, rota.Refusef(rota.KindInvalid, "after_ms", "after_ms: got %d, want a date in milliseconds, or 0", req.GetAfterMs())
+		return nil, rota.Refusef(rota.KindInvalid, "after_ms", "after_ms: got %d, want a date in milliseconds, or 0",
+			req.GetAfterMs())
 	}
-	dates, tzdata, at, err := s.core.NextDates(ctx, name, rota.Date(req.GetAfterMs()), most, words.ReadFromWire(req.GetRead()))
+	dates, tzdata, at, err := s.core.NextDates(ctx, name, rota.Date(req.GetAfterMs()), most,
+		words.ReadFromWire(req.GetRead()))
 	if err != nil {
 		return nil, err
 	}

@@ -16,7 +16,8 @@ import (
 
 // fakeSchedule is the schedule that a core without a cluster returns.
 func fakeSchedule(name rota.ScheduleName) rota.Schedule {
-	s := rota.Schedule{State: rota.SchedulePaused, Version: 3, Live: []rota.JobID{"s@+x"}, Waiting: []rota.JobID{"s@2030-01-02T03:04:05Z"},
+	s := rota.Schedule{State: rota.SchedulePaused, Version: 3, Live: []rota.JobID{"s@+x"},
+		Waiting:   []rota.JobID{"s@2030-01-02T03:04:05Z"},
 		Decisions: []rota.ScheduleDecision{{Date: 5, What: rota.FateSkipped}}}
 	s.Name, s.Cron, s.CatchUp, s.Job = name, "@hourly", time.Hour, rota.NewJobSpec("t", nil)
 	return s
@@ -26,7 +27,8 @@ func (c *fakeCore) Schedules(_ context.Context, opt peer.ReadOptions) ([]rota.Sc
 	return []rota.Schedule{fakeSchedule("s")}, fakeAt(opt), c.err
 }
 
-func (c *fakeCore) Schedule(_ context.Context, name rota.ScheduleName, opt peer.ReadOptions) (rota.Schedule, rota.ReadAt, error) {
+func (c *fakeCore) Schedule(_ context.Context, name rota.ScheduleName,
+	opt peer.ReadOptions) (rota.Schedule, rota.ReadAt, error) {
 	return fakeSchedule(name), fakeAt(opt), c.err
 }
 
@@ -48,7 +50,8 @@ func (c *fakeCore) TriggerSchedule(_ context.Context, name rota.ScheduleName, id
 	return rota.JobOutcome{ID: rota.RunID(name, 0, id), State: rota.JobQueued}, c.err
 }
 
-func (c *fakeCore) BackfillSchedule(_ context.Context, name rota.ScheduleName, from, until rota.Date, overlap rota.Overlap) (int, rota.Schedule, error) {
+func (c *fakeCore) BackfillSchedule(_ context.Context, name rota.ScheduleName, from, until rota.Date,
+	overlap rota.Overlap) (int, rota.Schedule, error) {
 	s := fakeSchedule(name)
 	s.Overlap = overlap
 	return int(until - from), s, c.err
@@ -56,7 +59,8 @@ func (c *fakeCore) BackfillSchedule(_ context.Context, name rota.ScheduleName, f
 
 func (c *fakeCore) DeleteSchedule(context.Context, rota.ScheduleName) error { return c.err }
 
-func (c *fakeCore) NextDates(_ context.Context, _ rota.ScheduleName, after rota.Date, most int, opt peer.ReadOptions) ([]rota.Date, string, rota.ReadAt, error) {
+func (c *fakeCore) NextDates(_ context.Context, _ rota.ScheduleName, after rota.Date, most int,
+	opt peer.ReadOptions) ([]rota.Date, string, rota.ReadAt, error) {
 	return slices.Repeat([]rota.Date{after + 7}, most), "2025c", fakeAt(opt), c.err
 }
 
@@ -99,7 +103,8 @@ func schedulesUnary(b *bundle) map[string]unaryRow {
 	}
 	backfill := func(overlap string) call {
 		return func(ctx context.Context) (proto.Message, error) {
-			return schedules.Backfill(ctx, &rotav1.BackfillScheduleRequest{Name: "s", FromMs: 1, UntilMs: 5, Overlap: overlap})
+			return schedules.Backfill(ctx, &rotav1.BackfillScheduleRequest{Name: "s", FromMs: 1, UntilMs: 5,
+				Overlap: overlap})
 		}
 	}
 	drop := func(name string) call {
@@ -116,7 +121,10 @@ func schedulesUnary(b *bundle) map[string]unaryRow {
 		"schedules set": {set(as), set(func(s *rotav1.ScheduleSpec) { s.EveryMs = 5_000 }), `catch_up_ms:3600000`},
 		"schedules set overlap": {set(func(s *rotav1.ScheduleSpec) { s.Overlap = "queue_one" }),
 			set(func(s *rotav1.ScheduleSpec) { s.Overlap = "both" }), `overlap:"queue_one"`},
-		"schedules set dates": {set(as), set(func(s *rotav1.ScheduleSpec) { s.Cron, s.DatesMs = "", make([]int64, rota.MaxScheduleDates+1) }),
+		"schedules set dates": {set(as), set(func(s *rotav1.ScheduleSpec) {
+			s.Cron, s.DatesMs = "",
+				make([]int64, rota.MaxScheduleDates+1)
+		}),
 			`queue:"default"`},
 		"schedules set job":  {set(as), set(func(s *rotav1.ScheduleSpec) { s.Job = nil }), `tenant:"default"`},
 		"schedules list":     {list(0), list(-1), `state:"PAUSED"`},

@@ -144,8 +144,8 @@ func NewServer(options Options) (*Server, error) {
 		options.Logger = slog.Default()
 	}
 	s := &Server{options: options, log: options.Logger, health: health.NewServer(),
-		calls: newLimiter(maxCalls), nodeCalls: &limiter{most: maxNodeCalls, each: maxNodeCalls, from: make(map[string]int)},
-		uploads: allowance{most: uploadsBytes}, shows: allowance{most: showsAtOnce}}
+		calls: newLimiter(maxCalls), nodeCalls: &limiter{most: maxNodeCalls, each: maxNodeCalls,
+			from: make(map[string]int)}, uploads: allowance{most: uploadsBytes}, shows: allowance{most: showsAtOnce}}
 	s.life, s.end = context.WithCancel(context.Background())
 	context.AfterFunc(s.life, s.pool.close)
 	s.draining, s.drain = context.WithCancel(s.life)
@@ -169,11 +169,14 @@ func NewServer(options Options) (*Server, error) {
 // register registers the services, and HTTP on top of them.
 func (s *Server) register(core Core) (err error) {
 	jobs := &jobsService{server: s, core: core}
-	calls := web.Calls{Workers: &workersService{server: s, core: core}, Queues: &queuesService{core: core}, Tenants: &tenantsService{core: core},
-		Cluster: &clusterService{core: core, attention: s.attention, backups: allowance{most: 1}}, Explain: &explainService{core: core}, Batches: &batchesService{server: s, core: core},
+	calls := web.Calls{Workers: &workersService{server: s, core: core}, Queues: &queuesService{core: core},
+		Tenants: &tenantsService{core: core},
+		Cluster: &clusterService{core: core, attention: s.attention, backups: allowance{most: 1}},
+		Explain: &explainService{core: core}, Batches: &batchesService{server: s, core: core},
 		Schedules: &schedulesService{core: core}, Keys: &keysService{core: core}, Plans: &plansService{core: core},
-		Workflows: &workflowsService{server: s, core: core}, Webhooks: &webhooksService{core: core}, Polling: &pollingService{server: s, core: core},
-		Auth: &authService{core: core, exchanges: newTurnstile(maxExchanges), uiOrigin: s.options.Hosts.UI}}
+		Workflows: &workflowsService{server: s, core: core}, Webhooks: &webhooksService{core: core},
+		Polling: &pollingService{server: s, core: core},
+		Auth:    &authService{core: core, exchanges: newTurnstile(maxExchanges), uiOrigin: s.options.Hosts.UI}}
 	s.grpc.RegisterService(jobsDesc(), jobs)
 	rotav1.RegisterWorkersServer(s.grpc, calls.Workers)
 	rotav1.RegisterQueuesServer(s.grpc, calls.Queues)

@@ -81,7 +81,8 @@ func TestSubmit(t *testing.T) {
 		for _, api := range []string{"", "node2:6470"} {
 			b.core.leader.API = api
 			var trailer metadata.MD
-			_, err := b.jobs.Submit(bounded(t), &rotav1.SubmitRequest{Jobs: []*rotav1.JobSpec{wireJob("a")}}, grpc.Trailer(&trailer))
+			_, err := b.jobs.Submit(bounded(t), &rotav1.SubmitRequest{Jobs: []*rotav1.JobSpec{wireJob("a")}},
+				grpc.Trailer(&trailer))
 			if named := strings.Join(trailer.Get(words.LeaderKey), "+"); err != nil || named != api {
 				t.Errorf("leader %q is told as %q: %v", api, named, err)
 			}
@@ -296,17 +297,21 @@ func everyUnary(b *bundle) map[string]unaryRow {
 			}, ``},
 		"cluster set": {
 			func(ctx context.Context) (proto.Message, error) {
-				return b.cluster.Set(ctx, &rotav1.SetClusterRequest{Set: []*rotav1.Setting{{Key: "state_bytes_max", Value: "2GiB"}}})
+				return b.cluster.Set(ctx, &rotav1.SetClusterRequest{Set: []*rotav1.Setting{{Key: "state_bytes_max",
+					Value: "2GiB"}}})
 			}, func(ctx context.Context) (proto.Message, error) {
-				return b.cluster.Set(ctx, &rotav1.SetClusterRequest{Set: []*rotav1.Setting{{Key: "state_bytes_max", Value: "1"}}})
+				return b.cluster.Set(ctx, &rotav1.SetClusterRequest{Set: []*rotav1.Setting{{Key: "state_bytes_max",
+					Value: "1"}}})
 			}, `state_bytes_max:2147483648`},
 		"cluster store backup": {func(ctx context.Context) (proto.Message, error) {
 			return b.cluster.StoreBackup(ctx, &rotav1.StoreBackupRequest{})
 		}, nil, `name:"c-1.snap"`},
 		"cluster install tzdata": {func(ctx context.Context) (proto.Message, error) {
-			return b.cluster.InstallTZData(ctx, &rotav1.InstallTZDataRequest{Release: "2026f", ReleasedMs: 1, Data: []byte("z")})
+			return b.cluster.InstallTZData(ctx, &rotav1.InstallTZDataRequest{Release: "2026f", ReleasedMs: 1,
+				Data: []byte("z")})
 		}, func(ctx context.Context) (proto.Message, error) {
-			return b.cluster.InstallTZData(ctx, &rotav1.InstallTZDataRequest{Release: "2026", ReleasedMs: 1, Data: []byte("z")})
+			return b.cluster.InstallTZData(ctx, &rotav1.InstallTZDataRequest{Release: "2026", ReleasedMs: 1,
+				Data: []byte("z")})
 		}, `release:"2026f"`},
 		"cluster status": {func(ctx context.Context) (proto.Message, error) {
 			return b.cluster.Status(ctx, &rotav1.StatusRequest{})
@@ -342,7 +347,8 @@ func TestEveryUnary(t *testing.T) {
 	want := &rota.Error{Kind: rota.KindMode, Op: "x", Subject: "s", Text: "the cluster is READ_ONLY",
 		RetryAfter: 1500e6}
 	broken.core.err = want
-	for name, row := range join(everyUnary(b), limitsUnary(b), flowsUnary(b), authUnary(b), schedulesUnary(b), batchesUnary(b), webhooksUnary(b), plansUnary(b)) {
+	for name, row := range join(everyUnary(b), limitsUnary(b), flowsUnary(b), authUnary(b), schedulesUnary(b),
+		batchesUnary(b), webhooksUnary(b), plansUnary(b)) {
 		answer, err := row.good(bounded(t))
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -384,7 +390,8 @@ func TestOutcomes_refuseOneIDAndTakeTheOthers(t *testing.T) {
 			t.Errorf("got %v", jobs)
 		}
 	}
-	if _, err := b.jobs.Delete(bounded(t), &rotav1.DeleteJobsRequest{}); words.FromStatus(err).Kind != rota.KindInvalid {
+	if _, err := b.jobs.Delete(bounded(t),
+		&rotav1.DeleteJobsRequest{}); words.FromStatus(err).Kind != rota.KindInvalid {
 		t.Error(err)
 	}
 }

@@ -111,7 +111,8 @@ func (s *Server) receiveFrom(addr net.Addr) (leave func(), err error) {
 }
 
 func (s *Server) tooMany(whose string, most int) error {
-	e := rota.Refusef(rota.KindExhausted, "calls", "node %s has %d calls %s in flight, which is the maximum: end some, or ask another node",
+	e := rota.Refusef(rota.KindExhausted, "calls",
+		"node %s has %d calls %s in flight, which is the maximum: end some, or ask another node",
 		s.options.Self, most, whose)
 	e.RetryAfter = comeBack
 	return e

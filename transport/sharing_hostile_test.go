@@ -92,7 +92,8 @@ func TestCrowdOfWatchers(t *testing.T) {
 			}()
 		}
 		for range 200 {
-			if e := <-refused; e.Kind != rota.KindExhausted || e.RetryAfter == 0 || !strings.Contains(e.Text, "300 calls of this address") {
+			if e := <-refused; e.Kind != rota.KindExhausted || e.RetryAfter == 0 ||
+				!strings.Contains(e.Text, "300 calls of this address") {
 				t.Fatalf("got %+v", e)
 			}
 		}
@@ -117,7 +118,8 @@ func TestCrowdOfWatchers(t *testing.T) {
 }
 
 func (b *bundle) peersOf(t *testing.T) *Peers {
-	peers := NewPeers(PeerOptions{Self: "n2", Name: "prod", Dial: func(ctx context.Context, _ string) (net.Conn, error) {
+	peers := NewPeers(PeerOptions{Self: "n2", Name: "prod", Dial: func(ctx context.Context, _ string) (net.Conn,
+		error) {
 		return b.lis.DialContext(ctx)
 	}})
 	t.Cleanup(func() { _ = peers.Close() })
@@ -156,8 +158,8 @@ func lastingCert(t *testing.T, life time.Duration) (tls.Certificate, *x509.CertP
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"n1.rota"}, NotBefore: time.Now().Add(-time.Hour),
-		NotAfter: time.Now().Add(life), IsCA: true, BasicConstraintsValid: true,
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"n1.rota"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(life), IsCA: true, BasicConstraintsValid: true,
 		KeyUsage:    x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
@@ -206,7 +208,10 @@ func TestTrust(t *testing.T) {
 				began := time.Now()
 				conn, err := grpc.NewClient("passthrough:///n1.rota", grpc.WithTransportCredentials(credentials.NewTLS(
 					&tls.Config{RootCAs: pool, Certificates: []tls.Certificate{theirs}})),
-					grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return b.lis.DialContext(ctx) }))
+					grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn,
+						error) {
+						return b.lis.DialContext(ctx)
+					}))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -260,12 +265,14 @@ func FuzzMessages(f *testing.F) {
 			methods = append(methods, method{one.service, m})
 		}
 	}
-	me, _ := proto.Marshal(&rotav1.ForwardRequest{Caller: &rotav1.Caller{Node: "n2", ClusterName: "prod"}, Commands: []byte("x")})
+	me, _ := proto.Marshal(&rotav1.ForwardRequest{Caller: &rotav1.Caller{Node: "n2", ClusterName: "prod"},
+		Commands: []byte("x")})
 	submit, _ := proto.Marshal(&rotav1.SubmitRequest{Jobs: []*rotav1.JobSpec{{Id: "a", Type: "x", Queue: "default"}}})
 	for i := range methods {
 		f.Add(byte(i), me)
 		f.Add(byte(i), submit)
-		f.Add(byte(i), []byte{0x0a, 1, 'a', 0x12, 1, 'b', 0x18, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1})
+		f.Add(byte(i), []byte{0x0a, 1, 'a', 0x12, 1, 'b', 0x18, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
+			1})
 	}
 	f.Fuzz(func(t *testing.T, which byte, data []byte) {
 		m := methods[int(which)%len(methods)]

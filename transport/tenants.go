@@ -17,7 +17,8 @@ type tenantsService struct {
 // List reads the tenants by id, whole or in pages.
 func (s *tenantsService) List(ctx context.Context,
 	req *rotav1.ListTenantsRequest) (*rotav1.ListTenantsResponse, error) {
-	rows, at, next, err := wholeList(ctx, req, s.core.Tenants, func(t *rota.Tenant) string { return string(t.ID) }, words.TenantToWire)
+	rows, at, next, err := wholeList(ctx, req, s.core.Tenants, func(t *rota.Tenant) string { return string(t.ID) },
+		words.TenantToWire)
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +63,8 @@ func (s *tenantsService) Set(ctx context.Context, req *rotav1.SetTenantRequest) 
 }
 
 // Delete removes the settings of a tenant that nothing refers to.
-func (s *tenantsService) Delete(ctx context.Context, req *rotav1.DeleteTenantRequest) (*rotav1.DeleteTenantResponse, error) {
+func (s *tenantsService) Delete(ctx context.Context,
+	req *rotav1.DeleteTenantRequest) (*rotav1.DeleteTenantResponse, error) {
 	ctx, err := ifMatch(ctx, req.GetIfMatch())
 	if err != nil {
 		return nil, err

@@ -24,7 +24,8 @@ type verdict func(tls.ConnectionState) error
 func trusted(judge verdict, state tls.ConnectionState) error {
 	leaf := state.PeerCertificates[0]
 	if now := time.Now(); now.After(leaf.NotAfter) {
-		return fmt.Errorf("the certificate of %q expired at %s", leaf.Subject.CommonName, leaf.NotAfter.Format(time.RFC3339))
+		return fmt.Errorf("the certificate of %q expired at %s", leaf.Subject.CommonName,
+			leaf.NotAfter.Format(time.RFC3339))
 	}
 	if judge != nil {
 		return judge(state)
@@ -39,7 +40,8 @@ type identify func(tls.ConnectionState) (rota.NodeID, error)
 func (of identify) is(meant rota.NodeID) verdict {
 	return func(state tls.ConnectionState) error {
 		if of == nil {
-			return rota.Refusef(rota.KindDenied, "certificate", "node certificates cannot be checked: NodeOf is not set")
+			return rota.Refusef(rota.KindDenied, "certificate",
+				"node certificates cannot be checked: NodeOf is not set")
 		}
 		id, err := of(state)
 		if err == nil && id != meant {
@@ -143,7 +145,8 @@ type trustingCreds struct {
 }
 
 // ClientHandshake implements credentials.TransportCredentials.
-func (t trustingCreds) ClientHandshake(ctx context.Context, authority string, raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+func (t trustingCreds) ClientHandshake(ctx context.Context, authority string,
+	raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	conn, info, err := t.TransportCredentials.ClientHandshake(ctx, authority, raw)
 	secure, ok := info.(credentials.TLSInfo)
 	if err != nil || !ok {

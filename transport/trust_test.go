@@ -96,18 +96,20 @@ func TestNodesShowCertificates(t *testing.T) {
 			kind  rota.Kind
 			want  string
 		}{
-			"its own":                 {certs.node("n2"), own, rota.KindNone, ""},
-			"none":                    {nil, own, rota.KindDenied, "need a node certificate, got none"},
-			"another node's":          {certs.node("n3"), own, rota.KindDenied, "its certificate is for node n3"},
-			"the node's own":          {certs.node("n1"), own, rota.KindDenied, "its certificate is for node n1"},
-			"a client's":              {certs.client("root", "n2"), own, rota.KindDenied, "spiffe://prod/node/"},
-			"another authority's":     {newCertificates(t).node("n2"), own, rota.KindDenied, "no authority of nodes"},
-			"its own, at another one": {certs.node("n2"), other, rota.KindUnavailable, "called node n1, but node n9 answered"},
+			"its own":             {certs.node("n2"), own, rota.KindNone, ""},
+			"none":                {nil, own, rota.KindDenied, "need a node certificate, got none"},
+			"another node's":      {certs.node("n3"), own, rota.KindDenied, "its certificate is for node n3"},
+			"the node's own":      {certs.node("n1"), own, rota.KindDenied, "its certificate is for node n1"},
+			"a client's":          {certs.client("root", "n2"), own, rota.KindDenied, "spiffe://prod/node/"},
+			"another authority's": {newCertificates(t).node("n2"), own, rota.KindDenied, "no authority of nodes"},
+			"its own, at another one": {certs.node("n2"), other, rota.KindUnavailable,
+				"called node n1, but node n9 answered"},
 		} {
 			dial := func(ctx context.Context) (net.Conn, error) { return c.at.lis.DialContext(ctx) }
 			p := peersOf(t, dial, certs.dialling(c.shown))
 			for call, do := range everyPeerCall(p, peer.NodeAddress{ID: "n1", API: "n1.rota:6470"}) {
-				if _, err := do(bounded(t)); rota.KindOf(err) != c.kind || err != nil && !strings.Contains(err.Error(), c.want) {
+				if _, err := do(bounded(t)); rota.KindOf(err) != c.kind || err != nil &&
+					!strings.Contains(err.Error(), c.want) {
 					t.Errorf("%s, %s: got %v", name, call, err)
 				}
 			}

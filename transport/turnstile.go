@@ -41,8 +41,11 @@ func (t *turnstile) pass(address string, now time.Time) error {
 	}
 	next = next.Add(time.Second / time.Duration(t.each))
 	if wait := next.Sub(now) - time.Second; wait > 0 || !known && len(t.next) >= maxTurnstile {
-		return &rota.Error{Kind: rota.KindExhausted, Subject: "address", RetryAfter: max(wait, time.Second/time.Duration(t.each)),
-			Text: fmt.Sprintf("too many token exchanges from this address, or from too many addresses: maximum %d a second from each; try again", t.each)}
+		return &rota.Error{Kind: rota.KindExhausted, Subject: "address",
+			RetryAfter: max(wait, time.Second/time.Duration(t.each)),
+			Text: fmt.Sprintf(
+				"too many token exchanges from this address, or from too many addresses: maximum %d a second from each; try again",
+				t.each)}
 	}
 	t.next[address] = next
 	return nil

@@ -47,7 +47,8 @@ func (s *Server) serveSession(w http.ResponseWriter, r *http.Request) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	if r.Method != http.MethodPost && r.Method != http.MethodDelete {
 		h.Set("Allow", "POST, DELETE")
-		web.Refuse(w, rota.Refusef(rota.KindInvalid, "method", "method must be POST or DELETE"), http.StatusMethodNotAllowed)
+		web.Refuse(w, rota.Refusef(rota.KindInvalid, "method", "method must be POST or DELETE"),
+			http.StatusMethodNotAllowed)
 		return
 	}
 	secure, err := s.sameOrigin(r)
@@ -95,7 +96,8 @@ func (s *Server) answerSession(w http.ResponseWriter, a uiSession) {
 }
 
 func dropCookie(w http.ResponseWriter) {
-	http.SetCookie(w, &http.Cookie{Name: sessionCookie, Path: "/", Secure: true, HttpOnly: true, SameSite: http.SameSiteStrictMode, MaxAge: -1})
+	http.SetCookie(w, &http.Cookie{Name: sessionCookie, Path: "/", Secure: true, HttpOnly: true,
+		SameSite: http.SameSiteStrictMode, MaxAge: -1})
 }
 
 // sameOrigin rejects a request that does not come from a page of the console's own origin; secure reports that the page
@@ -106,12 +108,14 @@ func (s *Server) sameOrigin(r *http.Request) (secure bool, err error) {
 	if s.options.TLS != nil {
 		scheme = "https://"
 	}
-	if len(origins) == 1 && (strings.EqualFold(origins[0], scheme+r.Host) || s.options.Hosts.UI != "" && origins[0] == s.options.Hosts.UI) {
+	if len(origins) == 1 && (strings.EqualFold(origins[0], scheme+r.Host) || s.options.Hosts.UI != "" &&
+		origins[0] == s.options.Hosts.UI) {
 		if site := r.Header.Get("Sec-Fetch-Site"); site == "" || site == "same-origin" {
 			return strings.HasPrefix(origins[0], "https://"), nil
 		}
 	}
-	return false, rota.Refusef(rota.KindDenied, "origin", "only the console's own page may ask for its session: the Origin is missing or different")
+	return false, rota.Refusef(rota.KindDenied, "origin",
+		"only the console's own page may ask for its session: the Origin is missing or different")
 }
 
 // shownSession returns the credential in a request, empty for none, and whether it is the cookie. A bearer credential
@@ -121,7 +125,8 @@ func shownSession(r *http.Request) (text string, kept bool, err error) {
 	cookies := r.CookiesNamed(sessionCookie)
 	switch {
 	case len(given) > 1 || len(cookies) > 1:
-		return "", false, rota.Refusef(rota.KindUnauthenticated, "credential", "the call has two credentials: send only one")
+		return "", false, rota.Refusef(rota.KindUnauthenticated, "credential",
+			"the call has two credentials: send only one")
 	case len(given) == 1:
 		text, err := bearer(given[0])
 		return text, false, err
@@ -146,7 +151,8 @@ func (s *Server) provenSession(text string) (rota.Principal, rota.Date, error) {
 		return "", 0, err
 	}
 	if _, _, ok := p.Session(); !ok {
-		return "", 0, rota.Refusef(rota.KindDenied, "session", "%s is not a browser session: open one with POST /v1/sessions", p)
+		return "", 0, rota.Refusef(rota.KindDenied, "session",
+			"%s is not a browser session: open one with POST /v1/sessions", p)
 	}
 	if _, err := table.Rights(p, s.today()); err != nil {
 		return "", 0, err

@@ -50,11 +50,12 @@ func TestUISession(t *testing.T) {
 		header []string
 		want   int
 	}{
-		"a foreign origin":               {"POST", []string{"Origin", "https://evil.example", "Cookie", cookie}, 403},
-		"a cookie without an origin":     {"POST", []string{"Cookie", cookie}, 403},
-		"no origin of a page":            {"POST", []string{"Origin", "null", "Cookie", cookie}, 403},
-		"another port":                   {"POST", []string{"Origin", origin + ":8443", "Cookie", cookie}, 403},
-		"another site":                   {"POST", []string{"Origin", origin, "Sec-Fetch-Site", "cross-site", "Cookie", cookie}, 403},
+		"a foreign origin":           {"POST", []string{"Origin", "https://evil.example", "Cookie", cookie}, 403},
+		"a cookie without an origin": {"POST", []string{"Cookie", cookie}, 403},
+		"no origin of a page":        {"POST", []string{"Origin", "null", "Cookie", cookie}, 403},
+		"another port":               {"POST", []string{"Origin", origin + ":8443", "Cookie", cookie}, 403},
+		"another site": {"POST", []string{"Origin", origin, "Sec-Fetch-Site", "cross-site", "Cookie", cookie},
+			403},
 		"the origin in clear text":       {"POST", []string{"Origin", "http://rota.example", "Cookie", cookie}, 403},
 		"sign-out by a foreign page":     {"DELETE", []string{"Origin", "https://evil.example", "Cookie", cookie}, 403},
 		"sign-out without an origin":     {"DELETE", []string{"Cookie", cookie}, 403},
@@ -78,11 +79,14 @@ func TestUISession(t *testing.T) {
 	}
 	answer, _ := p.call("POST", "/ui/session", "", "Origin", origin, "Authorization", bearer)
 	set := answer.Cookies()
-	if len(set) != 1 || set[0].Name != "__Host-rota-ui" || !set[0].Secure || !set[0].HttpOnly || set[0].SameSite != http.SameSiteStrictMode ||
+	if len(set) != 1 || set[0].Name != "__Host-rota-ui" || !set[0].Secure || !set[0].HttpOnly ||
+		set[0].SameSite != http.SameSiteStrictMode ||
 		set[0].Path != "/" || set[0].Domain != "" || set[0].MaxAge < 1 {
 		t.Fatalf("the cookies are %v", set)
 	}
-	if answer, text := p.call("POST", "/ui/session", "", "Origin", "http://"+p.host, "Authorization", bearer); len(answer.Cookies()) > 0 || answer.StatusCode != 200 {
+	if answer, text := p.call("POST", "/ui/session", "", "Origin", "http://"+p.host, "Authorization",
+		bearer); len(answer.Cookies()) > 0 ||
+		answer.StatusCode != 200 {
 		t.Errorf("in clear text: %d %s, cookies %v", answer.StatusCode, text, answer.Cookies())
 	}
 	kept := func() (got uiSession) {
@@ -97,14 +101,17 @@ func TestUISession(t *testing.T) {
 		t.Errorf("after a reload: %+v", got)
 	}
 	table.away = true // a reload at a node without a table keeps the cookie; a sign-out there fails
-	if answer, _ := p.call("POST", "/ui/session", "", "Origin", origin, "Cookie", cookie); answer.StatusCode != 503 || len(answer.Cookies()) > 0 {
+	if answer, _ := p.call("POST", "/ui/session", "", "Origin", origin, "Cookie", cookie); answer.StatusCode != 503 ||
+		len(answer.Cookies()) > 0 {
 		t.Errorf("at a node without rights: %d, cookies %v", answer.StatusCode, answer.Cookies())
 	}
-	if answer, _ := p.call("DELETE", "/ui/session", "", "Origin", origin, "Cookie", cookie); answer.StatusCode != 503 || len(b.core.ended) > 0 {
+	if answer, _ := p.call("DELETE", "/ui/session", "", "Origin", origin, "Cookie", cookie); answer.StatusCode != 503 ||
+		len(b.core.ended) > 0 {
 		t.Errorf("signed out at a node without rights: %d, ended %v", answer.StatusCode, b.core.ended)
 	}
 	table.away = false
-	if answer, _ := p.call("DELETE", "/ui/session", "", "Origin", origin, "Cookie", cookie); answer.StatusCode != 200 || answer.Cookies()[0].MaxAge >= 0 {
+	if answer, _ := p.call("DELETE", "/ui/session", "", "Origin", origin, "Cookie", cookie); answer.StatusCode != 200 ||
+		answer.Cookies()[0].MaxAge >= 0 {
 		t.Errorf("signed out: %d, cookies %v", answer.StatusCode, answer.Cookies())
 	}
 	if len(b.core.ended) != 1 || b.core.ended[0] != table.session.ID {

@@ -89,7 +89,8 @@ func (u *upload) add(m *rotav1.SubmitWorkflowRequest) error {
 
 // size returns roughly the bytes that are kept.
 func (u *upload) size() int64 {
-	return u.jobs + u.listed*listBytes + int64(len(u.spec.Nodes))*nodeBytes + int64(len(u.names))*rota.MaxNodeIDBytes/2 +
+	return u.jobs + u.listed*listBytes + int64(len(u.spec.Nodes))*nodeBytes + int64(len(
+		u.names))*rota.MaxNodeIDBytes/2 +
 		u.parents*edgeBytes/2 + int64(len(u.spec.Edges))*edgeBytes
 }
 
@@ -97,7 +98,8 @@ func (u *upload) header(m *rotav1.SubmitWorkflowRequest) error {
 	header := m.GetWorkflow()
 	switch {
 	case !u.begun && header == nil:
-		return rota.Refusef(rota.KindInvalid, "workflow", "the first message has no header: send the workflow's header first")
+		return rota.Refusef(rota.KindInvalid, "workflow",
+			"the first message has no header: send the workflow's header first")
 	case u.begun && header != nil:
 		return rota.Refusef(rota.KindInvalid, "workflow", "duplicate header: a stream carries exactly one workflow")
 	case u.begun && len(m.GetNodes()) == 0 && len(m.GetEdges()) == 0:
@@ -141,7 +143,8 @@ func (u *upload) node(w *rotav1.NodeSpec) error {
 	if err := u.template(at, &n); err != nil {
 		return err
 	}
-	u.listed += int64(len(n.Requires) + len(n.RegionsAllow) + len(n.RegionsDeny) + len(n.DataKeys) + len(n.Keys) + 4*len(n.Labels) + 4*len(n.Headers) + 4*len(n.Limits))
+	u.listed += int64(len(n.Requires) + len(n.RegionsAllow) + len(n.RegionsDeny) + len(n.DataKeys) + len(
+		n.Keys) + 4*len(n.Labels) + 4*len(n.Headers) + 4*len(n.Limits))
 	if u.jobs += int64(proto.Size(w.GetJob())); u.jobs > maxJobBytes {
 		return rota.Refusef(rota.KindInvalid, "nodes",
 			"nodes too long: got more than %d bytes, maximum %d; store large data elsewhere and name it in payloads",
@@ -159,7 +162,8 @@ func (u *upload) template(at int, n *rota.NodeSpec) error {
 	filled.Tenant = cmp.Or(n.Tenant, u.spec.Tenant, rota.DefaultTenant)
 	var e *rota.Error
 	if errors.As(filled.CheckTemplate(rota.MaxPayloadBytes), &e) {
-		return rota.Refusef(e.Kind, fmt.Sprintf("nodes[%d].%s", at, e.Subject), "node %q (nodes[%d]): %s", n.ID, at, e.Text)
+		return rota.Refusef(e.Kind, fmt.Sprintf("nodes[%d].%s", at, e.Subject), "node %q (nodes[%d]): %s", n.ID, at,
+			e.Text)
 	}
 	return nil
 }
@@ -195,7 +199,8 @@ func (u *upload) name(id, field string, at ...any) (string, error) {
 		return "", err
 	}
 	if len(u.names) == rota.MaxWorkflowNodes {
-		return "", rota.Refusef(rota.KindInvalid, field, "too many nodes: %s %q is a new name, and nodes and edges may name at most %d", field, id,
+		return "", rota.Refusef(rota.KindInvalid, field,
+			"too many nodes: %s %q is a new name, and nodes and edges may name at most %d", field, id,
 			rota.MaxWorkflowNodes)
 	}
 	u.names[id] = id

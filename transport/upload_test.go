@@ -27,7 +27,8 @@ func nodesOf(nodes ...*rotav1.NodeSpec) *rotav1.SubmitWorkflowRequest {
 }
 
 // upload sends messages until the node ends the stream, and returns its answer.
-func (b *bundle) upload(ctx context.Context, messages func(yield func(*rotav1.SubmitWorkflowRequest) bool)) (*rotav1.WorkflowSubmitted, error) {
+func (b *bundle) upload(ctx context.Context,
+	messages func(yield func(*rotav1.SubmitWorkflowRequest) bool)) (*rotav1.WorkflowSubmitted, error) {
 	stream, err := b.flows.Submit(ctx)
 	if err != nil {
 		return nil, err
@@ -56,14 +57,17 @@ func TestSubmitWorkflow_joinsThePieces(t *testing.T) {
 	var seen rota.WorkflowSpec
 	b.core.flows.submit = func(_ context.Context, spec rota.WorkflowSpec) (rota.WorkflowSubmitted, error) {
 		seen = spec
-		return rota.WorkflowSubmitted{ID: spec.ID, State: rota.WorkflowRunning, Existed: true, Nodes: 3, Edges: 2, Index: 8}, nil
+		return rota.WorkflowSubmitted{ID: spec.ID, State: rota.WorkflowRunning, Existed: true, Nodes: 3, Edges: 2,
+				Index: 8},
+			nil
 	}
 	first := headOf("f1")
 	first.Workflow.OnFailure, first.Workflow.Queue = "continue", "q"
 	first.Nodes = []*rotav1.NodeSpec{nodeOf("a")}
 	answer, err := b.upload(bounded(t), these(first, nodesOf(nodeOf("b", "a"), nodeOf("c")),
 		&rotav1.SubmitWorkflowRequest{Edges: []*rotav1.Edge{{From: "b", To: "c"}}}))
-	if err != nil || !answer.GetExisted() || answer.GetState() != "RUNNING" || answer.GetIndex() != 8 || answer.GetEdges() != 2 {
+	if err != nil || !answer.GetExisted() || answer.GetState() != "RUNNING" || answer.GetIndex() != 8 ||
+		answer.GetEdges() != 2 {
 		t.Fatalf("answer %v, %v", answer, err)
 	}
 	if seen.ID != "f1" || seen.OnFailure != rota.FailureContinue || seen.Queue != "q" || len(seen.Nodes) != 3 ||
@@ -97,24 +101,31 @@ func TestSubmitWorkflow_refusesWhatIsMisshapen(t *testing.T) {
 		sent    []*rotav1.SubmitWorkflowRequest
 		subject string
 	}{
-		"nothing":               {nil, "workflow"},
-		"header late":           {[]*rotav1.SubmitWorkflowRequest{nodesOf(nodeOf("a")), headOf("f1")}, "workflow"},
-		"header twice":          {[]*rotav1.SubmitWorkflowRequest{headOf("f1"), headOf("f1")}, "workflow"},
-		"header alone":          {[]*rotav1.SubmitWorkflowRequest{headOf("f1")}, "nodes"},
-		"an empty message":      {[]*rotav1.SubmitWorkflowRequest{headOf("f1"), nodesOf(nodeOf("a")), {}}, "nodes"},
-		"no id":                 {[]*rotav1.SubmitWorkflowRequest{headOf("")}, "id"},
-		"a job's id":            {[]*rotav1.SubmitWorkflowRequest{headOf("f1/a")}, "id"},
-		"policy":                {[]*rotav1.SubmitWorkflowRequest{policy}, "failure policy"},
-		"node without id":       {[]*rotav1.SubmitWorkflowRequest{headOf("f1"), nodesOf(nodeOf("a"), nodeOf(""))}, "nodes[1].id"},
-		"node's id too long":    {[]*rotav1.SubmitWorkflowRequest{headOf("f1"), nodesOf(nodeOf(strings.Repeat("a", 201)))}, "nodes[0].id"},
-		"parent without id":     {[]*rotav1.SubmitWorkflowRequest{headOf("f1"), nodesOf(nodeOf("a", "b", ""))}, "nodes[0].parents[1]"},
-		"edge from nowhere":     {[]*rotav1.SubmitWorkflowRequest{headOf("f1"), {Edges: []*rotav1.Edge{{To: "a"}}}}, "edges[0].from"},
-		"edge to nowhere":       {[]*rotav1.SubmitWorkflowRequest{headOf("f1"), {Edges: []*rotav1.Edge{{From: "a"}}}}, "edges[0].to"},
+		"nothing":          {nil, "workflow"},
+		"header late":      {[]*rotav1.SubmitWorkflowRequest{nodesOf(nodeOf("a")), headOf("f1")}, "workflow"},
+		"header twice":     {[]*rotav1.SubmitWorkflowRequest{headOf("f1"), headOf("f1")}, "workflow"},
+		"header alone":     {[]*rotav1.SubmitWorkflowRequest{headOf("f1")}, "nodes"},
+		"an empty message": {[]*rotav1.SubmitWorkflowRequest{headOf("f1"), nodesOf(nodeOf("a")), {}}, "nodes"},
+		"no id":            {[]*rotav1.SubmitWorkflowRequest{headOf("")}, "id"},
+		"a job's id":       {[]*rotav1.SubmitWorkflowRequest{headOf("f1/a")}, "id"},
+		"policy":           {[]*rotav1.SubmitWorkflowRequest{policy}, "failure policy"},
+		"node without id": {[]*rotav1.SubmitWorkflowRequest{headOf("f1"), nodesOf(nodeOf("a"), nodeOf(""))},
+			"nodes[1].id"},
+		"node's id too long": {[]*rotav1.SubmitWorkflowRequest{headOf("f1"), nodesOf(nodeOf(strings.Repeat("a", 201)))},
+			"nodes[0].id"},
+		"parent without id": {[]*rotav1.SubmitWorkflowRequest{headOf("f1"), nodesOf(nodeOf("a", "b", ""))},
+			"nodes[0].parents[1]"},
+		"edge from nowhere": {[]*rotav1.SubmitWorkflowRequest{headOf("f1"), {Edges: []*rotav1.Edge{{To: "a"}}}},
+			"edges[0].from"},
+		"edge to nowhere": {[]*rotav1.SubmitWorkflowRequest{headOf("f1"), {Edges: []*rotav1.Edge{{From: "a"}}}},
+			"edges[0].to"},
 		"a job's id of its own": {[]*rotav1.SubmitWorkflowRequest{headOf("f1"), nodesOf(own)}, "nodes[0].job.id"},
-		"a job's type":          {[]*rotav1.SubmitWorkflowRequest{headOf("f1"), nodesOf(&rotav1.NodeSpec{Id: "a"})}, "nodes[0].type"},
-		"a job's zone":          {[]*rotav1.SubmitWorkflowRequest{headOf("f1"), nodesOf(zoned)}, "nodes[0].zone"},
-		"a gate's timeout":      {[]*rotav1.SubmitWorkflowRequest{headOf("f1"), nodesOf(nodeOf("a"), &rotav1.NodeSpec{Id: "g", Gate: &rotav1.Gate{OnTimeout: "sulk"}})}, "nodes[1].gate"},
-		"a message too large":   {[]*rotav1.SubmitWorkflowRequest{headOf("f1"), nodesOf(big)}, "message"},
+		"a job's type": {[]*rotav1.SubmitWorkflowRequest{headOf("f1"), nodesOf(&rotav1.NodeSpec{Id: "a"})},
+			"nodes[0].type"},
+		"a job's zone": {[]*rotav1.SubmitWorkflowRequest{headOf("f1"), nodesOf(zoned)}, "nodes[0].zone"},
+		"a gate's timeout": {[]*rotav1.SubmitWorkflowRequest{headOf("f1"),
+			nodesOf(nodeOf("a"), &rotav1.NodeSpec{Id: "g", Gate: &rotav1.Gate{OnTimeout: "sulk"}})}, "nodes[1].gate"},
+		"a message too large": {[]*rotav1.SubmitWorkflowRequest{headOf("f1"), nodesOf(big)}, "message"},
 	} {
 		_, err := b.upload(bounded(t), these(c.sent...))
 		if got := words.FromStatus(err); got == nil || got.Kind != rota.KindInvalid || got.Subject != c.subject {
@@ -208,9 +219,11 @@ func TestSubmitWorkflow_boundsNames(t *testing.T) {
 	defer u.close()
 	err := u.add(headOf("f1"))
 	for i := 0; err == nil; i++ {
-		err = u.add(&rotav1.SubmitWorkflowRequest{Edges: []*rotav1.Edge{{From: fmt.Sprint("a", i), To: fmt.Sprint("b", i)}}})
+		err = u.add(&rotav1.SubmitWorkflowRequest{Edges: []*rotav1.Edge{{From: fmt.Sprint("a", i),
+			To: fmt.Sprint("b", i)}}})
 	}
-	if rota.KindOf(err) != rota.KindInvalid || len(u.names) != rota.MaxWorkflowNodes || len(u.spec.Edges) != rota.MaxWorkflowNodes/2 {
+	if rota.KindOf(err) != rota.KindInvalid || len(u.names) != rota.MaxWorkflowNodes ||
+		len(u.spec.Edges) != rota.MaxWorkflowNodes/2 {
 		t.Errorf("%d names, %d edges, %v", len(u.names), len(u.spec.Edges), err)
 	}
 }
@@ -266,7 +279,8 @@ func TestSubmitWorkflow_isGivenUp(t *testing.T) {
 					ok = yield(nodesOf(nodeOf(fmt.Sprint(i))))
 				}
 			})
-			if took := time.Since(start); kindOf(err) != rota.KindTimeout || took < maxUpload || took > maxUpload+maxStep {
+			if took := time.Since(start); kindOf(err) != rota.KindTimeout || took < maxUpload ||
+				took > maxUpload+maxStep {
 				t.Errorf("after %v: %v", took, err)
 			}
 		})
@@ -282,7 +296,8 @@ func TestSubmitWorkflow_isGivenUp(t *testing.T) {
 			t.Fatal(err)
 		}
 		var answer rotav1.WorkflowSubmitted
-		if err := stream.RecvMsg(&answer); kindOf(err) != rota.KindUnavailable || !strings.Contains(err.Error(), "another node") {
+		if err := stream.RecvMsg(&answer); kindOf(err) != rota.KindUnavailable ||
+			!strings.Contains(err.Error(), "another node") {
 			t.Errorf("got %v", err)
 		}
 	})

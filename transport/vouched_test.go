@@ -61,7 +61,8 @@ func TestStreamsEnd_whereNobodyVouches(t *testing.T) {
 		}
 		b.core.unvouched.Store(rota.Refusef(rota.KindUnavailable, "node", "nobody vouches: ask another node"))
 		for what, recv := range received {
-			if err := recv(); kindOf(err) != rota.KindUnavailable || !strings.Contains(err.Error(), "nobody vouches: ask another node") {
+			if err := recv(); kindOf(err) != rota.KindUnavailable ||
+				!strings.Contains(err.Error(), "nobody vouches: ask another node") {
 				t.Errorf("%s ended with %v", what, err)
 			}
 		}
@@ -81,7 +82,8 @@ func TestWebSocket_isJudged(t *testing.T) {
 		reason string
 		code   websocket.StatusCode
 	}{
-		"a revocation": {func(b *bundle) { b.core.setTable(&rightsTable{}) }, "UNAUTHENTICATED", websocket.StatusPolicyViolation},
+		"a revocation": {func(b *bundle) { b.core.setTable(&rightsTable{}) }, "UNAUTHENTICATED",
+			websocket.StatusPolicyViolation},
 		"no leader": {func(b *bundle) {
 			b.core.unvouched.Store(rota.Refusef(rota.KindUnavailable, "node", "nobody vouches"))
 		}, "UNAVAILABLE: nobody vouches", websocket.StatusServiceRestart},

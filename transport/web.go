@@ -46,7 +46,8 @@ func NewWebServer(handler http.Handler, hosts *Hosts, errors *log.Logger) *http.
 			}
 			handler.ServeHTTP(w, r)
 		}),
-		ReadHeaderTimeout: webHeader, IdleTimeout: webIdle, MaxHeaderBytes: webHeaders, ErrorLog: errors, ConnContext: withSeat,
+		ReadHeaderTimeout: webHeader, IdleTimeout: webIdle, MaxHeaderBytes: webHeaders, ErrorLog: errors,
+		ConnContext: withSeat,
 	}
 }
 
@@ -60,7 +61,8 @@ func checkHeaders(r *http.Request) error {
 		}
 	}
 	if size > maxHeaderBytes {
-		return rota.Refusef(rota.KindInvalid, "headers", "headers too long: got %d bytes, maximum %d", size, maxHeaderBytes)
+		return rota.Refusef(rota.KindInvalid, "headers", "headers too long: got %d bytes, maximum %d", size,
+			maxHeaderBytes)
 	}
 	return nil
 }

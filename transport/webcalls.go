@@ -32,7 +32,8 @@ func (s *Server) webServer() *http.Server {
 	server.Protocols = new(http.Protocols)
 	server.Protocols.SetHTTP1(true)
 	server.Protocols.SetUnencryptedHTTP2(true) // for connections that are already decrypted
-	server.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: webStreams, MaxReceiveBufferPerStream: webBuffer, MaxReceiveBufferPerConnection: webBuffer}
+	server.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: webStreams, MaxReceiveBufferPerStream: webBuffer,
+		MaxReceiveBufferPerConnection: webBuffer}
 	return server
 }
 
@@ -54,7 +55,8 @@ func (s *Server) serveWeb(w http.ResponseWriter, r *http.Request) {
 		s.relay(w, r)
 		return
 	}
-	if ui := s.options.Console; ui != nil && (r.URL.Path == consolePath || strings.HasPrefix(r.URL.Path, consolePath+"/")) {
+	if ui := s.options.Console; ui != nil && (r.URL.Path == consolePath ||
+		strings.HasPrefix(r.URL.Path, consolePath+"/")) {
 		if r.URL.Path == sessionPath {
 			s.serveSession(w, r)
 		} else {
@@ -196,7 +198,8 @@ type webFlight struct {
 
 // followWeb starts counting the body of a request.
 func (s *Server) followWeb(r *http.Request, p *pass, cancel context.CancelFunc, w *http.ResponseController) *webFlight {
-	f := &webFlight{request: &requestConn{from: textAddr(r.RemoteAddr), cancel: cancel, http: w}, stream: &inflightStream{}}
+	f := &webFlight{request: &requestConn{from: textAddr(r.RemoteAddr), cancel: cancel, http: w},
+		stream: &inflightStream{}}
 	f.conn = s.inflight.follow(f.request)
 	f.conn.streams[1] = f.stream
 	f.conn.lingers = true
@@ -240,7 +243,8 @@ func (f *webFlight) refusal() error {
 }
 
 func noRoom() error {
-	e := rota.Refusef(rota.KindExhausted, "body", "the messages in flight on this node exceed --inflight-bytes: try again, or ask another node")
+	e := rota.Refusef(rota.KindExhausted, "body",
+		"the messages in flight on this node exceed --inflight-bytes: try again, or ask another node")
 	e.RetryAfter = comeBack
 	return e
 }

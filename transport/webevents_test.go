@@ -59,12 +59,14 @@ func TestEvents_forms(t *testing.T) {
 	b := setup(t)
 	events, far := told(2), rota.EventID{Incarnation: 1, Index: 9, Seq: 4}
 	b.core.events = func(_ context.Context, _ rota.EventFilter, send func(peer.EventBatch) error) error {
-		return errors.Join(send(peer.EventBatch{Scanned: rota.EventID{Incarnation: 1, Index: 6}}), send(peer.EventBatch{Events: events, Scanned: events[1].ID}),
+		return errors.Join(send(peer.EventBatch{Scanned: rota.EventID{Incarnation: 1, Index: 6}}),
+			send(peer.EventBatch{Events: events, Scanned: events[1].ID}),
 			send(peer.EventBatch{Scanned: far}))
 	}
 	first, _ := events[0].MarshalJSON()
 	second, _ := events[1].MarshalJSON()
-	blocks := fmt.Sprintf("retry: 1000\n\nid: 1.6.0\n\nid: 1.7.0\ndata: %s\n\nid: 1.7.1\ndata: %s\n\nid: 1.9.4\n\n", first, second)
+	blocks := fmt.Sprintf("retry: 1000\n\nid: 1.6.0\n\nid: 1.7.0\ndata: %s\n\nid: 1.7.1\ndata: %s\n\nid: 1.9.4\n\n",
+		first, second)
 	lines := fmt.Sprintf("{\"scanned\":\"1.6.0\"}\n%s\n%s\n{\"scanned\":\"1.9.4\"}\n", first, second)
 	web := webOf(t, b)
 	for accept, want := range map[string]struct{ kind, text string }{
@@ -79,7 +81,8 @@ func TestEvents_forms(t *testing.T) {
 	} {
 		answer, body := web.open("GET", eventsPath, "Accept", accept, "Accept-Encoding", "gzip")
 		text, err := io.ReadAll(body)
-		if err != nil || answer.Header.Get("Content-Type") != want.kind || want.text != "" && string(text) != want.text || answer.Header.Get("Content-Encoding") != "" {
+		if err != nil || answer.Header.Get("Content-Type") != want.kind || want.text != "" &&
+			string(text) != want.text || answer.Header.Get("Content-Encoding") != "" {
 			t.Errorf("%q: %s %q %v:\n%s\nwanted\n%s", accept, answer.Status, answer.Header, err, text, want.text)
 		}
 		if want.text == "" && answer.StatusCode != http.StatusNotAcceptable {
@@ -108,22 +111,27 @@ func TestEvents_asks(t *testing.T) {
 		headers []string
 		want    rota.EventFilter
 	}{
-		"":                                {nil, rota.EventFilter{}},
-		"?follow=1":                       {nil, rota.EventFilter{Follow: true}},
-		"?from=oldest":                    {blocks, rota.EventFilter{Follow: true}},
-		"?from=latest&follow=0":           {blocks, rota.EventFilter{Latest: true}},
-		"?from=1.4711.2":                  {blocks, rota.EventFilter{After: at, Follow: true}},
-		"?from=latest":                    {[]string{"Accept", "text/event-stream", "Last-Event-ID", "1.4711.2"}, rota.EventFilter{After: at, Follow: true}},
-		"?from=1.2.0&worker=w":            {[]string{"Last-Event-ID", "1.4711.2"}, rota.EventFilter{After: at, Worker: "w"}},
-		"?queue=q&type=t&tenant=x":        {nil, rota.EventFilter{Queue: "q", Type: "t", Tenant: "x"}},
-		"?workflow=w&job=w%2Fn":           {nil, rota.EventFilter{Workflow: "w", Job: "w/n"}},
-		"?actor=token%3Aaaaaaaaaaaaa":     {nil, rota.EventFilter{Actor: rota.TokenPrincipal("aaaaaaaaaaaa")}},
-		"?kind=jobDead&kind=jobCompleted": {nil, rota.EventFilter{Kinds: []rota.EventKind{rota.EventJobDead, rota.EventJobCompleted}}},
+		"":                      {nil, rota.EventFilter{}},
+		"?follow=1":             {nil, rota.EventFilter{Follow: true}},
+		"?from=oldest":          {blocks, rota.EventFilter{Follow: true}},
+		"?from=latest&follow=0": {blocks, rota.EventFilter{Latest: true}},
+		"?from=1.4711.2":        {blocks, rota.EventFilter{After: at, Follow: true}},
+		"?from=latest": {[]string{"Accept", "text/event-stream", "Last-Event-ID", "1.4711.2"},
+			rota.EventFilter{After: at, Follow: true}},
+		"?from=1.2.0&worker=w": {[]string{"Last-Event-ID", "1.4711.2"},
+			rota.EventFilter{After: at, Worker: "w"}},
+		"?queue=q&type=t&tenant=x":    {nil, rota.EventFilter{Queue: "q", Type: "t", Tenant: "x"}},
+		"?workflow=w&job=w%2Fn":       {nil, rota.EventFilter{Workflow: "w", Job: "w/n"}},
+		"?actor=token%3Aaaaaaaaaaaaa": {nil, rota.EventFilter{Actor: rota.TokenPrincipal("aaaaaaaaaaaa")}},
+		"?kind=jobDead&kind=jobCompleted": {nil, rota.EventFilter{Kinds: []rota.EventKind{rota.EventJobDead,
+			rota.EventJobCompleted}}},
 	} {
 		answer, body := web.open("GET", eventsPath+query, c.headers...)
 		text, _ := io.ReadAll(body)
-		if got := seen.Swap(nil); answer.StatusCode != http.StatusOK || got == nil || fmt.Sprint(*got) != fmt.Sprint(c.want) {
-			t.Errorf("%s %q: %s %s, the core was asked for %+v, wanted %+v", query, c.headers, answer.Status, text, got, c.want)
+		if got := seen.Swap(nil); answer.StatusCode != http.StatusOK || got == nil ||
+			fmt.Sprint(*got) != fmt.Sprint(c.want) {
+			t.Errorf("%s %q: %s %s, the core was asked for %+v, wanted %+v", query, c.headers, answer.Status, text, got,
+				c.want)
 		}
 	}
 }
@@ -134,9 +142,11 @@ func TestEvents_refuses(t *testing.T) {
 	b := setup(t)
 	b.core.events = func(_ context.Context, f rota.EventFilter, _ func(peer.EventBatch) error) error {
 		if f.After.Index > 100 {
-			return rota.Refusef(rota.KindOutOfRange, "event_id", "event %s is of the future: the newest entry is 100", f.After)
+			return rota.Refusef(rota.KindOutOfRange, "event_id", "event %s is of the future: the newest entry is 100",
+				f.After)
 		}
-		return rota.Refusef(rota.KindOutOfRange, "event_id", "the events after %s are no longer retained: the oldest is 1.50.0", f.After)
+		return rota.Refusef(rota.KindOutOfRange, "event_id",
+			"the events after %s are no longer retained: the oldest is 1.50.0", f.After)
 	}
 	web := webOf(t, b)
 	for id, want := range map[string]struct {
@@ -149,10 +159,12 @@ func TestEvents_refuses(t *testing.T) {
 	} {
 		answer, body := web.open("GET", eventsPath, "Accept", "text/event-stream", "Last-Event-ID", id)
 		text, _ := io.ReadAll(body)
-		if answer.StatusCode != want.code || answer.Header.Get("Content-Type") != "application/problem+json" || !strings.Contains(string(text), want.says) {
+		if answer.StatusCode != want.code || answer.Header.Get("Content-Type") != "application/problem+json" ||
+			!strings.Contains(string(text), want.says) {
 			t.Errorf("%s: %s %s", id, answer.Status, text)
 		}
-		if title := "or still to come"; want.code == http.StatusGone && !strings.Contains(string(text), title) { // one title for both
+		if title := "or still to come"; want.code == http.StatusGone &&
+			!strings.Contains(string(text), title) { // one title for both
 			t.Errorf("%s: %s lacks %q", id, text, title)
 		}
 	}
@@ -168,18 +180,22 @@ func (unfoundedCore) Access() access.Table { return nil }
 // WebSocket get the status.
 func TestStreams_aRefusalThatPasses(t *testing.T) {
 	t.Parallel()
-	later := &rota.Error{Kind: rota.KindUnavailable, Subject: "node", Text: "it has not caught up", RetryAfter: 3 * time.Second}
+	later := &rota.Error{Kind: rota.KindUnavailable, Subject: "node", Text: "it has not caught up",
+		RetryAfter: 3 * time.Second}
 	for name, c := range map[string]struct {
 		err   error
 		retry string
 		code  int
 	}{
 		"unavailable": {later, "retry: 3000\n\n", http.StatusServiceUnavailable},
-		"full":        {rota.Refusef(rota.KindExhausted, "events", "too many follow"), "retry: 1000\n\n", http.StatusTooManyRequests},
-		"late":        {rota.Refusef(rota.KindTimeout, "events", "it took too long"), "retry: 1000\n\n", http.StatusGatewayTimeout},
-		"for long":    {&rota.Error{Kind: rota.KindUnavailable, RetryAfter: time.Hour, Text: "x"}, "retry: 30000\n\n", http.StatusServiceUnavailable},
-		"gone":        {rota.Refusef(rota.KindOutOfRange, "from", "it is retained no longer"), "", http.StatusGone},
-		"denied":      {rota.Refusef(rota.KindDenied, "right", "it may not"), "", http.StatusForbidden},
+		"full": {rota.Refusef(rota.KindExhausted, "events", "too many follow"), "retry: 1000\n\n",
+			http.StatusTooManyRequests},
+		"late": {rota.Refusef(rota.KindTimeout, "events", "it took too long"), "retry: 1000\n\n",
+			http.StatusGatewayTimeout},
+		"for long": {&rota.Error{Kind: rota.KindUnavailable, RetryAfter: time.Hour, Text: "x"}, "retry: 30000\n\n",
+			http.StatusServiceUnavailable},
+		"gone":   {rota.Refusef(rota.KindOutOfRange, "from", "it is retained no longer"), "", http.StatusGone},
+		"denied": {rota.Refusef(rota.KindDenied, "right", "it may not"), "", http.StatusForbidden},
 	} {
 		b := setup(t)
 		b.core.events = func(context.Context, rota.EventFilter, func(peer.EventBatch) error) error { return c.err }
@@ -192,8 +208,10 @@ func TestStreams_aRefusalThatPasses(t *testing.T) {
 			}
 			continue
 		}
-		if err != nil || answer.StatusCode != http.StatusOK || answer.Header.Get("Content-Type") != "text/event-stream" ||
-			!strings.HasPrefix(string(text), c.retry+"event: going\ndata: {") || !strings.HasSuffix(string(text), "\n\n") {
+		if err != nil || answer.StatusCode != http.StatusOK ||
+			answer.Header.Get("Content-Type") != "text/event-stream" ||
+			!strings.HasPrefix(string(text), c.retry+"event: going\ndata: {") ||
+			!strings.HasSuffix(string(text), "\n\n") {
 			t.Errorf("%s: %s %v %s", name, answer.Status, err, text)
 		}
 		if answer, _ := web.open("GET", eventsPath); answer.StatusCode != c.code {
@@ -205,7 +223,8 @@ func TestStreams_aRefusalThatPasses(t *testing.T) {
 	web := webOf(t, b)
 	for _, path := range []string{eventsPath, "/v1/live?topic=overview"} {
 		answer, body := web.open("GET", path, "Accept", "text/event-stream")
-		if text, err := io.ReadAll(body); err != nil || answer.StatusCode != http.StatusOK || !strings.Contains(string(text), "has not joined a cluster yet") {
+		if text, err := io.ReadAll(body); err != nil || answer.StatusCode != http.StatusOK ||
+			!strings.Contains(string(text), "has not joined a cluster yet") {
 			t.Errorf("%s: %s %v %s", path, answer.Status, err, text)
 		}
 	}
@@ -217,10 +236,13 @@ func TestEvents_ends(t *testing.T) {
 	t.Run("cut off", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		b.core.events = telling(rota.Refusef(rota.KindExhausted, "events", "this consumer is too slow: resume after 1.7.0"), told(1))
+		b.core.events = telling(rota.Refusef(rota.KindExhausted, "events",
+			"this consumer is too slow: resume after 1.7.0"),
+			told(1))
 		_, body := webOf(t, b).open("GET", eventsPath, "Accept", "text/event-stream")
 		text, _ := io.ReadAll(body)
-		if last := string(text); !strings.Contains(last, "\n\nevent: ended\ndata: {") || !strings.Contains(last, `"kind":"EXHAUSTED"`) || !strings.HasSuffix(last, "\n\n") {
+		if last := string(text); !strings.Contains(last, "\n\nevent: ended\ndata: {") ||
+			!strings.Contains(last, `"kind":"EXHAUSTED"`) || !strings.HasSuffix(last, "\n\n") {
 			t.Errorf("%s", text)
 		}
 		_, body = webOf(t, b).open("GET", eventsPath)
@@ -243,7 +265,8 @@ func TestEvents_ends(t *testing.T) {
 		drained := make(chan error, 1)
 		go func() { drained <- b.server.Drain(bounded(t)) }()
 		text, err := io.ReadAll(body)
-		if err != nil || !strings.Contains(string(text), "event: going\ndata: {") || !strings.Contains(string(text), `"kind":"UNAVAILABLE"`) {
+		if err != nil || !strings.Contains(string(text), "event: going\ndata: {") ||
+			!strings.Contains(string(text), `"kind":"UNAVAILABLE"`) {
 			t.Errorf("%s, %v", text, err)
 		}
 		if err := <-drained; err != nil {
@@ -267,7 +290,8 @@ func TestEvents_ends(t *testing.T) {
 			b.core.setTable(&rightsTable{})
 			began := time.Now()
 			text, _ := io.ReadAll(body)
-			if !strings.Contains(string(text), "event: ended") || !strings.Contains(string(text), "UNAUTHENTICATED") || time.Since(began) > 2*judgeEvery {
+			if !strings.Contains(string(text), "event: ended") || !strings.Contains(string(text), "UNAUTHENTICATED") ||
+				time.Since(began) > 2*judgeEvery {
 				t.Errorf("after %s: %s", time.Since(began), text)
 			}
 			web.client.CloseIdleConnections()
@@ -340,7 +364,8 @@ func TestEvents_ofOneWhoDoesNotRead(t *testing.T) {
 			t.Fatal(err)
 		}
 		began := time.Now()
-		if _, err := io.WriteString(conn, "GET "+eventsPath+" HTTP/1.1\r\nHost: node\r\nAccept: text/event-stream\r\n\r\n"); err != nil {
+		if _, err := io.WriteString(conn, "GET "+eventsPath+
+			" HTTP/1.1\r\nHost: node\r\nAccept: text/event-stream\r\n\r\n"); err != nil {
 			t.Fatal(err)
 		}
 		if err := <-left; rota.KindOf(err) != rota.KindUnavailable {
@@ -372,7 +397,9 @@ func TestEvents_halfAsked(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := io.WriteString(conn, "GET "+eventsPath+" HTTP/1.1\r\nHost: node\r\nAccept: text/ev"); err != nil && !errors.Is(err, io.ErrClosedPipe) {
+			if _, err := io.WriteString(conn, "GET "+eventsPath+
+				" HTTP/1.1\r\nHost: node\r\nAccept: text/ev"); err != nil &&
+				!errors.Is(err, io.ErrClosedPipe) {
 				t.Fatal(err)
 			}
 			conns = append(conns, conn)
@@ -381,7 +408,8 @@ func TestEvents_halfAsked(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := io.WriteString(conn, "GET "+eventsPath+" HTTP/1.1\r\nHost: node\r\nAccept: text/event-stream\r\n\r\n"); err != nil {
+		if _, err := io.WriteString(conn, "GET "+eventsPath+
+			" HTTP/1.1\r\nHost: node\r\nAccept: text/event-stream\r\n\r\n"); err != nil {
 			t.Fatal(err)
 		}
 		answer := bufio.NewReader(conn)

@@ -20,9 +20,11 @@ func hookNamed(name string) (rota.WebhookName, error) {
 }
 
 // List reads the webhooks by name, whole or in pages.
-func (s *webhooksService) List(ctx context.Context, req *rotav1.ListWebhooksRequest) (*rotav1.ListWebhooksResponse, error) {
+func (s *webhooksService) List(ctx context.Context,
+	req *rotav1.ListWebhooksRequest) (*rotav1.ListWebhooksResponse, error) {
 	made := madeBy(req.GetBy(), func(x *rota.Webhook) rota.Principal { return x.By }, s.core.Webhooks)
-	rows, at, next, err := wholeList(ctx, req, made, func(x *rota.Webhook) string { return string(x.Name) }, words.WebhookToWire)
+	rows, at, next, err := wholeList(ctx, req, made, func(x *rota.Webhook) string { return string(x.Name) },
+		words.WebhookToWire)
 	if err != nil {
 		return nil, err
 	}
@@ -94,7 +96,8 @@ func (s *webhooksService) Skip(ctx context.Context, req *rotav1.SkipWebhookReque
 }
 
 // Delete deletes a webhook.
-func (s *webhooksService) Delete(ctx context.Context, req *rotav1.DeleteWebhookRequest) (*rotav1.DeleteWebhookResponse, error) {
+func (s *webhooksService) Delete(ctx context.Context,
+	req *rotav1.DeleteWebhookRequest) (*rotav1.DeleteWebhookResponse, error) {
 	ctx, err := ifMatch(ctx, req.GetIfMatch())
 	if err != nil {
 		return nil, err

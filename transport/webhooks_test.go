@@ -13,8 +13,10 @@ import (
 
 // fakeHook is the webhook that a core without a cluster returns.
 func fakeHook(name rota.WebhookName) rota.Webhook {
-	return rota.Webhook{WebhookSpec: rota.WebhookSpec{Name: name, URL: "https://example.com/"}, State: rota.WebhookDisabled, Why: "a test", Version: 2,
-		Gaps: 1, Gap: &rota.WebhookGap{After: rota.EventID{Incarnation: 1, Index: 2}, Before: rota.EventID{Incarnation: 1, Index: 3}},
+	return rota.Webhook{WebhookSpec: rota.WebhookSpec{Name: name, URL: "https://example.com/"},
+		State: rota.WebhookDisabled, Why: "a test", Version: 2,
+		Gaps: 1, Gap: &rota.WebhookGap{After: rota.EventID{Incarnation: 1, Index: 2},
+			Before: rota.EventID{Incarnation: 1, Index: 3}},
 		Sees: []rota.Grant{{Right: rota.RightRead, Tenant: "*", Queue: "*"}}}
 }
 
@@ -22,7 +24,8 @@ func (c *fakeCore) Webhooks(_ context.Context, opt peer.ReadOptions) ([]rota.Web
 	return []rota.Webhook{fakeHook("h")}, fakeAt(opt), c.err
 }
 
-func (c *fakeCore) Webhook(_ context.Context, name rota.WebhookName, opt peer.ReadOptions) (rota.Webhook, rota.ReadAt, error) {
+func (c *fakeCore) Webhook(_ context.Context, name rota.WebhookName,
+	opt peer.ReadOptions) (rota.Webhook, rota.ReadAt, error) {
 	return fakeHook(name), fakeAt(opt), c.err
 }
 
@@ -60,17 +63,22 @@ func webhooksUnary(b *bundle) map[string]unaryRow {
 	}
 	long := strings.Repeat("h", rota.MaxWebhookName+1)
 	named := func(do func(context.Context, string) (proto.Message, error)) (good, bad call) {
-		return func(ctx context.Context) (proto.Message, error) { return do(ctx, "h") }, func(ctx context.Context) (proto.Message, error) { return do(ctx, long) }
+		return func(ctx context.Context) (proto.Message, error) { return do(ctx, "h") },
+			func(ctx context.Context) (proto.Message, error) { return do(ctx, long) }
 	}
 	row := func(want string, do func(context.Context, string) (proto.Message, error)) unaryRow {
 		good, bad := named(do)
 		return unaryRow{good, bad, want}
 	}
 	return map[string]unaryRow{
-		"webhooks set":       {set(func(*rotav1.WebhookSpec) {}), set(func(s *rotav1.WebhookSpec) { s.Url = "file:///etc/passwd" }), `kinds:"jobDead"`},
-		"webhooks set kind":  {set(func(*rotav1.WebhookSpec) {}), set(func(s *rotav1.WebhookSpec) { s.Kinds = []string{"none"} }), `name:"h"`},
-		"webhooks set kinds": {set(func(*rotav1.WebhookSpec) {}), set(func(s *rotav1.WebhookSpec) { s.Kinds = make([]string, 1_000) }), `name:"h"`},
-		"webhooks set user":  {set(func(*rotav1.WebhookSpec) {}), set(func(s *rotav1.WebhookSpec) { s.Url = "https://u:p@example.com/" }), `name:"h"`},
+		"webhooks set": {set(func(*rotav1.WebhookSpec) {}),
+			set(func(s *rotav1.WebhookSpec) { s.Url = "file:///etc/passwd" }), `kinds:"jobDead"`},
+		"webhooks set kind": {set(func(*rotav1.WebhookSpec) {}),
+			set(func(s *rotav1.WebhookSpec) { s.Kinds = []string{"none"} }), `name:"h"`},
+		"webhooks set kinds": {set(func(*rotav1.WebhookSpec) {}),
+			set(func(s *rotav1.WebhookSpec) { s.Kinds = make([]string, 1_000) }), `name:"h"`},
+		"webhooks set user": {set(func(*rotav1.WebhookSpec) {}),
+			set(func(s *rotav1.WebhookSpec) { s.Url = "https://u:p@example.com/" }), `name:"h"`},
 		"webhooks list": {func(ctx context.Context) (proto.Message, error) {
 			return hooks.List(ctx, &rotav1.ListWebhooksRequest{})
 		},

@@ -68,7 +68,8 @@ type overviewWait struct {
 }
 
 // State implements web.Live.
-func (l webLive) State(ctx context.Context, kind, id string) (state any, parts map[string]any, at rota.Index, err error) {
+func (l webLive) State(ctx context.Context, kind,
+	id string) (state any, parts map[string]any, at rota.Index, err error) {
 	core, stale := l.server.options.Core, peer.ReadOptions{Stale: true}
 	var seen rota.ReadAt
 	switch kind {
@@ -78,13 +79,15 @@ func (l webLive) State(ctx context.Context, kind, id string) (state any, parts m
 		state, seen, err = asAny(core.Queue(ctx, rota.QueueName(id), stale))
 	case "workers":
 		if !l.may(ctx, rota.RightStatus) {
-			return nil, nil, 0, rota.Refusef(rota.KindDenied, rota.RightStatus.String(), "workers are only shown with the right to %s: ask for a role that grants it", rota.RightStatus)
+			return nil, nil, 0, rota.Refusef(rota.KindDenied, rota.RightStatus.String(),
+				"workers are only shown with the right to %s: ask for a role that grants it", rota.RightStatus)
 		}
 		var all []rota.Worker
 		all, seen, err = core.Workers(ctx, stale)
 		// The bound cuts off those that ended first.
 		slices.SortFunc(all, func(a, b rota.Worker) int {
-			return cmp.Or(order(a.Status == rota.WorkerRetired)-order(b.Status == rota.WorkerRetired), strings.Compare(string(a.ID), string(b.ID)))
+			return cmp.Or(order(a.Status == rota.WorkerRetired)-order(b.Status == rota.WorkerRetired),
+				strings.Compare(string(a.ID), string(b.ID)))
 		})
 		state = map[string]any{"workers": all[:min(len(all), liveWorkers)], "count": len(all)}
 	case "workflow":
@@ -124,8 +127,10 @@ func (l webLive) overview(ctx context.Context, stale peer.ReadOptions) (any, rot
 	o := overview{Queues: make([]overviewQueue, 0, len(queues))}
 	for i := range queues[:min(len(queues), liveQueues)] {
 		q := &queues[i]
-		o.Queues = append(o.Queues, overviewQueue{Name: q.Name, Paused: q.Policy.Paused, Pending: q.Pending, Queued: q.Queued, Running: q.Assigned + q.Running,
-			Completed: q.CompletedTotal, Dead: q.DeadTotal, Workers: q.Workers, OldestWaitMs: q.OldestWait.Milliseconds(), Backpressure: q.Backpressure})
+		o.Queues = append(o.Queues, overviewQueue{Name: q.Name, Paused: q.Policy.Paused, Pending: q.Pending,
+			Queued: q.Queued, Running: q.Assigned + q.Running,
+			Completed: q.CompletedTotal, Dead: q.DeadTotal, Workers: q.Workers,
+			OldestWaitMs: q.OldestWait.Milliseconds(), Backpressure: q.Backpressure})
 		if x.recent != nil {
 			r := x.recent[q.Name]
 			its := &o.Queues[len(o.Queues)-1]
@@ -170,7 +175,9 @@ func (l webLive) waits(ctx context.Context, queues []overviewQueue, stale peer.R
 		if longest[i].Queued == 0 {
 			continue
 		}
-		lanes, _, err := l.server.options.Core.Lanes(ctx, peer.LanesQuery{Queue: longest[i].Name, Most: 1, Oldest: true}, stale)
+		lanes, _, err := l.server.options.Core.Lanes(ctx, peer.LanesQuery{Queue: longest[i].Name, Most: 1,
+			Oldest: true},
+			stale)
 		if rota.KindOf(err) == rota.KindNotFound {
 			continue // deleted meanwhile
 		}
@@ -186,7 +193,8 @@ func (l webLive) waits(ctx context.Context, queues []overviewQueue, stale peer.R
 }
 
 // workflow returns a workflow, with its nodes as parts; a large one is returned without them.
-func (l webLive) workflow(ctx context.Context, id rota.WorkflowID, stale peer.ReadOptions) (any, map[string]any, rota.Index, error) {
+func (l webLive) workflow(ctx context.Context, id rota.WorkflowID,
+	stale peer.ReadOptions) (any, map[string]any, rota.Index, error) {
 	core := l.server.options.Core
 	w, seen, err := core.Workflow(ctx, id, false, stale)
 	if err == nil && w.NodeCount <= liveNodes {

@@ -28,7 +28,8 @@ func (r *reads) job(ctx context.Context, id rota.JobID, opt peer.ReadOptions) (r
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.by[caller.Actor]++
-	return rota.Job{JobSpec: rota.JobSpec{ID: id, Payload: []byte("secret")}, State: rota.JobRunning, ProgressNote: r.note}, rota.ReadAt{Index: 7}, nil
+	return rota.Job{JobSpec: rota.JobSpec{ID: id, Payload: []byte("secret")}, State: rota.JobRunning,
+		ProgressNote: r.note}, rota.ReadAt{Index: 7}, nil
 }
 
 func (r *reads) say(note string) {
@@ -75,7 +76,8 @@ func TestLive(t *testing.T) {
 			Index rota.Index
 			State rota.Job
 		}
-		if err := json.Unmarshal([]byte(strings.TrimPrefix(text, "data: ")), &m); err != nil || m.Topic != "job/j" || !m.Full || m.Index != 7 || m.State.State != rota.JobRunning ||
+		if err := json.Unmarshal([]byte(strings.TrimPrefix(text, "data: ")), &m); err != nil || m.Topic != "job/j" ||
+			!m.Full || m.Index != 7 || m.State.State != rota.JobRunning ||
 			m.State.Payload != nil {
 			t.Fatalf("%s: %v", text, err)
 		}
@@ -109,7 +111,8 @@ func TestLive(t *testing.T) {
 		before = r.counts()
 		time.Sleep(4 * time.Second)
 		synctest.Wait()
-		if sum := r.counts()[who] + r.counts()[rota.Anonymous] - before[who] - before[rota.Anonymous]; sum < 3 || sum > 5 {
+		if sum := r.counts()[who] + r.counts()[rota.Anonymous] - before[who] - before[rota.Anonymous]; sum < 3 ||
+			sum > 5 {
 			t.Errorf("three viewers with one right have it made %d times in four seconds", sum)
 		}
 		for _, answer := range []*http.Response{first, second, third} {
@@ -165,7 +168,8 @@ func TestLive_workersAreForWhoSeesThem(t *testing.T) {
 // TestLive_leadsOn checks that callers that may not see the nodes still learn the leader, and the addresses at which a
 // page can continue. They learn no addresses if browsers reach all nodes through one origin.
 func TestLive_leadsOn(t *testing.T) {
-	for ui, says := range map[string]string{"": `"leader":"n2","apis":["n1.lan:6470","n2.lan:6470"],"queues"`, "https://rota.example": `"leader":"n2","queues"`} {
+	for ui, says := range map[string]string{"": `"leader":"n2","apis":["n1.lan:6470","n2.lan:6470"],"queues"`,
+		"https://rota.example": `"leader":"n2","queues"`} {
 		t.Run(ui, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				b := setup(t, func(o *Options) { o.Hosts.UI = ui })
@@ -194,7 +198,8 @@ func TestLive_leadsOn(t *testing.T) {
 func TestLive_waits(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		b := setup(t)
-		b.core.queues = []rota.Queue{{Name: "idle"}, {Name: "q", OldestWait: time.Second}, {Name: "r", OldestWait: time.Hour}}
+		b.core.queues = []rota.Queue{{Name: "idle"}, {Name: "q", OldestWait: time.Second},
+			{Name: "r", OldestWait: time.Hour}}
 		b.core.queues[1].Queued, b.core.queues[2].Queued = 1, 1
 		web := webOf(t, b)
 		answer, body := web.open("GET", "/v1/live?topic=overview")
@@ -216,7 +221,8 @@ func TestLive_refuses(t *testing.T) {
 	t.Parallel()
 	web := webOf(t, setup(t))
 	for query, says := range map[string]string{
-		"": "1 to 16", "?topic=": "overview", "?topic=queue": "queue/Q", "?topic=queue/a+b": "queue/Q", "?topic=overview/x": "overview", "?topics=overview": "topics",
+		"": "1 to 16", "?topic=": "overview", "?topic=queue": "queue/Q", "?topic=queue/a+b": "queue/Q",
+		"?topic=overview/x": "overview", "?topics=overview": "topics",
 		"?topic=workflow/": "workflow/W", "?topic=job/" + strings.Repeat("&topic=job/", 3): "job/J",
 	} {
 		answer, text := web.call("GET", "/v1/live"+query, "")
@@ -228,17 +234,23 @@ func TestLive_refuses(t *testing.T) {
 	for i := range many {
 		many[i] = "topic=queue/q" + string(rune('a'+i))
 	}
-	if answer, text := web.call("GET", "/v1/live?"+strings.Join(many, "&"), ""); answer.StatusCode != http.StatusBadRequest || !strings.Contains(text, "got 17 topics") {
+	if answer, text := web.call("GET", "/v1/live?"+strings.Join(many, "&"),
+		""); answer.StatusCode != http.StatusBadRequest ||
+		!strings.Contains(text, "got 17 topics") {
 		t.Errorf("17 topics: %s %s", answer.Status, text)
 	}
 	answer, text := web.call("GET", "/v1/stats", "")
-	if answer.StatusCode != http.StatusOK || !strings.Contains(text, `"step_ms":1000,"date_ms":[1000,2000],"submitted":[3,0]`) || !strings.Contains(text, `"commit_us":[1000,0]`) {
+	if answer.StatusCode != http.StatusOK || !strings.Contains(text,
+		`"step_ms":1000,"date_ms":[1000,2000],"submitted":[3,0]`) ||
+		!strings.Contains(text, `"commit_us":[1000,0]`) {
 		t.Errorf("stats: %s %s", answer.Status, text)
 	}
-	if answer, text = web.call("GET", "/v1/stats?step=1m", ""); answer.StatusCode != http.StatusOK || !strings.Contains(text, `"step_ms":60000`) {
+	if answer, text = web.call("GET", "/v1/stats?step=1m", ""); answer.StatusCode != http.StatusOK ||
+		!strings.Contains(text, `"step_ms":60000`) {
 		t.Errorf("stats of a day: %s %s", answer.Status, text)
 	}
-	if answer, text = web.call("GET", "/v1/stats?step=1h", ""); answer.StatusCode != http.StatusBadRequest || !strings.Contains(text, "1m") {
+	if answer, text = web.call("GET", "/v1/stats?step=1h", ""); answer.StatusCode != http.StatusBadRequest ||
+		!strings.Contains(text, "1m") {
 		t.Errorf("stats of another step: %s %s", answer.Status, text)
 	}
 }

@@ -22,7 +22,8 @@ func TestHTTP_settings(t *testing.T) {
 	for path, of := range map[string]struct {
 		keys []rest.PolicyKey
 		most int
-	}{"/v1/queues/q": {got.Queue, 50}, "/v1/tenants/t": {got.Tenant, len(rota.TenantKeys()) - 1}, "/v1/cluster": {got.Cluster, len(rota.ClusterKeys()) - 1}} {
+	}{"/v1/queues/q": {got.Queue, 50}, "/v1/tenants/t": {got.Tenant,
+		len(rota.TenantKeys()) - 1}, "/v1/cluster": {got.Cluster, len(rota.ClusterKeys()) - 1}} {
 		if len(of.keys) <= of.most {
 			t.Errorf("%s has %d keys", path, len(of.keys))
 		}
@@ -32,13 +33,15 @@ func TestHTTP_settings(t *testing.T) {
 				values[preset] = value
 			}
 			for preset, value := range values {
-				body, _ := json.Marshal(rest.Settings{Preset: preset, Set: map[string]rest.Value{k.Key: rest.Value(value)}})
+				body, _ := json.Marshal(rest.Settings{Preset: preset,
+					Set: map[string]rest.Value{k.Key: rest.Value(value)}})
 				if answer, text := web.call("PUT", path, string(body)); answer.StatusCode != 200 {
 					t.Errorf("%s: %s=%s is told and refused: %s", path, k.Key, value, text)
 				}
 			}
 			ratio := k.Unit == "permille" || k.Unit == "ppm"
-			if ratio != (k.AliasValues != "") || ratio && (!strings.Contains(k.AliasValues, "ratio") || strings.Contains(k.Values, "ratio")) {
+			if ratio != (k.AliasValues != "") || ratio && (!strings.Contains(k.AliasValues, "ratio") ||
+				strings.Contains(k.Values, "ratio")) {
 				t.Errorf("%s of unit %s takes %q, and %s %q", k.Key, k.Unit, k.Values, k.Alias, k.AliasValues)
 			}
 		}

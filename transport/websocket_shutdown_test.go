@@ -18,11 +18,12 @@ import (
 func TestWebSocket_comesWhileTheServerGoes(t *testing.T) {
 	t.Parallel()
 	for try := range 100 {
-		server, err := NewServer(Options{Self: "n1", ReadyEvery: -1, Hosts: Hosts{Names: []string{"node"}}, Core: &fakeCore{events: func(ctx context.Context, _ rota.EventFilter,
-			_ func(peer.EventBatch) error) error {
-			<-ctx.Done()
-			return ctx.Err()
-		}}})
+		server, err := NewServer(Options{Self: "n1", ReadyEvery: -1, Hosts: Hosts{Names: []string{"node"}},
+			Core: &fakeCore{events: func(ctx context.Context, _ rota.EventFilter,
+				_ func(peer.EventBatch) error) error {
+				<-ctx.Done()
+				return ctx.Err()
+			}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -37,7 +38,8 @@ func TestWebSocket_comesWhileTheServerGoes(t *testing.T) {
 			}
 			knocks.Go(func() {
 				defer conn.Close()
-				_, _ = io.WriteString(conn, "GET "+eventsPath+"?follow=1 HTTP/1.1\r\nHost: node\r\nConnection: Upgrade\r\n"+
+				_, _ = io.WriteString(conn, "GET "+eventsPath+
+					"?follow=1 HTTP/1.1\r\nHost: node\r\nConnection: Upgrade\r\n"+
 					"Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n")
 				_, _ = conn.Read(make([]byte, 1))
 			})

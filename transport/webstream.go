@@ -18,7 +18,9 @@ func streamed(calls *web.Calls) {
 	calls.ShowWorkflow = func(ctx context.Context, req *rotav1.GetWorkflowRequest, send func(*rotav1.ShowWorkflowResponse) error) error {
 		return flows.Show(req, &outward[rotav1.ShowWorkflowResponse]{ctx: ctx, send: send})
 	}
-	calls.SubmitWorkflow = func(ctx context.Context, next func() (*rotav1.SubmitWorkflowRequest, error)) (*rotav1.WorkflowSubmitted, error) {
+	calls.SubmitWorkflow = func(ctx context.Context, next func() (*rotav1.SubmitWorkflowRequest, error)) (
+		*rotav1.WorkflowSubmitted,
+		error) {
 		stream := &inward[rotav1.SubmitWorkflowRequest, rotav1.WorkflowSubmitted]{ctx: ctx, next: next}
 		if err := flows.Submit(stream); err != nil {
 			return nil, err // the call may still be in progress, and answers no one

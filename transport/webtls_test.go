@@ -73,14 +73,18 @@ func TestTLS_onePort(t *testing.T) {
 			t.Fatalf("%v, long headers: %v", c.offers, err)
 		}
 		_ = answer.Body.Close()
-		if kind := answer.Header.Get("Content-Type"); answer.StatusCode != http.StatusRequestHeaderFieldsTooLarge || kind != rest.ProblemType {
+		if kind := answer.Header.Get("Content-Type"); answer.StatusCode != http.StatusRequestHeaderFieldsTooLarge ||
+			kind != rest.ProblemType {
 			t.Errorf("%v, long headers: %s of %s", c.offers, answer.Status, kind)
 		}
 	}
 	for _, offers := range [][]string{{"h2"}, {"h2", "http/1.1"}} {
 		conn, err := grpc.NewClient("passthrough:///n1.rota",
 			grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{RootCAs: roots, NextProtos: offers})),
-			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return b.lis.DialContext(ctx) }))
+			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn,
+				error) {
+				return b.lis.DialContext(ctx)
+			}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -120,7 +124,8 @@ func TestHTTP_halfSent(t *testing.T) {
 			}
 			conns = append(conns, conn)
 			sent.Go(func() {
-				_, _ = fmt.Fprintf(conn, "POST /v1/jobs HTTP/1.1\r\nHost: node\r\nContent-Type: application/json\r\nContent-Length: 1000000\r\n\r\n%s",
+				_, _ = fmt.Fprintf(conn,
+					"POST /v1/jobs HTTP/1.1\r\nHost: node\r\nContent-Type: application/json\r\nContent-Length: 1000000\r\n\r\n%s",
 					strings.Repeat(" ", 100_000+i))
 			})
 		}

@@ -11,15 +11,19 @@ import (
 )
 
 // webLanes returns the core's Lanes for HTTP.
-func (s *Server) webLanes(ctx context.Context, queue string, most int, oldest bool, read *rotav1.Read) (list rest.Lanes, at *rotav1.ReadAt, err error) {
+func (s *Server) webLanes(ctx context.Context, queue string, most int, oldest bool,
+	read *rotav1.Read) (list rest.Lanes, at *rotav1.ReadAt, err error) {
 	if err := rota.CheckID("queue", queue); err != nil {
 		return list, nil, err
 	}
-	found, seen, err := s.options.Core.Lanes(ctx, peer.LanesQuery{Queue: rota.QueueName(queue), Most: most, Oldest: oldest}, words.ReadFromWire(read))
+	found, seen, err := s.options.Core.Lanes(ctx, peer.LanesQuery{Queue: rota.QueueName(queue), Most: most,
+		Oldest: oldest},
+		words.ReadFromWire(read))
 	if err != nil {
 		return list, nil, err
 	}
-	list = rest.Lanes{Queue: found.Queue, LanesTotal: found.Lanes, ThrottledTotal: found.Throttled, Lanes: make([]rest.Lane, len(found.First))}
+	list = rest.Lanes{Queue: found.Queue, LanesTotal: found.Lanes, ThrottledTotal: found.Throttled,
+		Lanes: make([]rest.Lane, len(found.First))}
 	for i := range found.First {
 		list.Lanes[i] = laneOf(&found.First[i])
 	}
@@ -27,8 +31,10 @@ func (s *Server) webLanes(ctx context.Context, queue string, most int, oldest bo
 }
 
 func laneOf(l *peer.Lane) rest.Lane {
-	return rest.Lane{Tenant: l.Tenant, Type: l.Type, Domain: l.Domain, Keys: l.Keys, Jobs: l.Jobs, OldestWaitMs: l.OldestWait.Milliseconds(),
-		Oldest: l.Oldest, Head: l.Head, Priority: l.Priority, Throttled: l.Throttled, Reasons: append([]rota.Why{}, l.Reasons...)}
+	return rest.Lane{Tenant: l.Tenant, Type: l.Type, Domain: l.Domain, Keys: l.Keys, Jobs: l.Jobs,
+		OldestWaitMs: l.OldestWait.Milliseconds(),
+		Oldest:       l.Oldest, Head: l.Head, Priority: l.Priority, Throttled: l.Throttled,
+		Reasons: append([]rota.Why{}, l.Reasons...)}
 }
 
 // webViews returns the core's Views for HTTP.
@@ -44,7 +50,8 @@ func (s *Server) webViews(ctx context.Context) (all rest.Views, err error) {
 	for i, n := range found {
 		of := rest.NodeViews{Node: n.ID, Error: n.Error, Views: make([]rest.NodeView, len(n.Views))}
 		for k, v := range n.Views {
-			of.Views[k] = rest.NodeView{Node: v.ID, Gossip: v.Gossip, AnsweredMsAgo: ago(v.AnsweredMs), RaftMsAgo: ago(v.RaftMs), Error: v.Error}
+			of.Views[k] = rest.NodeView{Node: v.ID, Gossip: v.Gossip, AnsweredMsAgo: ago(v.AnsweredMs),
+				RaftMsAgo: ago(v.RaftMs), Error: v.Error}
 		}
 		all.Nodes[i] = of
 	}
@@ -57,8 +64,10 @@ func (s *Server) webRound(ctx context.Context, epoch, height uint64) (round rest
 	if err != nil {
 		return round, nil, err
 	}
-	round = rest.Round{Epoch: found.Epoch, Height: found.Height, Index: found.Index, Queue: found.Queue, Seed: found.Seed, Proved: found.Proved,
-		Workers: found.Workers, Room: found.Room, LoggedText: found.LoggedText, ComputedText: found.ComputedText, Candidates: []rest.Candidate{}}
+	round = rest.Round{Epoch: found.Epoch, Height: found.Height, Index: found.Index, Queue: found.Queue,
+		Seed: found.Seed, Proved: found.Proved,
+		Workers: found.Workers, Room: found.Room, LoggedText: found.LoggedText, ComputedText: found.ComputedText,
+		Candidates: []rest.Candidate{}}
 	placed := make(map[rota.JobID]rest.Candidate, len(found.Computed))
 	drawn := make(map[rota.JobID]bool, len(found.Candidates))
 	for _, c := range found.Candidates {
@@ -86,5 +95,6 @@ func (s *Server) webRound(ctx context.Context, epoch, height uint64) (round rest
 }
 
 func placedCandidate(p *peer.Pair) rest.Candidate {
-	return rest.Candidate{Job: p.Job, Rank: p.Rank, Score: p.Score, Worker: p.Worker, Reasoning: &p.Reasoning, Interleaved: p.Interleaved}
+	return rest.Candidate{Job: p.Job, Rank: p.Rank, Score: p.Score, Worker: p.Worker, Reasoning: &p.Reasoning,
+		Interleaved: p.Interleaved}
 }

@@ -323,7 +323,8 @@ func (w *workStream) beat() {
 				w.log.Debug("beat not answered", "error", err)
 			default:
 				w.push(&rotav1.WorkResponse{Message: &rotav1.WorkResponse_Beat{
-					Beat: &rotav1.BeatAnswer{Sequence: beat.GetSequence(), ClockMs: int64(beaten.Clock), EveryMs: beaten.Every.Milliseconds()}}})
+					Beat: &rotav1.BeatAnswer{Sequence: beat.GetSequence(), ClockMs: int64(beaten.Clock),
+						EveryMs: beaten.Every.Milliseconds()}}})
 			}
 		case <-w.ctx.Done():
 			return

@@ -30,8 +30,10 @@ func TestCheckCommand_children(t *testing.T) {
 		{"of a failure", "children", rota.VerbFail, "wf/n", good},
 		{"of a job alone", "children", rota.VerbComplete, "plain", good},
 		{"garbage", "children", rota.VerbComplete, "wf/n", []byte{0}},
-		{"a parent that is not there", "children[0].parents[0]", rota.VerbComplete, "wf/n", of(rota.NewNodeSpec("a", "work", nil, "x"))},
-		{"twice", "children[1].id", rota.VerbComplete, "wf/n", of(rota.NewNodeSpec("a", "work", nil), rota.NewNodeSpec("a", "work", nil))},
+		{"a parent that is not there", "children[0].parents[0]", rota.VerbComplete, "wf/n",
+			of(rota.NewNodeSpec("a", "work", nil, "x"))},
+		{"twice", "children[1].id", rota.VerbComplete, "wf/n",
+			of(rota.NewNodeSpec("a", "work", nil), rota.NewNodeSpec("a", "work", nil))},
 		{"without a type", "children[0].type", rota.VerbComplete, "wf/n", of(rota.NewNodeSpec("a", "", nil))},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -129,7 +129,8 @@ func checkChildren(c *peer.LeaseCommand) (err error) {
 	}
 	_, node, ok := rota.SplitNodeJobID(c.Job)
 	if !ok {
-		return rota.Refusef(rota.KindInvalid, "children", "job %.80q is not a node of a workflow: only such a job can have children", c.Job)
+		return rota.Refusef(rota.KindInvalid, "children",
+			"job %.80q is not a node of a workflow: only such a job can have children", c.Job)
 	}
 	if c.Growth, err = words.GrowthFromWire(c.Children); err != nil {
 		return err

@@ -77,8 +77,8 @@ func TestWork_givesTheCoreWhatTheWorkerSaid(t *testing.T) {
 	}
 	hello := helloOf("w9")
 	hello.GetHello().Takeover, hello.GetHello().OldSecret = true, []byte("the secret before")
-	hello.GetHello().Attestation = words.AttestationToWire(&rota.Attestation{Cluster: "c1", Worker: "w9", Expires: 5, Stake: 9,
-		Key: rota.Hex{1}, Signature: rota.Hex{2}})
+	hello.GetHello().Attestation = words.AttestationToWire(&rota.Attestation{Cluster: "c1", Worker: "w9", Expires: 5,
+		Stake: 9, Key: rota.Hex{1}, Signature: rota.Hex{2}})
 	say(t, stream, hello)
 	if err := endOf(stream); kindOf(err) != rota.KindUnavailable {
 		t.Errorf("got %v", err)
@@ -87,7 +87,8 @@ func TestWork_givesTheCoreWhatTheWorkerSaid(t *testing.T) {
 		spec.Slots != 1 {
 		t.Errorf("the core saw %+v", spec)
 	}
-	if a := b.core.attested; a == nil || a.Cluster != "c1" || a.Worker != "w9" || a.Expires != 5 || a.Stake != 9 || len(a.Key) != 1 {
+	if a := b.core.attested; a == nil || a.Cluster != "c1" || a.Worker != "w9" || a.Expires != 5 || a.Stake != 9 ||
+		len(a.Key) != 1 {
 		t.Errorf("the core was shown %+v", a)
 	}
 	if old := b.core.link.OldSecret; string(old) != "the secret before" {

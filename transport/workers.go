@@ -18,7 +18,8 @@ type workersService struct {
 // List reads the workers by id, whole or in pages.
 func (s *workersService) List(ctx context.Context,
 	req *rotav1.ListWorkersRequest) (*rotav1.ListWorkersResponse, error) {
-	rows, at, next, err := wholeList(ctx, req, s.core.Workers, func(w *rota.Worker) string { return string(w.ID) }, words.WorkerToWire)
+	rows, at, next, err := wholeList(ctx, req, s.core.Workers, func(w *rota.Worker) string { return string(w.ID) },
+		words.WorkerToWire)
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +91,8 @@ func setStatus(ctx context.Context, id string,
 }
 
 // Delete forgets a worker that is gone.
-func (s *workersService) Delete(ctx context.Context, req *rotav1.DeleteWorkerRequest) (*rotav1.DeleteWorkerResponse, error) {
+func (s *workersService) Delete(ctx context.Context,
+	req *rotav1.DeleteWorkerRequest) (*rotav1.DeleteWorkerResponse, error) {
 	if err := rota.CheckID("id", req.GetId()); err != nil {
 		return nil, err
 	}

@@ -255,13 +255,17 @@ func TestWork_endsWithAnErrorWhenReadingPanics(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		session := newSession()
-		core := &fakeCore{open: func(context.Context, rota.WorkerSpec, []byte, bool) (WorkerSession, error) { return session, nil }}
+		core := &fakeCore{open: func(context.Context, rota.WorkerSpec, []byte, bool) (WorkerSession,
+			error) {
+			return session, nil
+		}}
 		s, err := NewServer(Options{Self: "n1", Core: core, Logger: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(context.Background())
-		stream := &panickingStream{fakeStream: &fakeStream{ctx: ctx, in: make(chan *rotav1.WorkRequest, 1), out: make(chan *rotav1.WorkResponse, 9)}}
+		stream := &panickingStream{fakeStream: &fakeStream{ctx: ctx, in: make(chan *rotav1.WorkRequest, 1),
+			out: make(chan *rotav1.WorkResponse, 9)}}
 		stream.in <- helloOf("w1")
 		err = (&workersService{server: s, core: core}).Work(stream)
 		cancel()

@@ -55,7 +55,8 @@ func (s *workflowsService) receive(
 	ctx, stop := s.server.untilDrain(stream.Context())
 	defer stop()
 	ctx, cancel := context.WithTimeoutCause(ctx, maxUpload,
-		rota.Refusef(rota.KindTimeout, "workflow", "the stream was cancelled: the workflow was incomplete after %v", maxUpload))
+		rota.Refusef(rota.KindTimeout, "workflow", "the stream was cancelled: the workflow was incomplete after %v",
+			maxUpload))
 	defer cancel()
 	ctx, patience, end := withPatience(ctx)
 	defer end()
@@ -77,7 +78,8 @@ func (s *workflowsService) receive(
 }
 
 // Get reads one workflow without its nodes.
-func (s *workflowsService) Get(ctx context.Context, req *rotav1.GetWorkflowRequest) (*rotav1.GetWorkflowResponse, error) {
+func (s *workflowsService) Get(ctx context.Context,
+	req *rotav1.GetWorkflowRequest) (*rotav1.GetWorkflowResponse, error) {
 	if err := rota.CheckID("id", req.GetId()); err != nil {
 		return nil, err
 	}
@@ -117,7 +119,8 @@ func tell(flow *rota.Workflow, at rota.ReadAt, send func(*rotav1.ShowWorkflowRes
 	if err != nil {
 		return err
 	}
-	head := &rotav1.ShowWorkflowResponse{Workflow: words.WorkflowToWire(flow), At: words.ReadAtToWire(at), CriticalPath: path}
+	head := &rotav1.ShowWorkflowResponse{Workflow: words.WorkflowToWire(flow), At: words.ReadAtToWire(at),
+		CriticalPath: path}
 	if err := send(head); err != nil {
 		return err
 	}
@@ -172,16 +175,17 @@ func (s *workflowsService) List(ctx context.Context,
 			return nil, err
 		}
 	}
-	return onePage(&filter.Limit, (*rotav1.ListWorkflowsResponse).GetWorkflows, func() (*rotav1.ListWorkflowsResponse, error) {
-		page, at, err := s.core.Workflows(ctx, filter, opt)
-		if err != nil {
-			return nil, err
-		}
-		if !opt.Stale {
-			opt.MinIndex = at.Index // a second read is as fresh as the first, without asking the leader again
-		}
-		return words.WorkflowPageToWire(&page, at), nil
-	})
+	return onePage(&filter.Limit, (*rotav1.ListWorkflowsResponse).GetWorkflows,
+		func() (*rotav1.ListWorkflowsResponse, error) {
+			page, at, err := s.core.Workflows(ctx, filter, opt)
+			if err != nil {
+				return nil, err
+			}
+			if !opt.Stale {
+				opt.MinIndex = at.Index // a second read is as fresh as the first, without asking the leader again
+			}
+			return words.WorkflowPageToWire(&page, at), nil
+		})
 }
 
 // Wait returns once the workflow has ended. It lasts as long as the call; a caller repeats a call that ends earlier, so
@@ -225,11 +229,13 @@ func (s *workflowsService) Retry(ctx context.Context, req *rotav1.RetryWorkflowR
 	if req.GetRuns() < 0 {
 		return nil, rota.Refusef(rota.KindInvalid, "runs", "runs must be at least 0, got %d", req.GetRuns())
 	}
-	return reply(words.WorkflowToWire)(s.core.RetryWorkflow(ctx, rota.WorkflowID(req.GetId()), req.GetFrom(), req.GetRuns()))
+	return reply(words.WorkflowToWire)(s.core.RetryWorkflow(ctx, rota.WorkflowID(req.GetId()), req.GetFrom(),
+		req.GetRuns()))
 }
 
 // Signal delivers a signal to a gate (SPEC §23.1).
-func (s *workflowsService) Signal(ctx context.Context, req *rotav1.SignalWorkflowRequest) (*rotav1.WorkflowSignalled, error) {
+func (s *workflowsService) Signal(ctx context.Context,
+	req *rotav1.SignalWorkflowRequest) (*rotav1.WorkflowSignalled, error) {
 	signal := words.SignalFromWire(req)
 	if err := signal.CheckShape(); err != nil {
 		return nil, err
@@ -249,6 +255,7 @@ func (s *workflowsService) ParentOutputs(req *rotav1.ParentOutputsRequest,
 	}
 	return streamOut(s.server, "Workflows/ParentOutputs", stream,
 		func(ctx context.Context, send func(*rotav1.ParentOutput) error) error {
-			return s.core.ParentOutputs(ctx, job, func(p rota.ParentOutput) error { return send(words.ParentOutputToWire(&p)) })
+			return s.core.ParentOutputs(ctx, job,
+				func(p rota.ParentOutput) error { return send(words.ParentOutputToWire(&p)) })
 		})
 }

@@ -56,9 +56,11 @@ func flowsUnary(b *bundle) map[string]unaryRow {
 	return map[string]unaryRow{
 		"workflows signal": {signal(&rotav1.SignalWorkflowRequest{Workflow: "f1", Node: "g", Id: "s"}),
 			signal(&rotav1.SignalWorkflowRequest{Workflow: "f1", Node: "g"}), `index:12`},
-		"workflows signal payload": {signal(&rotav1.SignalWorkflowRequest{Workflow: "f1", Node: "g", Id: "s", Payload: make([]byte, rota.MaxSignalBytes)}),
-			signal(&rotav1.SignalWorkflowRequest{Workflow: "f1", Node: "g", Id: "s", Payload: make([]byte, rota.MaxSignalBytes+1)}), `id:"s"`},
-		"workflows get": {get("f1"), get("f 1"), `index:11`},
+		"workflows signal payload": {signal(&rotav1.SignalWorkflowRequest{Workflow: "f1", Node: "g", Id: "s",
+			Payload: make([]byte, rota.MaxSignalBytes)}),
+			signal(&rotav1.SignalWorkflowRequest{Workflow: "f1", Node: "g", Id: "s",
+				Payload: make([]byte, rota.MaxSignalBytes+1)}),
+			`id:"s"`}, "workflows get": {get("f1"), get("f 1"), `index:11`},
 		"workflows list": {list(&rotav1.ListWorkflowsRequest{Queue: "q", State: "FAILED"}),
 			list(&rotav1.ListWorkflowsRequest{State: "LOST"}), `state:"FAILED"`},
 		"workflows list limit": {list(&rotav1.ListWorkflowsRequest{}),
@@ -79,7 +81,8 @@ func TestShowWorkflow_tellsAllInPages(t *testing.T) {
 	const total = 20_000
 	flow := rota.Workflow{ID: "f1", State: rota.WorkflowRunning, NodeCount: total, Counts: rota.NodeCounts{Skipped: 3}}
 	for i := range total {
-		n := rota.WorkflowNode{ID: fmt.Sprintf("node-%d-%s", i, strings.Repeat("x", 100)), State: rota.NodeSkipped, Attempt: 2}
+		n := rota.WorkflowNode{ID: fmt.Sprintf("node-%d-%s", i, strings.Repeat("x", 100)), State: rota.NodeSkipped,
+			Attempt: 2}
 		for k := max(0, i-3); k < i; k++ {
 			n.Parents = append(n.Parents, flow.Nodes[k].ID)
 		}
@@ -90,7 +93,8 @@ func TestShowWorkflow_tellsAllInPages(t *testing.T) {
 			flow.Nodes[total-1].Parents = append(flow.Nodes[total-1].Parents, flow.Nodes[i].ID)
 		}
 	}
-	b.core.flows.show = func(_ context.Context, _ rota.WorkflowID, nodes bool, opt peer.ReadOptions) (rota.Workflow, rota.ReadAt, error) {
+	b.core.flows.show = func(_ context.Context, _ rota.WorkflowID, nodes bool, opt peer.ReadOptions) (rota.Workflow,
+		rota.ReadAt, error) {
 		if !nodes || !opt.Stale {
 			t.Errorf("nodes %v, options %+v", nodes, opt)
 		}
@@ -158,15 +162,18 @@ func TestParentOutputs(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
 		b.core.flows.outputs = func(_ context.Context, job rota.JobID, send func(rota.ParentOutput) error) error {
-			return errors.Join(send(rota.ParentOutput{Node: "a", Job: "f1/a", Output: rota.Blob("1"), OutputDigest: rota.Hex{1}}),
-				send(rota.ParentOutput{Node: "ü/b", Job: job}), rota.Refusef(rota.KindOutOfRange, "f1/c", "no longer kept"))
+			return errors.Join(send(rota.ParentOutput{Node: "a", Job: "f1/a", Output: rota.Blob("1"),
+				OutputDigest: rota.Hex{1}}),
+				send(rota.ParentOutput{Node: "ü/b", Job: job}),
+				rota.Refusef(rota.KindOutOfRange, "f1/c", "no longer kept"))
 		}
 		stream, err := b.flows.ParentOutputs(bounded(t), &rotav1.ParentOutputsRequest{Job: "f1/ü/sum"})
 		if err != nil {
 			t.Fatal(err)
 		}
 		first, err := stream.Recv()
-		if err != nil || first.GetNode() != "a" || string(first.GetOutput()) != "1" || len(first.GetOutputDigest()) != 1 {
+		if err != nil || first.GetNode() != "a" || string(first.GetOutput()) != "1" ||
+			len(first.GetOutputDigest()) != 1 {
 			t.Errorf("first %v, %v", first, err)
 		}
 		if second, err := stream.Recv(); err != nil || second.GetJob() != "f1/ü/sum" {
@@ -257,18 +264,21 @@ func TestListWorkflows_cutsPagesByBytes(t *testing.T) {
 		labels[fmt.Sprint("label", i)] = strings.Repeat("v", rota.MaxLabelBytes)
 	}
 	asked := 0
-	b.core.flows.list = func(_ context.Context, f rota.WorkflowFilter, opt peer.ReadOptions) (rota.WorkflowPage, rota.ReadAt, error) {
+	b.core.flows.list = func(_ context.Context, f rota.WorkflowFilter, opt peer.ReadOptions) (rota.WorkflowPage,
+		rota.ReadAt, error) {
 		if asked++; asked == 2 && opt.MinIndex != 5 {
 			t.Errorf("the second reading asked for %+v", opt)
 		}
 		page := rota.WorkflowPage{NextCursor: "more"}
 		for i := range f.Limit {
-			page.Workflows = append(page.Workflows, rota.Workflow{ID: rota.WorkflowID(fmt.Sprint("f", i)), Labels: labels})
+			page.Workflows = append(page.Workflows, rota.Workflow{ID: rota.WorkflowID(fmt.Sprint("f", i)),
+				Labels: labels})
 		}
 		return page, rota.ReadAt{Index: 5}, nil
 	}
 	answer, err := b.flows.List(bounded(t), &rotav1.ListWorkflowsRequest{Limit: limits.MaxPage})
-	if err != nil || proto.Size(answer) > pageBytes+1024 || len(answer.GetWorkflows()) < 100 || answer.GetNextCursor() != "more" {
+	if err != nil || proto.Size(answer) > pageBytes+1024 || len(answer.GetWorkflows()) < 100 ||
+		answer.GetNextCursor() != "more" {
 		t.Errorf("%d workflows, %d bytes, %v", len(answer.GetWorkflows()), proto.Size(answer), err)
 	}
 }
@@ -332,7 +342,8 @@ func BenchmarkShowWorkflow(b *testing.B) {
 		}
 		flow.Nodes = append(flow.Nodes, n)
 	}
-	node.core.flows.show = func(context.Context, rota.WorkflowID, bool, peer.ReadOptions) (rota.Workflow, rota.ReadAt, error) {
+	node.core.flows.show = func(context.Context, rota.WorkflowID, bool, peer.ReadOptions) (rota.Workflow, rota.ReadAt,
+		error) {
 		return flow, rota.ReadAt{}, nil
 	}
 	for b.Loop() {

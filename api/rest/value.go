@@ -13,7 +13,8 @@ type Value string
 func (v *Value) UnmarshalJSON(text []byte) error {
 	switch text[0] {
 	case '{', '[', 'n':
-		return rota.Refusef(rota.KindInvalid, "set", "set: got the value %.40s; use a string, a number, true or false", text)
+		return rota.Refusef(rota.KindInvalid, "set", "set: got the value %.40s; use a string, a number, true or false",
+			text)
 	case '"':
 		return json.Unmarshal(text, (*string)(v))
 	}

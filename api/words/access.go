@@ -22,14 +22,15 @@ func GrantsFromWire(w []*rotav1.Grant) ([]rota.Grant, error) { return tryEach(w,
 
 // IdentityToWire converts a caller's identity and rights.
 func IdentityToWire(i *rota.Identity) *rotav1.Identity {
-	return &rotav1.Identity{Principal: string(i.Principal), Grants: GrantsToWire(i.Grants), Tenants: i.Tenants, Queues: i.Queues, By: string(i.By)}
+	return &rotav1.Identity{Principal: string(i.Principal), Grants: GrantsToWire(i.Grants), Tenants: i.Tenants,
+		Queues: i.Queues, By: string(i.By)}
 }
 
 // IdentityFromWire is the inverse of IdentityToWire.
 func IdentityFromWire(w *rotav1.Identity) (rota.Identity, error) {
 	grants, err := GrantsFromWire(w.GetGrants())
-	return rota.Identity{Principal: rota.Principal(w.GetPrincipal()), Grants: grants, Tenants: w.GetTenants(), Queues: w.GetQueues(),
-		By: rota.Principal(w.GetBy())}, err
+	return rota.Identity{Principal: rota.Principal(w.GetPrincipal()), Grants: grants, Tenants: w.GetTenants(),
+		Queues: w.GetQueues(), By: rota.Principal(w.GetBy())}, err
 }
 
 // NewTokenToWire converts a token to be created, with the hash of its secret.
@@ -67,15 +68,19 @@ func NewTokenFromWire(w *rotav1.CreateTokenRequest) (t rota.AccessToken, hash [3
 
 // AccessTokenToWire converts a token as the cluster knows it.
 func AccessTokenToWire(t *rota.AccessToken) *rotav1.AccessToken {
-	return &rotav1.AccessToken{Id: t.ID, Roles: t.Roles, Tenants: t.Tenants, Queues: t.Queues, WorkerPrefix: t.WorkerPrefix,
-		ExpiresMs: int64(t.Expires), By: string(t.By), CreatedMs: int64(t.Created.Date), CreatedClockMs: int64(t.Created.Clock),
-		RevokedMs: int64(t.Revoked.Date), RevokedClockMs: int64(t.Revoked.Clock), Parent: string(t.Parent)}
+	return &rotav1.AccessToken{Id: t.ID, Roles: t.Roles, Tenants: t.Tenants, Queues: t.Queues,
+		WorkerPrefix: t.WorkerPrefix,
+		ExpiresMs:    int64(t.Expires), By: string(t.By), CreatedMs: int64(t.Created.Date),
+		CreatedClockMs: int64(t.Created.Clock),
+		RevokedMs:      int64(t.Revoked.Date), RevokedClockMs: int64(t.Revoked.Clock), Parent: string(t.Parent)}
 }
 
 // AccessTokenFromWire is the inverse of AccessTokenToWire.
 func AccessTokenFromWire(w *rotav1.AccessToken) (rota.AccessToken, error) {
-	return rota.AccessToken{ID: w.GetId(), Roles: w.GetRoles(), Tenants: w.GetTenants(), Queues: w.GetQueues(), WorkerPrefix: w.GetWorkerPrefix(),
-		Expires: rota.Date(w.GetExpiresMs()), By: rota.Principal(w.GetBy()), Created: moment(w.GetCreatedMs(), w.GetCreatedClockMs()),
+	return rota.AccessToken{ID: w.GetId(), Roles: w.GetRoles(), Tenants: w.GetTenants(), Queues: w.GetQueues(),
+		WorkerPrefix: w.GetWorkerPrefix(),
+		Expires:      rota.Date(w.GetExpiresMs()), By: rota.Principal(w.GetBy()),
+		Created: moment(w.GetCreatedMs(), w.GetCreatedClockMs()),
 		Revoked: moment(w.GetRevokedMs(), w.GetRevokedClockMs()), Parent: rota.Principal(w.GetParent())}, nil
 }
 
@@ -85,13 +90,15 @@ func AccessTokensFromWire(w []*rotav1.AccessToken) ([]rota.AccessToken, error) {
 }
 
 func roleLimitsToWire(l *rota.RoleLimits) *rotav1.RoleLimits {
-	return &rotav1.RoleLimits{MaxQueues: l.MaxQueues, MaxTenants: l.MaxTenants, MaxWorkers: l.MaxWorkers, MaxWorkflows: l.MaxWorkflows,
-		MaxTokens: l.MaxTokens, MaxSchedules: l.MaxSchedules, MaxBatches: l.MaxBatches, MaxWebhooks: l.MaxWebhooks}
+	return &rotav1.RoleLimits{MaxQueues: l.MaxQueues, MaxTenants: l.MaxTenants, MaxWorkers: l.MaxWorkers,
+		MaxWorkflows: l.MaxWorkflows,
+		MaxTokens:    l.MaxTokens, MaxSchedules: l.MaxSchedules, MaxBatches: l.MaxBatches, MaxWebhooks: l.MaxWebhooks}
 }
 
 func roleLimitsFromWire(w *rotav1.RoleLimits) rota.RoleLimits {
 	return rota.RoleLimits{MaxQueues: w.GetMaxQueues(), MaxTenants: w.GetMaxTenants(), MaxWorkers: w.GetMaxWorkers(),
-		MaxWorkflows: w.GetMaxWorkflows(), MaxTokens: w.GetMaxTokens(), MaxSchedules: w.GetMaxSchedules(), MaxBatches: w.GetMaxBatches(), MaxWebhooks: w.GetMaxWebhooks()}
+		MaxWorkflows: w.GetMaxWorkflows(), MaxTokens: w.GetMaxTokens(), MaxSchedules: w.GetMaxSchedules(),
+		MaxBatches: w.GetMaxBatches(), MaxWebhooks: w.GetMaxWebhooks()}
 }
 
 // NewRoleToWire converts a role to be set.
@@ -107,15 +114,17 @@ func NewRoleFromWire(w *rotav1.SetRoleRequest) (rota.Role, error) {
 
 // RoleToWire converts a role.
 func RoleToWire(r *rota.Role) *rotav1.Role {
-	return &rotav1.Role{Name: r.Name, Grants: GrantsToWire(r.Grants), BuiltIn: r.BuiltIn, By: string(r.By), AtMs: int64(r.At.Date),
-		AtClockMs: int64(r.At.Clock), Limits: roleLimitsToWire(&r.RoleLimits), Etag: r.ETag}
+	return &rotav1.Role{Name: r.Name, Grants: GrantsToWire(r.Grants), BuiltIn: r.BuiltIn, By: string(r.By),
+		AtMs: int64(r.At.Date), AtClockMs: int64(r.At.Clock), Limits: roleLimitsToWire(&r.RoleLimits), Etag: r.ETag}
 }
 
 // RoleFromWire is the inverse of RoleToWire.
 func RoleFromWire(w *rotav1.Role) (rota.Role, error) {
 	grants, err := GrantsFromWire(w.GetGrants())
 	return rota.Role{Name: w.GetName(), Grants: grants, BuiltIn: w.GetBuiltIn(), By: rota.Principal(w.GetBy()),
-		At: moment(w.GetAtMs(), w.GetAtClockMs()), RoleLimits: roleLimitsFromWire(w.GetLimits()), ETag: w.GetEtag()}, err
+			At: moment(w.GetAtMs(), w.GetAtClockMs()), RoleLimits: roleLimitsFromWire(w.GetLimits()),
+			ETag: w.GetEtag()},
+		err
 }
 
 // RolesFromWire converts a list of roles.
@@ -123,12 +132,15 @@ func RolesFromWire(w []*rotav1.Role) ([]rota.Role, error) { return tryEach(w, Ro
 
 // BlockToWire converts a block of certificates.
 func BlockToWire(b *rota.Block) *rotav1.Block {
-	return &rotav1.Block{Role: b.Role, Name: b.Name, By: string(b.By), AtMs: int64(b.At.Date), AtClockMs: int64(b.At.Clock)}
+	return &rotav1.Block{Role: b.Role, Name: b.Name, By: string(b.By), AtMs: int64(b.At.Date),
+		AtClockMs: int64(b.At.Clock)}
 }
 
 // BlockFromWire is the inverse of BlockToWire.
 func BlockFromWire(w *rotav1.Block) (rota.Block, error) {
-	return rota.Block{Role: w.GetRole(), Name: w.GetName(), By: rota.Principal(w.GetBy()), At: moment(w.GetAtMs(), w.GetAtClockMs())}, nil
+	return rota.Block{Role: w.GetRole(), Name: w.GetName(), By: rota.Principal(w.GetBy()),
+			At: moment(w.GetAtMs(), w.GetAtClockMs())},
+		nil
 }
 
 // BlocksFromWire converts a list of blocks.
@@ -153,14 +165,14 @@ func MapsFromWire(w []*rotav1.ClaimRole) (maps []rota.ClaimRole) {
 
 // IssuerToWire converts an identity provider.
 func IssuerToWire(i *rota.Issuer) *rotav1.Issuer {
-	return &rotav1.Issuer{Url: i.URL, Audience: i.Audience, Ca: i.CA, Maps: MapsToWire(i.Maps), By: string(i.By), AtMs: int64(i.At.Date),
-		AtClockMs: int64(i.At.Clock), Etag: i.ETag}
+	return &rotav1.Issuer{Url: i.URL, Audience: i.Audience, Ca: i.CA, Maps: MapsToWire(i.Maps), By: string(i.By),
+		AtMs: int64(i.At.Date), AtClockMs: int64(i.At.Clock), Etag: i.ETag}
 }
 
 // IssuerFromWire is the inverse of IssuerToWire.
 func IssuerFromWire(w *rotav1.Issuer) (rota.Issuer, error) {
-	return rota.Issuer{URL: w.GetUrl(), Audience: w.GetAudience(), CA: w.GetCa(), Maps: MapsFromWire(w.GetMaps()), By: rota.Principal(w.GetBy()),
-		At: moment(w.GetAtMs(), w.GetAtClockMs()), ETag: w.GetEtag()}, nil
+	return rota.Issuer{URL: w.GetUrl(), Audience: w.GetAudience(), CA: w.GetCa(), Maps: MapsFromWire(w.GetMaps()),
+		By: rota.Principal(w.GetBy()), At: moment(w.GetAtMs(), w.GetAtClockMs()), ETag: w.GetEtag()}, nil
 }
 
 // IssuersFromWire converts a list of identity providers.

@@ -18,8 +18,10 @@ func sampleSpec() rota.JobSpec {
 func sampleLease() rota.Lease {
 	return rota.Lease{
 		ID: rota.LeaseID{1, 2, 3}, Token: rota.Token{Incarnation: 1, Counter: 123456}, Job: "01JC", Worker: "w1",
-		Session: 7, State: rota.LeaseActive, Started: rota.Moment{Clock: 1}, AckBy: rota.Moment{Clock: 2}, RenewBy: rota.Moment{Clock: 3}, Deadline: rota.Moment{Clock: 4},
-		Decision: rota.Decision{Epoch: 5, Height: 6, Reasoning: rota.Reasoning{Rule: rota.ReasoningByLeastLoaded, N: 2}},
+		Session: 7, State: rota.LeaseActive, Started: rota.Moment{Clock: 1}, AckBy: rota.Moment{Clock: 2},
+		RenewBy: rota.Moment{Clock: 3}, Deadline: rota.Moment{Clock: 4},
+		Decision: rota.Decision{Epoch: 5, Height: 6, Reasoning: rota.Reasoning{Rule: rota.ReasoningByLeastLoaded,
+			N: 2}},
 	}
 }
 

@@ -47,9 +47,11 @@ func NodeStatusToWire(s *rota.NodeStatus) *rotav1.NodeStatus {
 	return &rotav1.NodeStatus{
 		Id: string(s.ID), Api: s.API, Raft: s.Raft, State: s.State, Voter: s.Voter, Version: s.Version,
 		AppliedIndex: uint64(s.AppliedIndex), Digest: s.Digest.String(), Healthy: s.Healthy,
-		Problems: cleanAll(s.Problems), RulesVersion: s.RulesVersion, NonVoter: s.NonVoter, Health: nodeHealthToWire(s.NodeHealth),
+		Problems: cleanAll(s.Problems), RulesVersion: s.RulesVersion, NonVoter: s.NonVoter,
+		Health:        nodeHealthToWire(s.NodeHealth),
 		DiskFreeBytes: s.DiskFree, DiskBytes: s.DiskTotal, WallSkewMs: s.WallSkew.Milliseconds(),
-		CertificateEndsMs: int64(s.CertificateEnds), Snapshot: nodeSnapshotToWire(s.Snapshot), Archive: nodeArchiveToWire(s.Archive),
+		CertificateEndsMs: int64(s.CertificateEnds), Snapshot: nodeSnapshotToWire(s.Snapshot),
+		Archive: nodeArchiveToWire(s.Archive),
 	}
 }
 
@@ -71,16 +73,16 @@ func nodeArchiveToWire(a *rota.NodeArchive) *rotav1.NodeArchive {
 	if a == nil {
 		return nil
 	}
-	return &rotav1.NodeArchive{Records: a.Records, OldestMs: int64(a.Oldest), Bytes: a.Bytes, LagMs: a.Lag.Milliseconds(), Staged: a.Staged,
-		Lacking: a.Lacking, Lost: a.Lost}
+	return &rotav1.NodeArchive{Records: a.Records, OldestMs: int64(a.Oldest), Bytes: a.Bytes,
+		LagMs: a.Lag.Milliseconds(), Staged: a.Staged, Lacking: a.Lacking, Lost: a.Lost}
 }
 
 func nodeArchiveFromWire(w *rotav1.NodeArchive) *rota.NodeArchive {
 	if w == nil {
 		return nil
 	}
-	return &rota.NodeArchive{Records: w.GetRecords(), Oldest: rota.Date(w.GetOldestMs()), Bytes: w.GetBytes(), Lag: millis.Duration(w.GetLagMs()),
-		Staged: w.GetStaged(), Lacking: w.GetLacking(), Lost: w.GetLost()}
+	return &rota.NodeArchive{Records: w.GetRecords(), Oldest: rota.Date(w.GetOldestMs()), Bytes: w.GetBytes(),
+		Lag: millis.Duration(w.GetLagMs()), Staged: w.GetStaged(), Lacking: w.GetLacking(), Lost: w.GetLost()}
 }
 
 // NodeStatusFromWire is the inverse of NodeStatusToWire.
@@ -89,7 +91,8 @@ func NodeStatusFromWire(w *rotav1.NodeStatus) (rota.NodeStatus, error) {
 	return rota.NodeStatus{
 		ID: rota.NodeID(w.GetId()), API: w.GetApi(), Raft: w.GetRaft(), State: w.GetState(), Voter: w.GetVoter(),
 		Version: w.GetVersion(), AppliedIndex: rota.Index(w.GetAppliedIndex()), Digest: digest,
-		Healthy: w.GetHealthy(), Problems: notNil(w.GetProblems()), RulesVersion: w.GetRulesVersion(), NonVoter: w.GetNonVoter(),
+		Healthy: w.GetHealthy(), Problems: notNil(w.GetProblems()), RulesVersion: w.GetRulesVersion(),
+		NonVoter:   w.GetNonVoter(),
 		NodeHealth: nodeHealthFromWire(w.GetHealth()),
 		DiskFree:   w.GetDiskFreeBytes(), DiskTotal: w.GetDiskBytes(), WallSkew: millis.Duration(w.GetWallSkewMs()),
 		CertificateEnds: rota.Date(w.GetCertificateEndsMs()), Snapshot: nodeSnapshotFromWire(w.GetSnapshot()),
@@ -148,7 +151,8 @@ func StoredBackupToWire(b *rota.StoredBackup) *rotav1.StoredBackup {
 	if b == nil {
 		return nil
 	}
-	return &rotav1.StoredBackup{Index: uint64(b.Index), DateMs: int64(b.Date), Name: clean(b.Name), Sha256: b.SHA256, Bytes: b.Bytes}
+	return &rotav1.StoredBackup{Index: uint64(b.Index), DateMs: int64(b.Date), Name: clean(b.Name), Sha256: b.SHA256,
+		Bytes: b.Bytes}
 }
 
 // StoredBackupFromWire is the inverse of StoredBackupToWire.
@@ -156,7 +160,8 @@ func StoredBackupFromWire(w *rotav1.StoredBackup) *rota.StoredBackup {
 	if w == nil {
 		return nil
 	}
-	return &rota.StoredBackup{Index: rota.Index(w.GetIndex()), Date: rota.Date(w.GetDateMs()), Name: w.GetName(), SHA256: w.GetSha256(), Bytes: w.GetBytes()}
+	return &rota.StoredBackup{Index: rota.Index(w.GetIndex()), Date: rota.Date(w.GetDateMs()), Name: w.GetName(),
+		SHA256: w.GetSha256(), Bytes: w.GetBytes()}
 }
 
 // TZDataToWire converts a release of the time zone database; nil means none.
@@ -164,8 +169,8 @@ func TZDataToWire(t *rota.TZData) *rotav1.TZData {
 	if t == nil {
 		return nil
 	}
-	return &rotav1.TZData{Release: clean(t.Release), ReleasedMs: int64(t.Released), Sha256: t.SHA256, Bytes: t.Bytes, Index: uint64(t.Index),
-		InstalledMs: int64(t.Installed), By: clean(string(t.By))}
+	return &rotav1.TZData{Release: clean(t.Release), ReleasedMs: int64(t.Released), Sha256: t.SHA256, Bytes: t.Bytes,
+		Index: uint64(t.Index), InstalledMs: int64(t.Installed), By: clean(string(t.By))}
 }
 
 // TZDataFromWire is the inverse of TZDataToWire.
@@ -173,7 +178,8 @@ func TZDataFromWire(w *rotav1.TZData) *rota.TZData {
 	if w == nil {
 		return nil
 	}
-	return &rota.TZData{Release: w.GetRelease(), Released: rota.Date(w.GetReleasedMs()), SHA256: w.GetSha256(), Bytes: w.GetBytes(),
+	return &rota.TZData{Release: w.GetRelease(), Released: rota.Date(w.GetReleasedMs()), SHA256: w.GetSha256(),
+		Bytes: w.GetBytes(),
 		Index: rota.Index(w.GetIndex()), Installed: rota.Date(w.GetInstalledMs()), By: rota.Principal(w.GetBy())}
 }
 
@@ -184,31 +190,36 @@ func TZInstallToWire(t *rota.TZInstall) *rotav1.InstallTZDataRequest {
 
 // TZInstallFromWire is the inverse of TZInstallToWire.
 func TZInstallFromWire(w *rotav1.InstallTZDataRequest) rota.TZInstall {
-	return rota.TZInstall{Release: w.GetRelease(), Released: rota.Date(w.GetReleasedMs()), Data: w.GetData(), Older: w.GetOlder()}
+	return rota.TZInstall{Release: w.GetRelease(), Released: rota.Date(w.GetReleasedMs()), Data: w.GetData(),
+		Older: w.GetOlder()}
 }
 
 // AttentionToWire converts the concerns for an operator.
 func AttentionToWire(a *rota.Attention) *rotav1.AttentionResponse {
 	return &rotav1.AttentionResponse{Node: string(a.Node), DateMs: int64(a.Date), Checked: a.Checked,
 		Concerns: each(a.Concerns, func(c *rota.Concern) *rotav1.Concern {
-			return &rotav1.Concern{Kind: c.Kind, Critical: c.Critical, Node: string(c.Node), Queue: string(c.Queue), Text: c.Text, Count: c.Count,
-				SinceMs: int64(c.Since), Runbook: c.Runbook}
+			return &rotav1.Concern{Kind: c.Kind, Critical: c.Critical, Node: string(c.Node), Queue: string(c.Queue),
+				Text: c.Text, Count: c.Count, SinceMs: int64(c.Since), Runbook: c.Runbook}
 		})}
 }
 
 // AttentionFromWire is the inverse of AttentionToWire.
 func AttentionFromWire(w *rotav1.AttentionResponse) rota.Attention {
-	a := rota.Attention{Node: rota.NodeID(w.GetNode()), Date: rota.Date(w.GetDateMs()), Checked: w.GetChecked(), Concerns: []rota.Concern{}}
+	a := rota.Attention{Node: rota.NodeID(w.GetNode()), Date: rota.Date(w.GetDateMs()), Checked: w.GetChecked(),
+		Concerns: []rota.Concern{}}
 	for _, c := range w.GetConcerns() {
-		a.Concerns = append(a.Concerns, rota.Concern{Kind: c.GetKind(), Critical: c.GetCritical(), Node: rota.NodeID(c.GetNode()),
-			Queue: rota.QueueName(c.GetQueue()), Text: c.GetText(), Count: c.GetCount(), Since: rota.Date(c.GetSinceMs()), Runbook: c.GetRunbook()})
+		a.Concerns = append(a.Concerns, rota.Concern{Kind: c.GetKind(), Critical: c.GetCritical(),
+			Node:  rota.NodeID(c.GetNode()),
+			Queue: rota.QueueName(c.GetQueue()), Text: c.GetText(), Count: c.GetCount(),
+			Since: rota.Date(c.GetSinceMs()), Runbook: c.GetRunbook()})
 	}
 	return a
 }
 
 // RaftPeerToWire converts one server of the Raft configuration.
 func RaftPeerToWire(p *rota.RaftPeer) *rotav1.Peer {
-	return &rotav1.Peer{Id: string(p.ID), Address: p.Address, Voter: p.Voter, Leader: p.Leader, Health: nodeHealthToWire(p.NodeHealth)}
+	return &rotav1.Peer{Id: string(p.ID), Address: p.Address, Voter: p.Voter, Leader: p.Leader,
+		Health: nodeHealthToWire(p.NodeHealth)}
 }
 
 // RaftPeerFromWire is the inverse of RaftPeerToWire.
@@ -232,11 +243,13 @@ func nodeHealthFromWire(w *rotav1.NodeHealth) rota.NodeHealth {
 }
 
 func autopilotToWire(a *rota.Autopilot) *rotav1.Autopilot {
-	return &rotav1.Autopilot{On: a.On, VotersWanted: a.VotersWanted, HealthyVoters: a.HealthyVoters, Text: clean(a.Text)}
+	return &rotav1.Autopilot{On: a.On, VotersWanted: a.VotersWanted, HealthyVoters: a.HealthyVoters,
+		Text: clean(a.Text)}
 }
 
 func autopilotFromWire(w *rotav1.Autopilot) rota.Autopilot {
-	return rota.Autopilot{On: w.GetOn(), VotersWanted: w.GetVotersWanted(), HealthyVoters: w.GetHealthyVoters(), Text: w.GetText()}
+	return rota.Autopilot{On: w.GetOn(), VotersWanted: w.GetVotersWanted(), HealthyVoters: w.GetHealthyVoters(),
+		Text: w.GetText()}
 }
 
 // NodeVerdictToWire converts one node's part of a verification.
@@ -271,12 +284,14 @@ func VerdictFromWire(w *rotav1.VerifyResponse) (rota.Verdict, error) {
 
 // BeatToWire converts a worker's beat between nodes.
 func BeatToWire(b *peer.Beat) *rotav1.WorkerBeat {
-	return &rotav1.WorkerBeat{Worker: string(b.Worker), Session: uint64(b.Session), Broken: b.Broken, NextMs: b.Next.Milliseconds()}
+	return &rotav1.WorkerBeat{Worker: string(b.Worker), Session: uint64(b.Session), Broken: b.Broken,
+		NextMs: b.Next.Milliseconds()}
 }
 
 // BeatFromWire is the inverse of BeatToWire.
 func BeatFromWire(w *rotav1.WorkerBeat) peer.Beat {
-	return peer.Beat{Worker: rota.WorkerID(w.GetWorker()), Session: rota.Session(w.GetSession()), Broken: w.GetBroken(), Next: time.Duration(w.GetNextMs()) * time.Millisecond}
+	return peer.Beat{Worker: rota.WorkerID(w.GetWorker()), Session: rota.Session(w.GetSession()), Broken: w.GetBroken(),
+		Next: time.Duration(w.GetNextMs()) * time.Millisecond}
 }
 
 // BeatAnswerToWire converts the leader's answer to a node's beats.
@@ -301,12 +316,14 @@ func InspectionToWire(i *peer.Inspection) *rotav1.InspectResponse {
 	return &rotav1.InspectResponse{
 		Status: NodeStatusToWire(&i.Status), WallMs: i.WallMs, Digests: digests, ClusterId: string(i.ClusterID),
 		LastLogIndex: uint64(i.LastLogIndex), DiskLevel: uint32(i.DiskLevel), DiskRoom: i.DiskRoom,
-		DifferedAt: uint64(i.DifferedAt), RightUntil: uint64(i.RightUntil), Identity: i.Identity, Term: i.Term, Cut: cutToWire(i.Cut),
+		DifferedAt: uint64(i.DifferedAt), RightUntil: uint64(i.RightUntil), Identity: i.Identity, Term: i.Term,
+		Cut:       cutToWire(i.Cut),
 		Autopilot: autopilotToWire(&i.Autopilot), Health: each(i.Health, func(h *peer.NodeHealth) *rotav1.HealthOf {
 			return &rotav1.HealthOf{Id: string(h.ID), Health: nodeHealthToWire(h.NodeHealth)}
 		}),
 		Views: each(i.Views, func(v *peer.NodeView) *rotav1.NodeView {
-			return &rotav1.NodeView{Id: string(v.ID), Gossip: v.Gossip, AnsweredMs: v.AnsweredMs, RaftMs: v.RaftMs, Error: v.Error}
+			return &rotav1.NodeView{Id: string(v.ID), Gossip: v.Gossip, AnsweredMs: v.AnsweredMs, RaftMs: v.RaftMs,
+				Error: v.Error}
 		}),
 	}
 }
@@ -323,9 +340,12 @@ func cutToWire(c peer.LogCut) *rotav1.LogCut {
 func InspectionFromWire(w *rotav1.InspectResponse) (peer.Inspection, error) {
 	i := peer.Inspection{
 		ClusterID: rota.ClusterID(w.GetClusterId()), WallMs: w.GetWallMs(),
-		LastLogIndex: rota.Index(w.GetLastLogIndex()), DiskLevel: uint8(min(w.GetDiskLevel(), 2)), DiskRoom: w.GetDiskRoom(),
-		DifferedAt: rota.Index(w.GetDifferedAt()), RightUntil: rota.Index(w.GetRightUntil()), Identity: w.GetIdentity(), Term: w.GetTerm(),
-		Cut:       peer.LogCut{From: w.GetCut().GetFrom(), To: w.GetCut().GetTo(), Term: w.GetCut().GetTerm(), AtMs: w.GetCut().GetAtMs()},
+		LastLogIndex: rota.Index(w.GetLastLogIndex()), DiskLevel: uint8(min(w.GetDiskLevel(), 2)),
+		DiskRoom:   w.GetDiskRoom(),
+		DifferedAt: rota.Index(w.GetDifferedAt()), RightUntil: rota.Index(w.GetRightUntil()), Identity: w.GetIdentity(),
+		Term: w.GetTerm(),
+		Cut: peer.LogCut{From: w.GetCut().GetFrom(), To: w.GetCut().GetTo(), Term: w.GetCut().GetTerm(),
+			AtMs: w.GetCut().GetAtMs()},
 		Autopilot: autopilotFromWire(w.GetAutopilot()),
 	}
 	var err error
@@ -333,10 +353,12 @@ func InspectionFromWire(w *rotav1.InspectResponse) (peer.Inspection, error) {
 		return i, err
 	}
 	for _, h := range w.GetHealth() {
-		i.Health = append(i.Health, peer.NodeHealth{ID: rota.NodeID(h.GetId()), NodeHealth: nodeHealthFromWire(h.GetHealth())})
+		i.Health = append(i.Health, peer.NodeHealth{ID: rota.NodeID(h.GetId()),
+			NodeHealth: nodeHealthFromWire(h.GetHealth())})
 	}
 	for _, v := range w.GetViews() {
-		i.Views = append(i.Views, peer.NodeView{ID: rota.NodeID(v.GetId()), Gossip: v.GetGossip(), AnsweredMs: v.GetAnsweredMs(), RaftMs: v.GetRaftMs(), Error: v.GetError()})
+		i.Views = append(i.Views, peer.NodeView{ID: rota.NodeID(v.GetId()), Gossip: v.GetGossip(),
+			AnsweredMs: v.GetAnsweredMs(), RaftMs: v.GetRaftMs(), Error: v.GetError()})
 	}
 	i.Digests, err = tryEach(w.GetDigests(), func(s string) (*rota.Digest, error) {
 		if s == "" {

@@ -45,7 +45,8 @@ func EventFromWire(w *rotav1.ServedEvent) (rota.ServedEvent, error) {
 		Deadline: moment(w.GetDeadlineMs(), w.GetDeadlineClockMs()), Epoch: w.GetPolicyDecisionId(),
 		Check:   w.GetCapabilityCheckResult(),
 		Payload: w.GetPayload(), Text: w.GetErrorData(),
-		Actor: rota.Principal(w.GetActor()), Via: w.GetVia(), Request: w.GetRequestId(), Type: rota.JobType(w.GetType()),
+		Actor: rota.Principal(w.GetActor()), Via: w.GetVia(), Request: w.GetRequestId(),
+		Type: rota.JobType(w.GetType()),
 	}, PayloadHash: w.GetPayloadHash()}
 	var err error
 	if e.ID, err = rota.ParseEventID(w.GetEventId()); err != nil {
@@ -89,7 +90,8 @@ const (
 
 // TailToWire converts a filter; TailFromWire reads it back.
 func TailToWire(f *rota.EventFilter) *rotav1.TailRequest {
-	w := &rotav1.TailRequest{From: EventIDToWire(f.After), Follow: f.Follow, Job: string(f.Job), Queue: string(f.Queue), Type: string(f.Type),
+	w := &rotav1.TailRequest{From: EventIDToWire(f.After), Follow: f.Follow, Job: string(f.Job), Queue: string(f.Queue),
+		Type:   string(f.Type),
 		Tenant: string(f.Tenant), Worker: string(f.Worker), Workflow: string(f.Workflow), Actor: string(f.Actor)}
 	if f.Latest {
 		w.From = fromLatest
@@ -102,8 +104,10 @@ func TailToWire(f *rota.EventFilter) *rotav1.TailRequest {
 
 // TailFromWire reads a filter; invalid parts are rejected by name.
 func TailFromWire(w *rotav1.TailRequest) (rota.EventFilter, error) {
-	f := rota.EventFilter{Follow: w.GetFollow(), Job: rota.JobID(w.GetJob()), Queue: rota.QueueName(w.GetQueue()), Type: rota.JobType(w.GetType()),
-		Tenant: rota.TenantID(w.GetTenant()), Worker: rota.WorkerID(w.GetWorker()), Workflow: rota.WorkflowID(w.GetWorkflow()), Actor: rota.Principal(w.GetActor())}
+	f := rota.EventFilter{Follow: w.GetFollow(), Job: rota.JobID(w.GetJob()), Queue: rota.QueueName(w.GetQueue()),
+		Type:   rota.JobType(w.GetType()),
+		Tenant: rota.TenantID(w.GetTenant()), Worker: rota.WorkerID(w.GetWorker()),
+		Workflow: rota.WorkflowID(w.GetWorkflow()), Actor: rota.Principal(w.GetActor())}
 	var err error
 	switch w.GetFrom() {
 	case fromOldest:
@@ -120,7 +124,8 @@ func TailFromWire(w *rotav1.TailRequest) (rota.EventFilter, error) {
 			return f, err
 		}
 	}
-	for _, id := range []struct{ field, value string }{{"queue", w.GetQueue()}, {"type", w.GetType()}, {"tenant", w.GetTenant()}, {"worker", w.GetWorker()},
+	for _, id := range []struct{ field, value string }{{"queue", w.GetQueue()}, {"type", w.GetType()},
+		{"tenant", w.GetTenant()}, {"worker", w.GetWorker()},
 		{"workflow", w.GetWorkflow()}} {
 		if id.value != "" {
 			if err := rota.CheckID(id.field, id.value); err != nil {
@@ -135,7 +140,8 @@ func TailFromWire(w *rotav1.TailRequest) (rota.EventFilter, error) {
 	}
 	if len(w.GetKinds()) > len(eventKinds.texts) {
 		return f,
-			rota.Refusef(rota.KindInvalid, "kinds", "too many kinds: got %d, maximum %d", len(w.GetKinds()), len(eventKinds.texts)-1)
+			rota.Refusef(rota.KindInvalid, "kinds", "too many kinds: got %d, maximum %d", len(w.GetKinds()),
+				len(eventKinds.texts)-1)
 	}
 	for _, name := range w.GetKinds() {
 		k, err := eventKinds.value(name)

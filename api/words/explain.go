@@ -8,8 +8,8 @@ import (
 // ExplanationToWire converts the answer of `job why`.
 func ExplanationToWire(x *rota.Explanation) *rotav1.Explanation {
 	w := &rotav1.Explanation{Job: string(x.Job), State: jobStates.text(x.State), Index: uint64(x.Index),
-		ClockMs: int64(x.Clock), DateMs: int64(x.Date), Rank: x.Rank, Before: x.Before, Score: (*int64)(x.Score), UniqueHolder: string(x.UniqueHolder), WouldRunIf: x.WouldRun,
-		Reasons:   each(x.Reasons, whyToWire),
+		ClockMs: int64(x.Clock), DateMs: int64(x.Date), Rank: x.Rank, Before: x.Before, Score: (*int64)(x.Score),
+		UniqueHolder: string(x.UniqueHolder), WouldRunIf: x.WouldRun, Reasons: each(x.Reasons, whyToWire),
 		Decisions: each(x.Decisions, placedToWire)}
 	if x.Decision != nil {
 		w.Decision = placedToWire(x.Decision)
@@ -19,8 +19,10 @@ func ExplanationToWire(x *rota.Explanation) *rotav1.Explanation {
 
 // ExplanationFromWire is the inverse of ExplanationToWire.
 func ExplanationFromWire(w *rotav1.Explanation) (x rota.Explanation, err error) {
-	x = rota.Explanation{Job: rota.JobID(w.GetJob()), Index: rota.Index(w.GetIndex()), Clock: rota.Clock(w.GetClockMs()),
-		Date: rota.Date(w.GetDateMs()), Rank: w.GetRank(), Before: w.GetBefore(), Score: (*rota.Score)(w.Score), UniqueHolder: rota.JobID(w.GetUniqueHolder()), WouldRun: w.GetWouldRunIf(),
+	x = rota.Explanation{Job: rota.JobID(w.GetJob()), Index: rota.Index(w.GetIndex()),
+		Clock: rota.Clock(w.GetClockMs()),
+		Date:  rota.Date(w.GetDateMs()), Rank: w.GetRank(), Before: w.GetBefore(), Score: (*rota.Score)(w.Score),
+		UniqueHolder: rota.JobID(w.GetUniqueHolder()), WouldRun: w.GetWouldRunIf(),
 		Reasons: each(w.GetReasons(), whyFromWire)}
 	if x.State, err = jobStates.value(w.GetState()); err != nil {
 		return x, err
@@ -51,37 +53,47 @@ func placedToWire(d *rota.PlacedDecision) *rotav1.PlacedDecision {
 
 func placedFromWire(w *rotav1.PlacedDecision) (rota.PlacedDecision, error) {
 	d, err := decisionFromWire(w.GetDecision())
-	return rota.PlacedDecision{Decision: d, Worker: rota.WorkerID(w.GetWorker()), Attempt: w.GetAttempt(), Note: w.GetNote(),
+	return rota.PlacedDecision{Decision: d, Worker: rota.WorkerID(w.GetWorker()), Attempt: w.GetAttempt(),
+		Note: w.GetNote(),
 		Others: each(w.GetOthers(), func(o **rotav1.OtherWorker) rota.OtherWorker {
 			return rota.OtherWorker{Worker: rota.WorkerID((*o).GetWorker()), Reason: (*o).GetReason()}
 		})}, err
 }
 
 func whyToWire(y *rota.Why) *rotav1.WhyReason {
-	return &rotav1.WhyReason{Reason: y.Reason, Workers: y.Workers, WorkerIds: ids[rota.WorkerID, string](y.WorkerIDs), Detail: clean(y.Detail)}
+	return &rotav1.WhyReason{Reason: y.Reason, Workers: y.Workers, WorkerIds: ids[rota.WorkerID, string](y.WorkerIDs),
+		Detail: clean(y.Detail)}
 }
 
 func whyFromWire(y **rotav1.WhyReason) rota.Why {
-	return rota.Why{Reason: (*y).GetReason(), Workers: (*y).GetWorkers(), WorkerIDs: ids[string, rota.WorkerID]((*y).GetWorkerIds()), Detail: (*y).GetDetail()}
+	return rota.Why{Reason: (*y).GetReason(), Workers: (*y).GetWorkers(),
+		WorkerIDs: ids[string, rota.WorkerID]((*y).GetWorkerIds()), Detail: (*y).GetDetail()}
 }
 
 // ETAToWire converts the answer of `job eta`.
 func ETAToWire(x *rota.ETA) *rotav1.JobEta {
-	return &rotav1.JobEta{Job: string(x.Job), State: jobStates.text(x.State), Index: uint64(x.Index), ClockMs: int64(x.Clock), DateMs: int64(x.Date),
-		StartedMs: int64(x.Started), ExpectedStartMs: int64(x.Expected), EarliestStartMs: int64(x.Earliest), LatestStartMs: int64(x.Latest),
+	return &rotav1.JobEta{Job: string(x.Job), State: jobStates.text(x.State), Index: uint64(x.Index),
+		ClockMs: int64(x.Clock), DateMs: int64(x.Date),
+		StartedMs: int64(x.Started), ExpectedStartMs: int64(x.Expected), EarliestStartMs: int64(x.Earliest),
+		LatestStartMs: int64(x.Latest),
 		HangsOn: each(x.HangsOn, func(h *rota.HangsOn) *rotav1.EtaHangsOn {
-			return &rotav1.EtaHangsOn{Tenant: string(h.Tenant), Jobs: h.Jobs, Running: h.Running, Worker: string(h.Worker)}
+			return &rotav1.EtaHangsOn{Tenant: string(h.Tenant), Jobs: h.Jobs, Running: h.Running,
+				Worker: string(h.Worker)}
 		}),
 		Basis: x.Basis, Reasons: each(x.Reasons, whyToWire), WouldRunIf: x.WouldRun}
 }
 
 // ETAFromWire is the inverse of ETAToWire.
 func ETAFromWire(w *rotav1.JobEta) (x rota.ETA, err error) {
-	x = rota.ETA{Job: rota.JobID(w.GetJob()), Index: rota.Index(w.GetIndex()), Clock: rota.Clock(w.GetClockMs()), Date: rota.Date(w.GetDateMs()),
-		Started: rota.Date(w.GetStartedMs()), Expected: rota.Date(w.GetExpectedStartMs()), Earliest: rota.Date(w.GetEarliestStartMs()),
-		Latest: rota.Date(w.GetLatestStartMs()), Basis: w.GetBasis(), WouldRun: w.GetWouldRunIf(), Reasons: each(w.GetReasons(), whyFromWire),
+	x = rota.ETA{Job: rota.JobID(w.GetJob()), Index: rota.Index(w.GetIndex()), Clock: rota.Clock(w.GetClockMs()),
+		Date:    rota.Date(w.GetDateMs()),
+		Started: rota.Date(w.GetStartedMs()), Expected: rota.Date(w.GetExpectedStartMs()),
+		Earliest: rota.Date(w.GetEarliestStartMs()),
+		Latest:   rota.Date(w.GetLatestStartMs()), Basis: w.GetBasis(), WouldRun: w.GetWouldRunIf(),
+		Reasons: each(w.GetReasons(), whyFromWire),
 		HangsOn: each(w.GetHangsOn(), func(h **rotav1.EtaHangsOn) rota.HangsOn {
-			return rota.HangsOn{Tenant: rota.TenantID((*h).GetTenant()), Jobs: (*h).GetJobs(), Running: (*h).GetRunning(), Worker: rota.WorkerID((*h).GetWorker())}
+			return rota.HangsOn{Tenant: rota.TenantID((*h).GetTenant()), Jobs: (*h).GetJobs(),
+				Running: (*h).GetRunning(), Worker: rota.WorkerID((*h).GetWorker())}
 		})}
 	x.State, err = jobStates.value(w.GetState())
 	return x, err

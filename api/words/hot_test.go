@@ -175,8 +175,10 @@ func TestAnswers_areWrittenAndReadAsTheGeneratedOnes(t *testing.T) {
 			naive.Answers = append(naive.Answers, LeaseAnswerToWire(&each[i]))
 		}
 		here := sameFromNode(t, WriteAnswers(sequence, each, refusal).bytes)
-		there := sameFromNode(t, marshalled(t, &rotav1.WorkResponse{Message: &rotav1.WorkResponse_Answers{Answers: naive}}))
-		if path := differ(reflect.ValueOf(there), reflect.ValueOf(here), ""); path != "" || !here.Answered || here.Sequence != sequence {
+		there := sameFromNode(t, marshalled(t,
+			&rotav1.WorkResponse{Message: &rotav1.WorkResponse_Answers{Answers: naive}}))
+		if path := differ(reflect.ValueOf(there), reflect.ValueOf(here), ""); path != "" || !here.Answered ||
+			here.Sequence != sequence {
 			t.Fatalf("differs at %s: %+v", path, here)
 		}
 	})
@@ -191,8 +193,10 @@ func TestCommands_areWrittenAndReadAsTheGeneratedOnes(t *testing.T) {
 		for i := range each {
 			naive.Commands = append(naive.Commands, LeaseCommandToWire(&each[i]))
 		}
-		here := sameFromWorker(t, WriteCommands(sequence, len(each), func(i int) *peer.LeaseCommand { return &each[i] }).bytes)
-		there := sameFromWorker(t, marshalled(t, &rotav1.WorkRequest{Message: &rotav1.WorkRequest_Commands{Commands: naive}}))
+		here := sameFromWorker(t, WriteCommands(sequence, len(each),
+			func(i int) *peer.LeaseCommand { return &each[i] }).bytes)
+		there := sameFromWorker(t, marshalled(t,
+			&rotav1.WorkRequest{Message: &rotav1.WorkRequest_Commands{Commands: naive}}))
 		here.Size, there.Size = 0, 0
 		if path := differ(reflect.ValueOf(there), reflect.ValueOf(here), ""); path != "" || here.Sequence != sequence {
 			t.Fatalf("differs at %s: %+v", path, here)
@@ -202,9 +206,10 @@ func TestCommands_areWrittenAndReadAsTheGeneratedOnes(t *testing.T) {
 
 func TestCommands_refusesEachAtItsPlace(t *testing.T) {
 	t.Parallel()
-	w := &rotav1.WorkRequest{Message: &rotav1.WorkRequest_Commands{Commands: &rotav1.LeaseCommands{Sequence: 3, Commands: []*rotav1.LeaseCommand{
-		{Verb: 3, LeaseId: make([]byte, 32)}, {Verb: 99}, {Verb: 1, LeaseId: []byte("short")}, {}, {Verb: 1},
-	}}}}
+	w := &rotav1.WorkRequest{Message: &rotav1.WorkRequest_Commands{Commands: &rotav1.LeaseCommands{Sequence: 3,
+		Commands: []*rotav1.LeaseCommand{
+			{Verb: 3, LeaseId: make([]byte, 32)}, {Verb: 99}, {Verb: 1, LeaseId: []byte("short")}, {}, {Verb: 1},
+		}}}}
 	m := sameFromWorker(t, marshalled(t, w))
 	if len(m.Commands) != 5 {
 		t.Fatalf("%+v", m)
@@ -225,7 +230,8 @@ func TestCodec(t *testing.T) {
 				t.Fatal(err)
 			}
 			b.Free()
-			if w, ok := to.(*rotav1.WorkResponse); ok && w.GetAnswers().GetSequence() != 7 || !ok && to.(*FromNode).Sequence != 7 {
+			if w, ok := to.(*rotav1.WorkResponse); ok && w.GetAnswers().GetSequence() != 7 || !ok &&
+				to.(*FromNode).Sequence != 7 {
 				t.Errorf("%s reads %v", name, to)
 			}
 		}
@@ -240,11 +246,13 @@ func FuzzHotMessages(f *testing.F) {
 	spec.Limits = map[string]int64{"depth": -1}
 	end := peer.LeaseEnd{Lease: lease.ID, Job: "j", Reason: rota.ReasonLast}
 	refusal := &rota.Error{Kind: rota.KindStale, Text: "x"}
-	for _, w := range WriteNotices([]peer.Notice{{Assigned: &rota.Assignment{Lease: lease, Spec: spec, RenewalsMax: -1}}, {Ended: &end},
+	for _, w := range WriteNotices([]peer.Notice{{Assigned: &rota.Assignment{Lease: lease, Spec: spec,
+		RenewalsMax: -1}}, {Ended: &end},
 		{Revoked: &end}, {Draining: true}}, 1<<20) {
 		f.Add(w.bytes)
 	}
-	f.Add(WriteAnswers(1, []peer.LeaseAnswer{{Err: refusal}, {JobState: rota.JobCompleted, Deadline: 5, Renewals: 1, Index: 9}}, refusal).bytes)
+	f.Add(WriteAnswers(1, []peer.LeaseAnswer{{Err: refusal},
+		{JobState: rota.JobCompleted, Deadline: 5, Renewals: 1, Index: 9}}, refusal).bytes)
 	f.Add(WriteCommands(1, 1, func(int) *peer.LeaseCommand {
 		return &peer.LeaseCommand{Verb: rota.VerbComplete, Lease: lease.ID, Job: "j", Output: []byte("o"), Text: "t"}
 	}).bytes)
@@ -271,7 +279,8 @@ func BenchmarkHotNotices(b *testing.B) {
 	b.Run("write by package proto", func(b *testing.B) {
 		b.ReportAllocs()
 		for range b.N {
-			sinkAny, errSink = proto.Marshal(&rotav1.WorkResponse{Message: &rotav1.WorkResponse_Notices{Notices: NoticesToWire(notices)}})
+			sinkAny, errSink = proto.Marshal(
+				&rotav1.WorkResponse{Message: &rotav1.WorkResponse_Notices{Notices: NoticesToWire(notices)}})
 		}
 	})
 	in := WriteNotices(notices, 1<<20)[0].bytes

@@ -137,7 +137,8 @@ func verbFromWire(verb int32) (rota.LeaseVerb, error) {
 // failFromWire accepts the kinds of failures that this version knows.
 func failFromWire(kind int32) (peer.FailKind, error) {
 	if kind < 0 || kind > int32(peer.FailLast) {
-		return 0, rota.Refusef(rota.KindInvalid, "fail", "failure kind %d is unknown to this version: use 0 to %d", kind, peer.FailLast)
+		return 0, rota.Refusef(rota.KindInvalid, "fail", "failure kind %d is unknown to this version: use 0 to %d",
+			kind, peer.FailLast)
 	}
 	return peer.FailKind(kind), nil
 }

@@ -86,8 +86,10 @@ func readNotices(b []byte) ([]peer.Notice, error) {
 			n[f.number]++
 		}
 	}
-	notices := make([]peer.Notice, n[noticesAssigned]+n[noticesRevoked]+n[noticesEnded], n[noticesAssigned]+n[noticesRevoked]+n[noticesEnded]+1)
-	at := [...]int{noticesAssigned: 0, noticesRevoked: n[noticesAssigned], noticesEnded: n[noticesAssigned] + n[noticesRevoked]}
+	notices := make([]peer.Notice, n[noticesAssigned]+n[noticesRevoked]+n[noticesEnded],
+		n[noticesAssigned]+n[noticesRevoked]+n[noticesEnded]+1)
+	at := [...]int{noticesAssigned: 0, noticesRevoked: n[noticesAssigned],
+		noticesEnded: n[noticesAssigned] + n[noticesRevoked]}
 	for len(b) > 0 {
 		f, rest, _ := nextField(b)
 		b = rest

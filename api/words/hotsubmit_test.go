@@ -147,6 +147,7 @@ func submittedFromWire(w *rotav1.Submitted) (rota.Submitted, error) {
 	state, err := jobStates.value(w.GetState())
 	return rota.Submitted{
 		ID: rota.JobID(w.GetId()), State: state, Existed: w.GetExisted(), Index: rota.Index(w.GetIndex()),
-		Err: RefusalFromWire(w.GetRefusal()).OrNil(), Throttle: w.GetThrottle(), Holder: rota.JobID(w.GetHolder()), Merge: rota.Merge(w.GetMerge()),
+		Err: RefusalFromWire(w.GetRefusal()).OrNil(), Throttle: w.GetThrottle(), Holder: rota.JobID(w.GetHolder()),
+		Merge: rota.Merge(w.GetMerge()),
 	}, err
 }

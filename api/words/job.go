@@ -42,7 +42,8 @@ func JobSpecFromWire(w *rotav1.JobSpec) rota.JobSpec {
 // AttemptToWire converts one attempt of `job show`.
 func AttemptToWire(a *rota.Attempt) *rotav1.Attempt {
 	return &rotav1.Attempt{
-		Attempt: a.Number, Life: a.Life, Worker: string(a.Worker), LeaseId: leaseIDToWire(&a.Lease), Token: tokenToWire(a.Token),
+		Attempt: a.Number, Life: a.Life, Worker: string(a.Worker), LeaseId: leaseIDToWire(&a.Lease),
+		Token:     tokenToWire(a.Token),
 		StartedMs: int64(a.Started.Date), StartedClockMs: int64(a.Started.Clock), AckedMs: int64(a.Acked.Date),
 		AckedClockMs: int64(a.Acked.Clock), EndedMs: int64(a.Ended.Date), EndedClockMs: int64(a.Ended.Clock),
 		Renewals: a.Renewals,
@@ -88,8 +89,8 @@ func JobToWire(j *rota.Job) *rotav1.Job {
 		Output: j.Output, OutputDigest: j.OutputDigest, RecordDropped: j.RecordDropped,
 		Tier: j.Tier, Preempted: j.Preempted, Archived: j.Archived,
 		Life: j.Life, RetriedMs: int64(j.Retried.Date), RetriedClockMs: int64(j.Retried.Clock),
-		Changes: j.Changes, Meta: j.Meta, Fingerprint: j.Fingerprint, UniqueHolder: string(j.UniqueHolder), MergedInto: string(j.MergedInto),
-		WorkerLosses: j.WorkerLosses, Isolated: j.Isolated,
+		Changes: j.Changes, Meta: j.Meta, Fingerprint: j.Fingerprint, UniqueHolder: string(j.UniqueHolder),
+		MergedInto: string(j.MergedInto), WorkerLosses: j.WorkerLosses, Isolated: j.Isolated,
 	}
 	if j.Lease != nil {
 		w.Lease = LeaseToWire(j.Lease)
@@ -111,7 +112,8 @@ func JobFromWire(w *rotav1.Job) (rota.Job, error) {
 		ProgressNote: w.GetProgressNote(), Output: w.GetOutput(), OutputDigest: w.GetOutputDigest(),
 		RecordDropped: w.GetRecordDropped(), Tier: w.GetTier(), Preempted: w.GetPreempted(), Archived: w.GetArchived(),
 		Life: w.GetLife(), Retried: moment(w.GetRetriedMs(), w.GetRetriedClockMs()),
-		Changes: w.GetChanges(), Meta: w.GetMeta(), Fingerprint: w.GetFingerprint(), UniqueHolder: rota.JobID(w.GetUniqueHolder()),
+		Changes: w.GetChanges(), Meta: w.GetMeta(), Fingerprint: w.GetFingerprint(),
+		UniqueHolder: rota.JobID(w.GetUniqueHolder()),
 		MergedInto:   rota.JobID(w.GetMergedInto()),
 		WorkerLosses: w.GetWorkerLosses(), Isolated: w.GetIsolated(),
 	}
@@ -139,14 +141,16 @@ func JobFromWire(w *rotav1.Job) (rota.Job, error) {
 func SubmittedToWire(s *rota.Submitted) *rotav1.Submitted {
 	return &rotav1.Submitted{
 		Id: string(s.ID), State: jobStates.text(s.State), Existed: s.Existed, Index: uint64(s.Index),
-		Refusal: RefusalToWire(rota.ErrorOf(s.Err)), Throttle: s.Throttle, Holder: string(s.Holder), Merge: string(s.Merge),
+		Refusal: RefusalToWire(rota.ErrorOf(s.Err)), Throttle: s.Throttle, Holder: string(s.Holder),
+		Merge: string(s.Merge),
 	}
 }
 
 // JobOutcomeToWire converts the outcome of one cancel, retry or proof report.
 func JobOutcomeToWire(o *rota.JobOutcome) *rotav1.JobOutcome {
 	return &rotav1.JobOutcome{
-		Id: string(o.ID), State: jobStates.text(o.State), Index: uint64(o.Index), Refusal: RefusalToWire(rota.ErrorOf(o.Err)),
+		Id: string(o.ID), State: jobStates.text(o.State), Index: uint64(o.Index),
+		Refusal: RefusalToWire(rota.ErrorOf(o.Err)),
 	}
 }
 
@@ -161,8 +165,8 @@ func JobOutcomeFromWire(w *rotav1.JobOutcome) (rota.JobOutcome, error) {
 
 // JobChangeToWire converts a change of a job.
 func JobChangeToWire(c *rota.JobChange) *rotav1.ChangeJobRequest {
-	w := &rotav1.ChangeJobRequest{Id: string(c.ID), Priority: c.Priority, Fee: c.Fee, Labels: c.Labels, TtlMs: millis.Given(c.TTL), StartByMs: millis.Given(c.StartBy),
-		Life: c.Life, Changes: c.Changes}
+	w := &rotav1.ChangeJobRequest{Id: string(c.ID), Priority: c.Priority, Fee: c.Fee, Labels: c.Labels,
+		TtlMs: millis.Given(c.TTL), StartByMs: millis.Given(c.StartBy), Life: c.Life, Changes: c.Changes}
 	if c.Payload != nil {
 		w.Payload = append([]byte{}, *c.Payload...) // an empty payload differs from none
 	}
@@ -171,8 +175,8 @@ func JobChangeToWire(c *rota.JobChange) *rotav1.ChangeJobRequest {
 
 // JobChangeFromWire is the inverse of JobChangeToWire.
 func JobChangeFromWire(w *rotav1.ChangeJobRequest) rota.JobChange {
-	c := rota.JobChange{ID: rota.JobID(w.GetId()), Priority: w.Priority, Fee: w.Fee, Labels: w.GetLabels(), TTL: millis.Taken(w.TtlMs), StartBy: millis.Taken(w.StartByMs),
-		Life: w.Life, Changes: w.Changes}
+	c := rota.JobChange{ID: rota.JobID(w.GetId()), Priority: w.Priority, Fee: w.Fee, Labels: w.GetLabels(),
+		TTL: millis.Taken(w.TtlMs), StartBy: millis.Taken(w.StartByMs), Life: w.Life, Changes: w.Changes}
 	if w.Payload != nil {
 		c.Payload = (*rota.Blob)(&w.Payload)
 	}
@@ -194,7 +198,8 @@ func ProofReportFromWire(w *rotav1.ReportProofRequest) (rota.ProofReport, error)
 func JobFilterToWire(f *rota.JobFilter, opt peer.ReadOptions) *rotav1.ListJobsRequest {
 	return &rotav1.ListJobsRequest{
 		Queue: string(f.Queue), State: jobStates.text(f.State), Tenant: string(f.Tenant), Type: string(f.Type),
-		Limit: limitToWire(f.Limit), Cursor: f.Cursor, Read: ReadToWire(opt), Where: clean(f.Where), Count: f.Count, GroupBy: clean(f.GroupBy),
+		Limit: limitToWire(f.Limit), Cursor: f.Cursor, Read: ReadToWire(opt), Where: clean(f.Where), Count: f.Count,
+		GroupBy: clean(f.GroupBy),
 	}
 }
 
@@ -212,7 +217,8 @@ func JobFilterFromWire(w *rotav1.ListJobsRequest) (rota.JobFilter, peer.ReadOpti
 func JobPageToWire(p *rota.JobPage, at rota.ReadAt) *rotav1.ListJobsResponse {
 	w := &rotav1.ListJobsResponse{Jobs: each(p.Jobs, JobToWire), NextCursor: p.NextCursor, At: ReadAtToWire(at)}
 	if c := p.Counted; c != nil {
-		w.Counted = &rotav1.JobCount{Count: c.Count, Groups: each(c.Groups, jobGroupToWire), Complete: c.Complete, NextCursor: c.NextCursor}
+		w.Counted = &rotav1.JobCount{Count: c.Count, Groups: each(c.Groups, jobGroupToWire), Complete: c.Complete,
+			NextCursor: c.NextCursor}
 	}
 	return w
 }
@@ -224,20 +230,22 @@ func JobPageFromWire(w *rotav1.ListJobsResponse) (rota.JobPage, rota.ReadAt, err
 	if p.Jobs, err = tryEach(w.GetJobs(), JobFromWire); err != nil || w.Counted == nil {
 		return p, at, err
 	}
-	p.Counted = &rota.JobCount{Count: w.Counted.GetCount(), Complete: w.Counted.GetComplete(), NextCursor: w.Counted.GetNextCursor()}
+	p.Counted = &rota.JobCount{Count: w.Counted.GetCount(), Complete: w.Counted.GetComplete(),
+		NextCursor: w.Counted.GetNextCursor()}
 	p.Counted.Groups, err = tryEach(w.Counted.GetGroups(), jobGroupFromWire)
 	return p, at, err
 }
 
 func jobGroupToWire(g *rota.JobGroup) *rotav1.JobGroup {
-	return &rotav1.JobGroup{Fingerprint: g.Fingerprint, Count: g.Count, Job: string(g.Job), Type: string(g.Type), Reason: reasons.text(g.Reason),
-		Error: clean(g.Error)}
+	return &rotav1.JobGroup{Fingerprint: g.Fingerprint, Count: g.Count, Job: string(g.Job), Type: string(g.Type),
+		Reason: reasons.text(g.Reason),
+		Error:  clean(g.Error)}
 }
 
 func jobGroupFromWire(w *rotav1.JobGroup) (rota.JobGroup, error) {
 	reason, err := reasons.value(w.GetReason())
-	return rota.JobGroup{Fingerprint: w.GetFingerprint(), Count: w.GetCount(), Job: rota.JobID(w.GetJob()), Type: rota.JobType(w.GetType()),
-		Reason: reason, Error: w.GetError()}, err
+	return rota.JobGroup{Fingerprint: w.GetFingerprint(), Count: w.GetCount(), Job: rota.JobID(w.GetJob()),
+		Type: rota.JobType(w.GetType()), Reason: reason, Error: w.GetError()}, err
 }
 
 // limitToWire prevents a limit that is too large for a page from overflowing to a small one.

@@ -7,14 +7,18 @@ import (
 
 // KeyRuleToWire converts a rule of a key.
 func KeyRuleToWire(r *rota.KeyRule) *rotav1.KeyRule {
-	return &rotav1.KeyRule{Queue: string(r.Queue), Name: r.Name, Value: r.Value, Scope: r.Scope.String(), Concurrency: r.Concurrency,
-		Rate: r.Rate, PeriodMs: r.PeriodMs, Burst: r.Burst, Sequence: r.Sequence.String(), Group: r.Group, Etag: r.ETag}
+	return &rotav1.KeyRule{Queue: string(r.Queue), Name: r.Name, Value: r.Value, Scope: r.Scope.String(),
+		Concurrency: r.Concurrency,
+		Rate:        r.Rate, PeriodMs: r.PeriodMs, Burst: r.Burst, Sequence: r.Sequence.String(), Group: r.Group,
+		Etag: r.ETag}
 }
 
 // KeyRuleFromWire is the inverse of KeyRuleToWire.
 func KeyRuleFromWire(w *rotav1.KeyRule) (rota.KeyRule, error) {
-	r := rota.KeyRule{Queue: rota.QueueName(w.GetQueue()), Name: w.GetName(), Value: w.GetValue(), Concurrency: w.GetConcurrency(),
-		Rate: w.GetRate(), PeriodMs: w.GetPeriodMs(), Burst: w.GetBurst(), Group: w.GetGroup(), ETag: w.GetEtag()}
+	r := rota.KeyRule{Queue: rota.QueueName(w.GetQueue()), Name: w.GetName(), Value: w.GetValue(),
+		Concurrency: w.GetConcurrency(),
+		Rate:        w.GetRate(), PeriodMs: w.GetPeriodMs(), Burst: w.GetBurst(), Group: w.GetGroup(),
+		ETag: w.GetEtag()}
 	var err error
 	if r.Scope, err = rota.ParseKeyScope(w.GetScope()); err != nil {
 		return r, err
@@ -30,21 +34,26 @@ func KeyRulesFromWire(w []*rotav1.KeyRule) ([]rota.KeyRule, error) {
 
 // KeyStateToWire converts the counts of a key.
 func KeyStateToWire(k *rota.KeyState) *rotav1.KeyState {
-	return &rotav1.KeyState{Queue: string(k.Queue), Tenant: string(k.Tenant), Key: k.Key, Jobs: k.Jobs, Open: k.Open, Full: k.Full,
+	return &rotav1.KeyState{Queue: string(k.Queue), Tenant: string(k.Tenant), Key: k.Key, Jobs: k.Jobs, Open: k.Open,
+		Full:   k.Full,
 		NextMs: int64(k.Next.Date), NextClockMs: int64(k.Next.Clock), Head: string(k.Head), Blocker: string(k.Blocker),
 		Concurrency: k.Concurrency, Rate: k.Rate, PeriodMs: k.PeriodMs, Tokens: k.Tokens}
 }
 
 // KeyStateFromWire is the inverse of KeyStateToWire.
 func KeyStateFromWire(w *rotav1.KeyState) (rota.KeyState, error) {
-	return rota.KeyState{Queue: rota.QueueName(w.GetQueue()), Tenant: rota.TenantID(w.GetTenant()), Key: w.GetKey(), Jobs: w.GetJobs(),
-		Open: w.GetOpen(), Full: w.GetFull(), Next: moment(w.GetNextMs(), w.GetNextClockMs()), Head: rota.JobID(w.GetHead()),
-		Blocker: rota.JobID(w.GetBlocker()), Concurrency: w.GetConcurrency(), Rate: w.GetRate(), PeriodMs: w.GetPeriodMs(), Tokens: w.GetTokens()}, nil
+	return rota.KeyState{Queue: rota.QueueName(w.GetQueue()), Tenant: rota.TenantID(w.GetTenant()), Key: w.GetKey(),
+		Jobs: w.GetJobs(),
+		Open: w.GetOpen(), Full: w.GetFull(), Next: moment(w.GetNextMs(), w.GetNextClockMs()),
+		Head:    rota.JobID(w.GetHead()),
+		Blocker: rota.JobID(w.GetBlocker()), Concurrency: w.GetConcurrency(), Rate: w.GetRate(),
+		PeriodMs: w.GetPeriodMs(), Tokens: w.GetTokens()}, nil
 }
 
 // KeyFilterFromWire converts the filter for keys.
 func KeyFilterFromWire(w *rotav1.ListKeyStatesRequest) (rota.KeyFilter, error) {
-	f := rota.KeyFilter{Queue: rota.QueueName(w.GetQueue()), Tenant: rota.TenantID(w.GetTenant()), Name: w.GetName(), Limit: int(w.GetLimit()),
+	f := rota.KeyFilter{Queue: rota.QueueName(w.GetQueue()), Tenant: rota.TenantID(w.GetTenant()), Name: w.GetName(),
+		Limit:  int(w.GetLimit()),
 		Cursor: w.GetCursor()}
 	var err error
 	if f.Held, err = rota.ParseKeyHeld(w.GetHeld()); err == nil {

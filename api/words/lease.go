@@ -157,8 +157,9 @@ func AssignmentFromWire(w *rotav1.Assignment) (rota.Assignment, error) {
 	lease, err := LeaseFromWire(w.GetLease())
 	return rota.Assignment{
 		Lease: lease, Spec: JobSpecFromWire(w.GetSpec()), RenewEvery: millis.Duration(w.GetRenewEveryMs()),
-		LeaseFor: millis.Duration(w.GetLeaseMs()), RenewalsMax: w.GetRenewalsMax(), MaxRuntime: millis.Duration(w.GetMaxRuntimeMs()),
-		Grace: millis.Duration(w.GetGraceMs()),
+		LeaseFor: millis.Duration(w.GetLeaseMs()), RenewalsMax: w.GetRenewalsMax(),
+		MaxRuntime: millis.Duration(w.GetMaxRuntimeMs()),
+		Grace:      millis.Duration(w.GetGraceMs()),
 	}, err
 }
 
@@ -180,8 +181,8 @@ func LeaseCommandFromWire(w *rotav1.LeaseCommand) (peer.LeaseCommand, error) {
 	}
 	c := peer.LeaseCommand{
 		Verb: rota.LeaseVerb(w.Verb), Job: rota.JobID(w.Job), Ordinal: w.Ordinal, Output: w.Output,
-		OutputDigest: w.OutputDigest, Text: w.Text, Progress: w.Progress, After: millis.Duration(w.AfterMs), Meta: w.Meta,
-		Children: w.Children, Log: w.Log,
+		OutputDigest: w.OutputDigest, Text: w.Text, Progress: w.Progress, After: millis.Duration(w.AfterMs),
+		Meta: w.Meta, Children: w.Children, Log: w.Log,
 	}
 	if _, err := verbFromWire(int32(w.Verb)); err != nil {
 		return c, err

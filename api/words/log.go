@@ -8,7 +8,8 @@ import (
 
 // LogOfToWire converts the selection of a log.
 func LogOfToWire(of *rota.LogOf, read *rotav1.Read) *rotav1.JobLogRequest {
-	return &rotav1.JobLogRequest{Id: string(of.Job), Attempt: of.Attempt, LeaseId: leaseIDToWire(&of.Lease), After: of.After, Read: read}
+	return &rotav1.JobLogRequest{Id: string(of.Job), Attempt: of.Attempt, LeaseId: leaseIDToWire(&of.Lease),
+		After: of.After, Read: read}
 }
 
 // LogOfFromWire is the inverse of LogOfToWire.
@@ -19,15 +20,15 @@ func LogOfFromWire(w *rotav1.JobLogRequest) (rota.LogOf, error) {
 
 // AttemptLogToWire converts an attempt's log.
 func AttemptLogToWire(l *rota.AttemptLog, at rota.ReadAt) *rotav1.JobLogResponse {
-	return &rotav1.JobLogResponse{Attempt: l.Attempt, LeaseId: leaseIDToWire(&l.Lease), Worker: string(l.Worker), Open: l.Open,
-		Parts: LogPartsToWire(l.Parts), At: ReadAtToWire(at)}
+	return &rotav1.JobLogResponse{Attempt: l.Attempt, LeaseId: leaseIDToWire(&l.Lease), Worker: string(l.Worker),
+		Open: l.Open, Parts: LogPartsToWire(l.Parts), At: ReadAtToWire(at)}
 }
 
 // AttemptLogFromWire is the inverse of AttemptLogToWire.
 func AttemptLogFromWire(job rota.JobID, w *rotav1.JobLogResponse) (rota.AttemptLog, error) {
 	lease, err := LeaseIDFromWire(w.GetLeaseId())
-	return rota.AttemptLog{Job: job, Attempt: w.GetAttempt(), Lease: lease, Worker: rota.WorkerID(w.GetWorker()), Open: w.GetOpen(),
-		Parts: LogPartsFromWire(w.GetParts())}, err
+	return rota.AttemptLog{Job: job, Attempt: w.GetAttempt(), Lease: lease, Worker: rota.WorkerID(w.GetWorker()),
+		Open: w.GetOpen(), Parts: LogPartsFromWire(w.GetParts())}, err
 }
 
 // LogPartsToWire converts pieces of one log.
@@ -48,11 +49,13 @@ func LogPartsFromWire(w []*rotav1.LogPart) []rota.LogPart {
 
 // LoggedToWire converts a piece of an open attempt's log on its worker's stream.
 func LoggedToWire(l *peer.Logged) *rotav1.LogPart {
-	return &rotav1.LogPart{LeaseId: leaseIDToWire(&l.Lease), At: l.Part.At, CutLines: l.Part.CutLines, Text: l.Part.Text}
+	return &rotav1.LogPart{LeaseId: leaseIDToWire(&l.Lease), At: l.Part.At, CutLines: l.Part.CutLines,
+		Text: l.Part.Text}
 }
 
 // LoggedFromWire is the inverse of LoggedToWire.
 func LoggedFromWire(w *rotav1.LogPart) (peer.Logged, error) {
 	lease, err := LeaseIDFromWire(w.GetLeaseId())
-	return peer.Logged{Lease: lease, Part: rota.LogPart{At: w.GetAt(), CutLines: w.GetCutLines(), Text: w.GetText()}}, err
+	return peer.Logged{Lease: lease, Part: rota.LogPart{At: w.GetAt(), CutLines: w.GetCutLines(), Text: w.GetText()}},
+		err
 }

@@ -7,13 +7,15 @@ import (
 
 // PlanSpecToWire converts the specification of a plan.
 func PlanSpecToWire(p *rota.PlanSpec) *rotav1.PlanSpec {
-	return &rotav1.PlanSpec{Id: string(p.ID), Verb: p.Verb.String(), Filter: clean(p.Filter), To: string(p.To), Priority: p.Priority, Max: p.Max}
+	return &rotav1.PlanSpec{Id: string(p.ID), Verb: p.Verb.String(), Filter: clean(p.Filter), To: string(p.To),
+		Priority: p.Priority, Max: p.Max}
 }
 
 // PlanSpecFromWire is the inverse of PlanSpecToWire.
 func PlanSpecFromWire(w *rotav1.PlanSpec) (rota.PlanSpec, error) {
 	verb, err := planVerbs.value(w.GetVerb())
-	p := rota.PlanSpec{ID: rota.PlanID(w.GetId()), Verb: verb, Filter: w.GetFilter(), To: rota.QueueName(w.GetTo()), Max: w.GetMax()}
+	p := rota.PlanSpec{ID: rota.PlanID(w.GetId()), Verb: verb, Filter: w.GetFilter(), To: rota.QueueName(w.GetTo()),
+		Max: w.GetMax()}
 	if w != nil {
 		p.Priority = w.Priority
 	}
@@ -22,9 +24,10 @@ func PlanSpecFromWire(w *rotav1.PlanSpec) (rota.PlanSpec, error) {
 
 // PlanToWire converts a plan's current state.
 func PlanToWire(p *rota.Plan) *rotav1.Plan {
-	w := &rotav1.Plan{Spec: PlanSpecToWire(&p.PlanSpec), State: p.State.String(), Why: clean(p.Why), StartedMs: int64(p.Started.Date),
-		StartedClockMs: int64(p.Started.Clock), EndedMs: int64(p.Ended.Date), EndedClockMs: int64(p.Ended.Clock), Cursor: string(p.Cursor),
-		Done: p.Done, Refused: p.Refused, Passed: p.Passed, By: string(p.By)}
+	w := &rotav1.Plan{Spec: PlanSpecToWire(&p.PlanSpec), State: p.State.String(), Why: clean(p.Why),
+		StartedMs:      int64(p.Started.Date),
+		StartedClockMs: int64(p.Started.Clock), EndedMs: int64(p.Ended.Date), EndedClockMs: int64(p.Ended.Clock),
+		Cursor: string(p.Cursor), Done: p.Done, Refused: p.Refused, Passed: p.Passed, By: string(p.By)}
 	for _, r := range p.Refusals {
 		w.Refusals = append(w.Refusals, &rotav1.PlanRefusal{Job: string(r.Job), Text: clean(r.Text)})
 	}
@@ -38,9 +41,10 @@ func PlanFromWire(w *rotav1.Plan) (rota.Plan, error) {
 		return rota.Plan{}, err
 	}
 	state, err := planStates.value(w.GetState())
-	p := rota.Plan{PlanSpec: spec, State: state, Why: w.GetWhy(), Started: moment(w.GetStartedMs(), w.GetStartedClockMs()),
-		Ended: moment(w.GetEndedMs(), w.GetEndedClockMs()), Cursor: rota.JobID(w.GetCursor()), Done: w.GetDone(), Refused: w.GetRefused(),
-		Passed: w.GetPassed(), By: rota.Principal(w.GetBy())}
+	p := rota.Plan{PlanSpec: spec, State: state, Why: w.GetWhy(),
+		Started: moment(w.GetStartedMs(), w.GetStartedClockMs()),
+		Ended:   moment(w.GetEndedMs(), w.GetEndedClockMs()), Cursor: rota.JobID(w.GetCursor()), Done: w.GetDone(),
+		Refused: w.GetRefused(), Passed: w.GetPassed(), By: rota.Principal(w.GetBy())}
 	for _, r := range w.GetRefusals() {
 		p.Refusals = append(p.Refusals, rota.PlanRefusal{Job: rota.JobID(r.GetJob()), Text: r.GetText()})
 	}

@@ -40,11 +40,13 @@ func QueueToWire(q *rota.Queue) *rotav1.Queue {
 		Pending: q.Pending, Blocked: q.Blocked, Delayed: q.Delayed, Queued: q.Queued, Assigned: q.Assigned,
 		Running: q.Running, SubmittedTotal: q.SubmittedTotal, AssignedTotal: q.AssignedTotal,
 		CompletedTotal: q.CompletedTotal, DeadTotal: q.DeadTotal, ExpiredTotal: q.ExpiredTotal,
-		CancelledTotal: q.CancelledTotal, Staged: q.Staged, Lanes: q.Lanes, Workers: q.Workers, OldestWaitMs: millis.Of(q.OldestWait),
-		UsagePermille: q.UsagePermille, LeaseUsagePermille: q.LeaseUsagePermille, BacklogUsagePermille: q.BacklogUsagePermille, Bytes: q.Bytes,
+		CancelledTotal: q.CancelledTotal, Staged: q.Staged, Lanes: q.Lanes, Workers: q.Workers,
+		OldestWaitMs:  millis.Of(q.OldestWait),
+		UsagePermille: q.UsagePermille, LeaseUsagePermille: q.LeaseUsagePermille,
+		BacklogUsagePermille: q.BacklogUsagePermille, Bytes: q.Bytes,
 		ThrottledLanes: q.Throttled,
-		Backpressure:   q.Backpressure, Tiers: q.Tiers, Domains: each(q.Domains, domainToWire), Types: each(q.Types, typeStatsToWire),
-		Changes: changesToWire(q.Changes), Etag: q.ETag,
+		Backpressure:   q.Backpressure, Tiers: q.Tiers, Domains: each(q.Domains, domainToWire),
+		Types: each(q.Types, typeStatsToWire), Changes: changesToWire(q.Changes), Etag: q.ETag,
 	}
 }
 
@@ -56,12 +58,14 @@ func QueueFromWire(w *rotav1.Queue) (rota.Queue, error) {
 		Pending: w.GetPending(), Blocked: w.GetBlocked(), Delayed: w.GetDelayed(), Queued: w.GetQueued(),
 		Assigned: w.GetAssigned(), Running: w.GetRunning(), SubmittedTotal: w.GetSubmittedTotal(),
 		AssignedTotal: w.GetAssignedTotal(), CompletedTotal: w.GetCompletedTotal(), DeadTotal: w.GetDeadTotal(),
-		ExpiredTotal: w.GetExpiredTotal(), CancelledTotal: w.GetCancelledTotal(), Staged: w.GetStaged(), Lanes: w.GetLanes(),
+		ExpiredTotal: w.GetExpiredTotal(), CancelledTotal: w.GetCancelledTotal(), Staged: w.GetStaged(),
+		Lanes:   w.GetLanes(),
 		Workers: w.GetWorkers(), OldestWait: millis.Duration(w.GetOldestWaitMs()), UsagePermille: w.GetUsagePermille(),
-		LeaseUsagePermille: w.GetLeaseUsagePermille(), BacklogUsagePermille: w.GetBacklogUsagePermille(), Bytes: w.GetBytes(),
+		LeaseUsagePermille: w.GetLeaseUsagePermille(), BacklogUsagePermille: w.GetBacklogUsagePermille(),
+		Bytes:        w.GetBytes(),
 		Throttled:    w.GetThrottledLanes(),
-		Backpressure: w.GetBackpressure(), Tiers: w.GetTiers(), Domains: each(w.GetDomains(), domainFromWire), Types: each(w.GetTypes(), typeStatsFromWire),
-		Changes: changesFromWire(w.GetChanges()), ETag: w.GetEtag(),
+		Backpressure: w.GetBackpressure(), Tiers: w.GetTiers(), Domains: each(w.GetDomains(), domainFromWire),
+		Types: each(w.GetTypes(), typeStatsFromWire), Changes: changesFromWire(w.GetChanges()), ETag: w.GetEtag(),
 	}
 	q.Policy.Preset = w.GetPreset()
 	for _, s := range w.GetPolicy() {
@@ -73,8 +77,8 @@ func QueueFromWire(w *rotav1.Queue) (rota.Queue, error) {
 }
 
 func domainToWire(d *rota.Domain) *rotav1.Domain {
-	return &rotav1.Domain{Queue: string(d.Queue), Name: d.Name, Isolated: d.Isolated, SinceMs: int64(d.Since.Date), SinceClockMs: int64(d.Since.Clock),
-		Outcomes: d.Outcomes, Failures: d.Failures}
+	return &rotav1.Domain{Queue: string(d.Queue), Name: d.Name, Isolated: d.Isolated, SinceMs: int64(d.Since.Date),
+		SinceClockMs: int64(d.Since.Clock), Outcomes: d.Outcomes, Failures: d.Failures}
 }
 
 func domainFromWire(w **rotav1.Domain) rota.Domain {

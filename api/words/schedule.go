@@ -9,8 +9,10 @@ import (
 // ScheduleSpecToWire converts a schedule specification.
 func ScheduleSpecToWire(s *rota.ScheduleSpec) *rotav1.ScheduleSpec {
 	catchUp := millis.Of(s.CatchUp)
-	return &rotav1.ScheduleSpec{Name: string(s.Name), Cron: s.Cron, EveryMs: millis.Of(s.Every), DatesMs: DatesToWire(s.Dates), Tz: s.TZ,
-		StartMs: int64(s.Start), EndMs: int64(s.End), Limit: s.Limit, JitterMs: millis.Of(s.Jitter), Overlap: s.Overlap.String(), CatchUpMs: &catchUp,
+	return &rotav1.ScheduleSpec{Name: string(s.Name), Cron: s.Cron, EveryMs: millis.Of(s.Every),
+		DatesMs: DatesToWire(s.Dates), Tz: s.TZ,
+		StartMs: int64(s.Start), EndMs: int64(s.End), Limit: s.Limit, JitterMs: millis.Of(s.Jitter),
+		Overlap: s.Overlap.String(), CatchUpMs: &catchUp,
 		CatchUpMax: &s.CatchUpMax, PauseOnFailure: s.PauseOnFailure, Job: JobSpecToWire(&s.Job)}
 }
 
@@ -19,7 +21,8 @@ func ScheduleSpecFromWire(w *rotav1.ScheduleSpec) (rota.ScheduleSpec, error) {
 	overlap, err := OverlapFromWire(w.GetOverlap(), rota.OverlapSkip)
 	s := rota.NewScheduleSpec(rota.ScheduleName(w.GetName()), JobSpecFromWire(w.GetJob()))
 	s.Limit, s.Jitter, s.Overlap, s.PauseOnFailure = w.GetLimit(), millis.Duration(w.GetJitterMs()), overlap, w.GetPauseOnFailure()
-	s.Cron, s.Every, s.TZ, s.Start, s.End = w.GetCron(), millis.Duration(w.GetEveryMs()), w.GetTz(), rota.Date(w.GetStartMs()), rota.Date(w.GetEndMs())
+	s.Cron, s.Every, s.TZ, s.Start, s.End = w.GetCron(), millis.Duration(w.GetEveryMs()), w.GetTz(), rota.Date(
+		w.GetStartMs()), rota.Date(w.GetEndMs())
 	if w != nil && w.CatchUpMs != nil {
 		s.CatchUp = millis.Duration(w.GetCatchUpMs())
 	}
@@ -60,8 +63,10 @@ func DatesFromWire(ms []int64) (dates []rota.Date) {
 
 // ScheduleToWire converts a schedule's current state.
 func ScheduleToWire(s *rota.Schedule) *rotav1.Schedule {
-	w := &rotav1.Schedule{Spec: ScheduleSpecToWire(&s.ScheduleSpec), State: s.State.String(), Why: clean(s.Why), Version: s.Version, Etag: s.ETag, SetMs: int64(s.Set),
-		ThroughMs: int64(s.Through), NextMs: int64(s.Next), Runs: s.Runs, Skipped: s.Skipped, Missed: s.Missed, Failed: s.Failed, By: string(s.By)}
+	w := &rotav1.Schedule{Spec: ScheduleSpecToWire(&s.ScheduleSpec), State: s.State.String(), Why: clean(s.Why),
+		Version: s.Version, Etag: s.ETag, SetMs: int64(s.Set),
+		ThroughMs: int64(s.Through), NextMs: int64(s.Next), Runs: s.Runs, Skipped: s.Skipped, Missed: s.Missed,
+		Failed: s.Failed, By: string(s.By)}
 	for _, id := range s.Live {
 		w.Live = append(w.Live, string(id))
 	}
@@ -81,9 +86,10 @@ func ScheduleFromWire(w *rotav1.Schedule) (rota.Schedule, error) {
 		return rota.Schedule{}, err
 	}
 	state, err := scheduleStates.value(w.GetState())
-	s := rota.Schedule{ScheduleSpec: spec, State: state, Why: w.GetWhy(), Version: w.GetVersion(), ETag: w.GetEtag(), Set: rota.Date(w.GetSetMs()),
-		Through: rota.Date(w.GetThroughMs()), Next: rota.Date(w.GetNextMs()), Runs: w.GetRuns(), Skipped: w.GetSkipped(), Missed: w.GetMissed(),
-		Failed: w.GetFailed(), By: rota.Principal(w.GetBy())}
+	s := rota.Schedule{ScheduleSpec: spec, State: state, Why: w.GetWhy(), Version: w.GetVersion(), ETag: w.GetEtag(),
+		Set:     rota.Date(w.GetSetMs()),
+		Through: rota.Date(w.GetThroughMs()), Next: rota.Date(w.GetNextMs()), Runs: w.GetRuns(),
+		Skipped: w.GetSkipped(), Missed: w.GetMissed(), Failed: w.GetFailed(), By: rota.Principal(w.GetBy())}
 	for _, id := range w.GetLive() {
 		s.Live = append(s.Live, rota.JobID(id))
 	}

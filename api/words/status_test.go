@@ -46,8 +46,10 @@ func errOrNil(e *rota.Error) error {
 func TestStatus_codes(t *testing.T) {
 	t.Parallel()
 	for kind, code := range map[rota.Kind]codes.Code{
-		rota.KindInvalid: codes.InvalidArgument, rota.KindNotFound: codes.NotFound, rota.KindConflict: codes.AlreadyExists,
-		rota.KindStale: codes.Aborted, rota.KindMode: codes.FailedPrecondition, rota.KindExhausted: codes.ResourceExhausted,
+		rota.KindInvalid: codes.InvalidArgument, rota.KindNotFound: codes.NotFound,
+		rota.KindConflict: codes.AlreadyExists,
+		rota.KindStale:    codes.Aborted, rota.KindMode: codes.FailedPrecondition,
+		rota.KindExhausted:   codes.ResourceExhausted,
 		rota.KindUnavailable: codes.Unavailable, rota.KindTimeout: codes.DeadlineExceeded,
 		rota.KindOutOfRange: codes.OutOfRange,
 		rota.KindDenied:     codes.PermissionDenied, rota.KindInternal: codes.Internal,
@@ -84,12 +86,15 @@ func TestFromStatus_connections(t *testing.T) {
 		"write tcp 127.0.0.1:1->127.0.0.1:2: write: broken pipe": "or wants TLS (broken pipe)",
 		`connection error: desc = "transport: Error while dialing: dial tcp 127.0.0.1:2: connect: connection refused"`: "dial tcp 127.0.0.1:2: connect: connection refused",
 	} {
-		if got := FromStatus(status.Error(codes.Unavailable, message)).Text; !strings.HasPrefix(got, "no connection: ") || !strings.Contains(got, want) {
+		if got := FromStatus(status.Error(codes.Unavailable, message)).Text; !strings.HasPrefix(got,
+			"no connection: ") ||
+			!strings.Contains(got, want) {
 			t.Errorf("%q: %q, %q is wanted", message, got, want)
 		}
 	}
 	const foreign = "unexpected HTTP status code received from server: 404 (Not Found); malformed header: missing HTTP content-type"
-	if e := FromStatus(status.Error(codes.Unimplemented, foreign)); e.Kind != rota.KindUnavailable || !strings.HasSuffix(e.Text, "which answered 404 (Not Found)") {
+	if e := FromStatus(status.Error(codes.Unimplemented, foreign)); e.Kind != rota.KindUnavailable ||
+		!strings.HasSuffix(e.Text, "which answered 404 (Not Found)") {
 		t.Errorf("%+v", e)
 	}
 	if e := FromStatus(status.Error(codes.Unimplemented, "unknown method Past")); e.Kind != rota.KindInvalid {
@@ -127,7 +132,8 @@ func TestToStatus_strangers(t *testing.T) {
 func TestFromStatus_brokenOff(t *testing.T) {
 	t.Parallel()
 	for _, code := range []codes.Code{codes.Internal, codes.Unknown} {
-		if got := FromStatus(status.Error(code, "stream terminated by RST_STREAM with error code: INTERNAL_ERROR")); got.Kind != rota.KindUnavailable {
+		if got := FromStatus(status.Error(code,
+			"stream terminated by RST_STREAM with error code: INTERNAL_ERROR")); got.Kind != rota.KindUnavailable {
 			t.Errorf("%v became %s", code, got.Kind)
 		}
 	}

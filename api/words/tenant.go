@@ -9,8 +9,8 @@ import (
 func TenantToWire(t *rota.Tenant) *rotav1.Tenant {
 	return &rotav1.Tenant{
 		Id: string(t.ID), Tier: serviceTiers.text(t.Tier), Weight: t.Weight, MaxConcurrent: t.MaxConcurrent,
-		RateLimitRps: t.RateLimitRPS, PenaltyMs: t.PenaltyMs, OpenLeases: t.Open, Throttled: t.Throttled, Known: t.Known,
-		Bytes: t.Bytes, BytesMax: t.BytesMax, Changes: changesToWire(t.Changes), Etag: t.ETag,
+		RateLimitRps: t.RateLimitRPS, PenaltyMs: t.PenaltyMs, OpenLeases: t.Open, Throttled: t.Throttled,
+		Known: t.Known, Bytes: t.Bytes, BytesMax: t.BytesMax, Changes: changesToWire(t.Changes), Etag: t.ETag,
 		RateLeft: t.RateLeft,
 	}
 }
@@ -39,8 +39,8 @@ func ClusterSettingsToWire(c *rota.ClusterSettings) *rotav1.ClusterSettings {
 
 // ClusterSettingsFromWire is the inverse of ClusterSettingsToWire.
 func ClusterSettingsFromWire(w *rotav1.ClusterSettings) (rota.ClusterSettings, error) {
-	return rota.ClusterSettings{StateBytesMax: w.GetStateBytesMax(), VotersWanted: w.GetVotersWanted(), Autopilot: w.GetAutopilot(),
-		Changes: changesFromWire(w.GetChanges()), ETag: w.GetEtag()}, nil
+	return rota.ClusterSettings{StateBytesMax: w.GetStateBytesMax(), VotersWanted: w.GetVotersWanted(),
+		Autopilot: w.GetAutopilot(), Changes: changesFromWire(w.GetChanges()), ETag: w.GetEtag()}, nil
 }
 
 // ModeToWire converts the cluster's mode and the reason for it.

@@ -10,8 +10,8 @@ func uniqueTo(u *rota.Unique) *rotav1.Unique {
 	if u == nil {
 		return nil
 	}
-	return &rotav1.Unique{Key: u.Key, By: u.By, PeriodMs: millis.Of(u.Period), Scope: u.Scope, KeepMs: millis.Of(u.Keep),
-		OnConflict: u.OnConflict, ExtendMaxMs: millis.Of(u.ExtendMax)}
+	return &rotav1.Unique{Key: u.Key, By: u.By, PeriodMs: millis.Of(u.Period), Scope: u.Scope,
+		KeepMs: millis.Of(u.Keep), OnConflict: u.OnConflict, ExtendMaxMs: millis.Of(u.ExtendMax)}
 }
 
 func uniqueFrom(w *rotav1.Unique) *rota.Unique {
@@ -19,7 +19,8 @@ func uniqueFrom(w *rotav1.Unique) *rota.Unique {
 		return nil
 	}
 	return &rota.Unique{Key: w.GetKey(), By: w.GetBy(), Period: millis.Duration(w.GetPeriodMs()), Scope: w.GetScope(),
-		Keep: millis.Duration(w.GetKeepMs()), OnConflict: w.GetOnConflict(), ExtendMax: millis.Duration(w.GetExtendMaxMs())}
+		Keep: millis.Duration(w.GetKeepMs()), OnConflict: w.GetOnConflict(),
+		ExtendMax: millis.Duration(w.GetExtendMaxMs())}
 }
 
 // maxUnique returns its maximum size in a message.

@@ -28,8 +28,10 @@ func anyWords() rapid.MakeConfig {
 			func(v uint8) any { return rota.WorkerStatus(v) }),
 		reflect.TypeFor[rota.ClusterMode](): rapid.Map(rapid.Uint8Range(0, uint8(rota.ModeDraining)),
 			func(v uint8) any { return rota.ClusterMode(v) }),
-		reflect.TypeFor[rota.GateTimeout](): rapid.Map(rapid.Uint8Range(0, uint8(rota.GateCompletes)), func(n uint8) any { return rota.GateTimeout(n) }),
-		reflect.TypeFor[rota.NodeRun]():     rapid.Map(rapid.Uint8Range(0, uint8(rota.RunAlways)), func(n uint8) any { return rota.NodeRun(n) }),
+		reflect.TypeFor[rota.GateTimeout](): rapid.Map(rapid.Uint8Range(0, uint8(rota.GateCompletes)),
+			func(n uint8) any { return rota.GateTimeout(n) }),
+		reflect.TypeFor[rota.NodeRun](): rapid.Map(rapid.Uint8Range(0, uint8(rota.RunAlways)),
+			func(n uint8) any { return rota.NodeRun(n) }),
 		reflect.TypeFor[rota.Reason](): rapid.Map(rapid.Uint8Range(0, uint8(rota.ReasonLast)),
 			func(v uint8) any { return rota.Reason(v) }),
 		reflect.TypeFor[rota.ServiceTier](): rapid.Map(rapid.Uint8Range(0, uint8(rota.TierPremium)),
@@ -46,8 +48,9 @@ func anyWords() rapid.MakeConfig {
 			func(v uint8) any { return rota.FailurePolicy(v) }),
 		reflect.TypeFor[rota.NodeState](): rapid.Map(rapid.Uint8Range(0, uint8(rota.NodeWaiting)),
 			func(v uint8) any { return rota.NodeState(v) }),
-		reflect.TypeFor[*rota.Error]():      rapid.Custom(drawError).AsAny(),
-		reflect.TypeFor[error]():            rapid.Map(rapid.Custom(drawError), func(e *rota.Error) any { return e.OrNil() }),
+		reflect.TypeFor[*rota.Error](): rapid.Custom(drawError).AsAny(),
+		reflect.TypeFor[error](): rapid.Map(rapid.Custom(drawError),
+			func(e *rota.Error) any { return e.OrNil() }),
 		reflect.TypeFor[rota.QueuePolicy](): rapid.Custom(drawPolicy).AsAny(),
 		reflect.TypeFor[time.Duration]():    rapid.Map(rapid.Int64(), func(v int64) any { return millis.Duration(v) }),
 		reflect.TypeFor[time.Time]():        rapid.Map(rapid.Int64(), func(v int64) any { return rota.Date(v).Time() }),
@@ -260,7 +263,8 @@ func TestLeaseCommand_losesOnlyWhoItIs(t *testing.T) {
 // The numbers of failures are the same on both sides; numbers outside the range are rejected by name.
 func TestFailKind_hasTheSameNumbersOnTheWire(t *testing.T) {
 	t.Parallel()
-	for kind, name := range map[peer.FailKind]string{peer.FailRetry: "UNSPECIFIED", peer.FailRetryAfter: "RETRY_AFTER", peer.FailSnooze: "SNOOZE",
+	for kind, name := range map[peer.FailKind]string{peer.FailRetry: "UNSPECIFIED", peer.FailRetryAfter: "RETRY_AFTER",
+		peer.FailSnooze:  "SNOOZE",
 		peer.FailNoRetry: "NO_RETRY", peer.FailCancel: "CANCEL", peer.FailTimedOut: "TIMED_OUT"} {
 		if got := rotav1.FailKind(kind).String(); got != "FAIL_KIND_"+name {
 			t.Errorf("kind %d is %s on the wire, %s here", kind, got, name)
@@ -270,7 +274,8 @@ func TestFailKind_hasTheSameNumbersOnTheWire(t *testing.T) {
 		t.Errorf("the wire knows %d kinds of failures, we %d", n, peer.FailLast+1)
 	}
 	for _, beyond := range []int32{-1, int32(peer.FailLast) + 1} {
-		if _, err := failFromWire(beyond); rota.KindOf(err) != rota.KindInvalid || !strings.Contains(err.Error(), "failure kind") {
+		if _, err := failFromWire(beyond); rota.KindOf(err) != rota.KindInvalid ||
+			!strings.Contains(err.Error(), "failure kind") {
 			t.Errorf("%d: %v", beyond, err)
 		}
 	}

@@ -32,8 +32,9 @@ func WorkerToWire(r *rota.Worker) *rotav1.Worker {
 		Spec: WorkerSpecToWire(&r.WorkerSpec), Status: workerStatuses.text(r.Status), Session: uint64(r.Session),
 		StatusSinceMs: int64(r.StatusSince.Date), StatusSinceClockMs: int64(r.StatusSince.Clock),
 		SilentSinceMs: int64(r.SilentSince.Date), SilentSinceClockMs: int64(r.SilentSince.Clock), OpenLeases: r.Open,
-		DisconnectedSinceMs: int64(r.DisconnectedSince.Date), DisconnectedSinceClockMs: int64(r.DisconnectedSince.Clock),
-		CpuMilliTaken: r.CPUMilliTaken, MemoryBytesTaken: r.MemoryTaken,
+		DisconnectedSinceMs:      int64(r.DisconnectedSince.Date),
+		DisconnectedSinceClockMs: int64(r.DisconnectedSince.Clock),
+		CpuMilliTaken:            r.CPUMilliTaken, MemoryBytesTaken: r.MemoryTaken,
 		IoBytesPerSTaken: r.IOTaken, Health: r.Health,
 		AssignedTotal: r.Assigned, CompletedTotal: r.Completed, FailedTotal: r.Failed,
 		Leases: each(r.Leases, LeaseToWire), Load: r.Load, Slashed: r.Slashed, InvalidProofs: r.InvalidProofs,
@@ -56,8 +57,8 @@ func WorkerFromWire(w *rotav1.Worker) (rota.Worker, error) {
 		Health:  w.GetHealth(), Assigned: w.GetAssignedTotal(), Completed: w.GetCompletedTotal(),
 		Failed: w.GetFailedTotal(), Load: w.GetLoad(), Slashed: w.GetSlashed(), InvalidProofs: w.GetInvalidProofs(),
 		JailedUntil:   moment(w.GetJailedUntilMs(), w.GetJailedUntilClockMs()),
-		AttestedUntil: rota.Date(w.GetAttestedUntilMs()), AttestedStake: w.GetAttestedStake(), Polls: w.GetPolls(), Offered: w.GetOffered(),
-		Units: each(w.GetUnits(), unitsUsedFromWire),
+		AttestedUntil: rota.Date(w.GetAttestedUntilMs()), AttestedStake: w.GetAttestedStake(), Polls: w.GetPolls(),
+		Offered: w.GetOffered(), Units: each(w.GetUnits(), unitsUsedFromWire),
 	}
 	var err error
 	if r.Status, err = workerStatuses.value(w.GetStatus()); err != nil {
@@ -89,7 +90,9 @@ func typesUntilFromWire(list []*rotav1.TypeUntil) ([]rota.TypeUntil, error) {
 
 func typeUntilFromWire(w *rotav1.TypeUntil) (rota.TypeUntil, error) {
 	cause, err := reasons.value(w.GetCause())
-	return rota.TypeUntil{Type: rota.JobType(w.GetType()), Until: moment(w.GetUntilMs(), w.GetUntilClockMs()), Cause: cause}, err
+	return rota.TypeUntil{Type: rota.JobType(w.GetType()), Until: moment(w.GetUntilMs(), w.GetUntilClockMs()),
+			Cause: cause},
+		err
 }
 
 func unitsUsedToWire(u *rota.UnitsUsed) *rotav1.UnitsUsed {
@@ -98,7 +101,8 @@ func unitsUsedToWire(u *rota.UnitsUsed) *rotav1.UnitsUsed {
 }
 
 func unitsUsedFromWire(w **rotav1.UnitsUsed) rota.UnitsUsed {
-	return rota.UnitsUsed{Queue: rota.QueueName((*w).GetQueue()), Since: moment((*w).GetSinceMs(), (*w).GetSinceClockMs()),
+	return rota.UnitsUsed{Queue: rota.QueueName((*w).GetQueue()),
+		Since: moment((*w).GetSinceMs(), (*w).GetSinceClockMs()),
 		Until: moment((*w).GetUntilMs(), (*w).GetUntilClockMs()), Used: (*w).GetUsed()}
 }
 

@@ -78,8 +78,9 @@ func GrowthFromWire(b []byte) (*rota.Growth, error) {
 	}
 	var w rotav1.Children
 	if n := len(b); n > limits.MaxChildrenBytes {
-		return nil, rota.Refusef(rota.KindInvalid, "children", "children too long: got %d bytes, maximum %d; store large data elsewhere and name it "+
-			"in payloads", n, limits.MaxChildrenBytes)
+		return nil, rota.Refusef(rota.KindInvalid, "children",
+			"children too long: got %d bytes, maximum %d; store large data elsewhere and name it "+
+				"in payloads", n, limits.MaxChildrenBytes)
 	}
 	if err := proto.Unmarshal(b, &w); err != nil {
 		return nil, rota.Refusef(rota.KindInvalid, "children", "children cannot be read: %v", err)
@@ -97,23 +98,26 @@ func GrowthFromWire(b []byte) (*rota.Growth, error) {
 
 // SignalToWire converts a signal to a gate.
 func SignalToWire(s *rota.Signal) *rotav1.SignalWorkflowRequest {
-	return &rotav1.SignalWorkflowRequest{Workflow: string(s.Workflow), Node: s.Node, Id: s.ID, Payload: s.Payload, Refuse: s.Refuse}
+	return &rotav1.SignalWorkflowRequest{Workflow: string(s.Workflow), Node: s.Node, Id: s.ID, Payload: s.Payload,
+		Refuse: s.Refuse}
 }
 
 // SignalFromWire is the inverse of SignalToWire.
 func SignalFromWire(w *rotav1.SignalWorkflowRequest) rota.Signal {
-	return rota.Signal{Workflow: rota.WorkflowID(w.GetWorkflow()), Node: w.GetNode(), ID: w.GetId(), Payload: w.GetPayload(), Refuse: w.GetRefuse()}
+	return rota.Signal{Workflow: rota.WorkflowID(w.GetWorkflow()), Node: w.GetNode(), ID: w.GetId(),
+		Payload: w.GetPayload(), Refuse: w.GetRefuse()}
 }
 
 // SignalledToWire converts the outcome of a signal.
 func SignalledToWire(s *rota.Signalled) *rotav1.WorkflowSignalled {
-	return &rotav1.WorkflowSignalled{Workflow: string(s.Workflow), Node: s.Node, Id: s.ID, Existed: s.Existed, Index: uint64(s.Index)}
+	return &rotav1.WorkflowSignalled{Workflow: string(s.Workflow), Node: s.Node, Id: s.ID, Existed: s.Existed,
+		Index: uint64(s.Index)}
 }
 
 // SignalledFromWire is the inverse of SignalledToWire.
 func SignalledFromWire(w *rotav1.WorkflowSignalled) (rota.Signalled, error) {
-	return rota.Signalled{Workflow: rota.WorkflowID(w.GetWorkflow()), Node: w.GetNode(), ID: w.GetId(), Existed: w.GetExisted(),
-		Index: rota.Index(w.GetIndex())}, nil
+	return rota.Signalled{Workflow: rota.WorkflowID(w.GetWorkflow()), Node: w.GetNode(), ID: w.GetId(),
+		Existed: w.GetExisted(), Index: rota.Index(w.GetIndex())}, nil
 }
 
 // EdgeToWire converts an edge.
@@ -148,7 +152,8 @@ func WorkflowToWire(f *rota.Workflow) *rotav1.Workflow {
 		OnFailure: failurePolicies.text(f.OnFailure), Labels: f.Labels, NodeCount: f.NodeCount, EdgeCount: f.EdgeCount,
 		Counts: &rotav1.NodeCounts{
 			Blocked: c.Blocked, Delayed: c.Delayed, Queued: c.Queued, Assigned: c.Assigned, Running: c.Running,
-			Completed: c.Completed, Dead: c.Dead, Expired: c.Expired, Cancelled: c.Cancelled, Skipped: c.Skipped, Waiting: c.Waiting,
+			Completed: c.Completed, Dead: c.Dead, Expired: c.Expired, Cancelled: c.Cancelled, Skipped: c.Skipped,
+			Waiting: c.Waiting,
 		},
 		Progress: f.Progress, Runs: f.Runs, Ending: workflowStates.text(f.Ending), FailedNode: clean(f.FailedNode),
 		Reason: reasons.text(f.Reason), SubmittedMs: int64(f.Submitted.Date),
@@ -223,7 +228,8 @@ func NodesOf(numbers []uint32, nodes []rota.WorkflowNode) ([]string, error) {
 	for i, number := range numbers {
 		if int64(number) >= int64(len(nodes)) {
 			return nil,
-				rota.Refusef(rota.KindInternal, "nodes", "node %d does not exist: the workflow has %d nodes", number, len(nodes))
+				rota.Refusef(rota.KindInternal, "nodes", "node %d does not exist: the workflow has %d nodes", number,
+					len(nodes))
 		}
 		ids[i] = nodes[number].ID
 	}
@@ -276,9 +282,11 @@ func WorkflowNodesFromWire(w []*rotav1.WorkflowNode, workflow rota.WorkflowID) (
 func workflowNodeFromWire(w *rotav1.WorkflowNode, workflow rota.WorkflowID) (n rota.WorkflowNode, err error) {
 	n = rota.WorkflowNode{
 		ID: w.GetId(), Job: rota.NodeJobID(workflow, w.GetId()), Type: rota.JobType(w.GetType()),
-		Worker: rota.WorkerID(w.GetWorker()), Attempt: w.GetAttempt(), AssignedIndex: rota.Index(w.GetAssignedIndex()), Joins: w.GetJoins(),
+		Worker: rota.WorkerID(w.GetWorker()), Attempt: w.GetAttempt(), AssignedIndex: rota.Index(w.GetAssignedIndex()),
+		Joins:         w.GetJoins(),
 		FinishedIndex: rota.Index(w.GetFinishedIndex()), Assigned: moment(w.GetAssignedMs(), w.GetAssignedClockMs()),
-		Finished: moment(w.GetFinishedMs(), w.GetFinishedClockMs()), Waiting: moment(w.GetWaitingMs(), w.GetWaitingClockMs()), Duration: millis.Duration(w.GetDurationMs()),
+		Finished: moment(w.GetFinishedMs(), w.GetFinishedClockMs()),
+		Waiting:  moment(w.GetWaitingMs(), w.GetWaitingClockMs()), Duration: millis.Duration(w.GetDurationMs()),
 	}
 	if n.State, err = nodeStates.value(w.GetState()); err != nil {
 		return n, err

@@ -70,8 +70,10 @@ func TestGrowth_losesNothing(t *testing.T) {
 	node := rota.NewNodeSpec("b", "work", []byte("x"), "a")
 	node.Labels, node.TTL = map[string]string{"k": "v", "a": "b"}, time.Minute
 	node.Headers = map[string]string{"traceparent": "00-1"}
-	gate := rota.NodeSpec{ID: "g", Gate: &rota.Gate{Timeout: time.Hour, OnTimeout: rota.GateCompletes}, JobSpec: rota.JobSpec{Priority: rota.DefaultPriority}}
-	for _, want := range []*rota.Growth{nil, {Children: []rota.NodeSpec{rota.NewNodeSpec("a", "work", nil), node, gate}, Detached: true}} {
+	gate := rota.NodeSpec{ID: "g", Gate: &rota.Gate{Timeout: time.Hour, OnTimeout: rota.GateCompletes},
+		JobSpec: rota.JobSpec{Priority: rota.DefaultPriority}}
+	for _, want := range []*rota.Growth{nil, {Children: []rota.NodeSpec{rota.NewNodeSpec("a", "work", nil), node, gate},
+		Detached: true}} {
 		b, err := GrowthToWire(want)
 		if err != nil {
 			t.Fatal(err)
@@ -84,13 +86,15 @@ func TestGrowth_losesNothing(t *testing.T) {
 			t.Fatalf("differs at %s:\n want %+v\n got  %+v", path, want, got)
 		}
 	}
-	unknown, _ := proto.Marshal(&rotav1.Children{Nodes: []*rotav1.NodeSpec{{Id: "a"}, {Id: "b", Gate: &rotav1.Gate{OnTimeout: "sulk"}}}})
+	unknown, _ := proto.Marshal(&rotav1.Children{Nodes: []*rotav1.NodeSpec{{Id: "a"},
+		{Id: "b", Gate: &rotav1.Gate{OnTimeout: "sulk"}}}})
 	for _, c := range []struct {
 		subject  string
 		children []byte
 	}{{"children", []byte{0}}, {"children", make([]byte, limits.MaxChildrenBytes+1)}, {"children[1].", unknown}} {
 		_, err := GrowthFromWire(c.children)
-		if e, ok := errors.AsType[*rota.Error](err); !ok || e.Kind != rota.KindInvalid || !strings.HasPrefix(e.Subject, c.subject) {
+		if e, ok := errors.AsType[*rota.Error](err); !ok || e.Kind != rota.KindInvalid ||
+			!strings.HasPrefix(e.Subject, c.subject) {
 			t.Fatalf("%s: %v", c.subject, err)
 		}
 	}
@@ -149,10 +153,12 @@ func TestWorkflowWords_refuseWhatTheyDoNotKnow(t *testing.T) {
 			t.Errorf("%s: got %v, want kind Invalid", name, err)
 		}
 	}
-	if _, err := WorkflowNodesFromWire([]*rotav1.WorkflowNode{{Parents: []uint32{1}}}, "w"); rota.KindOf(err) != rota.KindInternal {
+	if _, err := WorkflowNodesFromWire([]*rotav1.WorkflowNode{{Parents: []uint32{1}}},
+		"w"); rota.KindOf(err) != rota.KindInternal {
 		t.Errorf("a parent that is not there: %v", err)
 	}
-	if _, err := WorkflowNodeToWire(&rota.WorkflowNode{Parents: []string{"x"}}, nil); rota.KindOf(err) != rota.KindInternal {
+	if _, err := WorkflowNodeToWire(&rota.WorkflowNode{Parents: []string{"x"}},
+		nil); rota.KindOf(err) != rota.KindInternal {
 		t.Errorf("a parent that is not there, to wire: %v", err)
 	}
 }
@@ -161,7 +167,8 @@ func TestWorkflowWords_refuseWhatTheyDoNotKnow(t *testing.T) {
 // that JSON shows [].
 func TestWorkflowDefaults(t *testing.T) {
 	t.Parallel()
-	if n, err := NodeSpecFromWire(&rotav1.NodeSpec{Job: &rotav1.JobSpec{}}); err != nil || n.Priority != rota.DefaultPriority {
+	if n, err := NodeSpecFromWire(&rotav1.NodeSpec{Job: &rotav1.JobSpec{}}); err != nil ||
+		n.Priority != rota.DefaultPriority {
 		t.Errorf("priority is %d, %v", n.Priority, err)
 	}
 	nodes, err := WorkflowNodesFromWire([]*rotav1.WorkflowNode{{Id: "a"}}, "w")

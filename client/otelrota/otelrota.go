@@ -36,7 +36,8 @@ type tracing struct {
 }
 
 func tracingOf(opts []Option) *tracing {
-	t := &tracing{propagator: propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, propagation.Baggage{})}
+	t := &tracing{propagator: propagation.NewCompositeTextMapPropagator(propagation.TraceContext{},
+		propagation.Baggage{})}
 	for _, o := range opts {
 		o(t)
 	}
@@ -61,7 +62,8 @@ func (t *tracing) submitter(next client.Submitter) client.Submitter {
 			return next(ctx)
 		}
 		name := "submit " + string(jobs[0].Type)
-		facts := []attribute.KeyValue{system, attribute.String("messaging.operation.name", "submit"), attribute.String("messaging.operation.type", "send")}
+		facts := []attribute.KeyValue{system, attribute.String("messaging.operation.name", "submit"),
+			attribute.String("messaging.operation.type", "send")}
 		for i := range jobs {
 			if jobs[i].Type != jobs[0].Type {
 				name = "submit"
@@ -72,7 +74,8 @@ func (t *tracing) submitter(next client.Submitter) client.Submitter {
 		} else {
 			facts = append(facts, attribute.Int("messaging.batch.message_count", len(jobs)))
 		}
-		ctx, span := t.tracer().Start(ctx, name, trace.WithSpanKind(trace.SpanKindProducer), trace.WithAttributes(facts...))
+		ctx, span := t.tracer().Start(ctx, name, trace.WithSpanKind(trace.SpanKindProducer),
+			trace.WithAttributes(facts...))
 		defer span.End()
 		traced := make([]rota.JobSpec, len(jobs))
 		for i := range jobs {
@@ -119,10 +122,12 @@ func (t *tracing) middleware(next client.Handler) client.Handler {
 	return func(ctx context.Context, job *client.Job) (result client.Result, err error) {
 		spec := job.Spec()
 		ctx = t.propagator.Extract(ctx, propagation.MapCarrier(spec.Headers))
-		options := []trace.SpanStartOption{trace.WithNewRoot(), trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(
-			append(jobFacts(&spec), system, attribute.String("messaging.operation.name", "attempt"),
-				attribute.String("messaging.operation.type", "process"), attribute.Int("rota.attempt", int(job.Attempt())),
-				attribute.String("rota.lease.token", job.Token().String()))...)}
+		options := []trace.SpanStartOption{trace.WithNewRoot(), trace.WithSpanKind(trace.SpanKindConsumer),
+			trace.WithAttributes(
+				append(jobFacts(&spec), system, attribute.String("messaging.operation.name", "attempt"),
+					attribute.String("messaging.operation.type", "process"),
+					attribute.Int("rota.attempt", int(job.Attempt())),
+					attribute.String("rota.lease.token", job.Token().String()))...)}
 		if submitted := trace.SpanContextFromContext(ctx); submitted.IsValid() {
 			options = append(options, trace.WithLinks(trace.Link{SpanContext: submitted}))
 		}
@@ -146,7 +151,8 @@ func (t *tracing) middleware(next client.Handler) client.Handler {
 // Wait is h.Wait in a span `wait T`.
 func Wait[Out any](ctx context.Context, h *client.Handle[Out], opts ...Option) (Out, error) {
 	ctx, span := tracingOf(opts).tracer().Start(ctx, "wait "+string(h.Type()), trace.WithSpanKind(trace.SpanKindClient),
-		trace.WithAttributes(system, attribute.String("messaging.operation.name", "wait"), attribute.String("messaging.message.id", string(h.ID()))))
+		trace.WithAttributes(system, attribute.String("messaging.operation.name", "wait"),
+			attribute.String("messaging.message.id", string(h.ID()))))
 	defer span.End()
 	out, err := h.Wait(ctx)
 	failed(span, err)
@@ -157,7 +163,8 @@ var system = attribute.String("messaging.system", "rota")
 
 // jobFacts returns the attributes of a job, named by the semantic conventions of messaging where they apply.
 func jobFacts(s *rota.JobSpec) []attribute.KeyValue {
-	facts := []attribute.KeyValue{attribute.String("messaging.destination.name", string(s.Queue)), attribute.String("rota.job.type", string(s.Type))}
+	facts := []attribute.KeyValue{attribute.String("messaging.destination.name", string(s.Queue)),
+		attribute.String("rota.job.type", string(s.Type))}
 	if s.ID != "" {
 		facts = append(facts, attribute.String("messaging.message.id", string(s.ID)))
 	}

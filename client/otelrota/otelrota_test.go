@@ -66,7 +66,8 @@ func TestTrace(t *testing.T) {
 		byName[s.Name] = s
 	}
 	submit, attempt := byName["submit resize"], byName["attempt resize"]
-	if submit.Parent.SpanID() != request.SpanContext().SpanID() || submit.SpanContext.TraceID() != request.SpanContext().TraceID() {
+	if submit.Parent.SpanID() != request.SpanContext().SpanID() ||
+		submit.SpanContext.TraceID() != request.SpanContext().TraceID() {
 		t.Errorf("the submission is not a child of the request: %+v", submit)
 	}
 	if len(attempt.Links) != 1 || attempt.Links[0].SpanContext.SpanID() != submit.SpanContext.SpanID() ||
@@ -96,7 +97,8 @@ func TestTrace_neverRefuses(t *testing.T) {
 			t.Errorf("job %d has the headers %v", i, jobs[i].Headers)
 		}
 	}
-	if jobs[1].Headers["traceparent"] != "mine" || jobs[2].Headers["traceparent"] != "" || jobs[0].Headers["traceparent"] == "" {
+	if jobs[1].Headers["traceparent"] != "mine" || jobs[2].Headers["traceparent"] != "" ||
+		jobs[0].Headers["traceparent"] == "" {
 		t.Errorf("%v", jobs)
 	}
 }
@@ -108,7 +110,8 @@ func TestTrace_ofFailures(t *testing.T) {
 	spans, provider := traced()
 	tracing := tracingOf([]Option{WithTracerProvider(provider)})
 	refusal := rota.Refusef(rota.KindExhausted, "queue", "full")
-	if _, err := submitted(t.Context(), tracing, refusal, rota.NewJobSpec("a", nil), rota.NewJobSpec("b", nil)); !errors.Is(err, rota.ErrExhausted) {
+	if _, err := submitted(t.Context(), tracing, refusal, rota.NewJobSpec("a", nil),
+		rota.NewJobSpec("b", nil)); !errors.Is(err, rota.ErrExhausted) {
 		t.Fatal(err)
 	}
 	func() {
@@ -117,13 +120,17 @@ func TestTrace_ofFailures(t *testing.T) {
 				t.Error("the panic was swallowed")
 			}
 		}()
-		_, _ = tracing.middleware(func(context.Context, *client.Job) (client.Result, error) { panic("oh") })(t.Context(), client.NewJob(rota.Assignment{}, nil))
+		_, _ = tracing.middleware(func(context.Context, *client.Job) (client.Result,
+			error) {
+			panic("oh")
+		})(t.Context(), client.NewJob(rota.Assignment{}, nil))
 	}()
 	_, _ = tracing.middleware(func(context.Context, *client.Job) (client.Result, error) {
 		return client.Result{}, client.Snooze(time.Minute)
 	})(t.Context(), client.NewJob(rota.Assignment{}, nil))
 	got := spans.GetSpans()
-	if len(got) != 3 || got[2].Status.Code != codes.Unset || len(got[2].Events) != 1 || got[0].Name != "submit" || got[0].Status.Code != codes.Error || got[1].Status.Description != "panic: oh" || len(got[1].Links) != 0 {
+	if len(got) != 3 || got[2].Status.Code != codes.Unset || len(got[2].Events) != 1 || got[0].Name != "submit" ||
+		got[0].Status.Code != codes.Error || got[1].Status.Description != "panic: oh" || len(got[1].Links) != 0 {
 		t.Fatalf("%+v", got)
 	}
 	for _, a := range got[0].Attributes {

@@ -16,7 +16,8 @@ type Metrics struct{ calls *grpcprom.ClientMetrics }
 
 // New returns metrics that are not registered yet.
 func New() *Metrics {
-	return &Metrics{grpcprom.NewClientMetrics(grpcprom.WithClientHandlingTimeHistogram(grpcprom.WithHistogramBuckets(callSeconds)))}
+	return &Metrics{grpcprom.NewClientMetrics(grpcprom.WithClientHandlingTimeHistogram(grpcprom.WithHistogramBuckets(
+		callSeconds)))}
 }
 
 // Client measures a client's calls. A retried call counts once for each try.

@@ -26,7 +26,8 @@ func TestAdvance(t *testing.T) {
 		schedule.Every = 6 * time.Hour
 		_, err := c.Client().Schedules().Set(ctx, schedule)
 		later, lerr := welcome.Submit(ctx, c.Client(), mail{"later"}, client.At(time.Now().Add(20*time.Hour)))
-		never, nerr := client.Define[mail, string]("rare").Submit(ctx, c.Client(), mail{"never"}, client.TTL(12*time.Hour))
+		never, nerr := client.Define[mail, string]("rare").Submit(ctx, c.Client(), mail{"never"},
+			client.TTL(12*time.Hour))
 		if err = errors.Join(err, lerr, nerr, signUp(ctx, c.Client(), "ann")); err != nil {
 			t.Fatal(err)
 		}
@@ -66,7 +67,8 @@ func TestAdvance(t *testing.T) {
 func TestAdvance_isInterrupted(t *testing.T) {
 	rotatest.Run(t, func(c *rotatest.Cluster) {
 		ctx, stop := context.WithCancel(c.Context())
-		w, err := client.NewWorker(c.Client(), rota.WorkerSpec{Queues: []rota.QueueName{rota.DefaultQueue}, Slots: 1}, c.Clock())
+		w, err := client.NewWorker(c.Client(), rota.WorkerSpec{Queues: []rota.QueueName{rota.DefaultQueue}, Slots: 1},
+			c.Clock())
 		if err != nil {
 			t.Fatal(err)
 		}

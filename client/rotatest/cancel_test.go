@@ -21,7 +21,8 @@ func TestCancel_confirms(t *testing.T) {
 		if err := cl.Keys().SetRule(ctx, rota.KeyRule{Name: "disk", Concurrency: 1}); err != nil {
 			t.Fatal(err)
 		}
-		w, err := client.NewWorker(cl, rota.WorkerSpec{ID: "w", Queues: []rota.QueueName{rota.DefaultQueue}, Slots: 4}, c.Clock())
+		w, err := client.NewWorker(cl, rota.WorkerSpec{ID: "w", Queues: []rota.QueueName{rota.DefaultQueue}, Slots: 4},
+			c.Clock())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -112,10 +112,12 @@ func (c *Cluster) config(i int) cluster.Config {
 	host := string(hostOf(i))
 	world := c.net.Environment(hostOf(i), c.finder)
 	world.SinceBoot, world.Wall, world.Ticker, world.Leap = c.sinceBoot, time.Now, c.pace.Ticker, 4*maxAdvance
-	return cluster.Config{Node: rota.NodeID(host), Cluster: "rotatest", Data: filepath.Join(c.dir, host), API: apiOf(i), Raft: host + ":6471",
-		Gossip: host + ":6473", BootstrapExpect: c.wanted, Version: "rotatest", Open: true, DiskLow: -1, DiskCritical: -1, ScrubEvery: -1,
-		Timing: cluster.Timing{Heartbeat: electionAfter, Election: electionAfter, LeaderLease: electionAfter, Commit: time.Minute,
-			SnapshotInterval: 2 * time.Minute, SnapshotThreshold: 8192, TrailingLogs: 1_000_000},
+	return cluster.Config{Node: rota.NodeID(host), Cluster: "rotatest", Data: filepath.Join(c.dir, host), API: apiOf(i),
+		Raft:   host + ":6471",
+		Gossip: host + ":6473", BootstrapExpect: c.wanted, Version: "rotatest", Open: true, DiskLow: -1,
+		DiskCritical: -1, ScrubEvery: -1,
+		Timing: cluster.Timing{Heartbeat: electionAfter, Election: electionAfter, LeaderLease: electionAfter,
+			Commit: time.Minute, SnapshotInterval: 2 * time.Minute, SnapshotThreshold: 8192, TrailingLogs: 1_000_000},
 		Log: c.log.With("node", host), Environment: world,
 		Fatal: func(err error) { c.t.Errorf("rotatest: node %s gave up: %v", host, err) }}
 }
@@ -179,7 +181,8 @@ func (c *Cluster) Dial(opts ...client.Option) *client.Client {
 	for i := range c.nodes {
 		addresses[i] = apiOf(i)
 	}
-	own, err := client.Dial(addresses, append([]client.Option{client.WithLogger(c.log), client.WithDialer(c.net.Dialer(clientHost))}, opts...)...)
+	own, err := client.Dial(addresses, append([]client.Option{client.WithLogger(c.log),
+		client.WithDialer(c.net.Dialer(clientHost))}, opts...)...)
 	if err != nil {
 		c.t.Fatalf("rotatest: %v", err)
 	}
@@ -200,7 +203,8 @@ func (c *Cluster) KillLeader() {
 		}
 	}
 	if (left-1)*2 <= len(c.nodes) {
-		c.t.Fatalf("rotatest: KillLeader would leave %d of %d nodes, which is no majority: ask for more with rotatest.Nodes", left-1, len(c.nodes))
+		c.t.Fatalf("rotatest: KillLeader would leave %d of %d nodes, which is no majority: ask for more with rotatest.Nodes",
+			left-1, len(c.nodes))
 	}
 	c.kill(c.leader())
 	c.leader()

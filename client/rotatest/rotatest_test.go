@@ -120,13 +120,15 @@ func TestRun_fails(t *testing.T) {
 		cmd := exec.Command(os.Args[0], "-test.run=^TestRun_fails$", "-test.v")
 		cmd.Env = append(os.Environ(), "ROTATEST_FAILS="+what, "TMPDIR="+t.TempDir())
 		out, err := cmd.CombinedOutput()
-		if err == nil || !strings.Contains(string(out), want) || !strings.Contains(string(out), "rota operator audit --data ") {
+		if err == nil || !strings.Contains(string(out), want) ||
+			!strings.Contains(string(out), "rota operator audit --data ") {
 			t.Errorf("%s: %v\n%s", what, err, out)
 			continue
 		}
 		kept := regexp.MustCompile(`--data (\S+?)[` + "`" + `\s]`).FindSubmatch(out)
 		report, err := audit.Data(t.Context(), string(kept[1]), slog.New(slog.DiscardHandler))
-		if err != nil || report.Difference != nil || what == "submitted" && report.Entries == 0 { // the others may end before the first entry
+		if err != nil || report.Difference != nil || what == "submitted" &&
+			report.Entries == 0 { // the others may end before the first entry
 			t.Errorf("%s: the entries in %s replay as %+v, %v", what, kept[1], report, err)
 		}
 	}

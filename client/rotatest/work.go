@@ -47,7 +47,8 @@ const workWithin = time.Minute
 // Work runs the next job of the definition with a handler, as a worker with one slot would, and returns the handler's
 // results once the cluster has them. They decide what happens to the job: after an error it is tried again after its
 // backoff; call Advance, then Work again. Work ends the test if no job is due within a minute.
-func Work[In, Out any](c *Cluster, d client.Definition[In, Out], handle func(ctx context.Context, job *client.Job, in In) (Out, error)) (out Out, err error) {
+func Work[In, Out any](c *Cluster, d client.Definition[In, Out],
+	handle func(ctx context.Context, job *client.Job, in In) (Out, error)) (out Out, err error) {
 	c.t.Helper()
 	var queues []rota.QueueName
 	for q, err := range c.client.Queues(c.ctx) {

@@ -118,7 +118,8 @@ type backupLog struct {
 
 func (l *backupLog) take(kind byte, record []byte) (err error) {
 	damaged := func() error {
-		return rota.Refusef(rota.KindInvalid, "backup", "the backup's log is damaged: a record of %d bytes", len(record))
+		return rota.Refusef(rota.KindInvalid, "backup", "the backup's log is damaged: a record of %d bytes",
+			len(record))
 	}
 	switch kind {
 	case snapshot.SectionPast:

@@ -21,7 +21,8 @@ func Data(ctx context.Context, data string, log *slog.Logger) (rota.AuditReport,
 	}
 	defer kept.Close()
 	if kept.Last == 0 {
-		return rota.AuditReport{}, rota.Refusef(rota.KindNotFound, "data", "%s holds no log: is it a node's data directory?", data)
+		return rota.AuditReport{}, rota.Refusef(rota.KindNotFound, "data",
+			"%s holds no log: is it a node's data directory?", data)
 	}
 	m, known, err := auditBase(data, kept.First, kept.Last)
 	if err != nil {

@@ -35,7 +35,8 @@ func (a *auditor) reckonOne(f entry.PeekedFire) (r recalculated) {
 		return r // stale or missing: the machine rejects it
 	}
 	if due.State == rota.SchedulePaused { // with this version it never was anything else
-		r.differs = &rota.AuditDifference{Logged: fireText(f.GetName(), f.GetDatesMs(), f.GetMissed()), Proved: fmt.Sprintf("schedule %s is paused", f.GetName())}
+		r.differs = &rota.AuditDifference{Logged: fireText(f.GetName(), f.GetDatesMs(), f.GetMissed()),
+			Proved: fmt.Sprintf("schedule %s is paused", f.GetName())}
 		return r
 	}
 	if rota.Date(f.GetFromMs()) != due.Through {
@@ -53,7 +54,8 @@ func (a *auditor) reckonOne(f entry.PeekedFire) (r recalculated) {
 	}
 	dates, missed := cron.Between(table, f.GetFromMs(), f.GetUntilMs(), rota.MaxScheduleDates)
 	if r.proved = slices.Equal(dates, f.GetDatesMs()) && uint64(missed) == f.GetMissed(); !r.proved {
-		r.differs = &rota.AuditDifference{Logged: fireText(f.GetName(), f.GetDatesMs(), f.GetMissed()), Proved: fireText(f.GetName(), dates, uint64(missed))}
+		r.differs = &rota.AuditDifference{Logged: fireText(f.GetName(), f.GetDatesMs(), f.GetMissed()),
+			Proved: fireText(f.GetName(), dates, uint64(missed))}
 	}
 	return r
 }
@@ -82,7 +84,8 @@ func (a *auditor) fires(applied *fsm.Applied, list []entry.PeekedFire, some []re
 		r, refused := some[i], entry.OutcomeError(applied.Outcomes[f.Place]) != nil
 		if r.differs == nil && !refused && !r.proved && !r.unknown {
 			r.differs = &rota.AuditDifference{Logged: fireText(f.GetName(), f.GetDatesMs(), f.GetMissed()),
-				Proved: fmt.Sprintf("schedule %s is not decided through %s before this entry", f.GetName(), rota.Date(f.GetFromMs()))}
+				Proved: fmt.Sprintf("schedule %s is not decided through %s before this entry", f.GetName(),
+					rota.Date(f.GetFromMs()))}
 		}
 		if r.differs != nil {
 			r.differs.Index = applied.Index

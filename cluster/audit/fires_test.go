@@ -21,8 +21,8 @@ func (l *memoryLog) fireOp(name rota.ScheduleName, until rota.Date) *fsmpb.Fire 
 		l.t.Fatal(ok, err)
 	}
 	dates, missed := cron.Between(table, int64(due.Through), int64(until), rota.MaxScheduleDates)
-	return &fsmpb.Fire{Name: string(name), Version: due.Version, FromMs: int64(due.Through), UntilMs: int64(until), DatesMs: dates,
-		Missed: uint64(missed), Tzdata: cron.Release}
+	return &fsmpb.Fire{Name: string(name), Version: due.Version, FromMs: int64(due.Through), UntilMs: int64(until),
+		DatesMs: dates, Missed: uint64(missed), Tzdata: cron.Release}
 }
 
 // fired returns a log with an every-minute schedule that has fired three times.
@@ -63,7 +63,8 @@ func TestAudit_fires(t *testing.T) {
 	t.Parallel()
 	replayed := func(l *memoryLog) rota.AuditReport {
 		t.Helper()
-		report, err := stretch(context.Background(), fsm.New(), l, l.last, map[rota.Index]rota.Digest{rota.Index(l.last): l.m.Digest()})
+		report, err := stretch(context.Background(), fsm.New(), l, l.last,
+			map[rota.Index]rota.Digest{rota.Index(l.last): l.m.Digest()})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -76,7 +77,8 @@ func TestAudit_fires(t *testing.T) {
 	t.Run("honest", func(t *testing.T) {
 		t.Parallel()
 		l := fired(t)
-		if r := replayed(l); r.Difference != nil || r.Fires != 3 || r.FiresProved != 3 || r.FiresRefused != 0 || runs(l) != 3 {
+		if r := replayed(l); r.Difference != nil || r.Fires != 3 || r.FiresProved != 3 || r.FiresRefused != 0 ||
+			runs(l) != 3 {
 			t.Fatalf("%+v, %d runs", r, runs(l))
 		}
 	})
@@ -95,7 +97,8 @@ func TestAudit_fires(t *testing.T) {
 			return []*fsmpb.Fire{f}
 		}, "has 1 dates"},
 		"a paused schedule": {func(l *memoryLog) []*fsmpb.Fire {
-			l.commit(&fsmpb.Op{Op: &fsmpb.Op_PauseSchedule{PauseSchedule: &fsmpb.PauseSchedule{Name: "s", Paused: true, Reason: "x"}}})
+			l.commit(&fsmpb.Op{Op: &fsmpb.Op_PauseSchedule{PauseSchedule: &fsmpb.PauseSchedule{Name: "s", Paused: true,
+				Reason: "x"}}})
 			return []*fsmpb.Fire{l.fireOp("s", l.m.Head().Date)}
 		}, "schedule s is paused"},
 		"a date that had fired, beside one that is due": {func(l *memoryLog) []*fsmpb.Fire {
@@ -117,7 +120,8 @@ func TestAudit_fires(t *testing.T) {
 			l.minute()
 			l.fire(x.forge(l)...)
 			r := replayed(l)
-			if r.Difference == nil || r.Difference.Index != rota.Index(l.last) || !strings.Contains(r.Difference.Proved, x.says) {
+			if r.Difference == nil || r.Difference.Index != rota.Index(l.last) ||
+				!strings.Contains(r.Difference.Proved, x.says) {
 				t.Fatalf("want a difference at entry %d with the text %q: %+v", l.last, x.says, r.Difference)
 			}
 		})
@@ -130,7 +134,8 @@ func TestAudit_fires(t *testing.T) {
 		l.fire(f)
 		l.minute()
 		again := l.fire(f)
-		if r := replayed(l); entry.OutcomeError(again.Outcomes[0]) == nil || r.Difference != nil || r.Fires != 5 || r.FiresProved != 4 || r.FiresRefused != 1 ||
+		if r := replayed(l); entry.OutcomeError(again.Outcomes[0]) == nil || r.Difference != nil || r.Fires != 5 ||
+			r.FiresProved != 4 || r.FiresRefused != 1 ||
 			runs(l) != 4 {
 			t.Fatalf("%+v, %+v, %d runs", again.Outcomes[0], r, runs(l))
 		}

@@ -51,7 +51,8 @@ type Keep struct {
 func Open(data string, retention, firstLog uint64, log *slog.Logger) (*Keep, error) {
 	k := &Keep{dir: filepath.Join(data, Dir), retention: retention, log: log}
 	if err := os.MkdirAll(k.dir, 0o700); err != nil {
-		return nil, &rota.Error{Kind: rota.KindInternal, Text: "directory of older snapshots cannot be made", Cause: err}
+		return nil, &rota.Error{Kind: rota.KindInternal, Text: "directory of older snapshots cannot be made",
+			Cause: err}
 	}
 	found, err := list(k.dir)
 	if err != nil {

@@ -80,13 +80,15 @@ var errDiffers = errors.New("a round differs")
 func walkLog(ctx context.Context, log Log, from, to uint64, visit func(*raft.Log) error) error {
 	for i := from; i <= to; i++ {
 		if i%1024 == 0 && ctx.Err() != nil {
-			return &rota.Error{Kind: rota.KindTimeout, Text: fmt.Sprintf("the replay was ended at entry %d of %d", i, to),
+			return &rota.Error{Kind: rota.KindTimeout, Text: fmt.Sprintf("the replay was ended at entry %d of %d", i,
+				to),
 				Cause: ctx.Err()}
 		}
 		var l raft.Log
 		if err := log.GetLog(i, &l); err != nil {
 			return &rota.Error{Kind: rota.KindOutOfRange, Subject: "index",
-				Text: fmt.Sprintf("entry %d cannot be read: the log is kept in part only, or is damaged there", i), Cause: err}
+				Text:  fmt.Sprintf("entry %d cannot be read: the log is kept in part only, or is damaged there", i),
+				Cause: err}
 		}
 		if l.Type != raft.LogCommand {
 			continue

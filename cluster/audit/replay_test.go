@@ -79,10 +79,12 @@ func jobOp(id, tenant string) *fsmpb.Op {
 // live runs jobs of three tenants over some workers.
 func (l *memoryLog) live(rounds int) {
 	for i := range 5 {
-		spec := rota.WorkerSpec{ID: rota.WorkerID(fmt.Sprint("w", i)), Queues: []rota.QueueName{rota.DefaultQueue}, Slots: 2}
+		spec := rota.WorkerSpec{ID: rota.WorkerID(fmt.Sprint("w", i)), Queues: []rota.QueueName{rota.DefaultQueue},
+			Slots: 2}
 		hash := make([]byte, 32)
 		hash[0] = byte(i + 1)
-		l.commit(&fsmpb.Op{Op: &fsmpb.Op_Register{Register: &fsmpb.Register{Spec: entry.WorkerOp(&spec), SecretHash: hash}}})
+		l.commit(&fsmpb.Op{Op: &fsmpb.Op_Register{Register: &fsmpb.Register{Spec: entry.WorkerOp(&spec),
+			SecretHash: hash}}})
 	}
 	for i := range rounds {
 		for k := range 4 {

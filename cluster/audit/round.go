@@ -52,7 +52,8 @@ func Round(ctx context.Context, log Log, epoch uint64, height, to rota.Index) (f
 		return found, nil
 	}
 	if err == nil {
-		err = rota.Refusef(rota.KindNotFound, "epoch", "no round of epoch %d was decided at height %d: a decision of a job has both", epoch, height)
+		err = rota.Refusef(rota.KindNotFound, "epoch",
+			"no round of epoch %d was decided at height %d: a decision of a job has both", epoch, height)
 	}
 	return found, err
 }

@@ -37,7 +37,8 @@ func (l *memoryLog) refill(change func([]*fsmpb.Round)) {
 	l.commit(jobOp("w1", "t1"))
 	w := l.m.Workers()[0]
 	a := l.m.Assignments(w.ID, w.Session)[0]
-	l.with(change, entry.LeaseCommandOp(&peer.LeaseCommand{Verb: rota.VerbComplete, Lease: a.Lease.ID, Job: a.Lease.Job, Worker: w.ID, Session: w.Session}))
+	l.with(change, entry.LeaseCommandOp(&peer.LeaseCommand{Verb: rota.VerbComplete, Lease: a.Lease.ID, Job: a.Lease.Job,
+		Worker: w.ID, Session: w.Session}))
 }
 
 // TestAudit_with: rounds in the entries of their submissions are decided again, and invalid decisions are reported.
@@ -99,7 +100,8 @@ func TestAudit_with(t *testing.T) {
 			l := newMemoryLog(t)
 			l.live(0)
 			c.live(l)
-			report, err := stretch(t.Context(), fsm.New(), l, l.last, map[rota.Index]rota.Digest{rota.Index(l.last): l.m.Digest()})
+			report, err := stretch(t.Context(), fsm.New(), l, l.last,
+				map[rota.Index]rota.Digest{rota.Index(l.last): l.m.Digest()})
 			if err != nil {
 				t.Fatal(err)
 			}

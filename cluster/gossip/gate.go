@@ -67,8 +67,10 @@ type gate struct {
 
 // newGate returns a gate for the data that a transport receives.
 func newGate(inner *memberlist.NetTransport, label string, keys *keys, log *slog.Logger, lines *logs.Limiter) *gate {
-	g := &gate{NetTransport: inner, label: label, keys: keys, log: log, lines: lines, packets: make(chan *memberlist.Packet),
-		streams: make(chan net.Conn), open: make(chan struct{}, maxStreams), closed: make(chan struct{}), ended: make(chan struct{})}
+	g := &gate{NetTransport: inner, label: label, keys: keys, log: log, lines: lines,
+		packets: make(chan *memberlist.Packet),
+		streams: make(chan net.Conn), open: make(chan struct{}, maxStreams), closed: make(chan struct{}),
+		ended: make(chan struct{})}
 	g.loops.Go(g.takePackets)
 	g.loops.Go(g.takeStreams)
 	return g
@@ -351,7 +353,8 @@ func judgeExchange(s *scanner) error {
 	}
 	nodes, user := header["Nodes"], header["UserStateLen"]
 	if nodes < 0 || nodes > maxMembers || user != 0 {
-		return fmt.Errorf("%w: got %d nodes and %d bytes of user state, maximum %d and 0", errGate, nodes, user, maxMembers)
+		return fmt.Errorf("%w: got %d nodes and %d bytes of user state, maximum %d and 0", errGate, nodes, user,
+			maxMembers)
 	}
 	for range nodes {
 		if _, err := s.object(); err != nil {

@@ -83,7 +83,10 @@ func TestGate(t *testing.T) {
 	for name, file := range map[string]string{"without a key": "", "by a holder": keyFile} {
 		t.Run(name, func(t *testing.T) {
 			var lines syncBuffer
-			a := startGossip(t, "a", func(o *Options) { o.KeyFile, o.Logger = file, slog.New(slog.NewTextHandler(&lines, nil)) })
+			a := startGossip(t, "a", func(o *Options) {
+				o.KeyFile, o.Logger = file,
+					slog.New(slog.NewTextHandler(&lines, nil))
+			})
 			for what, message := range refusedMessages() {
 				sendPacket(t, a.Addr(), sealPacket(t, file, key, message))
 				sendPacket(t, a.Addr(), []byte(testLabel+string(message))) // in clear text
@@ -96,7 +99,8 @@ func TestGate(t *testing.T) {
 			}
 			b := startGossip(t, "b", func(o *Options) { o.KeyFile, o.Join = file, []string{a.Addr()} })
 			for _, g := range []*Gossip{a, b} {
-				waitMembers(t, g, "finding each other", func(alive map[rota.NodeID]Member) bool { return len(alive) == 2 })
+				waitMembers(t, g, "finding each other",
+					func(alive map[rota.NodeID]Member) bool { return len(alive) == 2 })
 			}
 		})
 	}
@@ -156,7 +160,8 @@ func TestGateRefused(t *testing.T) {
 		o.Logger, o.Join = slog.New(slog.NewTextHandler(&lines, nil)), []string{gone.Addr().String()}
 	})
 	said := func(what string) bool { return strings.Contains(lines.String(), what) }
-	for deadline := time.Now().Add(longest); !said("cannot join yet") && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(longest); !said("cannot join yet") &&
+		time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 	}
 	if !said("cannot join yet") || said("gossip refused") {
 		t.Errorf("a node that could not be reached: %s", lines.String())
@@ -177,7 +182,8 @@ func FuzzGate(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		labelled := append([]byte(testLabel), data...)
 		_ = g.judgePacket(labelled)
-		if passed, err := g.judgeStream(bytes.NewReader(labelled), true); err == nil && !bytes.HasPrefix(labelled, passed) {
+		if passed, err := g.judgeStream(bytes.NewReader(labelled), true); err == nil &&
+			!bytes.HasPrefix(labelled, passed) {
 			t.Fatalf("%q is passed on of %q", passed, labelled)
 		}
 	})

@@ -68,13 +68,15 @@ func cutOff(err error) bool {
 		return false
 	}
 	text := err.Error() // memberlist does not wrap errors
-	return strings.HasSuffix(text, ": EOF") || strings.Contains(text, ": read tcp ") || strings.Contains(text, ": write tcp ")
+	return strings.HasSuffix(text, ": EOF") || strings.Contains(text, ": read tcp ") ||
+		strings.Contains(text, ": write tcp ")
 }
 
 // unanswered records whether a node leaves gossip unanswered, and logs it once a minute while it does.
 func (g *Gossip) unanswered(address string, is bool) {
 	if is && g.lines.Allow("join/"+address) {
-		g.opts.Logger.Warn("gossip: the node at this address refuses this one's gossip: is --cluster the same, and the gossip key?",
+		g.opts.Logger.Warn(
+			"gossip: the node at this address refuses this one's gossip: is --cluster the same, and the gossip key?",
 			"address", address, "cluster", g.opts.Cluster)
 	}
 	if g.opts.OnRefused != nil {

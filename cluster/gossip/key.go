@@ -70,8 +70,9 @@ func (k *keys) look() error {
 		return err
 	}
 	if len(k.ring.GetKeys())+len(all) > keysEver {
-		return rota.Refusef(rota.KindExhausted, "gossip-key-file", "gossip key file %s changed too often for one process, which keeps at most "+
-			"%d keys: restart the node", k.path, keysEver)
+		return rota.Refusef(rota.KindExhausted, "gossip-key-file",
+			"gossip key file %s changed too often for one process, which keeps at most "+
+				"%d keys: restart the node", k.path, keysEver)
 	}
 	seals := make([]cipher.AEAD, len(all))
 	for i, key := range all {
@@ -138,8 +139,9 @@ func parseKeys(path string, text []byte) (all [][]byte, err error) {
 		case keyLength(line):
 			key = line
 		default:
-			return nil, rota.Refusef(rota.KindInvalid, "gossip-key-file", "gossip key file %s: line %d has %d bytes that are not a "+
-				"key; use 16, 24 or 32 bytes, raw, in hex or in base64. Make one with: openssl rand -base64 32 > %s",
+			return nil, rota.Refusef(rota.KindInvalid, "gossip-key-file",
+				"gossip key file %s: line %d has %d bytes that are not a "+
+					"key; use 16, 24 or 32 bytes, raw, in hex or in base64. Make one with: openssl rand -base64 32 > %s",
 				path, i+1, len(line), path)
 		}
 		if !slices.ContainsFunc(all, func(k []byte) bool { return bytes.Equal(k, key) }) {
@@ -147,8 +149,8 @@ func parseKeys(path string, text []byte) (all [][]byte, err error) {
 		}
 	}
 	if len(all) == 0 || len(all) > maxKeys {
-		return nil, rota.Refusef(rota.KindInvalid, "gossip-key-file", "gossip key file %s: got %d keys, want 1 to %d, one per line",
-			path, len(all), maxKeys)
+		return nil, rota.Refusef(rota.KindInvalid, "gossip-key-file",
+			"gossip key file %s: got %d keys, want 1 to %d, one per line", path, len(all), maxKeys)
 	}
 	return all, nil
 }

@@ -46,7 +46,10 @@ func TestGossipKeys_rotate(t *testing.T) {
 			if err := from.UpdateMeta(func(m *Meta) { m.Version = version }); err != nil {
 				t.Fatal(err)
 			}
-			awaitMember(t, nodes[1-i], from.opts.ID, step, func(m Member) bool { return m.Alive && m.Version == version })
+			awaitMember(t, nodes[1-i], from.opts.ID, step, func(m Member) bool {
+				return m.Alive &&
+					m.Version == version
+			})
 		}
 	}
 	heard("at first")
@@ -122,7 +125,8 @@ func TestGossipKeys(t *testing.T) {
 		"too many":   {strings.Join(manyKeys(maxKeys+1), "\n"), 0, "1 to 8"},
 	} {
 		keys, err := parseKeys("file", []byte(c.text))
-		if len(keys) != c.keys || (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+		if len(keys) != c.keys || (err == nil) != (c.want == "") || err != nil &&
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %d keys, %v", name, len(keys), err)
 		}
 	}

@@ -27,8 +27,9 @@ const (
 )
 
 // errNoRoom reserves the last bytes of a disk for the log.
-var errNoRoom = &rota.Error{Kind: rota.KindExhausted, Subject: "disk", Text: "the rest of the disk is the log's: free space there, or " +
-	"enlarge the disk"}
+var errNoRoom = &rota.Error{Kind: rota.KindExhausted, Subject: "disk",
+	Text: "the rest of the disk is the log's: free space there, or " +
+		"enlarge the disk"}
 
 // Archive is the node's archive of ended jobs, with the loops that maintain it: they write staged records
 // asynchronously, fetch missing ones from other nodes, and delete old ones (SPEC §10.5).
@@ -54,9 +55,11 @@ type Archive struct {
 
 // NewArchive returns the archive in a file. It keeps jobs that ended within retention, up to maxBytes bytes.
 func NewArchive(host Host, file *File, retention time.Duration, maxBytes uint64) *Archive {
-	return &Archive{host: host, file: file, retention: retention, maxBytes: maxBytes, notified: make(chan struct{}, 1), began: host.SinceBoot(),
+	return &Archive{host: host, file: file, retention: retention, maxBytes: maxBytes, notified: make(chan struct{}, 1),
+		began: host.SinceBoot(),
 		took: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "rota_archive_flush_seconds",
-			Help: "Writing one batch of ended jobs to the archive.", Buckets: prometheus.ExponentialBuckets(0.000_05, 2, 18)})}
+			Help:    "Writing one batch of ended jobs to the archive.",
+			Buckets: prometheus.ExponentialBuckets(0.000_05, 2, 18)})}
 }
 
 // Staged triggers a flush once enough records are staged; the caller holds the apply lock.
@@ -115,7 +118,10 @@ func (a *Archive) flushBatch(last uint64) (more bool, err error) {
 	var head fsm.Head
 	var staged []fsm.StagedRecord
 	room := a.host.Room()
-	a.host.State.Look(func(s *fsm.View) { head, staged = s.Head(), s.Staged(archiveAt, int64(min(archiveBatchBytes, room/2))) })
+	a.host.State.Look(func(s *fsm.View) {
+		head, staged = s.Head(),
+			s.Staged(archiveAt, int64(min(archiveBatchBytes, room/2)))
+	})
 	if len(staged) == 0 || staged[0].Seq > last {
 		return false, nil
 	}
@@ -221,12 +227,14 @@ func (a *Archive) Problems() (problems []string) {
 		problems = append(problems, "ended jobs are not written to the archive: "+failing.Error())
 	}
 	if s.LagMs > archiveLate.Milliseconds() && s.Staged > 0 && a.host.SinceBoot()-a.began > archiveLate {
-		problems = append(problems, fmt.Sprintf("archive is %d s behind with %d ended jobs: the disk is too slow or failing",
-			s.LagMs/1000, s.Staged))
+		problems = append(problems,
+			fmt.Sprintf("archive is %d s behind with %d ended jobs: the disk is too slow or failing",
+				s.LagMs/1000, s.Staged))
 	}
 	if since != 0 && a.host.SinceBoot()-since > archiveLate {
-		problems = append(problems, fmt.Sprintf("archive lacks %d ended jobs (%d were dropped here as it could not keep up): they "+
-			"are fetched once the nodes that have them answer", s.Lacking, s.Dropped))
+		problems = append(problems,
+			fmt.Sprintf("archive lacks %d ended jobs (%d were dropped here as it could not keep up): they "+
+				"are fetched once the nodes that have them answer", s.Lacking, s.Dropped))
 	}
 	return problems
 }
@@ -248,14 +256,17 @@ func (a *Archive) Collectors() []prometheus.Collector {
 			return float64(s.LagMs) / 1000
 		}),
 		gauge("records", "Ended jobs in the archive.", func(s Status) float64 { return float64(s.Records) }),
-		gauge("bytes", "Bytes of them, keys and pages not counted.", func(s Status) float64 { return float64(s.Bytes) }),
+		gauge("bytes", "Bytes of them, keys and pages not counted.",
+			func(s Status) float64 { return float64(s.Bytes) }),
 		gauge("oldest_timestamp_seconds", "When the oldest of them ended, Unix time.", func(s Status) float64 {
 			return float64(s.OldestDate) / 1000
 		}),
-		gauge("lacking", "Ended jobs that other nodes' archives have and this one still fetches.", func(s Status) float64 {
-			return float64(s.Lacking)
-		}),
-		gauge("lost", "Ended jobs whose record no node's archive has.", func(s Status) float64 { return float64(s.Lost) }),
+		gauge("lacking", "Ended jobs that other nodes' archives have and this one still fetches.",
+			func(s Status) float64 {
+				return float64(s.Lacking)
+			}),
+		gauge("lost", "Ended jobs whose record no node's archive has.",
+			func(s Status) float64 { return float64(s.Lost) }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "rota_archive_dropped_total",
 			Help: "Records that left memory unwritten, as the archive did not keep up."}, func() float64 {
 			return float64(a.ArchiveStatus().Dropped)

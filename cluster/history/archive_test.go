@@ -74,7 +74,8 @@ func TestArchive_whatNobodyHasIsGone(t *testing.T) {
 	if err := errors.Join(n.Archive.Flush(), other.Archive.Flush(), n.file.Jobs.Drop([]uint64{2})); err != nil {
 		t.Fatal(err)
 	}
-	if page, err := n.List(t.Context(), rota.JobFilter{}, n.head().Index, false, nil); err != nil || len(page.Jobs) != 3 {
+	if page, err := n.List(t.Context(), rota.JobFilter{}, n.head().Index, false, nil); err != nil ||
+		len(page.Jobs) != 3 {
 		t.Fatalf("%d jobs, %v", len(page.Jobs), err)
 	}
 	for n.fetchOnce() {
@@ -104,7 +105,8 @@ func TestHistory_leavesTheLogRoom(t *testing.T) {
 	if err := n.Archive.Flush(); rota.KindOf(err) != rota.KindExhausted {
 		t.Fatalf("flushed: %v", err)
 	}
-	if s := n.ArchiveStatus(); s.Staged != 3 || s.Records != 0 || len(n.Archive.Problems()) != 1 || len(n.Events.Problems()) != 1 {
+	if s := n.ArchiveStatus(); s.Staged != 3 || s.Records != 0 || len(n.Archive.Problems()) != 1 ||
+		len(n.Events.Problems()) != 1 {
 		t.Fatalf("%+v, %q, %q", s, n.Archive.Problems(), n.Events.Problems())
 	}
 	n.room.Store(1)
@@ -112,7 +114,8 @@ func TestHistory_leavesTheLogRoom(t *testing.T) {
 	if err := n.Archive.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	if s := n.ArchiveStatus(); s.Staged != 0 || s.Records != 3 || len(n.Archive.Problems()) != 0 || len(n.Events.Problems()) != 0 {
+	if s := n.ArchiveStatus(); s.Staged != 0 || s.Records != 3 || len(n.Archive.Problems()) != 0 ||
+		len(n.Events.Problems()) != 0 {
 		t.Fatalf("%+v, %q, %q", s, n.Archive.Problems(), n.Events.Problems())
 	}
 }

@@ -136,7 +136,8 @@ func (ev *Events) dropEvents(from uint64, err error) {
 func appendServed(to []rota.ServedEvent, e *archive.EventEntry) ([]rota.ServedEvent, error) {
 	events, err := fsm.DecodeEvents(e.Index, e.Bytes)
 	if err != nil || len(events) != int(e.Count) {
-		return nil, &rota.Error{Kind: rota.KindInternal, Subject: "events", Text: "the events of an entry cannot be decoded", Cause: err}
+		return nil, &rota.Error{Kind: rota.KindInternal, Subject: "events",
+			Text: "the events of an entry cannot be decoded", Cause: err}
 	}
 	for i := range events {
 		s := rota.ServedEvent{Event: events[i], Prior: e.Prior, Post: e.Post}
@@ -162,8 +163,9 @@ func (ev *Events) fetchEvents(ctx context.Context, r peer.EventRange) (entries [
 	case ctx.Err() != nil:
 		return nil, ev.host.ended(ctx, "asking other nodes for events")
 	case len(silent) > 0:
-		return nil, &rota.Error{Kind: rota.KindUnavailable, Subject: "events", RetryAfter: 500 * time.Millisecond, Cause: errors.Join(silent...),
-			Text: "this node lacks these events and a node that may have them does not answer"}
+		return nil, &rota.Error{Kind: rota.KindUnavailable, Subject: "events", RetryAfter: 500 * time.Millisecond,
+			Cause: errors.Join(silent...),
+			Text:  "this node lacks these events and a node that may have them does not answer"}
 	}
 	return nil, rota.Refusef(rota.KindOutOfRange, "events", "no node still has these events")
 }
@@ -180,8 +182,10 @@ func (ev *Events) fetchFrom(ctx context.Context, to peer.NodeAddress, r peer.Eve
 		return nil, err
 	}
 	// A node is trusted about the events it has, but its answer must match the request.
-	if first := &entries[0]; r.At == 0 && (first.Before > r.From || first.End() <= r.From) || r.At != 0 && first.Index > r.At {
-		return nil, rota.Refusef(rota.KindInternal, "events", "node %s answered with other events than were asked for", to.ID)
+	if first := &entries[0]; r.At == 0 && (first.Before > r.From || first.End() <= r.From) || r.At != 0 &&
+		first.Index > r.At {
+		return nil, rota.Refusef(rota.KindInternal, "events", "node %s answered with other events than were asked for",
+			to.ID)
 	}
 	return entries, nil
 }
@@ -201,7 +205,8 @@ func (ev *Events) EventRange(_ context.Context, r peer.EventRange) (peer.EventCh
 	if applied := ev.state().total; r.At != 0 {
 		entries, err = ev.at(r.At)
 	} else if r.From >= applied {
-		err = rota.Refusef(rota.KindUnavailable, "events", "this node has applied %d events yet, not the %d.", applied, r.From+1)
+		err = rota.Refusef(rota.KindUnavailable, "events", "this node has applied %d events yet, not the %d.", applied,
+			r.From+1)
 	} else {
 		entries, err = ev.read(r.From)
 	}

@@ -76,8 +76,9 @@ func (a *Archive) NumberOf(ctx context.Context, id rota.JobID) (uint64, error) {
 	}
 	found, err := a.askPeers(ctx, []rota.JobID{id})
 	if err != nil {
-		return 0, &rota.Error{Kind: rota.KindUnavailable, Subject: "job", RetryAfter: RetryAfter, Cause: err, Text: "this node's history has " +
-			"gaps, and whether job " + string(id) + " is known could not be asked of all other nodes: try again"}
+		return 0, &rota.Error{Kind: rota.KindUnavailable, Subject: "job", RetryAfter: RetryAfter, Cause: err,
+			Text: "this node's history has " +
+				"gaps, and whether job " + string(id) + " is known could not be asked of all other nodes: try again"}
 	}
 	return max(seq, found[0].Seq), nil
 }

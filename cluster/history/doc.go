@@ -68,11 +68,13 @@ type Peers interface {
 	// EventRange requests events that this node lacks; it returns none if the other lacks them too (SPEC §12.3).
 	EventRange(ctx context.Context, to peer.NodeAddress, r peer.EventRange) (peer.EventChunk, error)
 	// ArchiveRange, ArchiveRecords and ListArchived request data that this node's own archive may lack (SPEC §10.5).
-	ArchiveRange(ctx context.Context, to peer.NodeAddress, span peer.ArchiveSpan, maxBytes int64) (peer.ArchiveSlice, error)
+	ArchiveRange(ctx context.Context, to peer.NodeAddress, span peer.ArchiveSpan, maxBytes int64) (peer.ArchiveSlice,
+		error)
 	ArchiveRecords(ctx context.Context, to peer.NodeAddress, ids []rota.JobID) ([]peer.ArchiveRecord, error)
 	// ArchiveSums makes another node compare its sum of a span of ended jobs; if they differ, each holds the sums of
 	// its records.
-	ArchiveSums(ctx context.Context, to peer.NodeAddress, span peer.ArchiveSpan, sum []byte) (same bool, each []peer.ArchiveRecord, err error)
+	ArchiveSums(ctx context.Context, to peer.NodeAddress, span peer.ArchiveSpan, sum []byte) (same bool,
+		each []peer.ArchiveRecord, err error)
 	ListArchived(ctx context.Context, to peer.NodeAddress, f rota.JobFilter, at rota.Index) (rota.JobPage, error)
 }
 
@@ -120,8 +122,9 @@ func (h *Host) ended(ctx context.Context, doing string) error {
 	if h.Life.Err() != nil {
 		return context.Cause(h.Life)
 	}
-	return &rota.Error{Kind: rota.KindUnavailable, Subject: "deadline", RetryAfter: 200 * time.Millisecond, Cause: ctx.Err(),
-		Text: "the deadline passed while " + doing}
+	return &rota.Error{Kind: rota.KindUnavailable, Subject: "deadline", RetryAfter: 200 * time.Millisecond,
+		Cause: ctx.Err(),
+		Text:  "the deadline passed while " + doing}
 }
 
 // notify wakes a loop that waits on a channel of capacity one; a pending notification is enough.

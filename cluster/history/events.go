@@ -65,8 +65,8 @@ type eventLog struct {
 }
 
 func newEventLog(store *archive.Events, retained uint64, log *slog.Logger) *eventLog {
-	return &eventLog{store: store, retained: retained, log: log, maxSend: maxSend, idleEvery: idleEvery, wake: make(chan struct{}), dirty: make(chan struct{}, 1),
-		full: make(chan struct{}, 1)}
+	return &eventLog{store: store, retained: retained, log: log, maxSend: maxSend, idleEvery: idleEvery,
+		wake: make(chan struct{}), dirty: make(chan struct{}, 1), full: make(chan struct{}, 1)}
 }
 
 // Append adds the events of an entry; it runs under the apply lock and does not block.
@@ -208,7 +208,8 @@ func (l *eventLog) at(index rota.Index) ([]archive.EventEntry, error) {
 	l.mu.Lock()
 	if index > l.index {
 		defer l.mu.Unlock()
-		return nil, rota.Refusef(rota.KindUnavailable, "events", "this node has applied entry %d, and does not know the events of entry %d yet",
+		return nil, rota.Refusef(rota.KindUnavailable, "events",
+			"this node has applied entry %d, and does not know the events of entry %d yet",
 			l.index, index)
 	}
 	if at := sort.Search(len(l.ring), func(i int) bool { return l.ring[i].Index > index }); at > 0 {

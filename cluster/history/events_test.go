@@ -124,7 +124,8 @@ func TestEvents_verifyFindsAPlantedDifference(t *testing.T) {
 	e := &held[len(held)/2]
 	e.Bytes = bytes.Clone(e.Bytes)
 	e.Bytes[len(e.Bytes)/2] ^= 1
-	if faults := n.Verify(n.head(), held); len(faults) != 1 || !strings.Contains(faults[0], fmt.Sprint("entry ", e.Index)) {
+	if faults := n.Verify(n.head(), held); len(faults) != 1 ||
+		!strings.Contains(faults[0], fmt.Sprint("entry ", e.Index)) {
 		t.Error(faults)
 	}
 }
@@ -181,7 +182,8 @@ func TestEvents_anIDInAGap(t *testing.T) {
 		t.Fatalf("%d entries are on disk, %v", len(entries), err)
 	}
 	from, to := entries[1], entries[len(entries)-1] // the gap: from is in it, to is not
-	err = errors.Join(n.file.Events.Forget(0), n.file.Events.Put(entries[:1]), n.file.Events.Put(entries[len(entries)-1:]))
+	err = errors.Join(n.file.Events.Forget(0), n.file.Events.Put(entries[:1]),
+		n.file.Events.Put(entries[len(entries)-1:]))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -65,7 +65,8 @@ func (a *Archive) fetchOnce() (more bool) {
 		}
 	}
 	if err != nil && a.host.Lines.Allow("archive/fetch") {
-		a.host.Log.Warn("ended jobs that this node lacks could not be fetched", "from", gaps[0].From, "lacking", gaps.Count(), "err", err)
+		a.host.Log.Warn("ended jobs that this node lacks could not be fetched", "from", gaps[0].From, "lacking",
+			gaps.Count(), "err", err)
 	}
 	return false
 }
@@ -90,7 +91,8 @@ func (a *Archive) fetchGap(gap archive.Span) (more bool, err error) {
 	case !member:
 		return false, rota.Refusef(rota.KindUnavailable, "archive", "this node is no member yet")
 	case len(silent) > 0:
-		return false, rota.Refusef(rota.KindUnavailable, "archive", "%d of %d other nodes do not answer", len(silent), len(others))
+		return false, rota.Refusef(rota.KindUnavailable, "archive", "%d of %d other nodes do not answer", len(silent),
+			len(others))
 	case known < gap.From:
 		return false, nil // the others have not applied that far yet
 	}
@@ -98,8 +100,9 @@ func (a *Archive) fetchGap(gap archive.Span) (more bool, err error) {
 	lost := uint64(0)
 	if gone.To > floor {
 		lost = gone.To - max(gone.From-1, floor)
-		a.host.Log.Error("ended jobs are in no node's archive: their outcome is known as far as tombstones go, their payload and "+
-			"output are lost", "records", lost, "from", max(gone.From, floor+1), "to", gone.To)
+		a.host.Log.Error(
+			"ended jobs are in no node's archive: their outcome is known as far as tombstones go, their payload and "+
+				"output are lost", "records", lost, "from", max(gone.From, floor+1), "to", gone.To)
 	}
 	return true, a.file.Jobs.Forgo(gone, lost)
 }
@@ -115,14 +118,15 @@ func (a *Archive) fetchSlice(from peer.NodeAddress, gap archive.Span) (peer.Arch
 	covered := archive.Spans{}
 	for _, x := range slice.Covered {
 		if x.From < gap.From || x.To > gap.To || x.To < x.From {
-			return slice, rota.Refusef(rota.KindInvalid, "archive", "node %s covers %d to %d: %d to %d was asked for", from.ID, x.From, x.To,
-				gap.From, gap.To)
+			return slice, rota.Refusef(rota.KindInvalid, "archive", "node %s covers %d to %d: %d to %d was asked for",
+				from.ID, x.From, x.To, gap.From, gap.To)
 		}
 		covered.Add(x.From, x.To)
 	}
 	for _, r := range slice.Records {
 		if !covered.Has(r.Seq) {
-			return slice, rota.Refusef(rota.KindInvalid, "archive", "node %s sends record %d, which it does not cover", from.ID, r.Seq)
+			return slice, rota.Refusef(rota.KindInvalid, "archive", "node %s sends record %d, which it does not cover",
+				from.ID, r.Seq)
 		}
 	}
 	return slice, nil
@@ -132,7 +136,8 @@ func (a *Archive) fetchSlice(from peer.NodeAddress, gap archive.Span) (peer.Arch
 // are included.
 func (a *Archive) ArchiveRange(_ context.Context, span peer.ArchiveSpan, maxBytes int64) (peer.ArchiveSlice, error) {
 	if span.From == 0 || span.To < span.From {
-		return peer.ArchiveSlice{}, rota.Refusef(rota.KindInvalid, "archive", "numbers %d to %d are no span", span.From, span.To)
+		return peer.ArchiveSlice{}, rota.Refusef(rota.KindInvalid, "archive", "numbers %d to %d are no span", span.From,
+			span.To)
 	}
 	var s fsm.Staging
 	if err := a.host.State.View(func(m *fsm.View) { s = m.Staging() }); err != nil { // else it would report none
@@ -173,7 +178,8 @@ func (a *Archive) ArchiveRecords(_ context.Context, ids []rota.JobID) ([]peer.Ar
 			records[i] = r
 		}
 		if size += len(records[i].Data); size > maxSlice {
-			return nil, rota.Refusef(rota.KindExhausted, "ids", "the records of %d jobs do not fit into one answer: ask for fewer", len(ids))
+			return nil, rota.Refusef(rota.KindExhausted, "ids",
+				"the records of %d jobs do not fit into one answer: ask for fewer", len(ids))
 		}
 	}
 	return records, nil
@@ -187,7 +193,8 @@ func (a *Archive) askPeers(ctx context.Context, ids []rota.JobID) (found []fsm.E
 	silent := a.host.ask(func(to peer.NodeAddress) (bool, error) {
 		records, err := a.host.Peers.ArchiveRecords(ctx, to, ids)
 		if err == nil && len(records) != len(ids) {
-			err = rota.Refusef(rota.KindInvalid, "archive", "%d records are answered for %d jobs", len(records), len(ids))
+			err = rota.Refusef(rota.KindInvalid, "archive", "%d records are answered for %d jobs", len(records),
+				len(ids))
 		}
 		if err != nil {
 			return false, err

@@ -31,8 +31,10 @@ func (a *Archive) Job(ctx context.Context, id rota.JobID) (rota.Job, bool, error
 	}
 	e, ok, err := a.Ended(ctx, id, seq)
 	if err != nil && !known {
-		return job, false, &rota.Error{Kind: rota.KindUnavailable, Subject: "job", RetryAfter: RetryAfter, Cause: err, Text: "this " +
-			"node's history has gaps, and whether job " + string(id) + " is known could not be asked of all other nodes"}
+		return job, false, &rota.Error{Kind: rota.KindUnavailable, Subject: "job", RetryAfter: RetryAfter, Cause: err,
+			Text: "this " +
+				"node's history has gaps, and whether job " + string(id) +
+				" is known could not be asked of all other nodes"}
 	}
 	switch {
 	case !ok:
@@ -95,7 +97,8 @@ func (a *Archive) dropAll(seqs []uint64) {
 	if len(seqs) == 0 {
 		return
 	}
-	a.host.Log.Error("archived records are damaged and are fetched again from another node", "first", seqs[0], "records", len(seqs))
+	a.host.Log.Error("archived records are damaged and are fetched again from another node", "first", seqs[0],
+		"records", len(seqs))
 	if err := a.file.Jobs.Drop(seqs); err != nil {
 		a.host.Log.Error("damaged records could not be dropped", "err", err)
 	}
@@ -134,8 +137,9 @@ func (a *Archive) listJobs(f rota.JobFilter, rd *access.Reader) (page rota.JobPa
 // the jobs in them.
 func (a *Archive) Members(w *fsm.PlanWork, most int, rd *access.Reader) (next fsm.Members, err error) {
 	if w.Spec.Verb == rota.PlanDelete && len(a.Lacks(1)) > 0 {
-		return next, &rota.Error{Kind: rota.KindUnavailable, Subject: "archive", RetryAfter: RetryAfter, Text: "this node's history of ended jobs has gaps, " +
-			"which are being fetched: try again"}
+		return next, &rota.Error{Kind: rota.KindUnavailable, Subject: "archive", RetryAfter: RetryAfter,
+			Text: "this node's history of ended jobs has gaps, " +
+				"which are being fetched: try again"}
 	}
 	err = a.listed(rd, func(list *fsm.JobList, h fsm.History) error {
 		next, err = list.Members(w, most, h)
@@ -147,7 +151,8 @@ func (a *Archive) Members(w *fsm.PlanWork, most int, rd *access.Reader) (next fs
 // List returns one page of ended and live jobs. While this node's archive has gaps, it requests the page from another
 // node. If no node can build it, it returns an error rather than a short page, unless a stale page was requested. Other
 // nodes are asked only for lists from which no right excludes anything.
-func (a *Archive) List(ctx context.Context, f rota.JobFilter, at rota.Index, stale bool, rd *access.Reader) (rota.JobPage, error) {
+func (a *Archive) List(ctx context.Context, f rota.JobFilter, at rota.Index, stale bool,
+	rd *access.Reader) (rota.JobPage, error) {
 	var refused []error
 	if stale || f.State != rota.JobNone && !f.State.Terminal() || len(a.Lacks(1)) == 0 {
 		page, err := a.listJobs(f, rd)
@@ -180,8 +185,9 @@ func (a *Archive) List(ctx context.Context, f rota.JobFilter, at rota.Index, sta
 	if len(a.Lacks(1)) == 0 { // fetched in the meantime
 		return a.listJobs(f, rd)
 	}
-	return rota.JobPage{}, &rota.Error{Kind: rota.KindUnavailable, Subject: "archive", RetryAfter: RetryAfter, Text: "this node's " +
-		"history of ended jobs has gaps, and no node that has it all answers: try again, or read stale what is here",
+	return rota.JobPage{}, &rota.Error{Kind: rota.KindUnavailable, Subject: "archive", RetryAfter: RetryAfter,
+		Text: "this node's " +
+			"history of ended jobs has gaps, and no node that has it all answers: try again, or read stale what is here",
 		Cause: errors.Join(append(refused, silent...)...)}
 }
 

@@ -51,14 +51,15 @@ func newRig(t *testing.T, names ...string) *rig {
 	for _, name := range names {
 		r.nodes[name] = r.open(name, names)
 	}
-	r.apply(&fsmpb.Op{Op: &fsmpb.Op_BeginTerm{BeginTerm: &fsmpb.BeginTerm{Term: 1, Node: names[0], Random: make([]byte, 32),
-		ClusterId: "c-1", StartMs: 1}}})
+	r.apply(&fsmpb.Op{Op: &fsmpb.Op_BeginTerm{BeginTerm: &fsmpb.BeginTerm{Term: 1, Node: names[0],
+		Random: make([]byte, 32), ClusterId: "c-1", StartMs: 1}}})
 	return r
 }
 
 // open creates a node; a name that is listed and never opened is a node that the others have never seen.
 func (r *rig) open(name string, names []string) *node {
-	file, err := OpenFile(FileOptions{Path: filepath.Join(r.t.TempDir(), archive.FileName), Retained: 1_000_000, NoSync: true})
+	file, err := OpenFile(FileOptions{Path: filepath.Join(r.t.TempDir(), archive.FileName), Retained: 1_000_000,
+		NoSync: true})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -69,9 +70,11 @@ func (r *rig) open(name string, names []string) *node {
 	})
 	n := &node{file: file, m: fsm.New()}
 	n.room.Store(math.MaxUint64)
-	host := Host{Log: slog.New(slog.DiscardHandler), Lines: &logs.Limiter{}, Life: life, Peers: peers{r}, Room: n.room.Load,
+	host := Host{Log: slog.New(slog.DiscardHandler), Lines: &logs.Limiter{}, Life: life, Peers: peers{r},
+		Room:      n.room.Load,
 		SinceBoot: func() time.Duration { return time.Second + time.Duration(n.up.Load()) },
-		State:     State{Look: n.look, View: n.view, Freezing: n.freezing, Peek: n.peek, Archived: n.archived, Fresh: n.fresh, Await: n.await},
+		State: State{Look: n.look, View: n.view, Freezing: n.freezing, Peek: n.peek, Archived: n.archived,
+			Fresh: n.fresh, Await: n.await},
 		Others: func() (others []peer.NodeAddress, member bool) {
 			for _, other := range names {
 				if _, seen := r.nodes[other]; other != name && seen {
@@ -118,7 +121,8 @@ func (n *node) head() fsm.Head { return n.Archive.host.State.head() }
 func (r *rig) apply(ops ...*fsmpb.Op) {
 	r.t.Helper()
 	r.index++
-	data, err := entry.Seal(&fsmpb.Entry{Term: 1, NowMs: int64(r.index) + r.later.Milliseconds(), Ops: ops}, entry.FirstRules)
+	data, err := entry.Seal(&fsmpb.Entry{Term: 1, NowMs: int64(r.index) + r.later.Milliseconds(), Ops: ops},
+		entry.FirstRules)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -194,19 +198,23 @@ func (p peers) EventRange(ctx context.Context, to peer.NodeAddress, r peer.Event
 	return p.r.nodes[to.API].EventRange(ctx, r)
 }
 
-func (p peers) ArchiveRange(ctx context.Context, to peer.NodeAddress, span peer.ArchiveSpan, most int64) (peer.ArchiveSlice, error) {
+func (p peers) ArchiveRange(ctx context.Context, to peer.NodeAddress, span peer.ArchiveSpan,
+	most int64) (peer.ArchiveSlice, error) {
 	return p.r.nodes[to.API].ArchiveRange(ctx, span, most)
 }
 
-func (p peers) ArchiveSums(ctx context.Context, to peer.NodeAddress, span peer.ArchiveSpan, sum []byte) (bool, []peer.ArchiveRecord, error) {
+func (p peers) ArchiveSums(ctx context.Context, to peer.NodeAddress, span peer.ArchiveSpan,
+	sum []byte) (bool, []peer.ArchiveRecord, error) {
 	return p.r.nodes[to.API].ArchiveSums(ctx, span, sum)
 }
 
-func (p peers) ArchiveRecords(ctx context.Context, to peer.NodeAddress, ids []rota.JobID) ([]peer.ArchiveRecord, error) {
+func (p peers) ArchiveRecords(ctx context.Context, to peer.NodeAddress,
+	ids []rota.JobID) ([]peer.ArchiveRecord, error) {
 	return p.r.nodes[to.API].ArchiveRecords(ctx, ids)
 }
 
-func (p peers) ListArchived(ctx context.Context, to peer.NodeAddress, f rota.JobFilter, at rota.Index) (rota.JobPage, error) {
+func (p peers) ListArchived(ctx context.Context, to peer.NodeAddress, f rota.JobFilter,
+	at rota.Index) (rota.JobPage, error) {
 	return p.r.nodes[to.API].ListArchived(ctx, f, at)
 }
 

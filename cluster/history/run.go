@@ -127,7 +127,8 @@ func (ev *Events) fillEvents() {
 			if !sure || oldest == from {
 				return
 			}
-			ev.host.Log.Warn("no node still has these events: reads continue after them", "from", from, "to", min(oldest, to))
+			ev.host.Log.Warn("no node still has these events: reads continue after them", "from", from, "to",
+				min(oldest, to))
 			ev.giveUp(min(oldest, to))
 			continue
 		}
@@ -163,8 +164,11 @@ func (ev *Events) Collectors() []prometheus.Collector {
 		gauge("events_lag_entries", "Applied entries whose events are not on disk yet.", func() float64 {
 			return float64(ev.waiting())
 		}),
-		gauge("events_followers", "Consumers that follow events on this node.", func() float64 { return float64(ev.followers) }),
-		counter("events_followers_cut_total", "Consumers cut off as too slow.", func() float64 { return float64(ev.cut) }),
-		counter("events_dropped_total", "Events that the disk took too long for.", func() float64 { return float64(ev.dropped) }),
+		gauge("events_followers", "Consumers that follow events on this node.",
+			func() float64 { return float64(ev.followers) }),
+		counter("events_followers_cut_total", "Consumers cut off as too slow.",
+			func() float64 { return float64(ev.cut) }),
+		counter("events_dropped_total", "Events that the disk took too long for.",
+			func() float64 { return float64(ev.dropped) }),
 	}
 }

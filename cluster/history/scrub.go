@@ -33,7 +33,8 @@ func (f *File) ScrubJobs(piece int, found func(name, why string), rest func(read
 }
 
 // scrubMarks verifies the index of ended jobs by id, and returns where it is incomplete.
-func (f *File) scrubMarks(piece int, found func(name, why string), rest func(read int) bool) (partial []archive.IDSpan, err error) {
+func (f *File) scrubMarks(piece int, found func(name, why string),
+	rest func(read int) bool) (partial []archive.IDSpan, err error) {
 	for from := rota.JobID(""); ; {
 		scrubbed, err := f.Jobs.ScrubMarks(from, piece)
 		if err != nil {

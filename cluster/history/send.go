@@ -132,8 +132,8 @@ func (s *eventSender) tooSlow() error {
 	if !s.before.IsZero() {
 		where += ", " + s.before.String() + " or later"
 	}
-	return rota.Refusef(rota.KindExhausted, "events", "this consumer is too slow, nothing was taken for %s: resume after %s",
-		s.ev.maxSend, where)
+	return rota.Refusef(rota.KindExhausted, "events",
+		"this consumer is too slow, nothing was taken for %s: resume after %s", s.ev.maxSend, where)
 }
 
 // finish waits until the last batch is sent.
@@ -173,7 +173,8 @@ func (l *eventLog) enter() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.followers >= maxFollowers {
-		e := rota.Refusef(rota.KindExhausted, "events", "too many consumers: %d follow events on this node; use another node",
+		e := rota.Refusef(rota.KindExhausted, "events",
+			"too many consumers: %d follow events on this node; use another node",
 			l.followers)
 		e.RetryAfter = time.Second
 		return e

@@ -43,8 +43,8 @@ func (a *Archive) sums(span peer.ArchiveSpan) (each []peer.ArchiveRecord, all []
 func (a *Archive) ArchiveSums(_ context.Context, span peer.ArchiveSpan, sum []byte) (same bool,
 	each []peer.ArchiveRecord, err error) {
 	if span.From == 0 || span.To < span.From || span.To-span.From >= sumsAtOnce {
-		return false, nil, rota.Refusef(rota.KindInvalid, "archive", "span must be 1 to %d numbers from 1 on, got %d to %d",
-			sumsAtOnce, span.From, span.To)
+		return false, nil, rota.Refusef(rota.KindInvalid, "archive",
+			"span must be 1 to %d numbers from 1 on, got %d to %d", sumsAtOnce, span.From, span.To)
 	}
 	each, all, _, err := a.sums(span)
 	if err != nil || bytes.Equal(all, sum) {
@@ -71,8 +71,9 @@ func (a *Archive) Compare(found func(name, why string), rest func(read int) bool
 		}
 		wrong, undecided := a.outvoted(span, own, all)
 		if undecided != 0 {
-			split = rota.Refusef(rota.KindUnavailable, "archive", "ended job number %d differs between nodes, and no form of "+
-				"it has a majority: keep all nodes up, it is compared again", undecided)
+			split = rota.Refusef(rota.KindUnavailable, "archive",
+				"ended job number %d differs between nodes, and no form of "+
+					"it has a majority: keep all nodes up, it is compared again", undecided)
 		}
 		for _, seq := range wrong {
 			found(fmt.Sprintf("ended job number %d", seq), "a majority of the nodes has another record of it")
@@ -107,8 +108,9 @@ func (a *Archive) outvoted(span peer.ArchiveSpan, own []peer.ArchiveRecord, all 
 		}
 		for _, r := range each {
 			if r.Seq < span.From || r.Seq > span.To || len(votes[r.Seq]) > len(others) {
-				return false, rota.Refusef(rota.KindInvalid, "archive", "node %s sends the sum of record %d, which was not "+
-					"asked for", to.ID, r.Seq)
+				return false, rota.Refusef(rota.KindInvalid, "archive",
+					"node %s sends the sum of record %d, which was not "+
+						"asked for", to.ID, r.Seq)
 			}
 			votes[r.Seq] = append(votes[r.Seq], r.Data)
 		}

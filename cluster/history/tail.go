@@ -127,7 +127,8 @@ func (ev *Events) IndexAt(ctx context.Context, date rota.Date) (rota.Index, erro
 		}
 	}
 	if low == first && first > 0 || index == 0 {
-		return 0, rota.Refusef(rota.KindOutOfRange, "at", "%s lies before the oldest event that is retained: name an index", date)
+		return 0, rota.Refusef(rota.KindOutOfRange, "at",
+			"%s lies before the oldest event that is retained: name an index", date)
 	}
 	return index, nil
 }
@@ -179,10 +180,12 @@ func (ev *Events) tooOld(kind rota.Kind, text string) error {
 func (ev *Events) eventsFrom(ctx context.Context, filter *rota.EventFilter) (place, end uint64, err error) {
 	after := filter.After
 	if filter.Latest && !after.IsZero() {
-		return 0, 0, rota.Refusef(rota.KindInvalid, "event_id", "event_id: got %s together with latest; pass one of them", after)
+		return 0, 0, rota.Refusef(rota.KindInvalid, "event_id",
+			"event_id: got %s together with latest; pass one of them", after)
 	}
 	how := peer.ReadOptions{MinIndex: 1} // followers wait for the leader only if nothing vouches for this node
-	if state := ev.state(); !filter.Follow || filter.Latest || after.Index > state.index || after.Incarnation > state.incarnation {
+	if state := ev.state(); !filter.Follow || filter.Latest || after.Index > state.index ||
+		after.Incarnation > state.incarnation {
 		how = peer.ReadOptions{}
 	}
 	if _, err := ev.host.State.Fresh(ctx, how); err != nil {
@@ -197,8 +200,10 @@ func (ev *Events) eventsFrom(ctx context.Context, filter *rota.EventFilter) (pla
 		return ev.oldest(), state.total, nil
 	}
 	if after.Index > state.index || after.Incarnation > state.incarnation {
-		return 0, 0, rota.Refusef(rota.KindOutOfRange, "event_id", "event %s is of the future: the newest entry is %d of "+
-			"incarnation %d; where it came from this cluster, that was restored since: begin without an event id", after, state.index, state.incarnation)
+		return 0, 0, rota.Refusef(rota.KindOutOfRange, "event_id",
+			"event %s is of the future: the newest entry is %d of "+
+				"incarnation %d; where it came from this cluster, that was restored since: begin without an event id",
+			after, state.index, state.incarnation)
 	}
 	place, err = ev.placeAfter(ctx, after)
 	return place, state.total, err
@@ -252,7 +257,8 @@ func (ev *Events) placeAfter(ctx context.Context, after rota.EventID) (uint64, e
 	case after.Incarnation < of:
 		return ev.placeAfterRestore(after)
 	default:
-		return 0, rota.Refusef(rota.KindInvalid, "event_id", "there is no event %s: pass the id of one that was received", after)
+		return 0, rota.Refusef(rota.KindInvalid, "event_id",
+			"there is no event %s: pass the id of one that was received", after)
 	}
 }
 

@@ -30,7 +30,8 @@ func (rb *Rebuilder) adopt(m *fsm.Machine) error {
 			seen, moved = now, time.Now()
 		}
 		if time.Since(moved) > rebuildAgree {
-			return rota.Refusef(rota.KindUnavailable, "rebuild", "this node's log has come to entry %d, the fetched state is that of entry %d",
+			return rota.Refusef(rota.KindUnavailable, "rebuild",
+				"this node's log has come to entry %d, the fetched state is that of entry %d",
 				newest, m.Head().Index)
 		}
 		if err := rb.host.pause(rb.host.Life, 10*time.Millisecond); err != nil {
@@ -55,7 +56,8 @@ func (rb *Rebuilder) install(m *fsm.Machine, at *rota.Index) bool {
 		return err
 	})
 	if installed {
-		rb.host.Log.Warn("the state is rebuilt: this node serves again", "index", uint64(head.Index), "digest", head.Digest.String())
+		rb.host.Log.Warn("the state is rebuilt: this node serves again", "index", uint64(head.Index), "digest",
+			head.Digest.String())
 	}
 	return installed
 }

@@ -86,8 +86,8 @@ func (rb *Rebuilder) Compare(at rota.Index, servers []raft.Server, answers map[r
 		if *a.Digest != own.digest {
 			rb.mismatches.Inc()
 			if rb.host.Lines.Allow("digest/" + string(id)) {
-				rb.host.Log.Error("digests differ", "index", uint64(at), "own", own.digest.String(), "other_node", string(id),
-					"other", a.Digest.String())
+				rb.host.Log.Error("digests differ", "index", uint64(at), "own", own.digest.String(), "other_node",
+					string(id), "other", a.Digest.String())
 			}
 		}
 	}
@@ -110,9 +110,10 @@ func (rb *Rebuilder) Compare(at rota.Index, servers []raft.Server, answers map[r
 	case agreeOutside:
 		rb.quarantine(own, right)
 	case agreeDoubt, agreeSplit:
-		rb.host.Fatal(rota.Refusef(rota.KindInternal, "digest", "at index %d no digest of the state is known to be held by a majority of the "+
-			"voters, so it is unknown which is right: all stop. Start them again, which rebuilds the state from snapshot "+
-			"and log; should it recur, restore a backup", at))
+		rb.host.Fatal(rota.Refusef(rota.KindInternal, "digest",
+			"at index %d no digest of the state is known to be held by a majority of the "+
+				"voters, so it is unknown which is right: all stop. Start them again, which rebuilds the state from snapshot "+
+				"and log; should it recur, restore a backup", at))
 	case agreeUnknown:
 	}
 }

@@ -58,7 +58,8 @@ func TestCompare_betweenTheSeconds(t *testing.T) {
 	t.Parallel()
 	stopped := make(chan error, 1)
 	var digests Digests
-	rb := New(Host{Log: slog.New(slog.DiscardHandler), Lines: &logs.Limiter{}, Node: "n1", State: State{Digests: &digests},
+	rb := New(Host{Log: slog.New(slog.DiscardHandler), Lines: &logs.Limiter{}, Node: "n1",
+		State: State{Digests: &digests},
 		Fatal: func(err error) { stopped <- err }})
 	servers := []raft.Server{{ID: "n1"}, {ID: "n2"}, {ID: "n3"}}
 	other := rota.Digest{Hi: 2}

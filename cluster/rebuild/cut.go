@@ -52,8 +52,9 @@ func (rb *Rebuilder) Cutting(low, _ uint64) error {
 	}
 	if err := rb.host.Data.SetCut(cut, record); err != nil {
 		return &rota.Error{Kind: rota.KindInternal, Subject: "data", Cause: err,
-			Text: fmt.Sprintf("the leader replaces entries from %d on, which this node had applied, and that cannot be "+
-				"written down", low)}
+			Text: fmt.Sprintf(
+				"the leader replaces entries from %d on, which this node had applied, and that cannot be "+
+					"written down", low)}
 	}
 	rb.ReportCut(rb.host.Node, cut)
 	if !rb.host.State.Dropped() {
@@ -90,8 +91,9 @@ func (rb *Rebuilder) outrun(record raftstore.RebuildRecord) error {
 		}
 		if err != nil {
 			return &rota.Error{Kind: rota.KindUnavailable, Subject: "rebuild", Cause: err,
-				Text: fmt.Sprintf("the log of the cluster must come past entry %d, which this node had applied before it "+
-					"was replaced", record.Past)}
+				Text: fmt.Sprintf(
+					"the log of the cluster must come past entry %d, which this node had applied before it "+
+						"was replaced", record.Past)}
 		}
 	}
 	return nil
@@ -120,9 +122,10 @@ func (rb *Rebuilder) Alarms(of map[rota.NodeID]raftstore.CutRecord) (texts map[r
 	texts = make(map[rota.NodeID]string)
 	for id, cut := range of {
 		if rb.Shown(cut) {
-			texts[id] = fmt.Sprintf("node %s had applied entries %d to %d, from term %d on, when a leader replaced them: "+
-				"work of that time that was acknowledged is lost, and the disk of another voter went back in time; find "+
-				"that node, replace it, and have what was lost submitted again (runbook RotaLogReplaced)",
+			texts[id] = fmt.Sprintf(
+				"node %s had applied entries %d to %d, from term %d on, when a leader replaced them: "+
+					"work of that time that was acknowledged is lost, and the disk of another voter went back in time; find "+
+					"that node, replace it, and have what was lost submitted again (runbook RotaLogReplaced)",
 				id, cut.From, cut.To, cut.Term)
 		}
 	}

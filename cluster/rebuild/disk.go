@@ -22,7 +22,8 @@ const maxLost = 10_000
 func (rb *Rebuilder) scour(record raftstore.RebuildRecord) error {
 	meta, err := rb.host.Snapshot()
 	if err != nil {
-		return &rota.Error{Kind: rota.KindUnavailable, Subject: "rebuild", Text: "the rebuilt state was not written as a snapshot", Cause: err}
+		return &rota.Error{Kind: rota.KindUnavailable, Subject: "rebuild",
+			Text: "the rebuilt state was not written as a snapshot", Cause: err}
 	}
 	kept, err := rb.host.Snapshots.List()
 	if err != nil {
@@ -59,10 +60,12 @@ func (rb *Rebuilder) Problems() (problems []string) {
 	if !record.Open {
 		return nil
 	}
-	text := fmt.Sprintf("state differed from the majority's at index %d and is being rebuilt; nothing is to be done but to keep the "+
-		"other nodes up", record.At)
+	text := fmt.Sprintf(
+		"state differed from the majority's at index %d and is being rebuilt; nothing is to be done but to keep the "+
+			"other nodes up", record.At)
 	if !rb.host.State.Dropped() {
-		text = fmt.Sprintf("state differed from the majority's at index %d and was rebuilt; what it left on the disk is being replaced",
+		text = fmt.Sprintf(
+			"state differed from the majority's at index %d and was rebuilt; what it left on the disk is being replaced",
 			record.At)
 	}
 	rb.mu.Lock()
@@ -91,10 +94,11 @@ func (rb *Rebuilder) Collectors() []prometheus.Collector {
 			return float64(rb.done)
 		}),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "rota_state_agreed_index",
-			Help: "The newest compared log entry after which a majority of the voters held this node's digest."}, func() float64 {
-			rb.mu.Lock()
-			defer rb.mu.Unlock()
-			return float64(rb.agreed.index)
-		}),
+			Help: "The newest compared log entry after which a majority of the voters held this node's digest."},
+			func() float64 {
+				rb.mu.Lock()
+				defer rb.mu.Unlock()
+				return float64(rb.agreed.index)
+			}),
 	}
 }

@@ -126,7 +126,8 @@ func (d *Disk) setAside(log *slog.Logger, wrong []string) error {
 		log.Warn("a wrong or damaged snapshot was set aside", "snapshot", wrong[i], "moved", to)
 	}
 	if err != nil {
-		return &rota.Error{Kind: rota.KindInternal, Subject: "rebuild", Text: "a wrong or damaged snapshot cannot be set aside", Cause: err}
+		return &rota.Error{Kind: rota.KindInternal, Subject: "rebuild",
+			Text: "a wrong or damaged snapshot cannot be set aside", Cause: err}
 	}
 	return nil
 }

@@ -69,7 +69,8 @@ type Rebuilder struct {
 
 // New returns the rebuilder of a node.
 func New(host Host) *Rebuilder {
-	return &Rebuilder{host: host, notified: make(chan struct{}, 1), right: make(map[rota.NodeID]rota.Index), cutsLogged: make(map[rota.NodeID]raftstore.CutRecord),
+	return &Rebuilder{host: host, notified: make(chan struct{}, 1), right: make(map[rota.NodeID]rota.Index),
+		cutsLogged: make(map[rota.NodeID]raftstore.CutRecord),
 		mismatches: prometheus.NewCounter(prometheus.CounterOpts{Name: "rota_state_hash_mismatch_total",
 			Help: "Digests of other nodes that differed from this node's."})}
 }
@@ -93,25 +94,31 @@ func (rb *Rebuilder) quarantine(own indexedDigest, right rota.Digest) {
 	rb.mu.Lock()
 	agreed := rb.agreed
 	rb.mu.Unlock()
-	record := raftstore.RebuildRecord{Open: true, At: uint64(own.index), Agreed: uint64(agreed.index), Ended: agreed.ended}
-	if last := rb.host.Data.Rebuild(); rb.host.Wall().UnixMilli()-last.DoneMs < rebuildWindow.Milliseconds() || last.Open {
+	record := raftstore.RebuildRecord{Open: true, At: uint64(own.index), Agreed: uint64(agreed.index),
+		Ended: agreed.ended}
+	if last := rb.host.Data.Rebuild(); rb.host.Wall().UnixMilli()-last.DoneMs < rebuildWindow.Milliseconds() ||
+		last.Open {
 		record.Again = last.Again + 1
 		if last.Open { // the disk was not scoured yet: what was wrong then still is
-			record.Agreed, record.Ended, record.Past = min(record.Agreed, last.Agreed), min(record.Ended, last.Ended), last.Past
+			record.Agreed, record.Ended, record.Past = min(record.Agreed, last.Agreed), min(record.Ended,
+				last.Ended), last.Past
 		}
 	}
-	text := fmt.Sprintf("at index %d this node's state has digest %s but a majority of the voters holds %s", own.index, own.digest, right)
+	text := fmt.Sprintf("at index %d this node's state has digest %s but a majority of the voters holds %s", own.index,
+		own.digest, right)
 	if record.Again >= maxRebuildAgain {
-		rb.host.Fatal(rota.Refusef(rota.KindInternal, "digest", "%s, after %d rebuilds in a row, each within an hour of the one before: its log, or this machine's memory, cannot "+
-			"be trusted. Move its data directory away for inspection and join again, on another machine, as a new node with a new "+
-			"--node id", text, record.Again))
+		rb.host.Fatal(rota.Refusef(rota.KindInternal, "digest",
+			"%s, after %d rebuilds in a row, each within an hour of the one before: its log, or this machine's memory, cannot "+
+				"be trusted. Move its data directory away for inspection and join again, on another machine, as a new node with a new "+
+				"--node id", text, record.Again))
 		return
 	}
-	rb.host.Log.Error("this node's state is wrong: it stops serving and rebuilds it", "index", uint64(own.index), "own", own.digest.String(),
-		"majority", right.String(), "right_until", record.Agreed)
+	rb.host.Log.Error("this node's state is wrong: it stops serving and rebuilds it", "index", uint64(own.index), "own",
+		own.digest.String(), "majority", right.String(), "right_until", record.Agreed)
 	rb.host.State.Drop()
 	if err := rb.host.Data.SetRebuild(record); err != nil {
-		rb.host.Fatal(&rota.Error{Kind: rota.KindInternal, Subject: "digest", Text: text + ", and that cannot be written down", Cause: err})
+		rb.host.Fatal(&rota.Error{Kind: rota.KindInternal, Subject: "digest",
+			Text: text + ", and that cannot be written down", Cause: err})
 		return
 	}
 	rb.Resume()
@@ -217,7 +224,8 @@ func (rb *Rebuilder) fetchState() (*fsm.Machine, error) {
 		}
 		var m *fsm.Machine
 		if m, err = rb.fetchStateFrom(a.Node); err == nil {
-			rb.host.Log.Info("a state that a majority holds was fetched", "other_node", string(id), "index", uint64(m.Head().Index))
+			rb.host.Log.Info("a state that a majority holds was fetched", "other_node", string(id), "index",
+				uint64(m.Head().Index))
 			return m, nil
 		}
 	}
@@ -246,7 +254,8 @@ func (rb *Rebuilder) fetchStateFrom(to peer.NodeAddress) (*fsm.Machine, error) {
 	<-sent
 	rb.host.HaltAtNewer(err)
 	if err == nil && m.Head().ClusterID != rb.host.Data.ClusterID() {
-		err = rota.Refusef(rota.KindConflict, "rebuild", "node %s sent a state of cluster %s", to.ID, m.Head().ClusterID)
+		err = rota.Refusef(rota.KindConflict, "rebuild", "node %s sent a state of cluster %s", to.ID,
+			m.Head().ClusterID)
 	}
 	return m, err
 }
@@ -275,8 +284,9 @@ func (rb *Rebuilder) proven(at rota.Index, digest rota.Digest) error {
 			return nil
 		}
 		if err := rb.host.pause(ctx, 50*time.Millisecond); err != nil {
-			return rota.Refusef(rota.KindUnavailable, "rebuild", "of %d voters %d answered with their digest at index %d, and %d have the fetched state's: "+
-				"that is not a majority", voters, answered, at, held)
+			return rota.Refusef(rota.KindUnavailable, "rebuild",
+				"of %d voters %d answered with their digest at index %d, and %d have the fetched state's: "+
+					"that is not a majority", voters, answered, at, held)
 		}
 	}
 }

@@ -51,7 +51,8 @@ func (sc *Scrubber) Pass() {
 	for _, part := range []struct {
 		what string
 		do   func() error
-	}{{scrubLog, sc.scrubLog}, {scrubSnapshot, sc.scrubSnapshots}, {scrubArchive, sc.scrubArchive}, {scrubEvents, sc.scrubEvents}} {
+	}{{scrubLog, sc.scrubLog}, {scrubSnapshot, sc.scrubSnapshots}, {scrubArchive, sc.scrubArchive}, {scrubEvents,
+		sc.scrubEvents}} {
 		err := part.do()
 		if sc.host.Life.Err() != nil {
 			return
@@ -129,7 +130,8 @@ func (sc *Scrubber) scrubLog() error {
 func (sc *Scrubber) cutDamaged(bad uint64) error {
 	meta, err := sc.host.Snapshot()
 	if err != nil {
-		return rota.Refusef(rota.KindUnavailable, "data", "entry %d of the log is damaged, and no snapshot could be written in its place: %v",
+		return rota.Refusef(rota.KindUnavailable, "data",
+			"entry %d of the log is damaged, and no snapshot could be written in its place: %v",
 			bad, err)
 	}
 	first, last, err := sc.host.Stores.Stored()
@@ -137,8 +139,9 @@ func (sc *Scrubber) cutDamaged(bad uint64) error {
 		return err
 	}
 	if meta.Index < bad || last <= bad {
-		return rota.Refusef(rota.KindUnavailable, "data", "entry %d of the log is damaged and no snapshot covers it yet: leave the node "+
-			"running, it is tried again", bad)
+		return rota.Refusef(rota.KindUnavailable, "data",
+			"entry %d of the log is damaged and no snapshot covers it yet: leave the node "+
+				"running, it is tried again", bad)
 	}
 	// The log that earlier snapshots would continue with is gone.
 	if err := sc.host.Audit.Reset(); err != nil {
@@ -163,7 +166,8 @@ func (sc *Scrubber) cutDamaged(bad uint64) error {
 	var head fsm.Head
 	sc.host.State.Look(func(s *fsm.View) { head = s.Head() })
 	sc.host.Audit.Offer(sc.host.Snapshots.StateFile(meta.ID), meta.Index, head.Operations)
-	sc.host.Log.Warn("a damaged entry was cut off the log, and replaced by a snapshot", "entry", bad, "snapshot", meta.ID)
+	sc.host.Log.Warn("a damaged entry was cut off the log, and replaced by a snapshot", "entry", bad, "snapshot",
+		meta.ID)
 	return nil
 }
 
@@ -182,7 +186,8 @@ func (sc *Scrubber) scrubSnapshots() error {
 	}
 	// Write the new one first: after a crash in between there must be a state to start from.
 	if _, err := sc.host.Snapshot(); err != nil {
-		return rota.Refusef(rota.KindUnavailable, "data", "snapshot %s is damaged, and no new one could be written: %v", bad[0], err)
+		return rota.Refusef(rota.KindUnavailable, "data", "snapshot %s is damaged, and no new one could be written: %v",
+			bad[0], err)
 	}
 	return sc.host.setAside(sc.host.Log, bad)
 }

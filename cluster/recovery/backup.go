@@ -46,13 +46,18 @@ func RestoreBackup(o RestoreOptions) (rota.SnapshotInfo, error) {
 	}
 	defer data.Close()
 	if !data.Fresh() {
-		return rota.SnapshotInfo{}, rota.Refusef(rota.KindConflict, "data", "%s holds a node's state already: a backup is restored "+
-			"into an empty directory only", o.Data)
+		return rota.SnapshotInfo{}, rota.Refusef(rota.KindConflict, "data",
+			"%s holds a node's state already: a backup is restored "+
+				"into an empty directory only", o.Data)
 	}
-	if err := m.Reincarnate(fsm.Rebirth{Cluster: newCluster(), Incarnation: uint64(time.Now().Unix()), VoidTokens: !o.KeepTokens}); err != nil {
+	if err := m.Reincarnate(fsm.Rebirth{Cluster: newCluster(), Incarnation: uint64(time.Now().Unix()),
+		VoidTokens: !o.KeepTokens}); err != nil {
 		return rota.SnapshotInfo{}, err
 	}
-	err = writeHistory(o.Data, m, func(take func(kind byte, record []byte) error) error { return sections(o.Backup, take) })
+	err = writeHistory(o.Data, m, func(take func(kind byte, record []byte) error) error {
+		return sections(o.Backup,
+			take)
+	})
 	if err != nil {
 		return rota.SnapshotInfo{}, err
 	}

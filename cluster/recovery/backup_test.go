@@ -19,9 +19,11 @@ func TestRestoreBackup_tokens(t *testing.T) {
 	const id = "aaaaaaaaaaaa"
 	m := fsm.New()
 	for i, op := range []*fsmpb.Op{
-		{Op: &fsmpb.Op_BeginTerm{BeginTerm: &fsmpb.BeginTerm{Term: 1, Node: "n1", Random: make([]byte, 32), ClusterId: "c-1", StartMs: 1_800_000_000_000}}},
-		{Actor: string(rota.Local), Via: "n1/sock", Request: "r", Op: &fsmpb.Op_CreateToken{CreateToken: &fsmpb.CreateToken{Id: id,
-			Hash: make([]byte, 32), Roles: []string{"root"}, ExpiresMs: 1_800_000_000_000 + 3_600_000}}},
+		{Op: &fsmpb.Op_BeginTerm{BeginTerm: &fsmpb.BeginTerm{Term: 1, Node: "n1", Random: make([]byte, 32),
+			ClusterId: "c-1", StartMs: 1_800_000_000_000}}},
+		{Actor: string(rota.Local), Via: "n1/sock", Request: "r",
+			Op: &fsmpb.Op_CreateToken{CreateToken: &fsmpb.CreateToken{Id: id,
+				Hash: make([]byte, 32), Roles: []string{"root"}, ExpiresMs: 1_800_000_000_000 + 3_600_000}}},
 	} {
 		data, err := entry.Seal(&fsmpb.Entry{Term: 1, NowMs: int64(i), Ops: []*fsmpb.Op{op}}, entry.FirstRules)
 		if err != nil {
@@ -48,7 +50,8 @@ func TestRestoreBackup_tokens(t *testing.T) {
 	}
 	for _, keep := range []bool{false, true} {
 		data := t.TempDir()
-		if _, err := RestoreBackup(RestoreOptions{Backup: snapshot.At(file), Data: data, Node: "r1", Cluster: "test", Raft: "127.0.0.1:1", KeepTokens: keep}); err != nil {
+		if _, err := RestoreBackup(RestoreOptions{Backup: snapshot.At(file), Data: data, Node: "r1", Cluster: "test",
+			Raft: "127.0.0.1:1", KeepTokens: keep}); err != nil {
 			t.Fatal(err)
 		}
 		state, err := raftstore.OpenStoppedState(data)

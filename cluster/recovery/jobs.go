@@ -40,8 +40,10 @@ func OpenJobs(ctx context.Context, data string) (*Jobs, error) {
 		return nil, err
 	}
 	head := s.m.Head()
-	if cluster, incarnation := history.Cluster(); cluster != "" && (cluster != head.ClusterID || incarnation != head.Incarnation) {
-		return nil, errors.Join(rota.Refusef(rota.KindConflict, "archive", "the archive in %s is of cluster %s, the log is of cluster %s: move the archive away",
+	if cluster, incarnation := history.Cluster(); cluster != "" &&
+		(cluster != head.ClusterID || incarnation != head.Incarnation) {
+		return nil, errors.Join(rota.Refusef(rota.KindConflict, "archive",
+			"the archive in %s is of cluster %s, the log is of cluster %s: move the archive away",
 			data, cluster, head.ClusterID), history.Close())
 	} else if cluster != "" {
 		j.history = history
@@ -65,14 +67,21 @@ func OpenBackupJobs(open snapshot.Opener) (_ *Jobs, err error) {
 			err = errors.Join(err, os.RemoveAll(dir))
 		}
 	}()
-	if err := writeHistory(dir, m, func(take func(kind byte, record []byte) error) error { return sections(open, take) }); err != nil {
+	if err := writeHistory(dir, m, func(take func(kind byte, record []byte) error) error {
+		return sections(open,
+			take)
+	}); err != nil {
 		return nil, err
 	}
 	history, err := archive.ReadOnly(filepath.Join(dir, archive.FileName))
 	if err != nil {
 		return nil, err
 	}
-	return &Jobs{list: m.Jobs(), history: history, close: func() error { return errors.Join(history.Close(), os.RemoveAll(dir)) }}, nil
+	return &Jobs{list: m.Jobs(), history: history, close: func() error {
+			return errors.Join(history.Close(),
+				os.RemoveAll(dir))
+		}},
+		nil
 }
 
 // All returns the jobs that a filter selects, in the order in which a cluster lists them; it ignores Limit and Cursor.

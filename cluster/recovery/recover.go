@@ -70,8 +70,9 @@ func begin(ctx context.Context, o Options, dir *raftstore.DataDir) (Report, erro
 	}
 	at := slices.IndexFunc(s.report.Members, func(m Member) bool { return m.ID == s.report.Node })
 	if at < 0 {
-		return s.report, rota.Refusef(rota.KindConflict, "data", "node %s is no member of its last configuration: recover from the disk "+
-			"of one that is", s.report.Node)
+		return s.report, rota.Refusef(rota.KindConflict, "data",
+			"node %s is no member of its last configuration: recover from the disk "+
+				"of one that is", s.report.Node)
 	}
 	if err := anyAnswers(ctx, s.report.others()); err != nil {
 		return s.report, err
@@ -81,7 +82,8 @@ func begin(ctx context.Context, o Options, dir *raftstore.DataDir) (Report, erro
 	if err != nil {
 		return s.report, err
 	}
-	as := fsm.Rebirth{Cluster: newCluster(), Incarnation: s.report.next(now), Pause: leasePause, Survivor: s.report.Node}
+	as := fsm.Rebirth{Cluster: newCluster(), Incarnation: s.report.next(now), Pause: leasePause,
+		Survivor: s.report.Node}
 	for _, m := range s.report.others() {
 		as.Lost = append(as.Lost, m.ID)
 	}
@@ -94,8 +96,9 @@ func begin(ctx context.Context, o Options, dir *raftstore.DataDir) (Report, erro
 	}); err != nil {
 		return s.report, err
 	}
-	if _, err := writeFirst(first{Data: to, Node: s.report.Node, Raft: s.report.Members[at].Address, Index: s.report.Index,
-		Log: o.Log}, s.m); err != nil {
+	if _, err := writeFirst(first{Data: to, Node: s.report.Node, Raft: s.report.Members[at].Address,
+		Index: s.report.Index,
+		Log:   o.Log}, s.m); err != nil {
 		return s.report, err
 	}
 	_, err = dir.Recover(as.Cluster, now.UnixNano())
@@ -158,8 +161,9 @@ func anyAnswers(ctx context.Context, members []Member) error {
 	}
 	select {
 	case m := <-found:
-		return rota.Refusef(rota.KindConflict, "member", "node %s answers at %s: the quorum may not be lost. Start this node again next to it, or "+
-			"stop it for good first", m.ID, m.Address)
+		return rota.Refusef(rota.KindConflict, "member",
+			"node %s answers at %s: the quorum may not be lost. Start this node again next to it, or "+
+				"stop it for good first", m.ID, m.Address)
 	case <-until.Done():
 		return ctx.Err()
 	}

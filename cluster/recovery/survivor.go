@@ -60,10 +60,12 @@ type survivor struct {
 func survey(ctx context.Context, dir *raftstore.DataDir, data string) (s survivor, err error) {
 	switch {
 	case dir.Recovering():
-		return s, rota.Refusef(rota.KindConflict, "data", "the recovery of %s was interrupted: run it again with --yes-lose-quorum", data)
+		return s, rota.Refusef(rota.KindConflict, "data",
+			"the recovery of %s was interrupted: run it again with --yes-lose-quorum", data)
 	case dir.Rebuild().Open:
-		return s, rota.Refusef(rota.KindConflict, "data", "the state in %s was found wrong and its rebuild did not end: recover "+
-			"from another node's disk, or restore a backup", data)
+		return s, rota.Refusef(rota.KindConflict, "data",
+			"the state in %s was found wrong and its rebuild did not end: recover "+
+				"from another node's disk, or restore a backup", data)
 	}
 	if s, err = stateOf(ctx, data); err != nil {
 		return s, err
@@ -72,8 +74,9 @@ func survey(ctx context.Context, dir *raftstore.DataDir, data string) (s survivo
 	s.report.Node, s.report.Cluster = dir.Node()
 	s.report.ClusterID, s.report.Incarnation, s.report.Date, s.report.Digest = head.ClusterID, head.Incarnation, head.Date, head.Digest
 	if head.ClusterID == "" {
-		return s, rota.Refusef(rota.KindConflict, "data", "the cluster of %s never had a leader: found a new one on empty data "+
-			"directories", data)
+		return s, rota.Refusef(rota.KindConflict, "data",
+			"the cluster of %s never had a leader: found a new one on empty data "+
+				"directories", data)
 	}
 	return s, nil
 }
@@ -91,10 +94,12 @@ func stateOf(ctx context.Context, data string) (s survivor, err error) {
 	}
 	switch {
 	case log.Last == 0 && kept.File == "":
-		return s, rota.Refusef(rota.KindNotFound, "data", "%s holds no log and no snapshot: there is nothing to recover", data)
+		return s, rota.Refusef(rota.KindNotFound, "data",
+			"%s holds no log and no snapshot: there is nothing to recover", data)
 	case log.Last > kept.Index && log.First > kept.Index+1:
-		return s, rota.Refusef(rota.KindConflict, "data", "entries %d to %d are missing in %s: recover from another node's disk, or "+
-			"restore a backup", kept.Index+1, log.First-1, data)
+		return s, rota.Refusef(rota.KindConflict, "data",
+			"entries %d to %d are missing in %s: recover from another node's disk, or "+
+				"restore a backup", kept.Index+1, log.First-1, data)
 	}
 	s.m = fsm.New()
 	if kept.File != "" {
@@ -145,13 +150,16 @@ func (r *Report) compare(others []Report) error {
 		at := cmp.Or(cmp.Compare(o.Term, r.Term), cmp.Compare(o.Index, r.Index))
 		switch {
 		case o.ClusterID != r.ClusterID:
-			return rota.Refusef(rota.KindInvalid, "others", "the report of node %s is of cluster %s, this disk is of %s", o.Node, o.ClusterID, r.ClusterID)
+			return rota.Refusef(rota.KindInvalid, "others",
+				"the report of node %s is of cluster %s, this disk is of %s", o.Node, o.ClusterID, r.ClusterID)
 		case at > 0:
-			return rota.Refusef(rota.KindConflict, "others", "the disk of node %s ends at term %d, index %d, this one of node %s at term %d, "+
-				"index %d: recover from that disk", o.Node, o.Term, o.Index, r.Node, r.Term, r.Index)
+			return rota.Refusef(rota.KindConflict, "others",
+				"the disk of node %s ends at term %d, index %d, this one of node %s at term %d, "+
+					"index %d: recover from that disk", o.Node, o.Term, o.Index, r.Node, r.Term, r.Index)
 		case at == 0 && o.Digest != r.Digest:
-			return rota.Refusef(rota.KindConflict, "others", "the disks of nodes %s and %s end at the same entry with other digests: one of "+
-				"the states is wrong. Recover from a third disk, or restore a backup", o.Node, r.Node)
+			return rota.Refusef(rota.KindConflict, "others",
+				"the disks of nodes %s and %s end at the same entry with other digests: one of "+
+					"the states is wrong. Recover from a third disk, or restore a backup", o.Node, r.Node)
 		}
 	}
 	return nil

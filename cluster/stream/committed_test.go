@@ -35,7 +35,8 @@ func TestCommitNews_says(t *testing.T) {
 	c.end(f, "there:1", entries(10, 2, 9), true)
 	<-f.wake
 	to, args := c.next(f)
-	if args == nil || to != "there:1" || args.Term != 7 || args.PrevLogEntry != 11 || args.PrevLogTerm != 6 || args.LeaderCommitIndex != 11 ||
+	if args == nil || to != "there:1" || args.Term != 7 || args.PrevLogEntry != 11 || args.PrevLogTerm != 6 ||
+		args.LeaderCommitIndex != 11 ||
 		len(args.Entries) != 0 || string(args.ID) != "n1" {
 		t.Fatalf("sent %+v", args)
 	}
@@ -61,17 +62,22 @@ func TestCommitFirst(t *testing.T) {
 		args raft.AppendEntriesRequest
 		told uint64 // 0 for none
 	}{
-		"entries behind a commit":         {raft.AppendEntriesRequest{PrevLogEntry: 110, Entries: []*raft.Log{log(111)}, LeaderCommitIndex: 108}, 108},
-		"a commit of what is not written": {raft.AppendEntriesRequest{PrevLogEntry: 110, Entries: []*raft.Log{log(111)}, LeaderCommitIndex: 111}, 110},
-		"no news":                         {raft.AppendEntriesRequest{PrevLogEntry: 110, Entries: []*raft.Log{log(111)}, LeaderCommitIndex: 100}, 0},
-		"no news before it is written":    {raft.AppendEntriesRequest{PrevLogEntry: 100, Entries: []*raft.Log{log(101)}, LeaderCommitIndex: 101}, 0},
-		"no entries":                      {raft.AppendEntriesRequest{PrevLogEntry: 110, LeaderCommitIndex: 108}, 0},
-		"a heartbeat":                     {raft.AppendEntriesRequest{}, 0},
+		"entries behind a commit": {raft.AppendEntriesRequest{PrevLogEntry: 110, Entries: []*raft.Log{log(111)},
+			LeaderCommitIndex: 108}, 108},
+		"a commit of what is not written": {raft.AppendEntriesRequest{PrevLogEntry: 110, Entries: []*raft.Log{log(111)},
+			LeaderCommitIndex: 111}, 110},
+		"no news": {raft.AppendEntriesRequest{PrevLogEntry: 110, Entries: []*raft.Log{log(111)},
+			LeaderCommitIndex: 100}, 0},
+		"no news before it is written": {raft.AppendEntriesRequest{PrevLogEntry: 100, Entries: []*raft.Log{log(101)},
+			LeaderCommitIndex: 101}, 0},
+		"no entries":  {raft.AppendEntriesRequest{PrevLogEntry: 110, LeaderCommitIndex: 108}, 0},
+		"a heartbeat": {raft.AppendEntriesRequest{}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			in := make(chan raft.RPC, 1)
-			g := newGuard(in, func() (int64, bool) { return 0, true }, func(_ raft.RPCHeader, err error) { t.Error(err) })
+			g := newGuard(in, func() (int64, bool) { return 0, true },
+				func(_ raft.RPCHeader, err error) { t.Error(err) })
 			g.begin(fixedRaft{term: 7, last: 100})
 			go g.run(t.Context())
 			args := c.args
@@ -80,7 +86,8 @@ func TestCommitFirst(t *testing.T) {
 			in <- raft.RPC{Command: &args, RespChan: answer}
 			rpc := <-g.out
 			if got := rpc.Command.(*raft.AppendEntriesRequest); c.told != 0 {
-				if len(got.Entries) != 0 || got.LeaderCommitIndex != c.told || got.Term != 7 || got.PrevLogEntry != args.PrevLogEntry ||
+				if len(got.Entries) != 0 || got.LeaderCommitIndex != c.told || got.Term != 7 ||
+					got.PrevLogEntry != args.PrevLogEntry ||
 					got.PrevLogTerm != 6 || string(got.ID) != "n1" {
 					t.Fatalf("sent %+v", got)
 				}

@@ -163,8 +163,9 @@ func checkTerm(own, term uint64) error {
 	if term <= own || term-own <= termLeapMax {
 		return nil
 	}
-	return fmt.Errorf("%w: term %d is more than %d ahead of this node's %d, which no elections explain. If the cluster is "+
-		"there, join it again with an empty data directory and a new --node id", errGuarded, term, termLeapMax, own)
+	return fmt.Errorf(
+		"%w: term %d is more than %d ahead of this node's %d, which no elections explain. If the cluster is "+
+			"there, join it again with an empty data directory and a new --node id", errGuarded, term, termLeapMax, own)
 }
 
 // judgeEntries rejects entries that raft would panic on.
@@ -200,7 +201,8 @@ func judgeConfiguration(data []byte) (err error) {
 	}()
 	bounds := frameMeter{answers: true, max: frameSmallMax} // the decoder has no bounds
 	if err := bounds.feed(data); err != nil || bounds.inside {
-		return fmt.Errorf("%w: a configuration that cannot be decoded: %w", errGuarded, errors.Join(err, io.ErrUnexpectedEOF))
+		return fmt.Errorf("%w: a configuration that cannot be decoded: %w", errGuarded,
+			errors.Join(err, io.ErrUnexpectedEOF))
 	}
 	raft.DecodeConfiguration(data)
 	return nil

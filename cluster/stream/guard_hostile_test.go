@@ -48,7 +48,8 @@ func TestRPCGuard(t *testing.T) {
 	}
 	sound := raft.EncodeConfiguration(raft.Configuration{Servers: []raft.Server{{ID: "a", Address: "a:1"}}})
 	snapshot := func(change func(c *raft.InstallSnapshotRequest)) *raft.InstallSnapshotRequest {
-		c := &raft.InstallSnapshotRequest{RPCHeader: of("b"), SnapshotVersion: 1, Term: 7, Size: 1 << 20, Configuration: sound}
+		c := &raft.InstallSnapshotRequest{RPCHeader: of("b"), SnapshotVersion: 1, Term: 7, Size: 1 << 20,
+			Configuration: sound}
 		change(c)
 		return c
 	}
@@ -57,35 +58,44 @@ func TestRPCGuard(t *testing.T) {
 		command any
 		refused string
 	}{
-		"a heartbeat":                    {entries(7, 0), ""},
-		"a term after an outage":         {entries(7+termLeapMax, 0), ""},
-		"entries of a later term":        {entries(1<<40, 0), "term"},
-		"the last term":                  {entries(math.MaxUint64, 0), "term"},
-		"a vote for the last term":       {&raft.RequestVoteRequest{Term: math.MaxUint64}, "term"},
-		"a pre-vote for the last term":   {&raft.RequestPreVoteRequest{Term: math.MaxUint64}, "term"},
-		"a vote":                         {&raft.RequestVoteRequest{Term: 8}, ""},
-		"an entry of a later term":       {entries(7, 3, &raft.Log{Index: 4, Term: 9}), "has term 9"},
-		"an entry that is none":          {entries(7, 3, nil), "missing"},
-		"an entry far ahead":             {entries(7, 3, &raft.Log{Index: 1 << 50, Term: 7}), "places"},
-		"an entry of an unknown kind":    {entries(7, 3, &raft.Log{Index: 4, Term: 7, Type: 99}), "kind 99"},
-		"a configuration":                {entries(7, 3, &raft.Log{Index: 4, Term: 7, Type: raft.LogConfiguration, Data: sound}), ""},
-		"no configuration":               {entries(7, 3, &raft.Log{Index: 4, Term: 7, Type: raft.LogConfiguration}), "decoded"},
-		"a configuration cut short":      {entries(7, 3, &raft.Log{Index: 4, Term: 7, Type: raft.LogConfiguration, Data: sound[:9]}), "decoded"},
-		"a configuration of 2^32":        {entries(7, 3, &raft.Log{Index: 4, Term: 7, Type: raft.LogConfiguration, Data: huge}), "decoded"},
-		"a snapshot":                     {snapshot(func(*raft.InstallSnapshotRequest) {}), ""},
-		"a snapshot larger than a disk":  {snapshot(func(c *raft.InstallSnapshotRequest) { c.Size = math.MaxInt64 }), "room"},
+		"a heartbeat":                  {entries(7, 0), ""},
+		"a term after an outage":       {entries(7+termLeapMax, 0), ""},
+		"entries of a later term":      {entries(1<<40, 0), "term"},
+		"the last term":                {entries(math.MaxUint64, 0), "term"},
+		"a vote for the last term":     {&raft.RequestVoteRequest{Term: math.MaxUint64}, "term"},
+		"a pre-vote for the last term": {&raft.RequestPreVoteRequest{Term: math.MaxUint64}, "term"},
+		"a vote":                       {&raft.RequestVoteRequest{Term: 8}, ""},
+		"an entry of a later term":     {entries(7, 3, &raft.Log{Index: 4, Term: 9}), "has term 9"},
+		"an entry that is none":        {entries(7, 3, nil), "missing"},
+		"an entry far ahead":           {entries(7, 3, &raft.Log{Index: 1 << 50, Term: 7}), "places"},
+		"an entry of an unknown kind":  {entries(7, 3, &raft.Log{Index: 4, Term: 7, Type: 99}), "kind 99"},
+		"a configuration": {entries(7, 3, &raft.Log{Index: 4, Term: 7, Type: raft.LogConfiguration, Data: sound}),
+			""},
+		"no configuration": {entries(7, 3, &raft.Log{Index: 4, Term: 7, Type: raft.LogConfiguration}),
+			"decoded"},
+		"a configuration cut short": {entries(7, 3, &raft.Log{Index: 4, Term: 7, Type: raft.LogConfiguration,
+			Data: sound[:9]}),
+			"decoded"},
+		"a configuration of 2^32": {entries(7, 3, &raft.Log{Index: 4, Term: 7, Type: raft.LogConfiguration,
+			Data: huge}), "decoded"}, "a snapshot": {snapshot(func(*raft.InstallSnapshotRequest) {}), ""},
+		"a snapshot larger than a disk": {snapshot(func(c *raft.InstallSnapshotRequest) { c.Size = math.MaxInt64 }),
+			"room"},
 		"a snapshot of less than nought": {snapshot(func(c *raft.InstallSnapshotRequest) { c.Size = -1 }), "-1 bytes"},
-		"a snapshot of no version":       {snapshot(func(c *raft.InstallSnapshotRequest) { c.SnapshotVersion = 0 }), "version 0"},
-		"a snapshot with junk for nodes": {snapshot(func(c *raft.InstallSnapshotRequest) { c.Configuration = []byte("junk") }), "decoded"},
-		"a handover of the leader":       {&raft.TimeoutNowRequest{RPCHeader: of("b")}, ""},
-		"a handover of another":          {&raft.TimeoutNowRequest{RPCHeader: of("c")}, "not its own"},
-		"a handover of nobody":           {&raft.TimeoutNowRequest{}, "not its own"},
-		"what is no request":             {"x", "unknown"},
+		"a snapshot of no version": {snapshot(func(c *raft.InstallSnapshotRequest) { c.SnapshotVersion = 0 }),
+			"version 0"},
+		"a snapshot with junk for nodes": {snapshot(func(c *raft.InstallSnapshotRequest) {
+			c.Configuration = []byte(
+				"junk")
+		}), "decoded"}, "a handover of the leader": {&raft.TimeoutNowRequest{RPCHeader: of("b")}, ""},
+		"a handover of another": {&raft.TimeoutNowRequest{RPCHeader: of("c")}, "not its own"},
+		"a handover of nobody":  {&raft.TimeoutNowRequest{}, "not its own"},
+		"what is no request":    {"x", "unknown"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			err := testGuard(fixedRaft{term: 7, last: 100, leader: "b"}).judge(c.command)
-			if (err == nil) != (c.refused == "") || err != nil && (!errors.Is(err, errGuarded) || !strings.Contains(err.Error(), c.refused)) {
+			if (err == nil) != (c.refused == "") || err != nil &&
+				(!errors.Is(err, errGuarded) || !strings.Contains(err.Error(), c.refused)) {
 				t.Errorf("got %v, want %q", err, c.refused)
 			}
 		})
@@ -125,8 +135,8 @@ func obliging() TransportConfig {
 func TestRPCGuard_doesNotBelieveAnswers(t *testing.T) {
 	t.Parallel()
 	transport := func(id rota.NodeID) *raft.NetworkTransport {
-		to := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{Stream: newTestLayer(t, testHello(id), Options{}),
-			MaxPool: 1, Timeout: 5 * time.Second, Logger: hclog.NewNullLogger()})
+		to := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{Stream: newTestLayer(t, testHello(id),
+			Options{}), MaxPool: 1, Timeout: 5 * time.Second, Logger: hclog.NewNullLogger()})
 		t.Cleanup(func() { _ = to.Close() })
 		return to
 	}
@@ -152,10 +162,14 @@ func TestRPCGuard_doesNotBelieveAnswers(t *testing.T) {
 	}()
 	to, me := evil.LocalAddr(), raft.RPCHeader{ID: []byte("a")}
 	for what, err := range map[string]error{
-		"vote":     a.RequestVote("b", to, &raft.RequestVoteRequest{RPCHeader: me, Term: 3}, &raft.RequestVoteResponse{}),
-		"pre-vote": a.RequestPreVote("b", to, &raft.RequestPreVoteRequest{RPCHeader: me, Term: 3}, &raft.RequestPreVoteResponse{}),
-		"entries":  a.AppendEntries("b", to, &raft.AppendEntriesRequest{RPCHeader: me, Term: 3}, &raft.AppendEntriesResponse{}),
-		"snapshot": a.InstallSnapshot("b", to, &raft.InstallSnapshotRequest{RPCHeader: me, Term: 3}, &raft.InstallSnapshotResponse{}, bytes.NewReader(nil)),
+		"vote": a.RequestVote("b", to, &raft.RequestVoteRequest{RPCHeader: me, Term: 3},
+			&raft.RequestVoteResponse{}),
+		"pre-vote": a.RequestPreVote("b", to, &raft.RequestPreVoteRequest{RPCHeader: me, Term: 3},
+			&raft.RequestPreVoteResponse{}),
+		"entries": a.AppendEntries("b", to, &raft.AppendEntriesRequest{RPCHeader: me, Term: 3},
+			&raft.AppendEntriesResponse{}),
+		"snapshot": a.InstallSnapshot("b", to, &raft.InstallSnapshotRequest{RPCHeader: me, Term: 3},
+			&raft.InstallSnapshotResponse{}, bytes.NewReader(nil)),
 	} {
 		if !errors.Is(err, errGuarded) {
 			t.Errorf("%s: %v", what, err)
@@ -200,9 +214,11 @@ func FuzzRaftRequests(f *testing.F) {
 		f.Add(seed)
 	}
 	stream := &pipes{conns: make(chan net.Conn), done: make(chan struct{})}
-	transport := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{Stream: stream, MaxPool: 1, Timeout: time.Second,
-		Logger: hclog.NewNullLogger()})
-	guard := newGuard(transport.Consumer(), func() (int64, bool) { return 1 << 20, true }, func(raft.RPCHeader, error) {})
+	transport := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{Stream: stream, MaxPool: 1,
+		Timeout: time.Second,
+		Logger:  hclog.NewNullLogger()})
+	guard := newGuard(transport.Consumer(), func() (int64, bool) { return 1 << 20, true },
+		func(raft.RPCHeader, error) {})
 	guard.begin(fixedRaft{term: 7, last: 100, leader: "b"})
 	ctx, cancel := context.WithCancel(context.Background())
 	go guard.run(ctx)
@@ -226,7 +242,8 @@ func FuzzRaftRequests(f *testing.F) {
 	layer := &Layer{opts: Options{}.withDefaults(), closed: stream.done}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		conn := &saidConn{said: bytes.NewReader(data), closed: make(chan struct{})}
-		stream.conns <- &peerConn{Conn: conn, layer: layer, ended: make(chan struct{}), meter: frameMeter{max: 1 << 20, from: "b"}}
+		stream.conns <- &peerConn{Conn: conn, layer: layer, ended: make(chan struct{}),
+			meter: frameMeter{max: 1 << 20, from: "b"}}
 		<-conn.closed
 	})
 }

@@ -21,7 +21,8 @@ func TestHeartbeatsGoThroughTheMainLoop(t *testing.T) {
 		return trans
 	}
 	to, from := listen(), listen()
-	mine := &Transport{NetworkTransport: to, guard: newGuard(to.Consumer(), nil, func(_ raft.RPCHeader, err error) { t.Error(err) })}
+	mine := &Transport{NetworkTransport: to, guard: newGuard(to.Consumer(), nil,
+		func(_ raft.RPCHeader, err error) { t.Error(err) })}
 	mine.Begin(fixedRaft{term: 7})
 	go mine.Run(t.Context())
 	var seen raft.Transport = mine

@@ -204,7 +204,8 @@ func FuzzFrameMeter(f *testing.F) {
 		if (wholeErr == nil) != (singleErr == nil) {
 			t.Fatalf("in one read %v, byte by byte %v", wholeErr, singleErr)
 		}
-		same := whole.ids == single.ids && whole.inside == single.inside && whole.left == single.left && whole.skip == single.skip
+		same := whole.ids == single.ids && whole.inside == single.inside && whole.left == single.left &&
+			whole.skip == single.skip
 		if wholeErr == nil && !same {
 			t.Fatalf("in one read %+v, byte by byte %+v", whole, single)
 		}
@@ -241,7 +242,8 @@ func TestHelloBytes(t *testing.T) {
 		t.Errorf("a later binary's hello is read as %+v, %v", h, err)
 	}
 	later[7]++
-	if _, err := readHello(bytes.NewReader(later)); err == nil || !strings.Contains(err.Error(), "version 2 of the handshake, this node 1") {
+	if _, err := readHello(bytes.NewReader(later)); err == nil ||
+		!strings.Contains(err.Error(), "version 2 of the handshake, this node 1") {
 		t.Errorf("another handshake: %v", err)
 	}
 }

@@ -294,7 +294,8 @@ func testAuthority(t *testing.T) *identity.Authority {
 }
 
 // certified returns the options of a node with a certificate for an id.
-func certified(t *testing.T, ca *identity.Authority, id rota.NodeID, life time.Duration, trusted ...*identity.Authority) Options {
+func certified(t *testing.T, ca *identity.Authority, id rota.NodeID, life time.Duration,
+	trusted ...*identity.Authority) Options {
 	t.Helper()
 	uri, err := identity.NodeURI("c1", id)
 	if err != nil {

@@ -75,8 +75,9 @@ func NewTransport(cfg TransportConfig) *Transport {
 	t := &Transport{cfg: cfg}
 	t.news.more = make(chan struct{}, 1)
 	t.NetworkTransport = raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{Stream: cfg.Layer,
-		MaxPool: connectionsKept, Timeout: maxCall, Logger: logs.ForRaft(cfg.Logger), ServerAddressProvider: addressBook{cfg.Address},
-		MaxRPCsInFlight: rpcsInFlight})
+		MaxPool: connectionsKept, Timeout: maxCall, Logger: logs.ForRaft(cfg.Logger),
+		ServerAddressProvider: addressBook{cfg.Address},
+		MaxRPCsInFlight:       rpcsInFlight})
 	t.guard = newGuard(t.NetworkTransport.Consumer(), cfg.Room, t.refused)
 	return t
 }

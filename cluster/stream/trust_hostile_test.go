@@ -76,11 +76,13 @@ func TestStreamTrust(t *testing.T) {
 				if c.revoked > 0 {
 					time.AfterFunc(c.revoked, func() { revoked.Store(true) })
 				}
-				for what, conn := range map[string]interface{ Read([]byte) (int, error) }{"dialled": dialled, "accepted": accepted} {
+				for what, conn := range map[string]interface{ Read([]byte) (int, error) }{"dialled": dialled,
+					"accepted": accepted} {
 					if _, err := conn.Read(make([]byte, 1)); err == nil {
 						t.Errorf("%s: something was read", what)
 					}
-					if took := time.Since(began); took > c.within || took < min(c.life, c.within-trustEvery-time.Second) {
+					if took := time.Since(began); took > c.within ||
+						took < min(c.life, c.within-trustEvery-time.Second) {
 						t.Errorf("%s: closed after %s", what, took)
 					}
 				}

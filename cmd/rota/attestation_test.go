@@ -82,7 +82,8 @@ func TestParsePublicKeys(t *testing.T) {
 		}
 	}
 	for name, text := range map[string]string{
-		"nothing": "# none\n", "a short line": line + "\n" + line[2:], "a private key": pemOf(t, "PRIVATE KEY", testKey()),
+		"nothing": "# none\n", "a short line": line + "\n" + line[2:],
+		"a private key": pemOf(t, "PRIVATE KEY", testKey()),
 	} {
 		if keys, err := auth.ParsePublicKeys([]byte(text)); err == nil {
 			t.Errorf("%s is accepted as %v", name, keys)
@@ -194,9 +195,11 @@ func TestLimitsCommands_refuseBeforeAnyCall(t *testing.T) {
 		{"tenant", "set", "t"}, {"tenant", "set", "t", "--tier", "GOLD"}, {"tenant", "set", "t", "--weight", "0"},
 		{"tenant", "set", "t", "--weight", "NaN"}, {"tenant", "set", "t", "--rate-limit-rps", "-2"},
 		{"tenant", "set", "t", "--penalty", "9h"}, {"tenant", "set", "a b", "--weight", "1"}, {"tenant", "show", ""},
-		{"job", "reject", "j"}, {"job", "reject", "j", "--reason", "x", "--lease", "abc"}, {"job", "reject", "a b", "--reason", "x"},
+		{"job", "reject", "j"}, {"job", "reject", "j", "--reason", "x", "--lease", "abc"},
+		{"job", "reject", "a b", "--reason", "x"},
 		{"job", "submit", "--type", "t", "--limit", "depth"}, {"job", "submit", "--type", "t", "--limit", "depth=NaN"},
-		{"job", "submit", "--type", "t", "--limit", "d=1", "--limit", "d=2"}, {"job", "submit", "--type", "t", "--expected-ms", "-1"},
+		{"job", "submit", "--type", "t", "--limit", "d=1", "--limit", "d=2"},
+		{"job", "submit", "--type", "t", "--expected-ms", "-1"},
 		{"job", "submit", "--type", "t", "--units", "-1"}, {"job", "submit", "--type", "t", "--data-key", "two words"},
 		{"job", "submit", "--file", "-", "--units", "1"},
 		{"worker", "run", "--queues", "q", "--limit", "=1x"}, {"worker", "run", "--queues", "q", "--limit", "a=-1"},

@@ -31,26 +31,28 @@ func TestLogin_badInput(t *testing.T) {
 		stdin string
 		says  string
 	}{
-		"no file named":       {nil, "", "--jwt-file is missing"},
-		"open to others":      {[]string{"--jwt-file", file("open", jwt, 0o644)}, "", "chmod 600"},
-		"not there":           {[]string{"--jwt-file", filepath.Join(dir, "none")}, "", "no such file"},
-		"a directory":         {[]string{"--jwt-file", dir}, "", "--jwt-file"},
-		"empty":               {[]string{"--jwt-file", file("empty", "\n", 0o600)}, "", "empty"},
-		"empty input":         {[]string{"--jwt-file", "-"}, " \n", "empty"},
-		"17 KiB":              {[]string{"--jwt-file", file("long", long, 0o600)}, "", "more than"},
-		"17 KiB of input":     {[]string{"--jwt-file", "-"}, long, "more than 16384 bytes"},
-		"nowhere to write":    {[]string{"--jwt-file", good, "--out", filepath.Join(dir, "none", "token")}, "", "--out"},
-		"out is a directory":  {[]string{"--jwt-file", good, "--out", dir}, "", "not a file"},
+		"no file named":   {nil, "", "--jwt-file is missing"},
+		"open to others":  {[]string{"--jwt-file", file("open", jwt, 0o644)}, "", "chmod 600"},
+		"not there":       {[]string{"--jwt-file", filepath.Join(dir, "none")}, "", "no such file"},
+		"a directory":     {[]string{"--jwt-file", dir}, "", "--jwt-file"},
+		"empty":           {[]string{"--jwt-file", file("empty", "\n", 0o600)}, "", "empty"},
+		"empty input":     {[]string{"--jwt-file", "-"}, " \n", "empty"},
+		"17 KiB":          {[]string{"--jwt-file", file("long", long, 0o600)}, "", "more than"},
+		"17 KiB of input": {[]string{"--jwt-file", "-"}, long, "more than 16384 bytes"},
+		"nowhere to write": {[]string{"--jwt-file", good, "--out", filepath.Join(dir, "none", "token")}, "",
+			"--out"}, "out is a directory": {[]string{"--jwt-file", good, "--out", dir}, "", "not a file"},
 		"an argument besides": {[]string{"--jwt-file", good, jwt}, "", "unknown command"},
 	} {
 		var out, errs bytes.Buffer
 		// The token to show has no file: login prints no token.
-		args := append([]string{"--addr", "127.0.0.1:1", "--token-file", filepath.Join(dir, "ended"), "auth", "login"}, c.args...)
+		args := append([]string{"--addr", "127.0.0.1:1", "--token-file", filepath.Join(dir, "ended"), "auth", "login"},
+			c.args...)
 		code := run(args, nil, strings.NewReader(c.stdin), &out, &errs)
 		if code != cli.ExitUsage || !strings.Contains(errs.String(), c.says) || out.Len() != 0 {
 			t.Errorf("%s: exit %d, %q, %q", name, code, out.String(), errs.String())
 		}
-		if name != "an argument besides" && strings.Contains(errs.String(), "c2VjcmV0") || strings.Contains(errs.String(), "AAAA") {
+		if name != "an argument besides" && strings.Contains(errs.String(), "c2VjcmV0") ||
+			strings.Contains(errs.String(), "AAAA") {
 			t.Errorf("%s: the refusal quotes the token: %s", name, errs.String())
 		}
 	}
@@ -96,9 +98,11 @@ func TestIssuer_commands(t *testing.T) {
 		`"sub=submitter" is not of the form`: {p.URL, "--audience", "rota", "--map", "sub=submitter"},
 		"https://HOST":                       {"http://idp.example", "--audience", "rota", "--map", m},
 		"use * only at the end":              {p.URL, "--audience", "rota", "--map", "sub=*:submitter"},
-		"use PEM":                            {p.URL, "--audience", "rota", "--map", m, "--ca-file", filepath.Join(dir, "ca.none")},
-		"maximum 16384":                      {p.URL, "--audience", "rota", "--map", m, "--ca-file", long},
-		"read --ca-file":                     {p.URL, "--audience", "rota", "--map", m, "--ca-file", filepath.Join(dir, "none")},
+		"use PEM": {p.URL, "--audience", "rota", "--map", m, "--ca-file",
+			filepath.Join(dir, "ca.none")},
+		"maximum 16384": {p.URL, "--audience", "rota", "--map", m, "--ca-file", long},
+		"read --ca-file": {p.URL, "--audience", "rota", "--map", m, "--ca-file",
+			filepath.Join(dir, "none")},
 	} {
 		if says == "use PEM" {
 			if err := os.WriteFile(args[len(args)-1], []byte("no PEM"), 0o600); err != nil {

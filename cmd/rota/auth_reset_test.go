@@ -23,8 +23,10 @@ func TestEarlierTokens_countsValidOnes(t *testing.T) {
 			}
 		}
 	}
-	valid, revoked := rota.AccessToken{ID: "a", Expires: 9_000}, rota.AccessToken{ID: "b", Expires: 9_000, Revoked: rota.Moment{Date: 1, Clock: 1}}
-	ended, session := rota.AccessToken{ID: "c", Expires: 900}, rota.AccessToken{ID: "d", Expires: 9_000, Parent: "token:a"}
+	valid, revoked := rota.AccessToken{ID: "a", Expires: 9_000}, rota.AccessToken{ID: "b", Expires: 9_000,
+		Revoked: rota.Moment{Date: 1, Clock: 1}}
+	ended, session := rota.AccessToken{ID: "c", Expires: 900}, rota.AccessToken{ID: "d", Expires: 9_000,
+		Parent: "token:a"}
 	broken := func(yield func(rota.AccessToken, error) bool) {
 		yield(rota.AccessToken{}, rota.Refusef(rota.KindUnavailable, "node", "gone"))
 	}

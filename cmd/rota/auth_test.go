@@ -23,7 +23,8 @@ func TestToken(t *testing.T) {
 		t.Fatal(err)
 	}
 	environ := []string{"ROTA_TOKEN=other"}
-	for want, a := range map[string]*cli.App{text: {TokenFile: path, Environ: environ}, "other": {Environ: environ}, "": {}} {
+	for want, a := range map[string]*cli.App{text: {TokenFile: path, Environ: environ}, "other": {Environ: environ},
+		"": {}} {
 		got := ""
 		token, err := a.Token()
 		if err == nil && token != nil {
@@ -59,7 +60,8 @@ func TestToken(t *testing.T) {
 // TestParseGrant parses grants in their written form.
 func TestParseGrant(t *testing.T) {
 	t.Parallel()
-	for _, g := range []rota.Grant{{Right: rota.RightSubmit, Tenant: "acme*", Queue: "a:b"}, {Right: rota.RightQueue, Tenant: "*", Queue: "q*"},
+	for _, g := range []rota.Grant{{Right: rota.RightSubmit, Tenant: "acme*", Queue: "a:b"},
+		{Right: rota.RightQueue, Tenant: "*", Queue: "q*"},
 		{Right: rota.RightStatus, Tenant: "*", Queue: "*"}} {
 		if got, err := auth.ParseGrant(g.String()); err != nil || got != g {
 			t.Errorf("%s: %+v, %v", g, got, err)

@@ -14,8 +14,10 @@ import (
 
 func TestBenchWorkflowUsage(t *testing.T) {
 	t.Parallel()
-	for _, flags := range [][]string{{}, {"nowhere.json"}, {"testdata/README.md"}, {small, "--workers", "0"}, {small, "--slots", "0"},
-		{small, "--slots", "1000000"}, {small, "--format", "x"}, {small, "--time-scale", "-1"}, {small, "--time-scale", "NaN"},
+	for _, flags := range [][]string{{}, {"nowhere.json"}, {"testdata/README.md"}, {small, "--workers", "0"},
+		{small, "--slots", "0"},
+		{small, "--slots", "1000000"}, {small, "--format", "x"}, {small, "--time-scale", "-1"},
+		{small, "--time-scale", "NaN"},
 		{small, "--bound", "0s"}, {small, "--strategy", ""}, {small, "--time-scale", "1e300"}} {
 		if code, _, talk := rotaLine(append([]string{"bench", "workflow"}, flags...)...); code != cli.ExitUsage {
 			t.Errorf("%v: exit %d, %s", flags, code, talk)
@@ -35,8 +37,10 @@ const small = "../../internal/flowfile/testdata/helloworld-forkjoin-10-chameleon
 
 func TestFlowMarkdown(t *testing.T) {
 	t.Parallel()
-	r := loadgen.FlowResult{Workflow: "w", Nodes: 3, Edges: 2, MakespanMs: 1500, CriticalPathMs: 1000, AreaMs: 400, ListMs: 1200, Ratio: 1.5,
-		Assignments: 4, Reasoning: map[string]int{rota.ReasoningByDataLocality.String(): 3, rota.ReasoningOnlyWorkerAvailable.String(): 1}}
+	r := loadgen.FlowResult{Workflow: "w", Nodes: 3, Edges: 2, MakespanMs: 1500, CriticalPathMs: 1000, AreaMs: 400,
+		ListMs: 1200, Ratio: 1.5,
+		Assignments: 4, Reasoning: map[string]int{rota.ReasoningByDataLocality.String(): 3,
+			rota.ReasoningOnlyWorkerAvailable.String(): 1}}
 	const want = "| workflow | nodes | edges | critical path s | area s | list s | `a` s | ÷ bound | by data, only one % | `b` s | ÷ bound | " +
 		"by data, only one % |\n|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n" +
 		"| w | 3 | 2 | 1.00 | 0.40 | 1.20 | 1.50 | 1.50 | 75, 25 | 1.50 | 1.50 | 75, 25 |\n"

@@ -74,9 +74,10 @@ func (r *recorder) listen(network, at, address string) string {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	s := grpc.NewServer(grpc.ForceServerCodecV2(wire{}), grpc.UnknownServiceHandler(func(_ any, in grpc.ServerStream) error {
-		return r.pass(in, conn)
-	}))
+	s := grpc.NewServer(grpc.ForceServerCodecV2(wire{}),
+		grpc.UnknownServiceHandler(func(_ any, in grpc.ServerStream) error {
+			return r.pass(in, conn)
+		}))
 	go func() { _ = s.Serve(lis) }()
 	r.t.Cleanup(func() {
 		s.Stop()
@@ -93,7 +94,8 @@ func (r *recorder) pass(in grpc.ServerStream, conn *grpc.ClientConn) error {
 	ctx, cancel := context.WithCancel(in.Context())
 	defer cancel()
 	md, _ := metadata.FromIncomingContext(ctx)
-	out, err := conn.NewStream(metadata.NewOutgoingContext(ctx, md), &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, method)
+	out, err := conn.NewStream(metadata.NewOutgoingContext(ctx, md),
+		&grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, method)
 	if err != nil {
 		return err
 	}
@@ -275,8 +277,9 @@ var scene = []step{
 // sights are rights that show a command the objects it works on, in addition to the rights of its calls: a webhook
 // needs the right to read the events that it receives.
 var sights = map[string][]rota.Right{
-	"webhook set": {rota.RightRead}, "webhook show": {rota.RightRead}, "webhook pause": {rota.RightRead}, "webhook resume": {rota.RightRead},
-	"webhook skip": {rota.RightRead}, "webhook delete": {rota.RightRead}, "webhook secret": {rota.RightRead},
+	"webhook set": {rota.RightRead}, "webhook show": {rota.RightRead}, "webhook pause": {rota.RightRead},
+	"webhook resume": {rota.RightRead},
+	"webhook skip":   {rota.RightRead}, "webhook delete": {rota.RightRead}, "webhook secret": {rota.RightRead},
 }
 
 // unheard are calls that no recorder records, with the reason.
@@ -313,7 +316,8 @@ func newStage(t *testing.T) *stage {
 	if !cluster.Scan() || !strings.HasPrefix(cluster.Text(), "ready addr=") {
 		t.Fatalf("the cluster's first line is %q", cluster.Text())
 	}
-	s := &stage{t: t, addr: strings.TrimPrefix(cluster.Text(), "ready addr="), tokens: make(map[string]string), rec: &recorder{t: t}}
+	s := &stage{t: t, addr: strings.TrimPrefix(cluster.Text(), "ready addr="), tokens: make(map[string]string),
+		rec: &recorder{t: t}}
 	s.words = map[string]string{"data": filepath.Join(dir, "d")}
 	if err := os.Mkdir(s.words["data"], 0o700); err != nil {
 		t.Fatal(err)
@@ -327,7 +331,8 @@ func newStage(t *testing.T) *stage {
 		"relay": strings.Repeat("k", 64),
 		"trace": "1 0 0 1 1 -1 -1 1 -1 -1 1 1 1 1 1 -1 -1 -1\n",
 	} {
-		s.words[name] = filepath.Join(dir, map[string]string{"flow": "f.yaml", "trace": "t.swf", "jwt": "id.jwt", "relay": "relay.key"}[name])
+		s.words[name] = filepath.Join(dir, map[string]string{"flow": "f.yaml", "trace": "t.swf", "jwt": "id.jwt",
+			"relay": "relay.key"}[name])
 		if err := os.WriteFile(s.words[name], []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -351,8 +356,8 @@ func (s *stage) run(name, args, token string) (code int, out string) {
 		args = strings.ReplaceAll(args, "{"+word+"}", is)
 	}
 	var stdout, stderr bytes.Buffer
-	code = run(append(strings.Fields(name), strings.Fields(args)...), []string{"ROTA_ADDR=" + s.addr, "ROTA_TOKEN=" + token},
-		strings.NewReader(""), &stdout, &stderr)
+	code = run(append(strings.Fields(name), strings.Fields(args)...),
+		[]string{"ROTA_ADDR=" + s.addr, "ROTA_TOKEN=" + token}, strings.NewReader(""), &stdout, &stderr)
 	return code, stdout.String() + stderr.String()
 }
 
@@ -369,7 +374,8 @@ func (s *stage) token(rights ...rota.Right) string {
 		if _, err := s.root.Auth().SetRole(s.t.Context(), rota.Role{Name: role, Grants: grants}); err != nil {
 			s.t.Fatal(err)
 		}
-		_, secret, err := s.root.Auth().CreateToken(s.t.Context(), rota.AccessToken{Roles: []string{role}, Expires: rota.DateOf(time.Now().Add(time.Hour))})
+		_, secret, err := s.root.Auth().CreateToken(s.t.Context(),
+			rota.AccessToken{Roles: []string{role}, Expires: rota.DateOf(time.Now().Add(time.Hour))})
 		if err != nil {
 			s.t.Fatal(err)
 		}
@@ -382,7 +388,8 @@ func (s *stage) token(rights ...rota.Right) string {
 func needed(c calls, args string) []rota.Right {
 	methods := slices.Clone(c.always)
 	for _, more := range c.also {
-		if flag, with := strings.CutPrefix(more.when, "with "); with && strings.Contains(args, flag) || strings.HasPrefix(more.when, "without ") {
+		if flag, with := strings.CutPrefix(more.when, "with "); with && strings.Contains(args, flag) ||
+			strings.HasPrefix(more.when, "without ") {
 			methods = append(methods, more.calls...)
 		}
 	}
@@ -412,7 +419,8 @@ func TestCommandCalls(t *testing.T) {
 			}
 			others := slices.Delete(slices.Clone(rights), i, i+1)
 			if code, out := s.run(step.name, step.args, s.token(others...)); code != cli.ExitDenied {
-				t.Errorf("%s %s without %s: got exit code %d, want %d: %s", step.name, step.args, rights[i], code, cli.ExitDenied, out)
+				t.Errorf("%s %s without %s: got exit code %d, want %d: %s", step.name, step.args, rights[i], code,
+					cli.ExitDenied, out)
 			}
 		}
 		s.rec.taken()
@@ -457,8 +465,8 @@ func (s *stage) work(args, token string) *recorder {
 	s.t.Helper()
 	rec := &recorder{t: s.t}
 	ctx, cancel := context.WithCancel(context.Background())
-	a := &cli.App{Environ: []string{"ROTA_ADDR=" + rec.listen("tcp", "127.0.0.1:0", s.node), "ROTA_TOKEN=" + token}, Stdin: strings.NewReader(""),
-		Stdout: io.Discard, Stderr: &cli.LockedWriter{W: io.Discard}}
+	a := &cli.App{Environ: []string{"ROTA_ADDR=" + rec.listen("tcp", "127.0.0.1:0", s.node), "ROTA_TOKEN=" + token},
+		Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: &cli.LockedWriter{W: io.Discard}}
 	root := rootCommand(a)
 	root.SetArgs(append([]string{"worker", "run"}, strings.Fields(args)...))
 	done := make(chan error, 1)
@@ -513,7 +521,8 @@ func TestCommandCalls_complete(t *testing.T) {
 		if _, ok := commandCalls[path]; !ok {
 			t.Errorf("%s has no row in commandCalls: specify which calls it makes", path)
 		}
-		if cmd.Annotations[rightsKey] == "" || !strings.Contains(cmd.UsageString(), "Rights:\n  "+cmd.Annotations[rightsKey]) {
+		if cmd.Annotations[rightsKey] == "" || !strings.Contains(cmd.UsageString(),
+			"Rights:\n  "+cmd.Annotations[rightsKey]) {
 			t.Errorf("the help of %s lacks its rights %q", path, cmd.Annotations[rightsKey])
 		}
 	}

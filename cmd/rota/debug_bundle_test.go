@@ -43,7 +43,8 @@ func TestSettingShown(t *testing.T) {
 	flags.String("key-file", "", "`file` with a key")
 	flags.String("node", "", "`id`")
 	for _, c := range []struct{ flag, value, want string }{
-		{"node", "n1", "n1"}, {"key-file", path, path + " (mode 0640)"}, {"key-file", "SECRET", "(6 characters that name no file here)"}, {"none", "SECRET", "(no setting"},
+		{"node", "n1", "n1"}, {"key-file", path, path + " (mode 0640)"},
+		{"key-file", "SECRET", "(6 characters that name no file here)"}, {"none", "SECRET", "(no setting"},
 	} {
 		if got := operator.SettingShown(flags.Lookup(c.flag), c.value); !strings.HasPrefix(got, c.want) {
 			t.Errorf("%s: %s is shown as %q", c.flag, c.value, got)

@@ -16,7 +16,8 @@ import (
 func someEvents(n int, err error) func(yield func(rota.ServedEvent, error) bool) {
 	return func(yield func(rota.ServedEvent, error) bool) {
 		for i := 1; i <= n; i++ {
-			if !yield(rota.ServedEvent{Event: rota.Event{ID: rota.EventID{Incarnation: 1, Index: rota.Index(i)}, Date: rota.Date(1000 * i)}}, nil) {
+			if !yield(rota.ServedEvent{Event: rota.Event{ID: rota.EventID{Incarnation: 1, Index: rota.Index(i)},
+				Date: rota.Date(1000 * i)}}, nil) {
 				return
 			}
 		}
@@ -34,8 +35,8 @@ func TestEventsTail_chooses(t *testing.T) {
 		begin        rota.Date
 		want         string
 	}{
-		{5, 0, 0, "1 2 3 4 5"}, {5, 2, 0, "4 5"}, {5, 5, 0, "1 2 3 4 5"}, {5, 9, 0, "1 2 3 4 5"}, {5, 0, 3000, "3 4 5"}, {5, 1, 3000, "5"},
-		{5, 4, 3000, "3 4 5"}, {5, 2, 9000, ""}, {0, 3, 0, ""},
+		{5, 0, 0, "1 2 3 4 5"}, {5, 2, 0, "4 5"}, {5, 5, 0, "1 2 3 4 5"}, {5, 9, 0, "1 2 3 4 5"}, {5, 0, 3000, "3 4 5"},
+		{5, 1, 3000, "5"}, {5, 4, 3000, "3 4 5"}, {5, 2, 9000, ""}, {0, 3, 0, ""},
 	} {
 		var got []string
 		var seen rota.EventID
@@ -63,17 +64,21 @@ func TestEventsTail_chooses(t *testing.T) {
 func TestEventsTail_flags(t *testing.T) {
 	t.Parallel()
 	f := &operator.TailFlags{Queue: "q", Typ: "t", Tenant: "a", Worker: "w", Workflow: "f"}
-	if got, err := f.Filter(); err != nil || got.Queue != "q" || got.Type != "t" || got.Tenant != "a" || got.Worker != "w" || got.Workflow != "f" {
+	if got, err := f.Filter(); err != nil || got.Queue != "q" || got.Type != "t" || got.Tenant != "a" ||
+		got.Worker != "w" || got.Workflow != "f" {
 		t.Errorf("got %+v, %v", got, err)
 	}
 	now := time.UnixMilli(10_000_000)
-	for since, want := range map[string]rota.Date{"": 0, "1h": 6_400_000, "0": 10_000_000, "1970-01-01T00:00:05Z": 5000} {
+	for since, want := range map[string]rota.Date{"": 0, "1h": 6_400_000, "0": 10_000_000,
+		"1970-01-01T00:00:05Z": 5000} {
 		if got, err := (&operator.TailFlags{Since: since}).Begin(now); err != nil || got != want {
 			t.Errorf("--since %q: got %d, %v, want %d", since, got, err, want)
 		}
 	}
-	for _, args := range [][]string{{"--since", "soon"}, {"--since", "-1h"}, {"--since", "5"}, {"--since", "1h", "--from", "1.1.0"}, {"-n", "10001"}, {"-n", "-1"}, {"--worker", "a b"}} {
-		if code, _, talk := runArgs(append([]string{"events", "tail"}, args...)...); code != cli.ExitUsage || !strings.Contains(talk, args[len(args)-2][1:]) && !strings.Contains(talk, args[0]) {
+	for _, args := range [][]string{{"--since", "soon"}, {"--since", "-1h"}, {"--since", "5"},
+		{"--since", "1h", "--from", "1.1.0"}, {"-n", "10001"}, {"-n", "-1"}, {"--worker", "a b"}} {
+		if code, _, talk := runArgs(append([]string{"events", "tail"}, args...)...); code != cli.ExitUsage ||
+			!strings.Contains(talk, args[len(args)-2][1:]) && !strings.Contains(talk, args[0]) {
 			t.Errorf("%v: exit %d, %s", args, code, talk)
 		}
 	}

@@ -143,7 +143,8 @@ func checkCommand(words []string) string {
 	}
 	for _, w := range words[1:] {
 		name, isFlag := strings.CutPrefix(w, "--")
-		if name, _, _ = strings.Cut(name, "="); isFlag && name != "help" && command.Flag(name) == nil && command.InheritedFlags().Lookup(name) == nil {
+		if name, _, _ = strings.Cut(name, "="); isFlag && name != "help" && command.Flag(name) == nil &&
+			command.InheritedFlags().Lookup(name) == nil {
 			return "there is no flag --" + name
 		}
 	}

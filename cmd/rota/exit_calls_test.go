@@ -39,12 +39,18 @@ var underIDs = []string{"job submit", "workflow submit", "workflow signal", "bat
 
 // beyondRefusals are commands that continue after a refusal, or send no call to this node, with the reason.
 var beyondRefusals = map[string]string{
-	"auth init": "the node's socket", "auth reset": "the node's socket", "worker run": "it goes on until it is stopped", "operator snapshot save": "it asks for a stream of bytes",
-	"bench jobs": "it counts refusals", "bench fill": "it counts refusals", "bench workflow": "it counts refusals", "bench trace": "it counts refusals",
-	"worker attest": "the cluster's id is all that it asks for", "cluster status": "it asks each node, and shows those that answer",
-	"operator raft remove-peer": "it looks for the leader first", "operator raft transfer-leadership": "it looks for the leader first",
-	"operator backup now": "it looks for the leader first", "auth login": "it reads a file first", "operator verify": "it shows each node's answer",
-	"operator debug": "it collects what it gets",
+	"auth init": "the node's socket", "auth reset": "the node's socket", "worker run": "it goes on until it is stopped",
+	"operator snapshot save": "it asks for a stream of bytes",
+	"bench jobs":             "it counts refusals", "bench fill": "it counts refusals",
+	"bench workflow":                    "it counts refusals",
+	"bench trace":                       "it counts refusals",
+	"worker attest":                     "the cluster's id is all that it asks for",
+	"cluster status":                    "it asks each node, and shows those that answer",
+	"operator raft remove-peer":         "it looks for the leader first",
+	"operator raft transfer-leadership": "it looks for the leader first",
+	"operator backup now":               "it looks for the leader first", "auth login": "it reads a file first",
+	"operator verify": "it shows each node's answer",
+	"operator debug":  "it collects what it gets",
 }
 
 // TestExitCode_ofEachCommand: each kind of refusal ends each command with the code of docs/reference/errors.md,
@@ -66,20 +72,23 @@ func TestExitCode_ofEachCommand(t *testing.T) {
 			if beyondRefusals[step.name] != "" {
 				continue
 			}
-			args := strings.NewReplacer("{flow}", flow, "{token}", "aaaaaaaaaaaa", "{relay}", flow, "{data}", t.TempDir()).Replace(step.args)
+			args := strings.NewReplacer("{flow}", flow, "{token}", "aaaaaaaaaaaa", "{relay}", flow, "{data}",
+				t.TempDir()).Replace(step.args)
 			want := cli.KindCode(k)
 			if k == rota.KindConflict && slices.Contains(underIDs, step.name) && !strings.Contains(args, "--dry-run") {
 				want = cli.ExitRefused
 			}
 			var stdout, stderr bytes.Buffer
 			began := time.Now()
-			code := run(slices.Concat(strings.Fields(step.name), strings.Fields(args), []string{"--timeout", "2s"}), []string{"ROTA_ADDR=" + addr},
-				strings.NewReader(""), &stdout, &stderr)
+			code := run(slices.Concat(strings.Fields(step.name), strings.Fields(args), []string{"--timeout", "2s"}),
+				[]string{"ROTA_ADDR=" + addr}, strings.NewReader(""), &stdout, &stderr)
 			if code != want {
-				t.Errorf("%s %s, refused with %s: exit code %d, want %d after %s: %s", step.name, args, k, code, want, time.Since(began), stderr.String())
+				t.Errorf("%s %s, refused with %s: exit code %d, want %d after %s: %s", step.name, args, k, code, want,
+					time.Since(began), stderr.String())
 			}
 			if !strings.Contains(stderr.String(), "the id is taken") {
-				t.Errorf("%s %s, refused with %s, does not explain why: %q", step.name, args, k, fmt.Sprint(stdout.String(), stderr.String()))
+				t.Errorf("%s %s, refused with %s, does not explain why: %q", step.name, args, k,
+					fmt.Sprint(stdout.String(), stderr.String()))
 			}
 		}
 	}

@@ -87,7 +87,8 @@ func TestErrorLine(t *testing.T) {
 	if strings.Count(line, "majority") != 1 || !strings.Contains(line, "asked: a:1; --addr") {
 		t.Errorf("it tries twice, or does not name the address that was tried: %q", line)
 	}
-	line = cli.ErrorLine(&rota.Error{Kind: rota.KindUnavailable, Text: "no node answered"}, []string{client.DefaultAddress})
+	line = cli.ErrorLine(&rota.Error{Kind: rota.KindUnavailable, Text: "no node answered"},
+		[]string{client.DefaultAddress})
 	if !strings.Contains(line, "rota dev starts a cluster there") {
 		t.Errorf("without a cluster on this machine, no hint on how to start one: %q", line)
 	}

@@ -76,7 +76,8 @@ func TestEveryNumberHasARange(t *testing.T) {
 				continue
 			}
 			var out, talk bytes.Buffer
-			line := append(strings.Fields(cmd.CommandPath())[1:], "--addr", listener.Addr().String(), "--"+flag.Name+"="+text)
+			line := append(strings.Fields(cmd.CommandPath())[1:], "--addr", listener.Addr().String(),
+				"--"+flag.Name+"="+text)
 			code := run(line, nil, strings.NewReader(""), &out, &talk)
 			for _, part := range []string{"--" + flag.Name + ": ", strconv.Quote(text), ranged.Span()} {
 				if code != cli.ExitUsage || !strings.Contains(talk.String(), part) {
@@ -123,11 +124,14 @@ func TestNumbersOutOfRange(t *testing.T) {
 		}
 	}
 	var out, talk bytes.Buffer
-	code := run([]string{"job", "list", "--addr", "127.0.0.1:1"}, []string{"ROTA_LIMIT=0"}, strings.NewReader(""), &out, &talk)
-	if code != cli.ExitUsage || !strings.Contains(talk.String(), "ROTA_LIMIT") || !strings.Contains(talk.String(), "1 or more") {
+	code := run([]string{"job", "list", "--addr", "127.0.0.1:1"}, []string{"ROTA_LIMIT=0"}, strings.NewReader(""), &out,
+		&talk)
+	if code != cli.ExitUsage || !strings.Contains(talk.String(), "ROTA_LIMIT") ||
+		!strings.Contains(talk.String(), "1 or more") {
 		t.Errorf("ROTA_LIMIT=0 exits with %d: %s", code, talk.String())
 	}
-	for _, zero := range []string{"--archive-retention=0", "--archive-max-bytes=0", "--snapshot-every=0", "--scrub-every=0"} {
+	for _, zero := range []string{"--archive-retention=0", "--archive-max-bytes=0", "--snapshot-every=0",
+		"--scrub-every=0"} {
 		if _, _, err := settled(t, nil, "server", zero); err != nil {
 			t.Errorf("server %s: %v", zero, err)
 		}

@@ -29,14 +29,16 @@ func submittedBy(t *testing.T, args ...string) (rota.JobSpec, error) {
 
 func TestSubmitFlags(t *testing.T) {
 	t.Parallel()
-	spec, err := submittedBy(t, "--at", "2031-01-31T15:04:05+02:00", "--max-runtime", "1d12h", "--ttl", "2d", "--delay", "90s",
-		"--label", "team=search", "--label", "note=a=b", "--label", "empty=", "--header", "baggage=a=b,c=d")
+	spec, err := submittedBy(t, "--at", "2031-01-31T15:04:05+02:00", "--max-runtime", "1d12h", "--ttl", "2d", "--delay",
+		"90s", "--label", "team=search", "--label", "note=a=b", "--label", "empty=", "--header", "baggage=a=b,c=d")
 	if err != nil {
 		t.Fatal(err)
 	}
 	at := time.Date(2031, 1, 31, 13, 4, 5, 0, time.UTC)
-	if !spec.NotBefore.Equal(at) || spec.MaxRuntime != 36*time.Hour || spec.TTL != 48*time.Hour || spec.Delay != 90*time.Second {
-		t.Errorf("got not before %s, max runtime %s, ttl %s, delay %s", spec.NotBefore, spec.MaxRuntime, spec.TTL, spec.Delay)
+	if !spec.NotBefore.Equal(at) || spec.MaxRuntime != 36*time.Hour || spec.TTL != 48*time.Hour ||
+		spec.Delay != 90*time.Second {
+		t.Errorf("got not before %s, max runtime %s, ttl %s, delay %s", spec.NotBefore, spec.MaxRuntime, spec.TTL,
+			spec.Delay)
 	}
 	if want := map[string]string{"team": "search", "note": "a=b", "empty": ""}; !reflect.DeepEqual(spec.Labels, want) {
 		t.Errorf("labels %v, want %v", spec.Labels, want)
@@ -64,8 +66,10 @@ func TestSubmitFlags(t *testing.T) {
 			t.Errorf("%s: got %v, want %q", args, err, want)
 		}
 	}
-	for _, args := range [][]string{{"--label", "a=b"}, {"--at", "2031-01-31"}, {"--max-runtime", "1h"}, {"--units", "1"}} {
-		if code, _, stderr := runArgs(append([]string{"job", "submit", "--file", "-"}, args...)...); code != cli.ExitUsage ||
+	for _, args := range [][]string{{"--label", "a=b"}, {"--at", "2031-01-31"}, {"--max-runtime", "1h"},
+		{"--units", "1"}} {
+		if code, _, stderr := runArgs(append([]string{"job", "submit", "--file", "-"},
+			args...)...); code != cli.ExitUsage ||
 			!strings.Contains(stderr, args[0]) {
 			t.Errorf("--file next to %v: exit code %d, %s", args, code, stderr)
 		}
@@ -75,7 +79,8 @@ func TestSubmitFlags(t *testing.T) {
 // TestSubmitFlags_retry: a job's retry options have the same names as in the libraries; those of v0.1.0 are read too.
 func TestSubmitFlags_retry(t *testing.T) {
 	t.Parallel()
-	want := rota.RetryPolicy{Attempts: 3, Base: time.Minute, Cap: 10 * time.Minute, FactorPermille: 1_500, JitterPermille: -1}
+	want := rota.RetryPolicy{Attempts: 3, Base: time.Minute, Cap: 10 * time.Minute, FactorPermille: 1_500,
+		JitterPermille: -1}
 	for _, names := range [][]any{{"retry-attempts", "retry-base", "retry-factor", "retry-cap", "retry-jitter"},
 		{"attempt-max", "backoff-base", "backoff-factor", "backoff-cap", "backoff-jitter"}} {
 		spec, err := submittedBy(t, strings.Fields(fmt.Sprintf("--%s 3 --%s 1m --%s 1.5 --%s 10m --%s 0", names...))...)
@@ -83,7 +88,8 @@ func TestSubmitFlags_retry(t *testing.T) {
 			t.Errorf("%v: %+v, %v", names, spec.Retry, err)
 		}
 	}
-	if _, err := submittedBy(t, "--backoff-factor", "0.5"); err == nil || !strings.Contains(err.Error(), "retry-factor") {
+	if _, err := submittedBy(t, "--backoff-factor", "0.5"); err == nil ||
+		!strings.Contains(err.Error(), "retry-factor") {
 		t.Errorf("a factor below 1: %v", err)
 	}
 }

@@ -17,8 +17,10 @@ func TestUnit_exposure(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, line := range []string{"DynamicUser=yes", "NoNewPrivileges=yes", "ProtectSystem=strict", "MemoryDenyWriteExecute=yes",
-		"SystemCallFilter=@system-service", "LimitCORE=0", "LoadCredential=node.key:/etc/rota/node.key", "CapabilityBoundingSet="} {
+	for _, line := range []string{"DynamicUser=yes", "NoNewPrivileges=yes", "ProtectSystem=strict",
+		"MemoryDenyWriteExecute=yes",
+		"SystemCallFilter=@system-service", "LimitCORE=0", "LoadCredential=node.key:/etc/rota/node.key",
+		"CapabilityBoundingSet="} {
 		if !strings.Contains(string(text), "\n"+line+"\n") {
 			t.Errorf("%s lacks %q", unit, line)
 		}
@@ -28,7 +30,8 @@ func TestUnit_exposure(t *testing.T) {
 		t.Skip("left out: without systemd-analyze the unit's exposure cannot be measured")
 	}
 	// --threshold is in tenths.
-	if said, err := exec.CommandContext(t.Context(), analyze, "security", "--offline=true", "--threshold=20", unit).CombinedOutput(); err != nil {
+	if said, err := exec.CommandContext(t.Context(), analyze, "security", "--offline=true", "--threshold=20",
+		unit).CombinedOutput(); err != nil {
 		t.Errorf("%v: %s", err, said)
 	}
 }
@@ -38,7 +41,8 @@ func TestUnit_exposure(t *testing.T) {
 func TestImage_bare(t *testing.T) {
 	t.Parallel()
 	for file, lines := range map[string][]string{
-		"Dockerfile":         {"FROM scratch", "USER 65532:65532", "COPY ca-certificates.crt /etc/ssl/certs/", "STOPSIGNAL SIGTERM", "HEALTHCHECK "},
+		"Dockerfile": {"FROM scratch", "USER 65532:65532", "COPY ca-certificates.crt /etc/ssl/certs/",
+			"STOPSIGNAL SIGTERM", "HEALTHCHECK "},
 		"docker-compose.yml": {"read_only: true", "cap_drop: [ALL]", `security_opt: ["no-new-privileges:true"]`},
 	} {
 		text, err := os.ReadFile(filepath.Join("..", "..", file))

@@ -68,7 +68,8 @@ func TestHTTP_isWhatIsPrinted(t *testing.T) {
 	call(200, "PUT", "/v1/batches/night", `{"callback":{"queue":"images","type":"resize"}}`)
 	call(200, "PUT", "/v1/cluster/mode", `{"mode":"NORMAL","reason":"a test"}`)
 	call(200, "POST", "/v1/cluster/verify", "")
-	call(200, "PUT", "/v1/schedules/nightly", `{"cron":"0 3 * * *","tz":"Europe/Berlin","job":{"queue":"images","type":"resize"}}`)
+	call(200, "PUT", "/v1/schedules/nightly",
+		`{"cron":"0 3 * * *","tz":"Europe/Berlin","job":{"queue":"images","type":"resize"}}`)
 	call(200, "POST", "/v1/schedules/nightly/trigger", `{"id":"now"}`)
 	call(200, "POST", "/v1/schedules/nightly/pause", `{"reason":"a test"}`)
 	call(200, "POST", "/v1/schedules/nightly/resume", "")
@@ -77,7 +78,8 @@ func TestHTTP_isWhatIsPrinted(t *testing.T) {
 	flow := `{"queue":"images","nodes":[{"id":"a","type":"resize","delay_ms":3600000},{"id":"g","gate":{},"parents":["a"]}]}`
 	call(201, "PUT", "/v1/workflows/flow", flow)
 	call(200, "PUT", "/v1/workflows/flow", flow)
-	if node := call(200, "GET", "/v1/workflows/flow/nodes/a", ""); !strings.Contains(node, `"id":"flow/a"`) || !strings.Contains(node, `"priority":5`) {
+	if node := call(200, "GET", "/v1/workflows/flow/nodes/a", ""); !strings.Contains(node, `"id":"flow/a"`) ||
+		!strings.Contains(node, `"priority":5`) {
 		t.Errorf("the job of a node is %s", node)
 	}
 	for range 2 { // the second is the same signal
@@ -88,7 +90,8 @@ func TestHTTP_isWhatIsPrinted(t *testing.T) {
 	call(200, "PUT", "/v1/plans/p", `{"verb":"cancel","filter":"type=none"}`)
 	call(200, "PUT", "/v1/key-rules/album?queue=images", `{"concurrency":2}`)
 	call(200, "PUT", "/v1/roles/helper", `{"grants":[{"right":"read","tenant":"*","queue":"*"}]}`)
-	call(200, "PUT", "/v1/tokens/abcdefgh2345", `{"hash":"`+strings.Repeat("ab", 32)+`","roles":["reader"],"expires_at":"`+
+	call(200, "PUT", "/v1/tokens/abcdefgh2345", `{"hash":"`+strings.Repeat("ab", 32)+
+		`","roles":["reader"],"expires_at":"`+
 		time.Now().Add(time.Hour).UTC().Format(time.RFC3339)+`"}`)
 	call(200, "PUT", "/v1/blocks/client/mallory", "")
 	for _, path := range []string{"/v1/jobs", "/v1/workflows"} {
@@ -96,11 +99,14 @@ func TestHTTP_isWhatIsPrinted(t *testing.T) {
 			t.Errorf("%s with an invented cursor returns %s", path, refused)
 		}
 	}
-	if ended := call(200, "POST", "/v1/jobs:wait?wait=1s", `{"ids":["photo-1","later"]}`); strings.Count(ended, "\n") != 2 ||
-		!strings.HasPrefix(ended, `{"job":{"id":"photo-1"`) || !strings.Contains(ended, `{"error":{"type":"urn:rota:error:TIMEOUT"`) {
+	if ended := call(200, "POST", "/v1/jobs:wait?wait=1s", `{"ids":["photo-1","later"]}`); strings.Count(ended,
+		"\n") != 2 ||
+		!strings.HasPrefix(ended, `{"job":{"id":"photo-1"`) ||
+		!strings.Contains(ended, `{"error":{"type":"urn:rota:error:TIMEOUT"`) {
 		t.Errorf("a wait for one ended job and one open job returns %s", ended)
 	}
-	if done := call(200, "POST", "/v1/jobs:cancel", `{"ids":["none","flow/a"]}`); !strings.Contains(done, `"refused":1`) ||
+	if done := call(200, "POST", "/v1/jobs:cancel", `{"ids":["none","flow/a"]}`); !strings.Contains(done,
+		`"refused":1`) ||
 		!strings.Contains(done, `{"id":"flow/a","state":"CANCELLED"`) {
 		t.Errorf("cancelling two jobs, one of them unknown, returns %s", done)
 	}
@@ -109,12 +115,16 @@ func TestHTTP_isWhatIsPrinted(t *testing.T) {
 		t.Fatal(err)
 	}
 	rotaTo("operator", "snapshot", "inspect", saved)
-	if told := rotaTo("events", "tail", "--kind", "snapshotRead", "-o", "jsonl"); !strings.Contains(told, `/http"`) || !strings.Contains(told, `"actor":"anonymous"`) ||
+	if told := rotaTo("events", "tail", "--kind", "snapshotRead", "-o", "jsonl"); !strings.Contains(told, `/http"`) ||
+		!strings.Contains(told, `"actor":"anonymous"`) ||
 		told != rotaTo("events", "tail", "--kind", "snapshotRead", "--actor", "anonymous", "-o", "jsonl") {
 		t.Errorf("the events about the state's reader are %s", told)
 	}
-	for list, row := range map[string]string{"/v1/schedules": `"nightly"`, "/v1/batches": `"night"`, "/v1/plans": `"p"`, "/v1/webhooks": `"hook"`} {
-		if all, theirs := call(200, "GET", list+"?by=anonymous", ""), call(200, "GET", list+"?by=local", ""); !strings.Contains(all, row) || strings.Contains(theirs, row) {
+	for list, row := range map[string]string{"/v1/schedules": `"nightly"`, "/v1/batches": `"night"`, "/v1/plans": `"p"`,
+		"/v1/webhooks": `"hook"`} {
+		if all, theirs := call(200, "GET", list+"?by=anonymous", ""), call(200, "GET", list+"?by=local",
+			""); !strings.Contains(all, row) ||
+			strings.Contains(theirs, row) {
 			t.Errorf("%s by its creator: %s; by another: %s", list, all, theirs)
 		}
 		if refused := call(400, "GET", list+"?by=nobody", ""); !strings.Contains(refused, `"field":"by"`) {
@@ -182,9 +192,11 @@ func still(v any) any {
 	case map[string]any:
 		for name := range v {
 			switch name {
-			case "clock_ms", "date_ms", "date_at", "applied_index", "index", "digest", "last_contact_ms", "last_contact_at", "oldest_wait_ms",
+			case "clock_ms", "date_ms", "date_at", "applied_index", "index", "digest", "last_contact_ms",
+				"last_contact_at", "oldest_wait_ms",
 				"healthy_since_ms", "healthy_since_at", "detail", "payload", "output", "attempts",
-				"expected_start_ms", "expected_start_at", "earliest_start_ms", "earliest_start_at", "latest_start_ms", "latest_start_at": // from now on
+				"expected_start_ms", "expected_start_at", "earliest_start_ms", "earliest_start_at", "latest_start_ms",
+				"latest_start_at": // from now on
 				delete(v, name)
 			default:
 				v[name] = still(v[name])

@@ -35,7 +35,8 @@ func TestLists_live(t *testing.T) {
 			t.Errorf("%v prints %q", args, out)
 		}
 	}
-	for _, args := range [][]string{{"queues"}, {"workers"}, {"tenants"}, {"workflows"}, {"worker", "ls"}, {"workflow", "ls"}} {
+	for _, args := range [][]string{{"queues"}, {"workers"}, {"tenants"}, {"workflows"}, {"worker", "ls"},
+		{"workflow", "ls"}} {
 		rotaTo(0, args...)
 	}
 	for _, args := range [][]string{{"job", "list", "--queue", "imagse"}, {"workflow", "list", "--queue", "imagse"}} {
@@ -44,27 +45,34 @@ func TestLists_live(t *testing.T) {
 		}
 	}
 	rotaTo(0, "job", "list", "--queue", "default") // it exists, and is empty
-	for where, want := range map[string]string{"label.team=search": "photo-1\n", "type=t -label.team=search": "", "priority<=9 age<1h state=QUEUED": "photo-1\n"} {
+	for where, want := range map[string]string{"label.team=search": "photo-1\n", "type=t -label.team=search": "",
+		"priority<=9 age<1h state=QUEUED": "photo-1\n"} {
 		if out, _ := rotaTo(0, "job", "list", "--filter", where, "-o", "name"); out != want {
 			t.Errorf("--filter %q prints %q", where, out)
 		}
 	}
-	if _, talk := rotaTo(cli.ExitUsage, "job", "list", "--filter", "queue=images tenan=x"); !strings.Contains(talk, `at 14: unknown term "tenan"`) {
+	if _, talk := rotaTo(cli.ExitUsage, "job", "list", "--filter", "queue=images tenan=x"); !strings.Contains(talk,
+		`at 14: unknown term "tenan"`) {
 		t.Errorf("an unknown filter is printed as %q", talk)
 	}
-	if out, _ := rotaTo(0, "job", "list", "--count"); !strings.Contains(out, "jobs      1\n") || !strings.Contains(out, "complete  true\n") {
+	if out, _ := rotaTo(0, "job", "list", "--count"); !strings.Contains(out, "jobs      1\n") ||
+		!strings.Contains(out, "complete  true\n") {
 		t.Errorf("a count prints %q", out)
 	}
 	rotaTo(0, "job", "cancel", "photo-1")
-	if out, _ := rotaTo(0, "job", "list", "--group", "fingerprint", "-o", "json"); !strings.Contains(out, `"job": "photo-1"`) || !strings.Contains(out, `"complete": true`) {
+	if out, _ := rotaTo(0, "job", "list", "--group", "fingerprint", "-o", "json"); !strings.Contains(out,
+		`"job": "photo-1"`) ||
+		!strings.Contains(out, `"complete": true`) {
 		t.Errorf("groups are printed as %q", out)
 	}
 	rotaTo(0, "job", "retry", "photo-1")
 
 	running(t, "worker", "run", "--addr", addr, "--queues", "default", "--id", "w", "--slots", "1")
 	rotaTo(0, "job", "submit", "--type", "t", "--id", "of-w", "--wait") // the worker exists
-	for _, args := range [][]string{{"job", "list", "--queue", "images"}, {"job", "show", "photo-1"}, {"queue", "list"}, {"worker", "list"},
-		{"tenant", "list"}, {"workflow", "list"}, {"queue", "show", "images"}, {"tenant", "show", "acme"}, {"mode", "get"},
+	for _, args := range [][]string{{"job", "list", "--queue", "images"}, {"job", "show", "photo-1"}, {"queue", "list"},
+		{"worker", "list"},
+		{"tenant", "list"}, {"workflow", "list"}, {"queue", "show", "images"}, {"tenant", "show", "acme"},
+		{"mode", "get"},
 		{"worker", "show", "w"}, {"job", "why", "photo-1"}} {
 		fresh, none := rotaTo(0, append(args, "-o", "name")...)
 		stale, talk := rotaTo(0, append(args, "-o", "name", "--stale")...)
@@ -81,7 +89,8 @@ func TestLists_live(t *testing.T) {
 		{[]string{"job", "show", ""}, "photo-1"}, {[]string{"job", "list", "--queue", "im"}, "images"},
 		{[]string{"queue", "pause", "im"}, "images"}, {[]string{"tenant", "show", ""}, "acme"},
 		{[]string{"job", "list", "--state", ""}, "COMPLETED"}, {[]string{"mode", "set", ""}, "DRAINING"},
-		{[]string{"queue", "set", "q", "--preset", ""}, "fluxforge"}, {[]string{"queue", "set", "q", "--set", ""}, "queue_cap="},
+		{[]string{"queue", "set", "q", "--preset", ""}, "fluxforge"},
+		{[]string{"queue", "set", "q", "--set", ""}, "queue_cap="},
 		{[]string{"key", "delete", "acc"}, "account"}, {[]string{"key", "set", "k", "--sequence", ""}, "block"},
 		{[]string{"events", "tail", "--kind", ""}, "jobDead"}, {[]string{"job", "list", "-o", ""}, "jsonl"},
 	} {
@@ -92,7 +101,8 @@ func TestLists_live(t *testing.T) {
 	}
 	// Without a reachable cluster completion prints nothing.
 	var out, talk bytes.Buffer
-	run([]string{"__complete", "job", "show", ""}, []string{"ROTA_ADDR=127.0.0.1:1"}, strings.NewReader(""), &out, &talk)
+	run([]string{"__complete", "job", "show", ""}, []string{"ROTA_ADDR=127.0.0.1:1"}, strings.NewReader(""), &out,
+		&talk)
 	if strings.Contains(out.String(), "photo") || strings.Contains(talk.String(), "127.0.0.1") {
 		t.Errorf("without a cluster: stdout %q, stderr %q", out.String(), talk.String())
 	}

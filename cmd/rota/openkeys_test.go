@@ -19,7 +19,8 @@ func TestOpenKeys(t *testing.T) {
 	if err := os.Chmod(files.Key, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := files.Certificate(); rota.KindOf(err) != rota.KindDenied || !strings.Contains(err.Error(), "chmod 600 "+files.Key) {
+	if _, err := files.Certificate(); rota.KindOf(err) != rota.KindDenied ||
+		!strings.Contains(err.Error(), "chmod 600 "+files.Key) {
 		t.Errorf("a key that everybody can read: %v", err)
 	}
 }

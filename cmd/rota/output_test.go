@@ -145,12 +145,16 @@ func TestPrint_controlCharacters(t *testing.T) {
 		t.Errorf("the log is shown as %q, not %q", shown, want)
 	}
 	value := map[string]string{"text": strings.ToValidUTF8(text, "?")}
-	for format, read := range map[string]func([]byte, any) error{"json": json.Unmarshal, "jsonl": json.Unmarshal, "yaml": yaml.Unmarshal} {
+	for format, read := range map[string]func([]byte, any) error{"json": json.Unmarshal, "jsonl": json.Unmarshal,
+		"yaml": yaml.Unmarshal} {
 		var out bytes.Buffer
 		if err := cli.WriteValue(&out, format, value); err != nil {
 			t.Fatal(err)
 		}
-		if i := strings.IndexFunc(out.String(), func(r rune) bool { return r != '\n' && unicode.IsControl(r) }); i >= 0 {
+		if i := strings.IndexFunc(out.String(), func(r rune) bool {
+			return r != '\n' &&
+				unicode.IsControl(r)
+		}); i >= 0 {
 			t.Errorf("%s passes on a control character at %d: %q", format, i, out.String())
 		}
 		var back map[string]string

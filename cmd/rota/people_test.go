@@ -43,7 +43,8 @@ func TestShownToPeople(t *testing.T) {
 	})
 	t.Run("a_waiting_job_leads_to_why", func(t *testing.T) {
 		t.Parallel()
-		for state, waits := range map[rota.JobState]bool{rota.JobQueued: true, rota.JobDelayed: true, rota.JobBlocked: true, rota.JobRunning: false,
+		for state, waits := range map[rota.JobState]bool{rota.JobQueued: true, rota.JobDelayed: true,
+			rota.JobBlocked: true, rota.JobRunning: false,
 			rota.JobCompleted: false, rota.JobDead: false} {
 			text := job.Table(rota.Job{JobSpec: rota.JobSpec{ID: "photo"}, State: state}, false)
 			if strings.Contains(text, "rota job why photo") != waits {
@@ -54,13 +55,15 @@ func TestShownToPeople(t *testing.T) {
 	t.Run("reasons_in_columns", func(t *testing.T) {
 		t.Parallel()
 		text := job.WhyText(&rota.Explanation{Job: "j", State: rota.JobQueued, Reasons: []rota.Why{
-			{Reason: "QUEUE_PAUSED"}, {Reason: "CPU_FULL", Workers: 1, WorkerIDs: []rota.WorkerID{"w7"}, Detail: "needs 9 millicores"}}}, false)
+			{Reason: "QUEUE_PAUSED"}, {Reason: "CPU_FULL", Workers: 1, WorkerIDs: []rota.WorkerID{"w7"},
+				Detail: "needs 9 millicores"}}}, false)
 		has(t, text, []string{"QUEUE_PAUSED\n", "CPU_FULL      1        w7     needs 9"}, []string{"1 workers"})
 	})
 	t.Run("problems_whole", func(t *testing.T) {
 		t.Parallel()
 		long := strings.Repeat("what went wrong ", 9) + "and what to do"
-		text := operator.StatusTable(rota.ClusterStatus{Nodes: []rota.NodeStatus{{ID: "n1", Problems: []string{long}}}}, true)
+		text := operator.StatusTable(rota.ClusterStatus{Nodes: []rota.NodeStatus{{ID: "n1", Problems: []string{long}}}},
+			true)
 		has(t, text, []string{"n1: " + long}, []string{strings.Repeat("0", 32)})
 	})
 	t.Run("certificates_that_end", func(t *testing.T) {
@@ -69,14 +72,16 @@ func TestShownToPeople(t *testing.T) {
 		node := func(id rota.NodeID, in time.Duration) rota.NodeStatus {
 			return rota.NodeStatus{ID: id, CertificateEnds: rota.DateOf(now.Time().Add(in))}
 		}
-		text := operator.ProblemsText(rota.ClusterStatus{Date: now, Nodes: []rota.NodeStatus{node("n1", 13*24*time.Hour), node("n2", 15*24*time.Hour),
-			node("n3", -time.Hour), {ID: "n4"}}})
-		has(t, text, []string{"n1: its certificate ends 2026-01-14", "n3: its certificate ends", "RotaCertificateEnds.md"}, []string{"n2", "n4"})
+		text := operator.ProblemsText(rota.ClusterStatus{Date: now,
+			Nodes: []rota.NodeStatus{node("n1", 13*24*time.Hour), node("n2", 15*24*time.Hour),
+				node("n3", -time.Hour), {ID: "n4"}}})
+		has(t, text, []string{"n1: its certificate ends 2026-01-14", "n3: its certificate ends",
+			"RotaCertificateEnds.md"}, []string{"n2", "n4"})
 	})
 	t.Run("verdict_on_a_silent_node", func(t *testing.T) {
 		t.Parallel()
-		v := rota.Verdict{Nodes: []rota.NodeVerdict{{ID: "n1", Error: "no connection"}, {ID: "n2", Digest: rota.Digest{Hi: 1}},
-			{ID: "n3", Digest: rota.Digest{Hi: 1}}}}
+		v := rota.Verdict{Nodes: []rota.NodeVerdict{{ID: "n1", Error: "no connection"},
+			{ID: "n2", Digest: rota.Digest{Hi: 1}}, {ID: "n3", Digest: rota.Digest{Hi: 1}}}}
 		has(t, operator.VerdictTable(v), []string{"n1: no connection"}, []string{strings.Repeat("0", 32)})
 		if err := cli.VerdictError(v); cli.ExitCode(err) != cli.ExitFailed || strings.Contains(err.Error(), "equal") {
 			t.Errorf("a silent node is reported as %v", err)
@@ -90,7 +95,9 @@ func TestShownToPeople(t *testing.T) {
 		t.Parallel()
 		has(t, worker.Table(rota.Worker{}, false), []string{"cpu milli        none"}, []string{"taken", "stake"})
 		staked := rota.Worker{WorkerSpec: rota.WorkerSpec{Stake: 900}, AttestedStake: 70, Slashed: 7}
-		has(t, worker.Table(staked, false), []string{"stake declared   900\n", "stake attested   70\n", "stake left       63\n"}, nil)
+		has(t, worker.Table(staked, false), []string{"stake declared   900\n", "stake attested   70\n",
+			"stake left       63\n"},
+			nil)
 	})
 	t.Run("policy_with_meaning", func(t *testing.T) {
 		t.Parallel()
@@ -104,10 +111,11 @@ func TestShownToPeople(t *testing.T) {
 	})
 	t.Run("lives_count_from_1", func(t *testing.T) {
 		t.Parallel()
-		text := job.Table(rota.Job{Life: 2, Retried: rota.Moment{Date: 1_700_000_000_000}, Attempts: []rota.Attempt{{Worker: "w1"},
-			{Worker: "w2", Life: 2}}}, false)
+		text := job.Table(rota.Job{Life: 2, Retried: rota.Moment{Date: 1_700_000_000_000},
+			Attempts: []rota.Attempt{{Worker: "w1"}, {Worker: "w2", Life: 2}}}, false)
 		has(t, text, []string{"LIFE", "   1    1  w1", "   3    1  w2", "2×, last 2023-11-14"}, nil)
-		has(t, job.Table(rota.Job{Attempts: []rota.Attempt{{Worker: "w1"}}}, false), []string{"TRY"}, []string{"LIFE", "retried"})
+		has(t, job.Table(rota.Job{Attempts: []rota.Attempt{{Worker: "w1"}}}, false), []string{"TRY"},
+			[]string{"LIFE", "retried"})
 	})
 	t.Run("change_of_nothing", func(t *testing.T) {
 		t.Parallel()
@@ -121,7 +129,8 @@ func TestShownToPeople(t *testing.T) {
 	})
 	t.Run("help_of_nothing", func(t *testing.T) {
 		t.Parallel()
-		for line, meant := range map[string]string{"help wrker": "worker", "help job shw": "show", "help job list": "", "help": ""} {
+		for line, meant := range map[string]string{"help wrker": "worker", "help job shw": "show", "help job list": "",
+			"help": ""} {
 			code, shown, talk := rotaLine(strings.Fields(line)...)
 			if meant == "" && (code != cli.ExitDone || !strings.Contains(shown, "Usage:")) ||
 				meant != "" && (code != cli.ExitUsage || !strings.Contains(talk, "did you mean \""+meant)) {
@@ -134,8 +143,10 @@ func TestShownToPeople(t *testing.T) {
 	})
 	t.Run("command_elsewhere", func(t *testing.T) {
 		t.Parallel()
-		for line, meant := range map[string]string{"why j": "rota job why?", "workflow why w/n": "rota job why?", "drain w": "rota worker drain?",
-			"worker --queues q": "rota worker run --queues?", "wrker": `"worker"`, "schedule lst": `"list"`, "job --nope": "unknown flag: --nope"} {
+		for line, meant := range map[string]string{"why j": "rota job why?", "workflow why w/n": "rota job why?",
+			"drain w":           "rota worker drain?",
+			"worker --queues q": "rota worker run --queues?", "wrker": `"worker"`, "schedule lst": `"list"`,
+			"job --nope": "unknown flag: --nope"} {
 			code, _, talk := rotaLine(strings.Fields(line)...)
 			if code != cli.ExitUsage || !strings.Contains(talk, meant) {
 				t.Errorf("%s: exit %d, %s", line, code, talk)
@@ -144,7 +155,8 @@ func TestShownToPeople(t *testing.T) {
 	})
 	t.Run("attempt_of_unknown_start", func(t *testing.T) {
 		t.Parallel()
-		text := cli.RenderList(job.AttemptColumns(&rota.Job{}), []rota.Attempt{{Worker: "w1", End: rota.ReasonProofInvalid}}, false)
+		text := cli.RenderList(job.AttemptColumns(&rota.Job{}),
+			[]rota.Attempt{{Worker: "w1", End: rota.ReasonProofInvalid}}, false)
 		has(t, text, []string{"PROOF_INVALID"}, []string{"+"})
 	})
 	t.Run("flags_without_strconv", func(t *testing.T) {
@@ -220,11 +232,13 @@ func TestEventPrinter(t *testing.T) {
 		}
 	}
 	events = append(events, rota.ServedEvent{Event: rota.Event{Kind: rota.EventLeadershipBegan, Text: "n3"}},
-		rota.ServedEvent{Event: rota.Event{Kind: rota.EventProviderRegistered, Worker: "w", Status: rota.WorkerActive, Date: 1_800_000_000_123}},
+		rota.ServedEvent{Event: rota.Event{Kind: rota.EventProviderRegistered, Worker: "w", Status: rota.WorkerActive,
+			Date: 1_800_000_000_123}},
 		rota.ServedEvent{Event: rota.Event{Kind: rota.EventJobAssigned, Job: "j", Worker: "w", Date: 1_800_000_000_123,
 			Payload: `{"reasoning":{"rule":"SeededShuffle","worker_id":"w","position":1},"score":7}`}})
 	text := show("table", events)
-	for _, want := range []string{"queue images\n", "tenant acme\n", "j-<1>\n", "node n3\n", "rule=SeededShuffle position=1 score=7\n"} {
+	for _, want := range []string{"queue images\n", "tenant acme\n", "j-<1>\n", "node n3\n",
+		"rule=SeededShuffle position=1 score=7\n"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is missing in\n%s", want, text)
 		}
@@ -234,8 +248,10 @@ func TestEventPrinter(t *testing.T) {
 	for _, c := range []struct {
 		line       int
 		head, cell string
-	}{{5, "ABOUT", "worker w"}, {5, "DETAIL", "ACTIVE"}, {5, "DATE", "2027-"}, {6, "WORKER", "w "}, {6, "KIND", "jobAssigned"}, {6, "DETAIL", "rule="}} {
-		if at := strings.Index(lines[0], c.head); at < 0 || at >= len(lines[c.line]) || !strings.HasPrefix(lines[c.line][at:], c.cell) {
+	}{{5, "ABOUT", "worker w"}, {5, "DETAIL", "ACTIVE"}, {5, "DATE", "2027-"}, {6, "WORKER", "w "}, {6, "KIND",
+		"jobAssigned"}, {6, "DETAIL", "rule="}} {
+		if at := strings.Index(lines[0], c.head); at < 0 || at >= len(lines[c.line]) ||
+			!strings.HasPrefix(lines[c.line][at:], c.cell) {
 			t.Errorf("%q is not in the column of %s:\n%s", c.cell, c.head, text)
 		}
 	}

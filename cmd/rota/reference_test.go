@@ -98,7 +98,8 @@ func flagRows(cmd *cobra.Command) (rows []flagRow) {
 		if d := flag.DefValue; d != "" && d != "[]" && d != "0" && d != "false" && d != "0s" {
 			start = "`" + strings.Trim(d, "[]") + "`"
 		}
-		rows = append(rows, flagRow{name, fmt.Sprintf("| %s | %s | %s | %s |\n", name, value, start, strings.ReplaceAll(sentence(usage), "|", "\\|"))})
+		rows = append(rows, flagRow{name, fmt.Sprintf("| %s | %s | %s | %s |\n", name, value, start,
+			strings.ReplaceAll(sentence(usage), "|", "\\|"))})
 	})
 	return rows
 }
@@ -126,7 +127,8 @@ func writeCommand(b *strings.Builder, cmd *cobra.Command, shared map[string]int)
 		b.WriteString("\n| command | |\n|---|---|\n")
 		for _, child := range children {
 			if child.Name() != "completion" && child.Name() != "help" && !child.Hidden {
-				fmt.Fprintf(b, "| [%s](#%s) | %s |\n", child.CommandPath(), strings.ReplaceAll(child.CommandPath(), " ", "-"), sentence(child.Short))
+				fmt.Fprintf(b, "| [%s](#%s) | %s |\n", child.CommandPath(),
+					strings.ReplaceAll(child.CommandPath(), " ", "-"), sentence(child.Short))
 			}
 		}
 	}
@@ -171,7 +173,8 @@ func TestReference_errors(t *testing.T) {
 }
 
 // description matches a metric's description of itself.
-var description = regexp.MustCompile(`^Desc\{fqName: "([^"]+)", help: "(.*?)"(?:, unit: "[^"]*")?, constLabels: \{(.*)\}, variableLabels: \{(.*)\}\}$`)
+var description = regexp.MustCompile(
+	`^Desc\{fqName: "([^"]+)", help: "(.*?)"(?:, unit: "[^"]*")?, constLabels: \{(.*)\}, variableLabels: \{(.*)\}\}$`)
 
 // described returns a line of the table for each metric of the collectors, by name.
 func described(collectors []prometheus.Collector) (lines []string) {
@@ -188,7 +191,8 @@ func described(collectors []prometheus.Collector) (lines []string) {
 			}
 			var labels []string
 			for _, l := range strings.FieldsFunc(m[3]+","+m[4], func(r rune) bool { return r == ',' }) {
-				name, _, _ := strings.Cut(strings.TrimSpace(l), "=") // a label equal in every series is followed by its value
+				name, _, _ := strings.Cut(strings.TrimSpace(l),
+					"=") // a label equal in every series is followed by its value
 				labels = append(labels, "`"+name+"`")
 			}
 			lines = append(lines, fmt.Sprintf("| `%s` | %s | %s |", m[1], strings.Join(labels, ", "), m[2]))

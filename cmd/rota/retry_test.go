@@ -46,7 +46,8 @@ func TestLastCause(t *testing.T) {
 func TestRefusedConnection(t *testing.T) {
 	t.Parallel()
 	addr := deaf(t)
-	for _, line := range [][]string{{"job", "list"}, {"job", "wait", "j"}, {"workflow", "wait", "w"}, {"events", "tail", "--follow"}} {
+	for _, line := range [][]string{{"job", "list"}, {"job", "wait", "j"}, {"workflow", "wait", "w"},
+		{"events", "tail", "--follow"}} {
 		t.Run(strings.Join(line, " "), func(t *testing.T) {
 			t.Parallel()
 			var out, talk strings.Builder

@@ -61,12 +61,20 @@ ended by SIGINT and SIGTERM.`,
 		"`file` with the certificates (PEM) that other ends are checked against")
 	flags.StringVar(&a.TLS.Cert, "tls-cert", "", "`file` with this end's certificate (PEM)")
 	flags.StringVar(&a.TLS.Key, "tls-key", "", "`file` with its key (PEM)")
-	flags.StringVar(&a.TokenFile, cli.TokenFlag, "", "`file` with the access token to show, readable by its owner alone; ROTA_TOKEN may have the token itself")
+	flags.StringVar(&a.TokenFile, cli.TokenFlag, "",
+		"`file` with the access token to show, readable by its owner alone; ROTA_TOKEN may have the token itself")
 	jobs, workflows, workers, queues, tenants := job.Commands{App: a}, workflow.Commands{App: a}, worker.Commands{App: a}, queue.Commands{App: a}, queue.TenantCommands{App: a}
-	a.Group(root, serve.ServerCommands{App: a}.Command(), serve.DevCommands{App: a}.Command(), jobs.Command(), workflows.Command(),
-		workers.Command(), queues.Command(), tenants.Command(), queue.KeyCommands{App: a}.Command(), queue.ScheduleCommands{App: a}.Command(), job.BatchCommands{App: a}.Command(), job.PlanCommands{App: a}.Command(), queue.WebhookCommands{App: a}.Command(), queue.RelayCommands{App: a}.Command(), queue.ModeCommands{App: a}.Command(),
+	a.Group(root, serve.ServerCommands{App: a}.Command(), serve.DevCommands{App: a}.Command(), jobs.Command(),
+		workflows.Command(),
+		workers.Command(), queues.Command(), tenants.Command(), queue.KeyCommands{App: a}.Command(),
+		queue.ScheduleCommands{App: a}.Command(), job.BatchCommands{App: a}.Command(),
+		job.PlanCommands{App: a}.Command(), queue.WebhookCommands{App: a}.Command(),
+		queue.RelayCommands{App: a}.Command(), queue.ModeCommands{App: a}.Command(),
 		auth.Commands{App: a}.Command(), auth.ConsoleCommands{App: a}.Command(),
-		operator.EventCommands{App: a}.Command(), operator.ClusterCommands{App: a}.Command(), operator.StatusCommands{App: a}.Command(), queue.TzdataCommands{App: a}.Command(), operator.Commands{App: a}.Command(), lab.BenchCommands{App: a}.Command(), lab.SimulateCommand(a), lab.WhatIfCommand(a), lab.DemoCommands{App: a}.Command(),
+		operator.EventCommands{App: a}.Command(), operator.ClusterCommands{App: a}.Command(),
+		operator.StatusCommands{App: a}.Command(), queue.TzdataCommands{App: a}.Command(),
+		operator.Commands{App: a}.Command(), lab.BenchCommands{App: a}.Command(), lab.SimulateCommand(a),
+		lab.WhatIfCommand(a), lab.DemoCommands{App: a}.Command(),
 		serve.Certifier{App: a}.Command(), serve.VersionCommands{App: a}.Command(),
 		a.Shortcut("jobs", "job", jobs.List()), a.Shortcut("workflows", "workflow", workflows.List()),
 		a.Shortcut("workers", "worker", workers.List()), a.Shortcut("queues", "queue", queues.List()),
@@ -75,7 +83,8 @@ ended by SIGINT and SIGTERM.`,
 	refuseUnknownHelp(root)
 	a.AddCompletions(root)
 	addRights(root)
-	root.SetUsageTemplate(root.UsageTemplate() + "{{with index .Annotations \"" + rightsKey + "\"}}\nRights:\n  {{.}}\n{{end}}")
+	root.SetUsageTemplate(root.UsageTemplate() + "{{with index .Annotations \"" + rightsKey +
+		"\"}}\nRights:\n  {{.}}\n{{end}}")
 	return root
 }
 

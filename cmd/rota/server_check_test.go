@@ -19,8 +19,8 @@ import (
 func checks(t *testing.T, args ...string) (code int, said, talk string) {
 	t.Helper()
 	var out, errs bytes.Buffer
-	args = append([]string{"server", "--check", "--dumpable", "--disk-low", "0", "--disk-critical", "0", "--api", "127.0.0.1:0", "--raft", "127.0.0.1:0", "--admin", "127.0.0.1:0",
-		"--gossip", "127.0.0.1:0"}, args...)
+	args = append([]string{"server", "--check", "--dumpable", "--disk-low", "0", "--disk-critical", "0", "--api",
+		"127.0.0.1:0", "--raft", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--gossip", "127.0.0.1:0"}, args...)
 	code = run(args, nil, strings.NewReader(""), &out, &errs)
 	return code, out.String(), errs.String()
 }
@@ -62,7 +62,8 @@ func TestServerCheck(t *testing.T) {
 		}
 		return path
 	}
-	key, open, short := in("gossip.key", "0123456789abcdef", 0o600), in("open.key", "0123456789abcdef", 0o644), in("short.key", "0123", 0o600)
+	key, open, short := in("gossip.key", "0123456789abcdef", 0o600), in("open.key", "0123456789abcdef",
+		0o644), in("short.key", "0123", 0o600)
 	wrong := in("wrong.yaml", "bootstrap-expect: 77\nnod: n1\nsnapshot-every: x\n", 0o600)
 	late := in("late.yaml", "snapshot-every: 1ms\n", 0o600)
 	data := filepath.Join(dir, "data")
@@ -71,7 +72,8 @@ func TestServerCheck(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer taken.Close()
-	certificates := []string{"--tls-cert", filepath.Join(dir, "n1.pem"), "--tls-key", filepath.Join(dir, "n1.key"), "--node-ca", filepath.Join(dir, "ca.pem")}
+	certificates := []string{"--tls-cert", filepath.Join(dir, "n1.pem"), "--tls-key", filepath.Join(dir, "n1.key"),
+		"--node-ca", filepath.Join(dir, "ca.pem")}
 	before := summed(t, dir)
 	for _, c := range []struct {
 		name string
@@ -80,22 +82,32 @@ func TestServerCheck(t *testing.T) {
 		want []string // one per line of stderr
 	}{
 		{"all is well", []string{"--node", "n1", "--data", data, "--bootstrap-expect", "1"}, 0, nil},
-		{"with certificates and a key", append([]string{"--node", "n1", "--data", data, "--bootstrap-expect", "1", "--gossip-key-file", key}, certificates...), 0, nil},
+		{"with certificates and a key", append([]string{"--node", "n1", "--data", data, "--bootstrap-expect", "1",
+			"--gossip-key-file", key}, certificates...), 0, nil},
 		{"nothing given", nil, 2, []string{"--node is missing", "--data is missing"}},
-		{"a fresh node with nobody", []string{"--node", "n1", "--data", data}, 1, []string{"neither --bootstrap-expect nor --join"}},
-		{"flags, files, settings, addresses and data together", []string{"--node", "n1", "--data", key, "--cluster", "a b", "--bootstrap-expect", "1",
-			"--gossip-key-file", open, "--tls-cert", "none.pem", "--tls-key", "none.key", "--node-ca", key, "--client-ca", "none.ca",
-			"--join", "x", "--config", late, "--admin", taken.Addr().String(), "--log-level", "loud"}, 2,
-			[]string{"--snapshot-every", `"loud"`, "--cluster", `--join: got "x"`, "none.pem", key + " has no certificate", "none.ca", "chmod 600 " + open, key + " is no directory",
+		{"a fresh node with nobody", []string{"--node", "n1", "--data", data}, 1,
+			[]string{"neither --bootstrap-expect nor --join"}},
+		{"flags, files, settings, addresses and data together",
+			[]string{"--node", "n1", "--data", key, "--cluster", "a b", "--bootstrap-expect", "1",
+				"--gossip-key-file", open, "--tls-cert", "none.pem", "--tls-key", "none.key", "--node-ca", key,
+				"--client-ca", "none.ca",
+				"--join", "x", "--config", late, "--admin", taken.Addr().String(), "--log-level", "loud"}, 2,
+			[]string{"--snapshot-every", `"loud"`, "--cluster", `--join: got "x"`, "none.pem",
+				key + " has no certificate", "none.ca", "chmod 600 " + open, key + " is no directory",
 				"--admin " + taken.Addr().String()}},
-		{"beyond loopback", []string{"--node", "n1", "--data", data, "--bootstrap-expect", "1", "--api", "0.0.0.0:0", "--gossip-key-file", short}, 1,
-			[]string{"--api 0.0.0.0:0 is no loopback", short + ": line 1 has"}},
-		{"the config file", []string{"--config", wrong}, 2, []string{"unknown keys: nod", "bootstrap-expect", "snapshot-every", "--node is missing", "--data is missing"}},
-		{"backups that no place takes", []string{"--node", "n1", "--data", data, "--bootstrap-expect", "1", "--backup-to", filepath.Join(dir, "absent"),
-			"--backup-recipient", "nonsense"}, 1, []string{`backup-recipient: got "nonsense"`, "make the directory first"}},
-		{"an endpoint that is none", []string{"--node", "n1", "--data", data, "--bootstrap-expect", "1", "--backup-endpoint", "http://s3.example.org"}, 1,
+		{"beyond loopback", []string{"--node", "n1", "--data", data, "--bootstrap-expect", "1", "--api", "0.0.0.0:0",
+			"--gossip-key-file", short}, 1, []string{"--api 0.0.0.0:0 is no loopback", short + ": line 1 has"}},
+		{"the config file", []string{"--config", wrong}, 2, []string{"unknown keys: nod", "bootstrap-expect",
+			"snapshot-every", "--node is missing", "--data is missing"}},
+		{"backups that no place takes", []string{"--node", "n1", "--data", data, "--bootstrap-expect", "1",
+			"--backup-to", filepath.Join(dir, "absent"),
+			"--backup-recipient", "nonsense"}, 1, []string{`backup-recipient: got "nonsense"`,
+			"make the directory first"}},
+		{"an endpoint that is none", []string{"--node", "n1", "--data", data, "--bootstrap-expect", "1",
+			"--backup-endpoint", "http://s3.example.org"}, 1,
 			[]string{"by https:// only"}},
-		{"another node's certificate", append([]string{"--node", "n2", "--data", data, "--bootstrap-expect", "1"}, certificates...), 1, []string{"it is node n1's, this is node n2"}},
+		{"another node's certificate", append([]string{"--node", "n2", "--data", data, "--bootstrap-expect", "1"},
+			certificates...), 1, []string{"it is node n1's, this is node n2"}},
 	} {
 		code, said, talk := checks(t, c.args...)
 		zones := fmt.Sprintf("time zone data: release %s of %s\n", cron.Release, cron.Embedded().Released())
@@ -103,7 +115,8 @@ func TestServerCheck(t *testing.T) {
 		if talk == "" {
 			lines = nil
 		}
-		if code != c.code || len(lines) != len(c.want) || (code == 0) != (said == "node n1 of cluster rota can start: "+data+" will be made\n"+zones) {
+		if code != c.code || len(lines) != len(c.want) || (code == 0) != (said == "node n1 of cluster rota can start: "+
+			data+" will be made\n"+zones) {
 			t.Errorf("%s: exit %d, %q and %d lines:\n%s", c.name, code, said, len(lines), talk)
 			continue
 		}
@@ -116,8 +129,10 @@ func TestServerCheck(t *testing.T) {
 	if after := summed(t, dir); after != before {
 		t.Errorf("the directory was\n%s\nand is\n%s", before, after)
 	}
-	if _, said, _ := checks(t, "--node", "n1", "--data", data, "--bootstrap-expect", "1", "-o", "jsonl"); said != `{"node":"n1","cluster":"rota","data":"`+data+
-		`","last_index":0,"snapshot_index":0,"tzdata":"`+cron.Release+`","tzdata_released_ms":`+fmt.Sprint(int64(cron.Embedded().Released()))+"}\n" {
+	if _, said, _ := checks(t, "--node", "n1", "--data", data, "--bootstrap-expect", "1", "-o",
+		"jsonl"); said != `{"node":"n1","cluster":"rota","data":"`+data+
+		`","last_index":0,"snapshot_index":0,"tzdata":"`+cron.Release+`","tzdata_released_ms":`+
+		fmt.Sprint(int64(cron.Embedded().Released()))+"}\n" {
 		t.Errorf("as JSON: %s", said)
 	}
 }

@@ -37,7 +37,8 @@ func TestServerHides(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Without a node's id it ends before it reads any file.
-	if code, _, stderr := runArgs(strings.Fields(args)...); code != cli.ExitUsage || !strings.Contains(stderr, "--node is missing") {
+	if code, _, stderr := runArgs(strings.Fields(args)...); code != cli.ExitUsage ||
+		!strings.Contains(stderr, "--node is missing") {
 		t.Fatalf("exit %d: %s", code, stderr)
 	}
 	if err := unix.Getrlimit(unix.RLIMIT_CORE, &most); err != nil {

@@ -40,8 +40,10 @@ func TestStartPages(t *testing.T) {
 	if len(files) != len(pages) {
 		t.Errorf("%d pages for %d kinds of refusals", len(files), len(pages))
 	}
-	err = serve.Paged(cli.StartFaults{cli.Usagef("a flag"), rota.Refusef(rota.KindConflict, "data", "x is damaged: y")}.Err())
-	const one, other = "a flag (runbook: " + cli.Runbooks + "StartSettings.md)", "x is damaged: y (runbook: " + cli.Runbooks + "StartDamagedData.md)"
+	err = serve.Paged(cli.StartFaults{cli.Usagef("a flag"), rota.Refusef(rota.KindConflict, "data",
+		"x is damaged: y")}.Err())
+	const one, other = "a flag (runbook: " + cli.Runbooks + "StartSettings.md)", "x is damaged: y (runbook: " +
+		cli.Runbooks + "StartDamagedData.md)"
 	if err.Error() != one+"; "+other || cli.ExitCode(err) != cli.ExitUsage {
 		t.Errorf("exit %d, %v", cli.ExitCode(err), err)
 	}

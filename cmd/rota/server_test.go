@@ -15,8 +15,8 @@ import (
 )
 
 func testFlags(change func(*serve.ServerFlags)) *serve.ServerFlags {
-	f := &serve.ServerFlags{Node: "n1", Data: "/d", API: serve.DefaultAPI, Raft: serve.DefaultRaft, Admin: serve.DefaultAdmin,
-		Gossip: serve.DefaultGossip, Cluster: "rota", BootstrapExpect: 1}
+	f := &serve.ServerFlags{Node: "n1", Data: "/d", API: serve.DefaultAPI, Raft: serve.DefaultRaft,
+		Admin: serve.DefaultAdmin, Gossip: serve.DefaultGossip, Cluster: "rota", BootstrapExpect: 1}
 	if change != nil {
 		change(f)
 	}
@@ -64,7 +64,8 @@ func TestDevPorts(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer taken.Close()
-	if _, err := (serve.DevCommands{App: a}).Ports(dir, &serve.DevFlags{Nodes: 3, API: taken.Addr().String()}); err == nil ||
+	if _, err := (serve.DevCommands{App: a}).Ports(dir, &serve.DevFlags{Nodes: 3,
+		API: taken.Addr().String()}); err == nil ||
 		!strings.Contains(err.Error(), taken.Addr().String()) {
 		t.Errorf("a taken --api: %v", err)
 	}
@@ -149,7 +150,8 @@ func TestFounding(t *testing.T) {
 		{beyond, beyond, beyond, loop, true, true, true, true, true, true},
 		{loop, loop, loop, beyond, false, false, true, true, true, true},
 	} {
-		f := &serve.ServerFlags{Node: "n1", Data: dir, API: c.api, Raft: c.raft, Gossip: c.gossip, Admin: c.admin, Cluster: serve.DefaultCluster, Insecure: c.insecure}
+		f := &serve.ServerFlags{Node: "n1", Data: dir, API: c.api, Raft: c.raft, Gossip: c.gossip, Admin: c.admin,
+			Cluster: serve.DefaultCluster, Insecure: c.insecure}
 		files := cli.TLSFiles{}
 		if c.tls {
 			files = whole

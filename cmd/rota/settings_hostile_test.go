@@ -12,7 +12,8 @@ import (
 
 // FuzzConfigFile: for any config file, a command reports the fault in it or runs.
 func FuzzConfigFile(f *testing.F) {
-	for _, text := range []string{"", "addr: [a:1, b:2]\n", "timeout: 3s\noutput: json\n", "timeout: 1s\nno-such-key: 1\n", "a: &a [*a]\n", "addr: {x: 1}\n",
+	for _, text := range []string{"", "addr: [a:1, b:2]\n", "timeout: 3s\noutput: json\n",
+		"timeout: 1s\nno-such-key: 1\n", "a: &a [*a]\n", "addr: {x: 1}\n",
 		"timeout: -1s", "\x00", "- 1\n- 2\n", "api: ~\n", "timeout: !!binary aGk=\n", "<<: [1]\n", "? [a]\n: b\n"} {
 		f.Add([]byte(text))
 	}
@@ -27,7 +28,8 @@ func FuzzConfigFile(f *testing.F) {
 		if code != cli.ExitDone && code != cli.ExitUsage {
 			t.Fatalf("exit code %d, %q", code, said.String())
 		}
-		if (code == cli.ExitDone) != (said.Len() == 0) || strings.Contains(string(data), "\nno-such-key: 1\n") && code == cli.ExitDone {
+		if (code == cli.ExitDone) != (said.Len() == 0) || strings.Contains(string(data), "\nno-such-key: 1\n") &&
+			code == cli.ExitDone {
 			t.Fatalf("exit code %d, %q", code, said.String())
 		}
 	})

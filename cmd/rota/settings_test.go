@@ -109,29 +109,41 @@ func TestFlags(t *testing.T) {
 		"dev": "nodes data",
 		"job submit": "queue type id priority tenant fee size payload delay ttl cpu memory requires region-allow region-deny " +
 			"zone domain worker key batch expected-digest simulate-ms wait file",
-		"job show": "", "job logs": "attempt follow", "job list": "queue state tenant type filter count group limit cursor", "job wait": "timeout", "job cancel": "",
+		"job show": "", "job logs": "attempt follow",
+		"job list": "queue state tenant type filter count group limit cursor", "job wait": "timeout", "job cancel": "",
 		"job retry":   "",
 		"worker run":  "queues slots prefetch id takeover region zone cap cpu memory stake exec guard attestation",
 		"worker list": "", "worker show": "", "worker drain": "",
-		"queue list": "", "queue show": "", "queue set": "preset set", "queue pause": "", "queue delete": "", "tenant delete": "", "worker delete": "", "queue resume": "",
-		"status": "check", "cluster status": "", "operator raft list-peers": "", "operator raft transfer-leadership": "to",
-		"operator raft remove-peer": "", "operator raft leave": "", "operator snapshot save": "",
+		"queue list": "", "queue show": "", "queue set": "preset set", "queue pause": "", "queue delete": "",
+		"tenant delete": "", "worker delete": "", "queue resume": "",
+		"status": "check", "cluster status": "", "operator raft list-peers": "",
+		"operator raft transfer-leadership": "to",
+		"operator raft remove-peer":         "", "operator raft leave": "", "operator snapshot save": "",
 		"operator snapshot inspect": "", "operator snapshot restore": "data node", "operator verify": "",
 		"bench jobs": "jobs rate producers batch workers slots payload queue", "bench trace": "speedup jobs workers",
-		"auth whoami": "token-file", "console": "open", "auth token create": "role tenant queue worker-prefix expires", "auth token list": "", "auth token revoke": "",
-		"auth role set": "grant", "auth role list": "", "auth role delete": "", "auth block": "", "auth unblock": "", "auth blocks": "",
-		"auth anonymous": "", "auth login": "jwt-file out", "auth issuer set": "audience map ca-file", "auth issuer list": "", "auth issuer delete": "",
-		"key list": "", "key show": "tenant", "key top": "held name queue tenant limit", "key set": "queue scope concurrency rate per burst sequence", "key skip": "job queue tenant scope", "key delete": "queue",
-		"batch open": "size job queue type tenant payload", "batch seal": "", "batch list": "", "batch show": "", "batch wait": "",
+		"auth whoami": "token-file", "console": "open", "auth token create": "role tenant queue worker-prefix expires",
+		"auth token list": "", "auth token revoke": "",
+		"auth role set": "grant", "auth role list": "", "auth role delete": "", "auth block": "", "auth unblock": "",
+		"auth blocks":    "",
+		"auth anonymous": "", "auth login": "jwt-file out", "auth issuer set": "audience map ca-file",
+		"auth issuer list": "", "auth issuer delete": "",
+		"key list": "", "key show": "tenant", "key top": "held name queue tenant limit",
+		"key set": "queue scope concurrency rate per burst sequence", "key skip": "job queue tenant scope",
+		"key delete": "queue",
+		"batch open": "size job queue type tenant payload", "batch seal": "", "batch list": "", "batch show": "",
+		"batch wait":    "",
 		"schedule set":  "cron tz every date start end limit jitter overlap catch-up catch-up-max pause-on-failure job queue type payload",
-		"schedule list": "", "schedule show": "", "schedule next": "after count", "schedule pause": "reason", "schedule resume": "catch-up",
+		"schedule list": "", "schedule show": "", "schedule next": "after count", "schedule pause": "reason",
+		"schedule resume":  "catch-up",
 		"tzdata install":   "release released older",
 		"schedule trigger": "id", "schedule backfill": "overlap", "schedule delete": "",
-		"webhook set": "url kinds filter generation", "webhook list": "", "webhook show": "", "webhook pause": "reason", "webhook resume": "", "webhook skip": "",
-		"webhook delete": "", "webhook secret": "key-file", "relay webhooks": "key-file id slots allow-private allow-http",
+		"webhook set": "url kinds filter generation", "webhook list": "", "webhook show": "", "webhook pause": "reason",
+		"webhook resume": "", "webhook skip": "",
+		"webhook delete": "", "webhook secret": "key-file",
+		"relay webhooks": "key-file id slots allow-private allow-http",
 		"relay postgres": "dsn-file print-migration notify",
-		"plan start":     "filter to priority max id dry-run wait", "plan list": "", "plan show": "", "plan wait": "timeout", "plan cancel": "reason",
-		"demo": "", "version": "", "completion bash": "",
+		"plan start":     "filter to priority max id dry-run wait", "plan list": "", "plan show": "",
+		"plan wait": "timeout", "plan cancel": "reason", "demo": "", "version": "", "completion bash": "",
 	}
 	a := &cli.App{Stdout: &bytes.Buffer{}, Stderr: &bytes.Buffer{}}
 	root := rootCommand(a)
@@ -192,7 +204,8 @@ func TestRun_without_a_cluster(t *testing.T) {
 	}
 	// Without --timeout, too, a status ends, and prints the cause for each node.
 	code, stdout, stderr = runArgs("--addr", "127.0.0.1:1,127.0.0.1:2", "cluster", "status")
-	if code != cli.ExitUnavailable || stdout != "" || strings.Count(stderr, "\n") != 1 || strings.Count(stderr, "connection refused") != 2 ||
+	if code != cli.ExitUnavailable || stdout != "" || strings.Count(stderr, "\n") != 1 ||
+		strings.Count(stderr, "connection refused") != 2 ||
 		!strings.Contains(stderr, "node 127.0.0.1:1: ") || !strings.Contains(stderr, "node 127.0.0.1:2: ") {
 		t.Errorf("exit %d, stdout %q, stderr %q", code, stdout, stderr)
 	}
@@ -237,7 +250,8 @@ func TestRun_did_you_mean(t *testing.T) {
 		"server --log-level inf":           "info",
 	} {
 		code, stdout, stderr := runArgs(strings.Fields(args)...)
-		if code != cli.ExitUsage || stdout != "" || !strings.Contains(stderr, "did you mean") || !strings.Contains(stderr, want) {
+		if code != cli.ExitUsage || stdout != "" || !strings.Contains(stderr, "did you mean") ||
+			!strings.Contains(stderr, want) {
 			t.Errorf("rota %s: exit %d, %s; want the suggestion %s", args, code, stderr, want)
 		}
 	}
@@ -286,7 +300,8 @@ func TestEnvironment(t *testing.T) {
 			}
 			if c.File != "" {
 				token := filepath.Join(dir, "token")
-				if err := errors.Join(os.WriteFile(token, []byte(c.File), c.Mode), os.Chmod(token, c.Mode)); err != nil {
+				if err := errors.Join(os.WriteFile(token, []byte(c.File), c.Mode),
+					os.Chmod(token, c.Mode)); err != nil {
 					t.Fatal(err)
 				}
 			}

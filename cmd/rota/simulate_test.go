@@ -57,19 +57,22 @@ func TestSimulate_workflow(t *testing.T) {
 		makespan, maxAt float64
 	}{{"8", 307, 308}, {"1", 1028, 1029}} {
 		var o, e bytes.Buffer
-		code := run([]string{"simulate", path, "--procs", test.procs, "--policy", "p:ranking=fifo", "-o", "json"}, nil, strings.NewReader(""), &o, &e)
+		code := run([]string{"simulate", path, "--procs", test.procs, "--policy", "p:ranking=fifo", "-o", "json"}, nil,
+			strings.NewReader(""), &o, &e)
 		var got struct{ Policies []foresight.Result }
 		if err := json.Unmarshal(o.Bytes(), &got); err != nil || code != cli.ExitDone || len(got.Policies) != 1 {
 			t.Fatalf("%v, exit code %d: %s%s", err, code, &o, &e)
 		}
 		r := got.Policies[0]
-		if r.Jobs != 10 || r.MakespanS < test.makespan || r.MakespanS > test.maxAt || r.CriticalPathS < 307 || r.CriticalPathS > 308 {
+		if r.Jobs != 10 || r.MakespanS < test.makespan || r.MakespanS > test.maxAt || r.CriticalPathS < 307 ||
+			r.CriticalPathS > 308 {
 			t.Errorf("on %s processors: %+v", test.procs, r)
 		}
 	}
 	for _, args := range [][]string{{"--procs", "8", "--jobs", "3"}, {"--procs", "8", "--starts", "1:2"}, nil} {
 		var o, e bytes.Buffer
-		if code := run(append([]string{"simulate", path}, args...), nil, strings.NewReader(""), &o, &e); code != cli.ExitUsage {
+		if code := run(append([]string{"simulate", path}, args...), nil, strings.NewReader(""), &o,
+			&e); code != cli.ExitUsage {
 			t.Errorf("%v: exit code %d: %s", args, code, &e)
 		}
 	}
@@ -79,7 +82,8 @@ func TestSimulate_workflow(t *testing.T) {
 // of the other user, for 147.
 func TestSimulate(t *testing.T) {
 	t.Parallel()
-	log := swfLines([4]int{0, 100, 10, 1}, [4]int{1, 50, 10, 1}, [4]int{3, 50, 5, 2}, [4]int{4, 0, 1, 2}, [4]int{5, 9, 11, 2})
+	log := swfLines([4]int{0, 100, 10, 1}, [4]int{1, 50, 10, 1}, [4]int{3, 50, 5, 2}, [4]int{4, 0, 1, 2},
+		[4]int{5, 9, 11, 2})
 	out, said, code := simulate(t, log, "--policy", "p:ranking=fifo", "-o", "json")
 	var got struct{ Policies []foresight.Result }
 	if err := json.Unmarshal([]byte(out), &got); err != nil || code != cli.ExitDone || len(got.Policies) != 1 {
@@ -90,11 +94,13 @@ func TestSimulate(t *testing.T) {
 		r.Utilisation != (1000.0+500+250)/2000 || r.BoundedSlowdown != (1+149.0/50+197.0/50)/3 {
 		t.Errorf("%+v", r)
 	}
-	if len(r.Tenants) != 2 || r.Tenants[0].Name != "u1" || r.Tenants[0].WaitMeanS != 49.5 || r.Tenants[1].Name != "u2" || r.Tenants[1].WaitMeanS != 147 ||
+	if len(r.Tenants) != 2 || r.Tenants[0].Name != "u1" || r.Tenants[0].WaitMeanS != 49.5 ||
+		r.Tenants[1].Name != "u2" || r.Tenants[1].WaitMeanS != 147 ||
 		r.Tenants[1].CPUHours != 250.0/3600 {
 		t.Errorf("tenants: %+v", r.Tenants)
 	}
-	if !strings.Contains(said, "1 jobs dropped: no run time") || !strings.Contains(said, "1 jobs dropped: more than the 10 processors") {
+	if !strings.Contains(said, "1 jobs dropped: no run time") ||
+		!strings.Contains(said, "1 jobs dropped: more than the 10 processors") {
 		t.Errorf("got stderr %q", said)
 	}
 	out, _, code = simulate(t, log, "--policy", "p:ranking=fifo", "--by", "tenant")
@@ -116,32 +122,45 @@ func TestSimulate_refuses(t *testing.T) {
 		want      string
 		code      int
 	}{
-		{"nothing", "", nil, "it has no jobs: a job log in the Standard Workload Format or jobs one JSON object a line", cli.ExitFailed},
+		{"nothing", "", nil, "it has no jobs: a job log in the Standard Workload Format or jobs one JSON object a line",
+			cli.ExitFailed},
 		{"a header", "; MaxProcs: 4\n", nil, "a WfCommons instance (.json) or a load to draw (.yaml)", cli.ExitFailed},
 		{"a cut line", one + "2 5 -1 9", nil, "line 3: got 4 fields, want 18: is the line cut", cli.ExitFailed},
-		{"backward times", one + one[strings.Index(one, "\n")+1:] + strings.Replace(one[strings.Index(one, "\n")+1:], "1 0", "3 -4", 1), nil, "line 4: field 2 (submit time) must be at least 0, got -4", cli.ExitFailed},
-		{"jobs that are too large", one, []string{"--procs", "9"}, "no worker can run any of the 1 jobs: give larger ones by --procs or --workers", cli.ExitFailed},
+		{"backward times", one + one[strings.Index(one, "\n")+1:] + strings.Replace(one[strings.Index(one, "\n")+1:],
+			"1 0", "3 -4", 1), nil, "line 4: field 2 (submit time) must be at least 0, got -4", cli.ExitFailed},
+		{"jobs that are too large", one, []string{"--procs", "9"},
+			"no worker can run any of the 1 jobs: give larger ones by --procs or --workers", cli.ExitFailed},
 		{"no run times", swfLines([4]int{0, 0, 1, 1}), nil, "--clean swf leaves none of the jobs", cli.ExitFailed},
-		{"a machine of no size", strings.Replace(one, "10", "10000000000", 1), nil, "too many processors in its header: got 10000000000", cli.ExitFailed},
-		{"a key that is none", one, []string{"--policy", "x:presett=fifo"}, `policy x: unknown key "presett": did you mean "preset"?`, cli.ExitUsage},
-		{"a window beyond the log", one, []string{"--starts", "1:1"}, "a window of 1 jobs from job 1 exceeds the 1 jobs", cli.ExitUsage},
+		{"a machine of no size", strings.Replace(one, "10", "10000000000", 1), nil,
+			"too many processors in its header: got 10000000000", cli.ExitFailed},
+		{"a key that is none", one, []string{"--policy", "x:presett=fifo"},
+			`policy x: unknown key "presett": did you mean "preset"?`, cli.ExitUsage},
+		{"a window beyond the log", one, []string{"--starts", "1:1"},
+			"a window of 1 jobs from job 1 exceeds the 1 jobs", cli.ExitUsage},
 		{"a cleaning", one, []string{"--clean", "all"}, "swf, rls, predictsim, got", cli.ExitUsage},
-		{"two policies of one name", one, []string{"--policy", "a:", "--policy", "a:hold_after=1s"}, "two are named a", cli.ExitUsage},
-		{"-1 everywhere", one + strings.Repeat("-1 ", 18) + "\n", nil, "line 3: field 2 (submit time) must be at least 0, got -1", cli.ExitFailed},
+		{"two policies of one name", one, []string{"--policy", "a:", "--policy", "a:hold_after=1s"}, "two are named a",
+			cli.ExitUsage},
+		{"-1 everywhere", one + strings.Repeat("-1 ", 18) + "\n", nil,
+			"line 3: field 2 (submit time) must be at least 0, got -1", cli.ExitFailed},
 		{"a cut gzip file", packed[:len(packed)-9], nil, "the gzip file is cut off after line", cli.ExitFailed},
 		{"weights that are no whole", one, []string{"--policy", "a:ranking=market,w_fee=0.9"}, "w_fee", cli.ExitUsage},
 		{"a value that cannot be", one, []string{"--policy", "a:backfill=best"}, `backfill "best"`, cli.ExitUsage},
-		{"settings that contradict each other", one, []string{"--policy", "a:ranking=adaptive,backfill=easy"}, "backfill", cli.ExitUsage},
+		{"settings that contradict each other", one, []string{"--policy", "a:ranking=adaptive,backfill=easy"},
+			"backfill", cli.ExitUsage},
 		{"an estimate", one, []string{"--estimate", "best"}, "user, exact, last2, ema, quantile, got", cli.ExitUsage},
-		{"more jobs than are simulated", many, nil, "line 2000001: more than 2000000 jobs: use --jobs N for the first N, or split the log", cli.ExitFailed},
-		{"a key that cannot be", one, []string{"--policy", "a:t_lease=1s"}, "every simulated queue has lease_ms=", cli.ExitUsage},
+		{"more jobs than are simulated", many, nil,
+			"line 2000001: more than 2000000 jobs: use --jobs N for the first N, or split the log", cli.ExitFailed},
+		{"a key that cannot be", one, []string{"--policy", "a:t_lease=1s"}, "every simulated queue has lease_ms=",
+			cli.ExitUsage},
 		{"no key", one, []string{"--policy", "a:rankin=fifo"}, `did you mean "ranking"`, cli.ExitUsage},
 	} {
 		if test.log == "no jobs" {
 			continue
 		}
-		if out, said, code := simulate(t, test.log, test.args...); out != "" || code != test.code || !strings.Contains(said, test.want) {
-			t.Errorf("%s: exit code %d, want %d; stderr %q, want %q; %s", test.name, code, test.code, said, test.want, out)
+		if out, said, code := simulate(t, test.log, test.args...); out != "" || code != test.code ||
+			!strings.Contains(said, test.want) {
+			t.Errorf("%s: exit code %d, want %d; stderr %q, want %q; %s", test.name, code, test.code, said, test.want,
+				out)
 		}
 	}
 }
@@ -176,20 +195,25 @@ func TestSimulate_drops(t *testing.T) {
 		}
 		return b.String() + "\n"
 	}
-	log := swfLines([4]int{0, 100, 10, 1}) + line(map[int]int{1: 1}) + line(map[int]int{1: 2, 3: 0, 4: 2, 8: 5}) + line(map[int]int{1: 3, 3: 7, 4: 11, 8: 5}) +
+	log := swfLines([4]int{0, 100, 10, 1}) + line(map[int]int{1: 1}) + line(map[int]int{1: 2, 3: 0, 4: 2,
+		8: 5}) + line(map[int]int{1: 3, 3: 7, 4: 11, 8: 5}) +
 		line(map[int]int{1: 4, 3: 7, 8: 5}) + line(map[int]int{1: 5, 3: 7, 7: 2})
 	for _, c := range []struct {
 		clean string
 		jobs  int64
 		said  []string
 	}{
-		{"swf", 3, []string{"2 jobs dropped: no run time", "1 jobs dropped: more than the 10 processors of the largest worker"}},
-		{"rls", 2, []string{"2 jobs dropped: no processors", "1 jobs dropped: no run time", "1 jobs dropped: more than the 10 processors of the largest worker"}},
-		{"predictsim", 2, []string{"2 jobs dropped: no estimate", "1 jobs dropped: no run time", "1 jobs dropped: more than the 10 processors of the largest worker"}},
+		{"swf", 3, []string{"2 jobs dropped: no run time",
+			"1 jobs dropped: more than the 10 processors of the largest worker"}},
+		{"rls", 2, []string{"2 jobs dropped: no processors", "1 jobs dropped: no run time",
+			"1 jobs dropped: more than the 10 processors of the largest worker"}},
+		{"predictsim", 2, []string{"2 jobs dropped: no estimate", "1 jobs dropped: no run time",
+			"1 jobs dropped: more than the 10 processors of the largest worker"}},
 	} {
 		out, said, code := simulate(t, log, "--clean", c.clean, "--policy", "p:", "-o", "json")
 		var got struct{ Policies []foresight.Result }
-		if err := json.Unmarshal([]byte(out), &got); err != nil || code != cli.ExitDone || got.Policies[0].Jobs != c.jobs {
+		if err := json.Unmarshal([]byte(out), &got); err != nil || code != cli.ExitDone ||
+			got.Policies[0].Jobs != c.jobs {
 			t.Errorf("%s: %v, exit code %d: %s%s", c.clean, err, code, out, said)
 		}
 		if lines := strings.Split(strings.TrimSpace(said), "\n"); !slices.Equal(lines, c.said) {
@@ -231,7 +255,8 @@ func TestSimulate_inputs(t *testing.T) {
 		}
 		return path
 	}
-	lines := file("jobs.jsonl", `{"submit_ms":0,"run_ms":60000,"cpu_milli":2000}`+"\n"+`{"submit_ms":500,"run_ms":1000,"cpu_milli":2000}`+"\n")
+	lines := file("jobs.jsonl", `{"submit_ms":0,"run_ms":60000,"cpu_milli":2000}`+"\n"+
+		`{"submit_ms":500,"run_ms":1000,"cpu_milli":2000}`+"\n")
 	load := file("load.yaml", "for: 1h\nprocessors: 1\nstreams:\n- {per_hour: 60, run: 1s}\n")
 	workers := file("workers.json", `{"workers": [{"id": "w", "count": 2, "cpu_milli": 2000}]}`)
 	for _, test := range []struct {
@@ -251,9 +276,11 @@ func TestSimulate_inputs(t *testing.T) {
 		{[]string{workers, "--procs", "2"}, cli.ExitFailed, "line 1: no submit_ms", 0},
 	} {
 		var out, said bytes.Buffer
-		code := run(append([]string{"simulate", "-o", "json", "--policy", "p:"}, test.args...), nil, strings.NewReader(""), &out, &said)
+		code := run(append([]string{"simulate", "-o", "json", "--policy", "p:"}, test.args...), nil,
+			strings.NewReader(""), &out, &said)
 		if code != test.code || !strings.Contains(said.String(), test.want) {
-			t.Errorf("%v: exit code %d, want %d; stderr %q, want %q", test.args, code, test.code, said.String(), test.want)
+			t.Errorf("%v: exit code %d, want %d; stderr %q, want %q", test.args, code, test.code, said.String(),
+				test.want)
 			continue
 		}
 		var got struct{ Policies []foresight.Result }
@@ -276,14 +303,17 @@ func TestSimulate_report(t *testing.T) {
 	if _, err := os.Stat(page); !errors.Is(err, os.ErrNotExist) {
 		t.Fatalf("a page without content: %v", err)
 	}
-	if _, said, code := simulate(t, log, "--report", page, "--starts", "0,1:1", "--policy", "p:"); code != cli.ExitDone {
+	if _, said, code := simulate(t, log, "--report", page, "--starts", "0,1:1", "--policy",
+		"p:"); code != cli.ExitDone {
 		t.Fatalf("exit code %d: %s", code, said)
 	}
 	text, err := os.ReadFile(page)
-	if err != nil || !strings.Contains(string(text), "<h1>log.swf</h1>") || !strings.Contains(string(text), "means over 2 windows") || !strings.HasSuffix(string(text), "</html>\n") {
+	if err != nil || !strings.Contains(string(text), "<h1>log.swf</h1>") ||
+		!strings.Contains(string(text), "means over 2 windows") || !strings.HasSuffix(string(text), "</html>\n") {
 		t.Errorf("%v: %.400s", err, text)
 	}
-	if _, said, code := simulate(t, log, "--report", page); code != cli.ExitUsage || !strings.Contains(said, "is there already") {
+	if _, said, code := simulate(t, log, "--report", page); code != cli.ExitUsage ||
+		!strings.Contains(said, "is there already") {
 		t.Errorf("over a page: exit code %d, %s", code, said)
 	}
 	if again, err := os.ReadFile(page); err != nil || !bytes.Equal(text, again) {

@@ -14,7 +14,8 @@ func TestClockHookIsNotBuilt(t *testing.T) {
 	key := "ROTA_TEST_" + "CLOCK"
 	names := func(tags string) (found []string) {
 		out, err := exec.Command("go", "list", "-tags", tags, "-deps", "-f",
-			`{{if and .Module .Module.Main}}{{$d := .Dir}}{{range .GoFiles}}{{$d}}/{{.}}{{"\n"}}{{end}}{{end}}`, ".").Output()
+			`{{if and .Module .Module.Main}}{{$d := .Dir}}{{range .GoFiles}}{{$d}}/{{.}}{{"\n"}}{{end}}{{end}}`,
+			".").Output()
 		if err != nil {
 			t.Fatalf("go list: %v", err)
 		}

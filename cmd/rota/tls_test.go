@@ -33,12 +33,14 @@ func TestTLSCommands(t *testing.T) {
 		{[]string{"issue", "worker", "w1"}, "worker"},
 	} {
 		var said bytes.Buffer
-		code := run(append(append([]string{"tls"}, c.args...), "--dir", dir), nil, strings.NewReader(""), io.Discard, &said)
+		code := run(append(append([]string{"tls"}, c.args...), "--dir", dir), nil, strings.NewReader(""), io.Discard,
+			&said)
 		if c.want == "" && code != 0 || c.want != "" && (code == 0 || !strings.Contains(said.String(), c.want)) {
 			t.Errorf("%v: exit code %d, want %q in %s", c.args, code, c.want, said.String())
 		}
 	}
-	files := cli.TLSFiles{Cert: filepath.Join(dir, "n1.pem"), Key: filepath.Join(dir, "n1.key"), CA: filepath.Join(dir, "ca.pem")}
+	files := cli.TLSFiles{Cert: filepath.Join(dir, "n1.pem"), Key: filepath.Join(dir, "n1.key"),
+		CA: filepath.Join(dir, "ca.pem")}
 	if _, _, err := testFlags(func(f *serve.ServerFlags) { f.Node, f.Cluster = "n1", "rota" }).Plan(files); err != nil {
 		t.Error(err)
 	}
@@ -59,13 +61,15 @@ func TestTLSIssue_renews(t *testing.T) {
 	tls := func(args ...string) {
 		t.Helper()
 		var said bytes.Buffer
-		if code := run(append(append([]string{"tls"}, args...), "--dir", dir), nil, strings.NewReader(""), io.Discard, &said); code != 0 {
+		if code := run(append(append([]string{"tls"}, args...), "--dir", dir), nil, strings.NewReader(""), io.Discard,
+			&said); code != 0 {
 			t.Fatalf("%v: exit code %d, %s", args, code, said.String())
 		}
 	}
 	want := func(name, domain string, hosts ...string) {
 		t.Helper()
-		if of := serve.IssuedBefore(filepath.Join(dir, name+".pem")); of.Domain != domain || !slices.Equal(of.Hosts, hosts) {
+		if of := serve.IssuedBefore(filepath.Join(dir, name+".pem")); of.Domain != domain ||
+			!slices.Equal(of.Hosts, hosts) {
 			t.Errorf("%s is for %s and %v, want %s and %v", name, of.Domain, of.Hosts, domain, hosts)
 		}
 	}

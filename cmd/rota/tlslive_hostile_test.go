@@ -44,7 +44,8 @@ func (i *issuer) issue(dir string, life time.Duration) cli.TLSFiles {
 
 func (i *issuer) issueFor(dir, uri string, life time.Duration) cli.TLSFiles {
 	i.t.Helper()
-	cert, key, err := i.ca.Issue(identity.Request{URI: uri, Server: true, Hosts: []string{"node"}, Now: time.Now(), Life: life})
+	cert, key, err := i.ca.Issue(identity.Request{URI: uri, Server: true, Hosts: []string{"node"}, Now: time.Now(),
+		Life: life})
 	if err != nil {
 		i.t.Fatal(err)
 	}
@@ -53,7 +54,8 @@ func (i *issuer) issueFor(dir, uri string, life time.Duration) cli.TLSFiles {
 		i.t.Fatal(err)
 	}
 	i.last++
-	f := cli.TLSFiles{Cert: filepath.Join(dir, "node.pem"), Key: filepath.Join(dir, "node.key"), CA: filepath.Join(dir, "ca.pem")}
+	f := cli.TLSFiles{Cert: filepath.Join(dir, "node.pem"), Key: filepath.Join(dir, "node.key"),
+		CA: filepath.Join(dir, "ca.pem")}
 	for path, text := range map[string][]byte{f.Cert: cert, f.Key: key, f.CA: ca} {
 		if err := os.WriteFile(path, text, 0o600); err != nil {
 			i.t.Fatal(err)
@@ -140,7 +142,8 @@ func TestLiveTLS(t *testing.T) {
 				t.Fatalf("%s: %v", what, err)
 			}
 			if seen.SerialNumber.Cmp(want) != 0 || shown == nil || shown.SerialNumber.Cmp(want) != 0 {
-				t.Errorf("%s: got the server's %v, the client's %v; want %d", what, seen.SerialNumber, shown.SerialNumber, want)
+				t.Errorf("%s: got the server's %v, the client's %v; want %d", what, seen.SerialNumber,
+					shown.SerialNumber, want)
 			}
 		}
 	}
@@ -163,7 +166,8 @@ func TestLiveTLS(t *testing.T) {
 
 	// Another node's certificate in these files is not a renewal.
 	ours.issueFor(dir, "spiffe://rota/node/n2", time.Hour)
-	if changed, err := live.Look(); changed || err == nil || !strings.Contains(err.Error(), "it is node n2's, this is node n1") {
+	if changed, err := live.Look(); changed || err == nil ||
+		!strings.Contains(err.Error(), "it is node n2's, this is node n1") {
 		t.Error(changed, err)
 	}
 	ours.issue(dir, time.Hour)

@@ -38,7 +38,8 @@ func TestOwnCertificate(t *testing.T) {
 			})
 			files.CA = ""
 			p, _, err := f.Plan(files)
-			if c.want == "" && (err != nil || p.Node.NodeOf == nil) || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			if c.want == "" && (err != nil || p.Node.NodeOf == nil) || c.want != "" &&
+				(err == nil || !strings.Contains(err.Error(), c.want)) {
 				t.Errorf("got %v, want %q", err, c.want)
 			}
 		})
@@ -96,7 +97,8 @@ func TestEitherKindOfCertificate(t *testing.T) {
 			_, nodeErr := live.NodeOf(c.state)
 			_, _, clientErr := live.ClientOf(c.state)
 			anyone := live.Anyone(c.state)
-			if (nodeErr == nil) != c.node || (clientErr == nil) != c.client || (anyone == nil) != (c.node || c.client || name == "nobody") {
+			if (nodeErr == nil) != c.node || (clientErr == nil) != c.client ||
+				(anyone == nil) != (c.node || c.client || name == "nobody") {
 				t.Errorf("%s, %s: a node %v, a client %v, anyone %v", which, name, nodeErr, clientErr, anyone)
 			}
 		}

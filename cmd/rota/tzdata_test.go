@@ -53,15 +53,16 @@ func TestZonesIn(t *testing.T) {
 		released rota.Date
 		says     string
 	}{
-		"this binary":   {release: cron.Release, released: cron.Embedded().Released()},
-		"a whole file":  {path: zoneZip(t, "2026f", day), release: "2026f", released: rota.DateOf(day)},
-		"flags":         {path: zoneZip(t, "2026f", day), given: rota.TZInstall{Release: "2026g", Released: 7}, release: "2026g", released: 7},
-		"no release":    {path: zoneZip(t, "", day), says: "pass --release"},
-		"no date":       {path: zoneZip(t, "2026f", time.Time{}), says: "pass --released"},
-		"not there":     {path: filepath.Join(t.TempDir(), "none"), says: "no such file"},
-		"no file":       {path: t.TempDir(), says: "want a zip of zones"},
-		"not a zip":     {path: "tzdata_test.go", says: "not a zip"},
-		"flags and not": {path: zoneZip(t, "", time.Time{}), given: rota.TZInstall{Release: "2026g", Released: 7}, release: "2026g", released: 7},
+		"this binary":  {release: cron.Release, released: cron.Embedded().Released()},
+		"a whole file": {path: zoneZip(t, "2026f", day), release: "2026f", released: rota.DateOf(day)},
+		"flags": {path: zoneZip(t, "2026f", day), given: rota.TZInstall{Release: "2026g", Released: 7},
+			release: "2026g", released: 7}, "no release": {path: zoneZip(t, "", day), says: "pass --release"},
+		"no date":   {path: zoneZip(t, "2026f", time.Time{}), says: "pass --released"},
+		"not there": {path: filepath.Join(t.TempDir(), "none"), says: "no such file"},
+		"no file":   {path: t.TempDir(), says: "want a zip of zones"},
+		"not a zip": {path: "tzdata_test.go", says: "not a zip"},
+		"flags and not": {path: zoneZip(t, "", time.Time{}), given: rota.TZInstall{Release: "2026g", Released: 7},
+			release: "2026g", released: 7},
 	} {
 		var args []string
 		if c.path != "" {

@@ -167,8 +167,9 @@ func exported(w watch) map[string]bool {
 var (
 	promName = regexp.MustCompile(`[a-zA-Z_:][a-zA-Z0-9_:]*`)
 	// promOther matches all parts of an expression except metrics: labels, strings, durations, numbers.
-	promOther = regexp.MustCompile(`\{[^}]*\}|\[[^\]]*\]|"[^"]*"|\b(?:by|without|on|ignoring|group_left|group_right)\s*\([^)]*\)|\b\d[\d.a-z]*`)
-	promCall  = regexp.MustCompile(`[a-z_0-9]+\s*\(`)
+	promOther = regexp.MustCompile(
+		`\{[^}]*\}|\[[^\]]*\]|"[^"]*"|\b(?:by|without|on|ignoring|group_left|group_right)\s*\([^)]*\)|\b\d[\d.a-z]*`)
+	promCall = regexp.MustCompile(`[a-z_0-9]+\s*\(`)
 )
 
 // strangers returns the unknown metrics of an expression.
@@ -176,7 +177,9 @@ func strangers(expr string, known map[string]bool) (unknown []string) {
 	expr = promOther.ReplaceAllString(expr, " ")
 	expr = promCall.ReplaceAllString(expr, " ( ")
 	for _, name := range promName.FindAllString(expr, -1) {
-		if !known[name] && !slices.Contains([]string{"and", "or", "unless", "bool", "offset", "sum", "max", "min", "avg", "count"}, name) {
+		if !known[name] && !slices.Contains([]string{"and", "or", "unless", "bool", "offset", "sum", "max", "min",
+			"avg", "count"},
+			name) {
 			unknown = append(unknown, name)
 		}
 	}

@@ -35,18 +35,19 @@ import (
 // metricLabels is every label that a metric may have, with its values and their maximum number. A label that is not
 // here fails TestReference_metrics: each new one must be bounded.
 var metricLabels = map[string][2]string{
-	"fate":         {"the outcome of a schedule's date", "3"},
-	"go":           {"the version of Go", "1"},
-	"grpc_code":    {"the gRPC code that ended a call", "17"},
-	"grpc_method":  {"methods that the server has; calls of others are not counted", "as many as there are methods: about 110"},
-	"grpc_service": {"services of the server", "about 15"},
-	"grpc_type":    {"unary, server_stream, client_stream, bidi_stream", "4, one a method"},
-	"le":           {"the bounds of a histogram", "11 to 19"},
-	"method":       {"methods that need a right", "about 110"},
-	"mode":         {"modes of the cluster", "4"},
-	"node":         {"this node's id", "1"},
-	"outcome":      {"completed, failed, timed_out or lost", "4"},
-	"queue":        {"queues; those after the first 1,000, by name or in order of appearance, are summed under the empty name", "1,001"},
+	"fate":      {"the outcome of a schedule's date", "3"},
+	"go":        {"the version of Go", "1"},
+	"grpc_code": {"the gRPC code that ended a call", "17"},
+	"grpc_method": {"methods that the server has; calls of others are not counted",
+		"as many as there are methods: about 110"}, "grpc_service": {"services of the server", "about 15"},
+	"grpc_type": {"unary, server_stream, client_stream, bidi_stream", "4, one a method"},
+	"le":        {"the bounds of a histogram", "11 to 19"},
+	"method":    {"methods that need a right", "about 110"},
+	"mode":      {"modes of the cluster", "4"},
+	"node":      {"this node's id", "1"},
+	"outcome":   {"completed, failed, timed_out or lost", "4"},
+	"queue": {"queues; those after the first 1,000, by name or in order of appearance, are summed under the empty name",
+		"1,001"},
 	"reason": {"`rota_attempts_…_total`: why an attempt ended; `rota_admission_rejected_total`: the check that refused; `rota_calls_denied_total`: the kind of the refusal",
 		"28; 7; 2"},
 	"release":  {"the release of the time zone data in force", "1"},
@@ -77,12 +78,14 @@ var watched = sync.OnceValues(func() (w watch, err error) {
 	}
 	defer os.RemoveAll(dir)
 	var opened server.Node
-	d := &server.Cluster{Log: slog.New(slog.DiscardHandler), Quieten: func() {}, Open: func(ctx context.Context, c cluster.Config, p cluster.Peers) (server.Node, error) {
-		n, err := server.Open(ctx, c, p)
-		opened = n
-		return n, err
-	}}
-	ports, err := serve.DevCommands{App: &cli.App{Stderr: &cli.LockedWriter{W: &strings.Builder{}}}}.Ports(dir, &serve.DevFlags{Nodes: 1})
+	d := &server.Cluster{Log: slog.New(slog.DiscardHandler), Quieten: func() {},
+		Open: func(ctx context.Context, c cluster.Config, p cluster.Peers) (server.Node, error) {
+			n, err := server.Open(ctx, c, p)
+			opened = n
+			return n, err
+		}}
+	ports, err := serve.DevCommands{App: &cli.App{Stderr: &cli.LockedWriter{W: &strings.Builder{}}}}.Ports(dir,
+		&serve.DevFlags{Nodes: 1})
 	if err != nil {
 		return w, err
 	}
@@ -93,7 +96,8 @@ var watched = sync.OnceValues(func() (w watch, err error) {
 		calls, denied := transport.NewCallMetrics(), server.DeniedCalls()
 		callOnce(calls)
 		denied.WithLabelValues("/rota.v1.Jobs/Submit", "UNAUTHENTICATED")
-		all := append(server.Collectors(opened), server.Build{}.Info("n1"), denied, calls, server.CertificateExpiry(time.Now))
+		all := append(server.Collectors(opened), server.Build{}.Info("n1"), denied, calls,
+			server.CertificateExpiry(time.Now))
 		w.lines = described(all)
 		c, err := client.Dial(addrs)
 		if err != nil {
@@ -109,7 +113,8 @@ var watched = sync.OnceValues(func() (w watch, err error) {
 			return err
 		}
 		page := httptest.NewRecorder()
-		promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP(page, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+		promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP(page,
+			httptest.NewRequest(http.MethodGet, "/metrics", nil))
 		w.text = page.Body.String()
 		answer, err := http.Get("http://" + ports[0].Admin + "/metrics")
 		if err != nil {
@@ -135,9 +140,11 @@ func look(t *testing.T) watch {
 
 // callOnce counts a unary call and a stream.
 func callOnce(m *transport.CallMetrics) {
-	_, _ = m.UnaryServerInterceptor()(context.Background(), nil, &grpc.UnaryServerInfo{FullMethod: "/rota.v1.Jobs/Submit"},
+	_, _ = m.UnaryServerInterceptor()(context.Background(), nil,
+		&grpc.UnaryServerInfo{FullMethod: "/rota.v1.Jobs/Submit"},
 		func(context.Context, any) (any, error) { return nil, nil })
-	_ = m.StreamServerInterceptor()(nil, deafStream{}, &grpc.StreamServerInfo{FullMethod: "/rota.v1.Events/Follow", IsServerStream: true},
+	_ = m.StreamServerInterceptor()(nil, deafStream{}, &grpc.StreamServerInfo{FullMethod: "/rota.v1.Events/Follow",
+		IsServerStream: true},
 		func(_ any, s grpc.ServerStream) error { return errors.Join(s.RecvMsg(nil), s.SendMsg(nil)) })
 }
 
@@ -205,11 +212,12 @@ func TestReference_metrics(t *testing.T) {
 		}
 	}
 	var b strings.Builder
-	b.WriteString("# Metrics\n\nrota's own metrics of `GET /metrics` on the admin port, generated from the binary by\n" +
-		"`go test ./cmd/rota -run TestReference -update`. Go's runtime and the process have their own (`go_…`, `process_…`).\n" +
-		"For metrics worth an alarm see [monitor](../operations/monitor.md). Names and units follow Prometheus' conventions: seconds, bytes,\n" +
-		"ratios, `_total` for counters. The metrics of a client's calls, `grpc_client_…`, are those of the Go package `client/promrota`.\n\n" +
-		"| metric | type | labels | meaning |\n|---|---|---|---|\n")
+	b.WriteString(
+		"# Metrics\n\nrota's own metrics of `GET /metrics` on the admin port, generated from the binary by\n" +
+			"`go test ./cmd/rota -run TestReference -update`. Go's runtime and the process have their own (`go_…`, `process_…`).\n" +
+			"For metrics worth an alarm see [monitor](../operations/monitor.md). Names and units follow Prometheus' conventions: seconds, bytes,\n" +
+			"ratios, `_total` for counters. The metrics of a client's calls, `grpc_client_…`, are those of the Go package `client/promrota`.\n\n" +
+			"| metric | type | labels | meaning |\n|---|---|---|---|\n")
 	for _, line := range w.lines {
 		cells := strings.SplitN(line, " | ", 2)
 		name := strings.Trim(cells[0], "|` ")
@@ -218,9 +226,10 @@ func TestReference_metrics(t *testing.T) {
 		}
 		fmt.Fprintf(&b, "%s | %s | %s\n", cells[0], types[name], cells[1])
 	}
-	b.WriteString("\n## How many series\n\nLabels have values of small sets; none is a job, tenant, worker, caller, address or error. Each queue adds series.\n" +
-		"So does each method that was called at least once: the histogram of `grpc_server_…` and a series for each code that it returned.\n\n" +
-		"| label | values | at most |\n|---|---|---|\n")
+	b.WriteString(
+		"\n## How many series\n\nLabels have values of small sets; none is a job, tenant, worker, caller, address or error. Each queue adds series.\n" +
+			"So does each method that was called at least once: the histogram of `grpc_server_…` and a series for each code that it returned.\n\n" +
+			"| label | values | at most |\n|---|---|---|\n")
 	for _, label := range slices.Sorted(maps.Keys(metricLabels)) {
 		if !used[label] {
 			t.Errorf("no metric has the label %s", label)

@@ -39,13 +39,15 @@ func recordedCluster(t *testing.T, load recordedLoad) (data, backup string) {
 	var stop func() error
 	for tries := 0; stop == nil; tries++ { // another process may take the free ports that it finds
 		data = t.TempDir()
-		if addr, said, stop = threeNodes(t, data); stop == nil && (tries == 3 || !strings.Contains(said, "in use") && !strings.Contains(said, "taken")) {
+		if addr, said, stop = threeNodes(t, data); stop == nil &&
+			(tries == 3 || !strings.Contains(said, "in use") && !strings.Contains(said, "taken")) {
 			t.Fatal(said)
 		}
 	}
 	err := load.run(t, addr, func() error {
 		var said bytes.Buffer
-		if code := run([]string{"operator", "snapshot", "save", backup, "--addr", addr}, nil, strings.NewReader(""), io.Discard, &said); code != cli.ExitDone {
+		if code := run([]string{"operator", "snapshot", "save", backup, "--addr", addr}, nil, strings.NewReader(""),
+			io.Discard, &said); code != cli.ExitDone {
 			return fmt.Errorf("exit code %d: %s", code, said.String())
 		}
 		return nil
@@ -74,7 +76,8 @@ func (l recordedLoad) run(t *testing.T, addr string, done func() error) error {
 		return err
 	}
 	for i := range l.workers {
-		w, err := client.NewWorker(c, rota.WorkerSpec{ID: rota.WorkerID(fmt.Sprint("w", i)), Queues: []rota.QueueName{"bench"}, Slots: int32(l.slots)})
+		w, err := client.NewWorker(c, rota.WorkerSpec{ID: rota.WorkerID(fmt.Sprint("w", i)),
+			Queues: []rota.QueueName{"bench"}, Slots: int32(l.slots)})
 		if err != nil {
 			return err
 		}
@@ -151,8 +154,8 @@ func askWhatIf(args ...string) (out, said string, code int) {
 func TestWhatIf(t *testing.T) {
 	t.Parallel()
 	const jobs = 60
-	data, backup := recordedCluster(t, recordedLoad{jobs: jobs, workers: 2, slots: 1, every: 25 * time.Millisecond, hold: 60 * time.Millisecond,
-		tenants: []rota.TenantID{rota.DefaultTenant, "bench-1"}})
+	data, backup := recordedCluster(t, recordedLoad{jobs: jobs, workers: 2, slots: 1, every: 25 * time.Millisecond,
+		hold: 60 * time.Millisecond, tenants: []rota.TenantID{rota.DefaultTenant, "bench-1"}})
 	var first whatif.Report
 	for _, from := range []string{filepath.Join(data, "n1"), filepath.Join(data, "n3"), backup} {
 		out, said, code := askWhatIf("--from", from, "--workers", "+8xslots=1,queues=bench", "-o", "json")
@@ -167,12 +170,16 @@ func TestWhatIf(t *testing.T) {
 			t.Fatalf("%s: %s", from, out)
 		}
 		record, control, changed := r.Histories[0], r.Histories[1], r.Histories[2]
-		t.Logf("waits of %.3f s, control %.3f s with %d decisions in common, changed %.3f s", record.WaitMeanS, control.WaitMeanS, control.Common, changed.WaitMeanS)
-		if record.Completed != jobs || control.Completed != jobs || changed.Completed != jobs || changed.Filled != 0 || len(changed.Tenants) != 2 {
+		t.Logf("waits of %.3f s, control %.3f s with %d decisions in common, changed %.3f s", record.WaitMeanS,
+			control.WaitMeanS, control.Common, changed.WaitMeanS)
+		if record.Completed != jobs || control.Completed != jobs || changed.Completed != jobs || changed.Filled != 0 ||
+			len(changed.Tenants) != 2 {
 			t.Errorf("%s: recorded %+v, control %+v, changed %+v", from, record, control, changed)
 		}
-		if changed.WaitMeanS >= control.WaitMeanS/2 || control.WaitMeanS < record.WaitMeanS*0.5 || control.WaitMeanS > record.WaitMeanS*1.5 {
-			t.Errorf("%s: jobs waited for %g s, in the control for %g s, and with eight workers more for %g s", from, record.WaitMeanS, control.WaitMeanS, changed.WaitMeanS)
+		if changed.WaitMeanS >= control.WaitMeanS/2 || control.WaitMeanS < record.WaitMeanS*0.5 ||
+			control.WaitMeanS > record.WaitMeanS*1.5 {
+			t.Errorf("%s: jobs waited for %g s, in the control for %g s, and with eight workers more for %g s", from,
+				record.WaitMeanS, control.WaitMeanS, changed.WaitMeanS)
 		}
 		if first.To == 0 {
 			first = r
@@ -181,15 +188,18 @@ func TestWhatIf(t *testing.T) {
 		}
 	}
 	out, said, code := askWhatIf("--from", backup, "--without-tenant", "bench-1", "--until", first.Until.String())
-	for _, want := range []string{"all 60 decisions as recorded", "first difference", "in the record", "tenant default"} {
+	for _, want := range []string{"all 60 decisions as recorded", "first difference", "in the record",
+		"tenant default"} {
 		if code != cli.ExitDone || !strings.Contains(out, want) {
 			t.Errorf("exit code %d, no %q: %s%s", code, want, out, said)
 		}
 	}
-	if _, said, code := askWhatIf("--from", backup, "--set", "batch.ranking=fifo"); code != cli.ExitFailed || !strings.Contains(said, `no queue "batch"`) {
+	if _, said, code := askWhatIf("--from", backup, "--set", "batch.ranking=fifo"); code != cli.ExitFailed ||
+		!strings.Contains(said, `no queue "batch"`) {
 		t.Errorf("an unknown queue: exit code %d, %s", code, said)
 	}
-	if _, said, code := askWhatIf("--from", backup, "--set", "bench.ranking=fifo", "--since", "2100-01-01T00:00:00Z"); code == cli.ExitDone || !strings.Contains(said, "the log ends at") {
+	if _, said, code := askWhatIf("--from", backup, "--set", "bench.ranking=fifo", "--since",
+		"2100-01-01T00:00:00Z"); code == cli.ExitDone || !strings.Contains(said, "the log ends at") {
 		t.Errorf("a date behind the log: exit code %d, %s", code, said)
 	}
 	interrupted(t, backup)
@@ -200,7 +210,8 @@ func TestWhatIf(t *testing.T) {
 // the same order, however busy the machine is.
 func TestWhatIf_quiet(t *testing.T) {
 	t.Parallel()
-	data, _ := recordedCluster(t, recordedLoad{jobs: 20, workers: 1, slots: 64, every: 100 * time.Millisecond, hold: 20 * time.Millisecond,
+	data, _ := recordedCluster(t, recordedLoad{jobs: 20, workers: 1, slots: 64, every: 100 * time.Millisecond,
+		hold:    20 * time.Millisecond,
 		tenants: []rota.TenantID{rota.DefaultTenant}})
 	out, said, code := askWhatIf("--from", filepath.Join(data, "n2"), "--set", "bench.paused=on", "-o", "json")
 	var r whatif.Report
@@ -208,7 +219,8 @@ func TestWhatIf_quiet(t *testing.T) {
 		t.Fatalf("%v, exit code %d: %s", err, code, said)
 	}
 	h := r.Histories[1]
-	if c := r.Control; c.Difference != nil || c.Equal != 20 || h.Completed != 20 || h.Common != 20 || r.Histories[2].Started != 0 {
+	if c := r.Control; c.Difference != nil || c.Equal != 20 || h.Completed != 20 || h.Common != 20 ||
+		r.Histories[2].Started != 0 {
 		t.Fatalf("control %+v, %+v, changed %+v", c, h, r.Histories[2])
 	}
 }
@@ -224,7 +236,8 @@ func interrupted(t *testing.T, from string) {
 	root.SetArgs([]string{"what-if", "--from", from, "--set", "bench.ranking=fifo", "-o", "json"})
 	err := root.ExecuteContext(ctx)
 	var silent *cli.SilentExit
-	if !errors.As(err, &silent) || silent.Code != 130 || !strings.Contains(out.String(), `"partial": true`) || !strings.Contains(said.String(), "interrupted: 0 of 3") {
+	if !errors.As(err, &silent) || silent.Code != 130 || !strings.Contains(out.String(), `"partial": true`) ||
+		!strings.Contains(said.String(), "interrupted: 0 of 3") {
 		t.Errorf("%v: %s%s", err, out.String(), said.String())
 	}
 }
@@ -244,12 +257,15 @@ func TestWhatIf_refuses(t *testing.T) {
 		{[]string{"--from", empty, "--set", "q.ranking=best"}, `unknown ranking "best"`, cli.ExitUsage},
 		{[]string{"--from", empty, "--workers", "4xw"}, "use +4xSPEC", cli.ExitUsage},
 		{[]string{"--from", empty, "--without-tenant", "a b"}, `got "a b"; use 1 to`, cli.ExitUsage},
-		{[]string{"--from", empty, "--set", "q.ranking=fifo", "--since", "2026-01-02T00:00:00Z", "--until", "2026-01-01T00:00:00Z"}, "must be after --since", cli.ExitUsage},
+		{[]string{"--from", empty, "--set", "q.ranking=fifo", "--since", "2026-01-02T00:00:00Z", "--until",
+			"2026-01-01T00:00:00Z"}, "must be after --since", cli.ExitUsage},
 		{[]string{"--from", empty, "--set", "q.ranking=fifo"}, "holds no log", cli.ExitFailed},
 		{[]string{"--from", filepath.Join(empty, "gone"), "--set", "q.ranking=fifo"}, "file not found", cli.ExitFailed},
 	} {
-		if out, said, code := askWhatIf(test.args...); out != "" || code != test.code || !strings.Contains(said, test.want) {
-			t.Errorf("%v: exit code %d, want %d; stderr %q, want %q; %s", test.args, code, test.code, said, test.want, out)
+		if out, said, code := askWhatIf(test.args...); out != "" || code != test.code ||
+			!strings.Contains(said, test.want) {
+			t.Errorf("%v: exit code %d, want %d; stderr %q, want %q; %s", test.args, code, test.code, said, test.want,
+				out)
 		}
 	}
 }

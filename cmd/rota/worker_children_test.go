@@ -19,18 +19,21 @@ func TestExecution_children(t *testing.T) {
 		want    int
 		fault   string
 	}{
-		"two":             {`echo '` + one + `' >>"$ROTA_CHILDREN"; echo '{"id": "sum", "type": "sum", "parents": ["page-1"]}' >>"$ROTA_CHILDREN"`, 2, ""},
-		"none":            {`true`, 0, ""},
-		"removed":         {`rm "$ROTA_CHILDREN"`, 0, ""},
-		"it fails":        {`echo '` + one + `' >"$ROTA_CHILDREN"; exit 3`, 0, "exit status 3"},
-		"it declines":     {`echo '` + one + `' >"$ROTA_CHILDREN"; exit 75`, 0, "declined"},
-		"a fault":         {`printf '\n{"id": "page-1"}' >"$ROTA_CHILDREN"`, 0, `$ROTA_CHILDREN: line 2: child "page-1": type is missing`},
+		"two": {`echo '` + one +
+			`' >>"$ROTA_CHILDREN"; echo '{"id": "sum", "type": "sum", "parents": ["page-1"]}' >>"$ROTA_CHILDREN"`, 2,
+			""}, "none": {`true`, 0, ""},
+		"removed":     {`rm "$ROTA_CHILDREN"`, 0, ""},
+		"it fails":    {`echo '` + one + `' >"$ROTA_CHILDREN"; exit 3`, 0, "exit status 3"},
+		"it declines": {`echo '` + one + `' >"$ROTA_CHILDREN"; exit 75`, 0, "declined"},
+		"a fault": {`printf '\n{"id": "page-1"}' >"$ROTA_CHILDREN"`, 0,
+			`$ROTA_CHILDREN: line 2: child "page-1": type is missing`},
 		"cut off":         {`printf '{"id": "pa' >"$ROTA_CHILDREN"`, 0, "line 1: not JSON: unexpected EOF"},
 		"too long":        {`head -c 2000000 /dev/zero >"$ROTA_CHILDREN"`, 0, "has more than 1048576 bytes"},
 		"a pipe":          {`rm "$ROTA_CHILDREN"; mkfifo "$ROTA_CHILDREN"`, 0, "no longer a file"},
 		"a directory":     {`rm "$ROTA_CHILDREN"; mkdir "$ROTA_CHILDREN"`, 0, "no longer a file"},
 		"an endless file": {`ln -sf /dev/zero "$ROTA_CHILDREN"`, 0, "no longer a file"},
-		"outcome a pipe":  {`rm "$ROTA_OUTCOME"; mkfifo "$ROTA_OUTCOME"; exit 4`, 0, "exit status 4; $ROTA_OUTCOME cannot be read: "},
+		"outcome a pipe": {`rm "$ROTA_OUTCOME"; mkfifo "$ROTA_OUTCOME"; exit 4`, 0,
+			"exit status 4; $ROTA_OUTCOME cannot be read: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

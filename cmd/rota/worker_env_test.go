@@ -15,8 +15,8 @@ import (
 
 func TestPassed(t *testing.T) {
 	t.Parallel()
-	got := worker.Passed([]string{"PATH=/bin", "HOME=/h", "LC_ALL=C", "LANG=C", "TZ=UTC", "TMPDIR=/t", "ROTA_TOKEN=rota_x", "ROTA_ADDR=a", "PATHS=1",
-		"AWS_SECRET_ACCESS_KEY=k", "NAMED=1"}, []string{"NAMED"})
+	got := worker.Passed([]string{"PATH=/bin", "HOME=/h", "LC_ALL=C", "LANG=C", "TZ=UTC", "TMPDIR=/t",
+		"ROTA_TOKEN=rota_x", "ROTA_ADDR=a", "PATHS=1", "AWS_SECRET_ACCESS_KEY=k", "NAMED=1"}, []string{"NAMED"})
 	want := []string{"PATH=/bin", "HOME=/h", "LC_ALL=C", "LANG=C", "TZ=UTC", "TMPDIR=/t", "NAMED=1"}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q is passed, want %q", got, want)
@@ -33,7 +33,8 @@ func TestExecution_environment(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if text := string(output); strings.Contains(text, "canary") || !strings.Contains(text, "NAMED=shown") || !strings.Contains(text, "PATH=") {
+	if text := string(output); strings.Contains(text, "canary") || !strings.Contains(text, "NAMED=shown") ||
+		!strings.Contains(text, "PATH=") {
 		t.Errorf("the command's environment is\n%s", text)
 	}
 }

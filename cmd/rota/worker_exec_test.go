@@ -20,8 +20,9 @@ import (
 
 func executing(command, payload string) (*worker.Execution, *bytes.Buffer) {
 	stderr := &bytes.Buffer{}
-	return &worker.Execution{Log: io.Discard, Command: command, Job: "j1", Typ: "t1", Attempt: 2, Token: rota.Token{Incarnation: 1,
-		Counter: 9},
+	return &worker.Execution{Log: io.Discard, Command: command, Job: "j1", Typ: "t1", Attempt: 2,
+		Token: rota.Token{Incarnation: 1,
+			Counter: 9},
 		Payload: []byte(payload), Stderr: stderr}, stderr
 }
 

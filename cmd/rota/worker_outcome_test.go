@@ -23,7 +23,8 @@ func TestWorker_outcomes(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if _, err := c.SetQueue(t.Context(), "q", "", []rota.Setting{{Key: "attempt_max", Value: "2"}, {Key: "backoff_base_ms", Value: "0"}}); err != nil {
+	if _, err := c.SetQueue(t.Context(), "q", "", []rota.Setting{{Key: "attempt_max", Value: "2"},
+		{Key: "backoff_base_ms", Value: "0"}}); err != nil {
 		t.Fatal(err)
 	}
 	running(t, "worker", "run", "--addr", addr, "--queues", "q", "--slots", "4", "--guard=false", "--exec",
@@ -47,7 +48,8 @@ func TestWorker_outcomes(t *testing.T) {
 			t.Fatal(err)
 		}
 		for j, err := range c.Wait(t.Context(), id) {
-			if err != nil || j.State != want.state || j.Reason != want.end || !strings.Contains(j.Error, want.text) || len(j.Attempts) != want.tries {
+			if err != nil || j.State != want.state || j.Reason != want.end || !strings.Contains(j.Error, want.text) ||
+				len(j.Attempts) != want.tries {
 				t.Errorf("%s: %v: %s %s %q after %d attempts", id, err, j.State, j.Reason, j.Error, len(j.Attempts))
 			}
 		}
@@ -61,8 +63,9 @@ func TestAsking(t *testing.T) {
 	for line, want := range map[string]string{
 		"": "exit status 9", "no-retry": "exit status 9", "cancel": "exit status 9", "retry-after 5m": "exit status 9",
 		"snooze 30s": "exit status 9: put off",
-		"snooze":     `exit status 9; $ROTA_OUTCOME has "snooze": `, "snooze -1s": `has "snooze -1s"`, "retry-after soon": `has "retry-after soon"`,
-		"no-retry 5m": `has "no-retry 5m"`, "maybe": `has "maybe"`, strings.Repeat("x", 300): `has "xxx`,
+		"snooze":     `exit status 9; $ROTA_OUTCOME has "snooze": `, "snooze -1s": `has "snooze -1s"`,
+		"retry-after soon": `has "retry-after soon"`,
+		"no-retry 5m":      `has "no-retry 5m"`, "maybe": `has "maybe"`, strings.Repeat("x", 300): `has "xxx`,
 	} {
 		if err := worker.Asking(line, failed); !errors.Is(err, failed) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.20q: %v", line, err)

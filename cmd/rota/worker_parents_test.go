@@ -77,13 +77,15 @@ func TestParentFileName(t *testing.T) {
 	t.Parallel()
 	seen := map[string]string{}
 	long := strings.Repeat("é", rota.MaxNodeIDBytes/2)
-	for _, node := range []string{"a", ".", "..", "...", ".a", "%2E", "a/b", "a%2Fb", "/", "a b", long, long[:len(long)-2] + "è", "-rf", "a\x00"} {
+	for _, node := range []string{"a", ".", "..", "...", ".a", "%2E", "a/b", "a%2Fb", "/", "a b", long,
+		long[:len(long)-2] + "è", "-rf", "a\x00"} {
 		name := worker.ParentFileName(node)
 		if other, twice := seen[name]; twice {
 			t.Errorf("%q and %q are both %q", node, other, name)
 		}
 		seen[name] = node
-		if len(name) > worker.MaxFileName || strings.ContainsAny(name, "/\x00") || strings.HasPrefix(name, ".") || name == "" {
+		if len(name) > worker.MaxFileName || strings.ContainsAny(name, "/\x00") || strings.HasPrefix(name, ".") ||
+			name == "" {
 			t.Errorf("%q becomes %q", node, name)
 		}
 	}
@@ -92,7 +94,8 @@ func TestParentFileName(t *testing.T) {
 // The handler of --exec passes the outputs of its node's parents to the command.
 func TestHandler_of_a_node(t *testing.T) {
 	t.Parallel()
-	handle := worker.Commands{App: &cli.App{Stderr: &cli.LockedWriter{W: io.Discard}}}.Handler(`cat "$ROTA_PARENTS"/*`, nil)
+	handle := worker.Commands{App: &cli.App{Stderr: &cli.LockedWriter{W: io.Discard}}}.Handler(`cat "$ROTA_PARENTS"/*`,
+		nil)
 	job := client.NewJob(rota.Assignment{Spec: rota.JobSpec{ID: "w/n"}}, nil,
 		client.WithParents(rota.ParentOutput{Node: "p", Output: []byte("from p")}))
 	if result, err := handle(t.Context(), job); err != nil || string(result.Output) != "from p" {

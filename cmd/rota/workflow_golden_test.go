@@ -35,18 +35,31 @@ func sampleWorkflow() rota.Workflow {
 		ID: "nightly-7", State: rota.WorkflowRunning, Queue: "etl", Tenant: "acme", OnFailure: rota.FailureContinue,
 		Labels: map[string]string{"team": "data", "env": "prod"}, NodeCount: 9, EdgeCount: 11, Progress: 33, Runs: 2,
 		Ending: rota.WorkflowFailed, FailedNode: "split-b", Reason: rota.ReasonAttemptsUsedUp,
-		Submitted: rota.Moment{Clock: 1000, Date: 1_790_000_000_000}, CriticalPath: []string{"fetch", "split-a", "join", `say "hi"\n<b>`},
+		Submitted:          rota.Moment{Clock: 1000, Date: 1_790_000_000_000},
+		CriticalPath:       []string{"fetch", "split-a", "join", `say "hi"\n<b>`},
 		CriticalPathLength: 95_400 * time.Millisecond, Remaining: 62 * time.Second,
 		Nodes: []rota.WorkflowNode{
-			{ID: "fetch", Type: "fetch", State: state(rota.JobCompleted), Worker: "w1", AssignedIndex: 20, FinishedIndex: 31, Assigned: ran(1100), Finished: ran(13_400), Duration: 12_300 * time.Millisecond, Reason: rota.ReasonDone},
-			{ID: "config", Type: "read", State: state(rota.JobCompleted), Worker: "w2", AssignedIndex: 21, FinishedIndex: 25, Assigned: ran(1100), Finished: ran(1105), Duration: 5 * time.Millisecond, Reason: rota.ReasonDone},
-			{ID: "split-a", Type: "split", State: state(rota.JobRunning), Parents: []string{"fetch", "config"}, Worker: "w1", Attempt: 1, AssignedIndex: 44, Assigned: ran(20_000), Duration: 60_000 * time.Millisecond},
-			{ID: "split-b", Type: "split", State: state(rota.JobDead), Parents: []string{"fetch"}, Worker: "w2", Attempt: 5, AssignedIndex: 33, FinishedIndex: 40, Reason: rota.ReasonAttemptsUsedUp},
-			{ID: "split-c", Type: "split", State: state(rota.JobQueued), Parents: []string{"fetch"}, Duration: 60_000 * time.Millisecond},
-			{ID: "split-d", Type: "split", State: state(rota.JobCompleted), Parents: []string{"config"}, Worker: "w1", Assigned: ran(2000), Finished: ran(3000), Duration: 1000 * time.Millisecond},
-			{ID: "join", Type: "join", State: state(rota.JobBlocked), Parents: []string{"split-a", "split-c", "split-d", "config"}, Duration: 3100 * time.Millisecond},
-			{ID: "report-b", Type: "mail", State: rota.NodeSkipped, Parents: []string{"split-b"}, Reason: rota.ReasonParentFailed},
-			{ID: `say "hi"\n<b>`, Type: "say", State: state(rota.JobBlocked), Parents: []string{"join"}, Duration: 20_000 * time.Millisecond},
+			{ID: "fetch", Type: "fetch", State: state(rota.JobCompleted), Worker: "w1", AssignedIndex: 20,
+				FinishedIndex: 31, Assigned: ran(1100), Finished: ran(13_400), Duration: 12_300 * time.Millisecond,
+				Reason: rota.ReasonDone},
+			{ID: "config", Type: "read", State: state(rota.JobCompleted), Worker: "w2", AssignedIndex: 21,
+				FinishedIndex: 25, Assigned: ran(1100), Finished: ran(1105), Duration: 5 * time.Millisecond,
+				Reason: rota.ReasonDone},
+			{ID: "split-a", Type: "split", State: state(rota.JobRunning), Parents: []string{"fetch", "config"},
+				Worker: "w1", Attempt: 1, AssignedIndex: 44, Assigned: ran(20_000),
+				Duration: 60_000 * time.Millisecond},
+			{ID: "split-b", Type: "split", State: state(rota.JobDead), Parents: []string{"fetch"}, Worker: "w2",
+				Attempt: 5, AssignedIndex: 33, FinishedIndex: 40, Reason: rota.ReasonAttemptsUsedUp},
+			{ID: "split-c", Type: "split", State: state(rota.JobQueued), Parents: []string{"fetch"},
+				Duration: 60_000 * time.Millisecond},
+			{ID: "split-d", Type: "split", State: state(rota.JobCompleted), Parents: []string{"config"}, Worker: "w1",
+				Assigned: ran(2000), Finished: ran(3000), Duration: 1000 * time.Millisecond},
+			{ID: "join", Type: "join", State: state(rota.JobBlocked),
+				Parents: []string{"split-a", "split-c", "split-d", "config"}, Duration: 3100 * time.Millisecond},
+			{ID: "report-b", Type: "mail", State: rota.NodeSkipped, Parents: []string{"split-b"},
+				Reason: rota.ReasonParentFailed},
+			{ID: `say "hi"\n<b>`, Type: "say", State: state(rota.JobBlocked), Parents: []string{"join"},
+				Duration: 20_000 * time.Millisecond},
 		},
 	}
 	for i := range w.Nodes {
@@ -62,17 +75,25 @@ func sampleWorkflow() rota.Workflow {
 
 // wideWorkflow has enough nodes to be summarized.
 func wideWorkflow() rota.Workflow {
-	w := rota.Workflow{ID: "wide", State: rota.WorkflowFailed, Queue: "default", Tenant: "default", NodeCount: 82, EdgeCount: 160,
-		Runs: 1, Submitted: rota.Moment{Clock: 10, Date: 1_790_000_000_000}, Finished: rota.Moment{Clock: 4_000_010, Date: 1_790_004_000_000},
-		FailedNode: "map-7", Reason: rota.ReasonTTLAbsolute, Progress: 95, CriticalPath: []string{"a", "b", "c", "d", "e", "f", "g", "h"}, CriticalPathLength: 3_600_000 * time.Millisecond}
-	root := rota.WorkflowNode{ID: "root", Type: "split", State: rota.NodeState(rota.JobCompleted), Duration: 100 * time.Millisecond}
-	join := rota.WorkflowNode{ID: "join", Type: "join", State: rota.NodeState(rota.JobCancelled), Reason: rota.ReasonWorkflowFailed}
+	w := rota.Workflow{ID: "wide", State: rota.WorkflowFailed, Queue: "default", Tenant: "default", NodeCount: 82,
+		EdgeCount: 160,
+		Runs:      1, Submitted: rota.Moment{Clock: 10, Date: 1_790_000_000_000},
+		Finished:   rota.Moment{Clock: 4_000_010, Date: 1_790_004_000_000},
+		FailedNode: "map-7", Reason: rota.ReasonTTLAbsolute, Progress: 95,
+		CriticalPath:       []string{"a", "b", "c", "d", "e", "f", "g", "h"},
+		CriticalPathLength: 3_600_000 * time.Millisecond}
+	root := rota.WorkflowNode{ID: "root", Type: "split", State: rota.NodeState(rota.JobCompleted),
+		Duration: 100 * time.Millisecond}
+	join := rota.WorkflowNode{ID: "join", Type: "join", State: rota.NodeState(rota.JobCancelled),
+		Reason: rota.ReasonWorkflowFailed}
 	w.Nodes = append(w.Nodes, root)
 	for i := range 80 {
-		n := rota.WorkflowNode{ID: fmt.Sprintf("map-%d", i), Type: "map", Parents: []string{"root"}, State: rota.NodeState(rota.JobCompleted),
+		n := rota.WorkflowNode{ID: fmt.Sprintf("map-%d", i), Type: "map", Parents: []string{"root"},
+			State:    rota.NodeState(rota.JobCompleted),
 			Duration: 1500 * time.Millisecond, FinishedIndex: rota.Index(100 + i)}
 		if i == 7 || i == 3 {
-			n.State, n.Reason, n.FinishedIndex = rota.NodeState(rota.JobExpired), rota.ReasonTTLAbsolute, rota.Index(500-i)
+			n.State, n.Reason, n.FinishedIndex = rota.NodeState(rota.JobExpired), rota.ReasonTTLAbsolute, rota.Index(
+				500-i)
 		}
 		w.Nodes = append(w.Nodes, n)
 		join.Parents = append(join.Parents, n.ID)
@@ -96,8 +117,9 @@ func TestWorkflowGolden(t *testing.T) {
 	}
 	for name, text := range map[string]string{
 		"show": workflow.Table(&sample, 61_000, false), "show_wide": workflow.Table(&sample, 0, true),
-		"show_many": workflow.Table(&wide, 0, false), "graph": workflow.GraphText(&sample, false), "graph_colours": workflow.GraphText(&sample, true),
-		"graph_many": workflow.GraphText(&wide, false), "dot": dot(sample),
+		"show_many": workflow.Table(&wide, 0, false), "graph": workflow.GraphText(&sample, false),
+		"graph_colours": workflow.GraphText(&sample, true),
+		"graph_many":    workflow.GraphText(&wide, false), "dot": dot(sample),
 		"list": cli.RenderList(workflow.Columns(), []rota.Workflow{sample, wide}, false),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -134,7 +156,8 @@ func TestWorkflowJSON(t *testing.T) {
 	if err := json.Unmarshal(out.Bytes(), &back); err != nil || !reflect.DeepEqual(back, w) {
 		t.Errorf("%v; came back as\n%+v, was\n%+v", err, back, w)
 	}
-	for _, want := range []string{`"state": "FAILED"`, `"parents": []`, `"assigned_index": 20`, `"finished_index": 31`, `"progress": 33`,
+	for _, want := range []string{`"state": "FAILED"`, `"parents": []`, `"assigned_index": 20`, `"finished_index": 31`,
+		`"progress": 33`,
 		`"skipped": 1`, `"worker": "w1"`} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%s is missing in\n%s", want, out.String())
@@ -148,7 +171,8 @@ func TestWorkflowEndedWell(t *testing.T) {
 		t.Error(err)
 	}
 	for _, s := range []rota.WorkflowState{rota.WorkflowFailed, rota.WorkflowCancelled} {
-		err := cli.WorkflowEndedWell(&rota.Workflow{ID: "w", State: s, FailedNode: "it's", Reason: rota.ReasonProviderFail})
+		err := cli.WorkflowEndedWell(&rota.Workflow{ID: "w", State: s, FailedNode: "it's",
+			Reason: rota.ReasonProviderFail})
 		if cli.ExitCode(err) != cli.ExitOtherwise {
 			t.Errorf("%s: exit %d", s, cli.ExitCode(err))
 		}
@@ -163,8 +187,10 @@ func TestWorkflowEndedWell(t *testing.T) {
 // A malformed id is refused before any call, with exit 2.
 func TestWorkflowUsage(t *testing.T) {
 	t.Parallel()
-	for _, line := range [][]string{{"show", "a b"}, {"show"}, {"wait", "a/b"}, {"cancel", "ä"}, {"retry", "w", "--from", "a b"},
-		{"graph", ""}, {"list", "--state", "open"}, {"list", "--state", "nope"}, {"list", "--limit", "0"}, {"frobnicate"}, {}} {
+	for _, line := range [][]string{{"show", "a b"}, {"show"}, {"wait", "a/b"}, {"cancel", "ä"},
+		{"retry", "w", "--from", "a b"},
+		{"graph", ""}, {"list", "--state", "open"}, {"list", "--state", "nope"}, {"list", "--limit", "0"},
+		{"frobnicate"}, {}} {
 		if code, _, talk := rotaLine(append([]string{"workflow"}, line...)...); code != cli.ExitUsage {
 			t.Errorf("%v: exit %d, %s", line, code, talk)
 		}
@@ -188,7 +214,8 @@ func TestJobRefs(t *testing.T) {
 	if _, err := (&operator.TailFlags{Job: "w/"}).Filter(); err == nil {
 		t.Error(`"w/" is accepted by events tail`)
 	}
-	for _, line := range [][]string{{"job", "why", "w/n"}, {"job", "reject", "w/n", "--reason", "x"}, {"job", "show", "w/n"}} {
+	for _, line := range [][]string{{"job", "why", "w/n"}, {"job", "reject", "w/n", "--reason", "x"},
+		{"job", "show", "w/n"}} {
 		if code, _, talk := rotaLine(line...); code == cli.ExitUsage {
 			t.Errorf("%v: %s", line, talk)
 		}
@@ -199,7 +226,8 @@ func TestJobRefs(t *testing.T) {
 func TestWriteDot_quotes(t *testing.T) {
 	t.Parallel()
 	quoted := `"(?:[^"\\]|\\.)*"`
-	statement := regexp.MustCompile(`^\s*(?:digraph ` + quoted + ` \{|subgraph ` + quoted + ` \{|\}|label=.*;|(?:node|edge) \[.*\];|` +
+	statement := regexp.MustCompile(`^\s*(?:digraph ` + quoted + ` \{|subgraph ` + quoted +
+		` \{|\}|label=.*;|(?:node|edge) \[.*\];|` +
 		quoted + `(?: -> ` + quoted + `)?(?: \[(?:[a-z]+=(?:` + quoted + `|\d+)(?:, )?)+\])?;)$`)
 	w := sampleWorkflow()
 	for _, id := range []string{`\`, `"`, `a\"`, `-> b`, `"]; evil [`, "é→✔", "a;b", "{x}", "<b>", `\\`, `\N`} {

@@ -13,7 +13,8 @@ import (
 // more; d is detached.
 func grownWorkflow() rota.Workflow {
 	done := rota.NodeState(rota.JobCompleted)
-	return rota.Workflow{ID: "g", State: rota.WorkflowRunning, NodeCount: 9, Progress: 50, CriticalPath: []string{"list", "b", "c", "cb", "sum", "mail"},
+	return rota.Workflow{ID: "g", State: rota.WorkflowRunning, NodeCount: 9, Progress: 50,
+		CriticalPath:       []string{"list", "b", "c", "cb", "sum", "mail"},
 		CriticalPathLength: time.Second, Nodes: []rota.WorkflowNode{
 			{ID: "list", Type: "t", State: done},
 			{ID: "sum", Type: "t", State: rota.NodeState(rota.JobBlocked), Parents: []string{"list"}},
@@ -53,8 +54,10 @@ func TestGraph_grown(t *testing.T) {
 		t.Fatal(err)
 	}
 	const bold = ` [penwidth=3, color="#212121"]`
-	for _, line := range []string{`"join list" [shape=point`, `"join c" [shape=point`, `"a" -> "join list";`, `"join c" -> "join list"` + bold, `"ca" -> "join c";`,
-		`"cb" -> "join c"` + bold, `"join list" -> "sum"` + bold, `"list" -> "sum";`, `"list" -> "a";`, `"b" -> "c"` + bold, `"sum" -> "mail"` + bold, `"cb" -> "d";`} {
+	for _, line := range []string{`"join list" [shape=point`, `"join c" [shape=point`, `"a" -> "join list";`,
+		`"join c" -> "join list"` + bold, `"ca" -> "join c";`,
+		`"cb" -> "join c"` + bold, `"join list" -> "sum"` + bold, `"list" -> "sum";`, `"list" -> "a";`,
+		`"b" -> "c"` + bold, `"sum" -> "mail"` + bold, `"cb" -> "d";`} {
 		if strings.Count(dot.String(), "  "+line) != 1 {
 			t.Errorf("%q does not occur exactly once:\n%s", line, dot.String())
 		}

@@ -72,7 +72,8 @@ nodes:
 	rotaTo(cli.ExitNotFound, "workflow", "show", "w")
 	rotaTo(cli.ExitDone, "workflow", "submit", file, "--id", "w")
 	rotaTo(cli.ExitTimeout, "workflow", "wait", "w", "--timeout", "1ms")
-	if _, talk := rotaTo(cli.ExitDone, "workflow", "submit", file, "--id", "w"); !strings.Contains(talk, "was there before") {
+	if _, talk := rotaTo(cli.ExitDone, "workflow", "submit", file, "--id", "w"); !strings.Contains(talk,
+		"was there before") {
 		t.Errorf("submitted again it prints %q", talk)
 	}
 	rotaTo(cli.ExitDone, "mode", "set", "READ_ONLY", "--reason", "test")
@@ -86,7 +87,8 @@ nodes:
 	if !strings.Contains(talk, `node "e"`) || !strings.Contains(talk, "rota job show w/e") {
 		t.Errorf("its failure is printed as %q", talk)
 	}
-	if out, _ := rotaTo(cli.ExitDone, "job", "show", "w/c/d", "-o", "json"); !strings.Contains(out, `"output": "onetwo"`) {
+	if out, _ := rotaTo(cli.ExitDone, "job", "show", "w/c/d", "-o", "json"); !strings.Contains(out,
+		`"output": "onetwo"`) {
 		t.Errorf("the join's output is %s", out)
 	}
 	if err := os.WriteFile(gate, nil, 0o600); err != nil {
@@ -101,7 +103,8 @@ nodes:
 		len(w.Nodes) != 4 || w.Nodes[3].Worker == "" || w.Nodes[3].FinishedIndex <= w.Nodes[3].AssignedIndex {
 		t.Errorf("%v: %s", err, out)
 	}
-	if out, _ := rotaTo(cli.ExitDone, "events", "tail", "--job", "w/c/d", "-o", "jsonl"); !strings.Contains(out, `"run_id":"w","node_id":"c/d"`) {
+	if out, _ := rotaTo(cli.ExitDone, "events", "tail", "--job", "w/c/d", "-o", "jsonl"); !strings.Contains(out,
+		`"run_id":"w","node_id":"c/d"`) {
 		t.Errorf("the join's events are %s", out)
 	}
 	rotaTo(cli.ExitDone, "workflow", "submit", small, "--queue", "q", "--time-scale", "0", "--wait")

@@ -38,10 +38,13 @@ func TestWorkflowSubmit_offline(t *testing.T) {
 		code int
 		want []string
 	}{
-		{"cycle", []string{file("c.yaml", "nodes:\n- {id: a, type: t, parents: [c]}\n- {id: b, type: t, parents: [a]}\n- {id: c, type: t, parents: [b]}\n")},
+		{"cycle", []string{file("c.yaml",
+			"nodes:\n- {id: a, type: t, parents: [c]}\n- {id: b, type: t, parents: [a]}\n- {id: c, type: t, parents: [b]}\n")},
 			cli.ExitUsage, []string{"c.yaml", "a → b → c"}},
-		{"itself", []string{file("s.yaml", "nodes: [{id: a, type: t, parents: [a]}]")}, cli.ExitUsage, []string{`"a"`, "own parent"}},
-		{"several", []string{file("m.yaml", "nodes: [{id: a}, {id: b}]")}, cli.ExitUsage, []string{`"a"`, `"b"`, "these 2 faults", "nothing was submitted"}},
+		{"itself", []string{file("s.yaml", "nodes: [{id: a, type: t, parents: [a]}]")}, cli.ExitUsage,
+			[]string{`"a"`, "own parent"}},
+		{"several", []string{file("m.yaml", "nodes: [{id: a}, {id: b}]")}, cli.ExitUsage,
+			[]string{`"a"`, `"b"`, "these 2 faults", "nothing was submitted"}},
 		{"no_file", []string{filepath.Join(dir, "none.yaml")}, cli.ExitUsage, []string{"none.yaml", "no such file"}},
 		{"no_argument", nil, cli.ExitUsage, []string{"arg"}},
 		{"format", []string{good, "--format", "cwl"}, cli.ExitUsage, []string{`"cwl"`, "rota, wfcommons"}},
@@ -50,7 +53,8 @@ func TestWorkflowSubmit_offline(t *testing.T) {
 		{"scale_nan", []string{good, "--time-scale", "NaN"}, cli.ExitUsage, []string{"NaN"}},
 		{"scale_of_ours", []string{good, "--time-scale", "2"}, cli.ExitUsage, []string{"--time-scale", "wfcommons"}},
 		{"id", []string{good, "--id", "a b"}, cli.ExitUsage, []string{`"a b"`}},
-		{"ours_as_wfcommons", []string{good, "--format", "wfcommons"}, cli.ExitUsage, []string{"good.yaml", "not JSON"}},
+		{"ours_as_wfcommons", []string{good, "--format", "wfcommons"}, cli.ExitUsage,
+			[]string{"good.yaml", "not JSON"}},
 		{"nobody_there", []string{good}, cli.ExitTimeout, []string{"--id nightly-7"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -69,8 +73,10 @@ func TestWorkflowSubmit_offline(t *testing.T) {
 	t.Run("flags_beat_the_file", func(t *testing.T) {
 		t.Parallel()
 		a := &cli.App{}
-		spec, err := workflow.Commands{App: a}.Spec(&workflow.Flags{ID: "x", Queue: "q", Tenant: "n", OnFailure: "fail_fast", TimeScale: 1}, rota.FailureFailFast, good, "")
-		if err != nil || spec.ID != "x" || spec.Queue != "q" || spec.Tenant != "n" || spec.OnFailure != rota.FailureFailFast ||
+		spec, err := workflow.Commands{App: a}.Spec(&workflow.Flags{ID: "x", Queue: "q", Tenant: "n",
+			OnFailure: "fail_fast", TimeScale: 1}, rota.FailureFailFast, good, "")
+		if err != nil || spec.ID != "x" || spec.Queue != "q" || spec.Tenant != "n" ||
+			spec.OnFailure != rota.FailureFailFast ||
 			spec.Nodes[0].Queue != "q" {
 			t.Errorf("%v, %+v", err, spec)
 		}

@@ -67,7 +67,9 @@ func render(values string) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	all, err := chartutil.ToRenderValues(chart, given, chartutil.ReleaseOptions{Name: "rota", Namespace: "rota", IsInstall: true}, nil)
+	all, err := chartutil.ToRenderValues(chart, given, chartutil.ReleaseOptions{Name: "rota", Namespace: "rota",
+		IsInstall: true},
+		nil)
 	if err != nil {
 		return nil, err
 	}

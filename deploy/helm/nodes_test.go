@@ -32,7 +32,8 @@ func TestNodes(t *testing.T) {
 	var settings struct {
 		Data map[string]string `json:"data"`
 	}
-	if err := yaml.Unmarshal([]byte(files["rota/templates/configmap.yaml"]), &settings); err != nil || len(settings.Data) != 3 {
+	if err := yaml.Unmarshal([]byte(files["rota/templates/configmap.yaml"]), &settings); err != nil ||
+		len(settings.Data) != 3 {
 		t.Fatalf("%v: settings of %d nodes", err, len(settings.Data))
 	}
 	made := filepath.Join(dir, "made")
@@ -45,7 +46,8 @@ func TestNodes(t *testing.T) {
 	}
 	key := make([]byte, 32)
 	_, _ = rand.Read(key)
-	if err := os.WriteFile(filepath.Join(made, "gossip.key"), []byte(base64.StdEncoding.EncodeToString(key)), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(made, "gossip.key"), []byte(base64.StdEncoding.EncodeToString(key)),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	tls, gossip := mount(t, made, "*.pem", "rota-*.key"), mount(t, made, "gossip.key")
@@ -53,7 +55,8 @@ func TestNodes(t *testing.T) {
 		pod := fmt.Sprintf("rota-%d", i)
 		text := settings.Data[pod+".yaml"]
 		for other := range 3 {
-			text = strings.ReplaceAll(text, fmt.Sprintf("rota-%d.rota.rota.svc.cluster.local:", other), address(other)+":1")
+			text = strings.ReplaceAll(text, fmt.Sprintf("rota-%d.rota.rota.svc.cluster.local:", other),
+				address(other)+":1")
 		}
 		text = strings.ReplaceAll(text, " /tls/", " "+tls+"/")
 		text = strings.ReplaceAll(text, " /gossip/", " "+gossip+"/")

@@ -17,16 +17,20 @@ func (r *release) bill(arch, binary, dir string) error {
 		return err
 	}
 	bom := cyclonedx.NewBOM()
-	bom.Metadata = &cyclonedx.Metadata{Timestamp: r.date.Format(time.RFC3339), Component: &cyclonedx.Component{Type: cyclonedx.ComponentTypeApplication,
-		BOMRef: "rota", Name: "rota", Version: r.version, PackageURL: "pkg:golang/github.com/rotasched/rota@" + r.version}}
-	components := []cyclonedx.Component{{Type: cyclonedx.ComponentTypeLibrary, BOMRef: "std", Name: "std", Version: info.GoVersion,
+	bom.Metadata = &cyclonedx.Metadata{Timestamp: r.date.Format(time.RFC3339),
+		Component: &cyclonedx.Component{Type: cyclonedx.ComponentTypeApplication,
+			BOMRef: "rota", Name: "rota", Version: r.version, PackageURL: "pkg:golang/github.com/rotasched/rota@" +
+				r.version}}
+	components := []cyclonedx.Component{{Type: cyclonedx.ComponentTypeLibrary, BOMRef: "std", Name: "std",
+		Version:    info.GoVersion,
 		PackageURL: "pkg:golang/std@" + info.GoVersion}}
 	for _, m := range info.Deps {
 		if m.Replace != nil {
 			return fmt.Errorf("module %s is replaced: `go install` would build something else", m.Path)
 		}
 		ref := "pkg:golang/" + m.Path + "@" + m.Version
-		components = append(components, cyclonedx.Component{Type: cyclonedx.ComponentTypeLibrary, BOMRef: ref, Name: m.Path, Version: m.Version, PackageURL: ref,
+		components = append(components, cyclonedx.Component{Type: cyclonedx.ComponentTypeLibrary, BOMRef: ref,
+			Name: m.Path, Version: m.Version, PackageURL: ref,
 			Properties: &[]cyclonedx.Property{{Name: "go:sum", Value: m.Sum}}})
 	}
 	bom.Components = &components

@@ -48,7 +48,9 @@ func (r *release) check(epoch int64) error {
 		return fmt.Errorf("-out and -date are wanted: `make packages` sets them")
 	}
 	if !versions.MatchString(r.version) {
-		return fmt.Errorf("version %q is refused: it is three numbers, such as 0.1.0, and may have a suffix, such as 0.1.0-dev", r.version)
+		return fmt.Errorf(
+			"version %q is refused: it is three numbers, such as 0.1.0, and may have a suffix, such as 0.1.0-dev",
+			r.version)
 	}
 	return nil
 }
@@ -104,7 +106,8 @@ func (r *release) buildFor(arch, dir string) error {
 
 // compile builds rota as `make build` does, for a processor.
 func (r *release) compile(arch, to string) error {
-	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -X main.version="+r.version, "-o", to, "./cmd/rota")
+	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -X main.version="+r.version,
+		"-o", to, "./cmd/rota")
 	cmd.Dir = r.source
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch, "GOFLAGS=", "GOWORK=off")
 	if out, err := cmd.CombinedOutput(); err != nil {

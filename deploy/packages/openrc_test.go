@@ -100,7 +100,8 @@ func TestInitScript(t *testing.T) {
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
 	out, err := cmd.CombinedOutput()
 	want := "need net\nuse dns logger\nafter firewall ntp-client\ncheckpath --directory --owner rota:rota --mode 0700 /var/lib/rota\n" +
-		"su -s /bin/sh -c " + line + "  --check rota\nruns " + line + "  as rota:rota under supervise-daemon, stops with TERM/60/KILL/5, limits -n 65536 -c 0\n"
+		"su -s /bin/sh -c " + line + "  --check rota\nruns " + line +
+		"  as rota:rota under supervise-daemon, stops with TERM/60/KILL/5, limits -n 65536 -c 0\n"
 	if err != nil || string(out) != want {
 		t.Errorf("%v\n%s\nand wanted is\n%s", err, out, want)
 	}

@@ -27,7 +27,8 @@ func makeRelease(version string) (string, error) {
 		return "", err
 	}
 	dirs = append(dirs, dir)
-	r := release{source: filepath.Join("..", ".."), out: filepath.Join(dir, "out"), version: version, date: time.Unix(1_790_000_000, 0).UTC()}
+	r := release{source: filepath.Join("..", ".."), out: filepath.Join(dir, "out"), version: version,
+		date: time.Unix(1_790_000_000, 0).UTC()}
 	return r.out, r.build()
 }
 
@@ -70,7 +71,8 @@ func TestPackages(t *testing.T) {
 	}
 	for _, arch := range architectures {
 		rpm := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[arch]
-		for _, want := range []string{"rota_0.1.0_" + arch + ".deb", "rota-0.1.0-1." + rpm + ".rpm", "rota_0.1.0_" + rpm + ".apk", "rota-0.1.0-linux-" + arch + ".tar.gz",
+		for _, want := range []string{"rota_0.1.0_" + arch + ".deb", "rota-0.1.0-1." + rpm + ".rpm",
+			"rota_0.1.0_" + rpm + ".apk", "rota-0.1.0-linux-" + arch + ".tar.gz",
 			"rota-0.1.0-linux-" + arch + ".cdx.json"} {
 			if !strings.Contains(string(sums), "  "+want+"\n") {
 				t.Errorf("SHA256SUMS has no %s:\n%s", want, sums)
@@ -106,7 +108,8 @@ func TestBill(t *testing.T) {
 
 // TestVersions checks that a version that packages cannot carry is refused before the build.
 func TestVersions(t *testing.T) {
-	for version, good := range map[string]bool{"0.1.0": true, "1.20.3-dev.4": true, "v0.1.0": false, "1.0": false, "": false, "1.0.0-": false, "1.0.0/../x": false} {
+	for version, good := range map[string]bool{"0.1.0": true, "1.20.3-dev.4": true, "v0.1.0": false, "1.0": false,
+		"": false, "1.0.0-": false, "1.0.0/../x": false} {
 		r := release{out: "x", version: version}
 		if err := r.check(1); (err == nil) != good {
 			t.Errorf("version %q: %v", version, err)
@@ -118,7 +121,8 @@ func TestVersions(t *testing.T) {
 // program.
 func TestUnits(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "u.service")
-	for _, text := range []string{"[Service]\nExecStart=/opt/rota server --config c --tls-key k\n", "[Service]\nExecStart=/usr/local/bin/rota server --config c\n"} {
+	for _, text := range []string{"[Service]\nExecStart=/opt/rota server --config c --tls-key k\n",
+		"[Service]\nExecStart=/usr/local/bin/rota server --config c\n"} {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -130,10 +134,13 @@ func TestUnits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(unit, "ExecStart=/usr/bin/rota server --config /etc/rota/server.yaml --data /var/lib/rota\n") || strings.Contains(unit, "LoadCredential=node") {
+	if !strings.Contains(unit,
+		"ExecStart=/usr/bin/rota server --config /etc/rota/server.yaml --data /var/lib/rota\n") ||
+		strings.Contains(unit, "LoadCredential=node") {
 		t.Errorf("the unit wants keys:\n%s", unit)
 	}
-	if !strings.Contains(keys, "\nExecStart=\nExecStart=/usr/bin/rota server ") || !strings.Contains(keys, "\nLoadCredential=node.key:") {
+	if !strings.Contains(keys, "\nExecStart=\nExecStart=/usr/bin/rota server ") ||
+		!strings.Contains(keys, "\nLoadCredential=node.key:") {
 		t.Errorf("the drop-in has no keys:\n%s", keys)
 	}
 	analyze, err := exec.LookPath("systemd-analyze")
@@ -141,11 +148,13 @@ func TestUnits(t *testing.T) {
 		t.Skip("left out: systemd-analyze is not here, nobody says whether the installed unit is one")
 	}
 	installed := filepath.Join(t.TempDir(), "rota.service")
-	if err := os.WriteFile(installed, []byte(strings.Replace(unit, "/usr/bin/rota", "/bin/true", 1)), 0o600); err != nil {
+	if err := os.WriteFile(installed, []byte(strings.Replace(unit, "/usr/bin/rota", "/bin/true", 1)),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	// It exits with 0 on an unknown setting, and prints a message.
-	if out, err := exec.Command(analyze, "verify", installed).CombinedOutput(); err != nil || strings.Contains(string(out), "rota.service:") {
+	if out, err := exec.Command(analyze, "verify", installed).CombinedOutput(); err != nil ||
+		strings.Contains(string(out), "rota.service:") {
 		t.Errorf("systemd-analyze verify: %v\n%s", err, out)
 	}
 }
@@ -173,10 +182,12 @@ func TestDeb(t *testing.T) {
 		t.Errorf("rota says %q", out)
 	}
 	config := filepath.Join(root, "etc", "rota", "server.yaml")
-	if err := os.WriteFile(config, []byte("node: n1\nbootstrap-expect: 1\nlog-level: warn # mine\n"), 0o600); err != nil {
+	if err := os.WriteFile(config, []byte("node: n1\nbootstrap-expect: 1\nlog-level: warn # mine\n"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
-	if out := dpkg(t, root, "--force-confold", "--install", filepath.Join(next, name("0.1.1"))); strings.Contains(out, hint) {
+	if out := dpkg(t, root, "--force-confold", "--install", filepath.Join(next, name("0.1.1"))); strings.Contains(out,
+		hint) {
 		t.Errorf("an upgrade tells what comes after an installation: %s", out)
 	}
 	if text, err := os.ReadFile(config); err != nil || !strings.HasSuffix(string(text), "# mine\n") {
@@ -217,7 +228,8 @@ func dpkg(t *testing.T, root string, args ...string) string {
 			}
 		}
 	}
-	line := append([]string{"--instdir=" + root, "--admindir=" + admin, "--force-script-chrootless", "--force-not-root", "--force-bad-path", "--log=/dev/null"}, args...)
+	line := append([]string{"--instdir=" + root, "--admindir=" + admin, "--force-script-chrootless", "--force-not-root",
+		"--force-bad-path", "--log=/dev/null"}, args...)
 	out, err := exec.Command("dpkg", line...).CombinedOutput()
 	if err != nil {
 		t.Fatalf("dpkg %s: %v\n%s", strings.Join(args, " "), err, out)
@@ -235,7 +247,8 @@ func start(t *testing.T, root string) string {
 	}
 	_, line, _ := strings.Cut(string(unit), "\nExecStart=")
 	line, _, _ = strings.Cut(line, "\n")
-	line = strings.NewReplacer("/usr/bin/", root+"/usr/bin/", "/etc/rota/", root+"/etc/rota/", "/var/lib/rota", root+"/data").Replace(line)
+	line = strings.NewReplacer("/usr/bin/", root+"/usr/bin/", "/etc/rota/", root+"/etc/rota/", "/var/lib/rota",
+		root+"/data").Replace(line)
 	var ports []string
 	for range 4 {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -246,7 +259,8 @@ func start(t *testing.T, root string) string {
 		ports = append(ports, l.Addr().String())
 		_ = l.Close()
 	}
-	args := append(strings.Fields(line), "--api", ports[0], "--raft", ports[1], "--admin", ports[2], "--gossip", ports[3])
+	args := append(strings.Fields(line), "--api", ports[0], "--raft", ports[1], "--admin", ports[2], "--gossip",
+		ports[3])
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)

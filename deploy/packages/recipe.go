@@ -94,12 +94,14 @@ type script struct {
 // scripts returns the scripts of a format.
 func scripts(format string, info *nfpm.Info) []script {
 	if format == "apk" {
-		return []script{{"preinstall", apkBeforeInstall, &info.Scripts.PreInstall}, {"postinstall", apkAfterInstall, &info.Scripts.PostInstall},
-			{"preupgrade", apkBeforeInstall, &info.APK.Scripts.PreUpgrade}, {"postupgrade", apkAfterUpgrade, &info.APK.Scripts.PostUpgrade},
+		return []script{{"preinstall", apkBeforeInstall, &info.Scripts.PreInstall},
+			{"postinstall", apkAfterInstall, &info.Scripts.PostInstall},
+			{"preupgrade", apkBeforeInstall, &info.APK.Scripts.PreUpgrade},
+			{"postupgrade", apkAfterUpgrade, &info.APK.Scripts.PostUpgrade},
 			{"preremove", apkBeforeRemove, &info.Scripts.PreRemove}}
 	}
-	return []script{{"postinstall", afterInstall, &info.Scripts.PostInstall}, {"preremove", beforeRemove, &info.Scripts.PreRemove},
-		{"postremove", afterRemove, &info.Scripts.PostRemove}}
+	return []script{{"postinstall", afterInstall, &info.Scripts.PostInstall},
+		{"preremove", beforeRemove, &info.Scripts.PreRemove}, {"postremove", afterRemove, &info.Scripts.PostRemove}}
 }
 
 // ofFormat returns the files of a package of a format: for systems with OpenRC a script replaces the unit.
@@ -110,7 +112,8 @@ func (r *release) ofFormat(format string, all []file) []file {
 	all = slices.DeleteFunc(slices.Clone(all), func(f file) bool {
 		return strings.HasSuffix(f.to, "/rota.service") || strings.HasSuffix(f.to, "/keys.conf")
 	})
-	return append(all, file{source: filepath.Join(r.source, "deploy", "packages", "rota.initd"), to: "/etc/init.d/rota", mode: 0o755})
+	return append(all, file{source: filepath.Join(r.source, "deploy", "packages", "rota.initd"), to: "/etc/init.d/rota",
+		mode: 0o755})
 }
 
 // files lists the content of every package; generated files go into work.
@@ -121,8 +124,8 @@ func (r *release) files(binary, work string) ([]file, error) {
 	}
 	all := []file{
 		{source: binary, to: "/usr/bin/rota", mode: 0o755},
-		{source: filepath.Join(r.source, "deploy", "packages", "server.yaml"), to: "/etc/rota/server.yaml", mode: 0o644, config: true},
-		{source: filepath.Join(r.source, "LICENSE"), to: "/usr/share/doc/rota/LICENSE", mode: 0o644},
+		{source: filepath.Join(r.source, "deploy", "packages", "server.yaml"), to: "/etc/rota/server.yaml", mode: 0o644,
+			config: true}, {source: filepath.Join(r.source, "LICENSE"), to: "/usr/share/doc/rota/LICENSE", mode: 0o644},
 		{source: filepath.Join(r.source, "CHANGELOG.md"), to: "/usr/share/doc/rota/CHANGELOG.md", mode: 0o644},
 	}
 	for _, made := range []struct{ name, to, text string }{
@@ -161,7 +164,8 @@ func units(path string) (unit, keys string, err error) {
 			whole := strings.Replace(line, from, to, 1)
 			bare, _, found := strings.Cut(whole, " --tls-key ")
 			if whole == line || !found {
-				return "", "", fmt.Errorf("%s: %q is not what it was: %q and keys are wanted", path, strings.TrimSpace(line), from)
+				return "", "", fmt.Errorf("%s: %q is not what it was: %q and keys are wanted", path,
+					strings.TrimSpace(line), from)
 			}
 			unit += bare + "\n"
 			keys += "ExecStart=\n" + whole
@@ -176,13 +180,16 @@ func units(path string) (unit, keys string, err error) {
 
 // pack creates one package.
 func (r *release) pack(format, arch string, all []file, work, dir string) error {
-	info := &nfpm.Info{Name: "rota", Arch: arch, Platform: "linux", Version: r.version, Section: "admin", Priority: "optional",
-		Maintainer: "The rota authors <rota@example.org>", Homepage: "https://github.com/rotasched/rota", License: "Apache-2.0", MTime: r.date,
+	info := &nfpm.Info{Name: "rota", Arch: arch, Platform: "linux", Version: r.version, Section: "admin",
+		Priority:   "optional",
+		Maintainer: "The rota authors <rota@example.org>", Homepage: "https://github.com/rotasched/rota",
+		License: "Apache-2.0", MTime: r.date,
 		Description: "Replicated job scheduler\nQueues of work for many tenants on many machines: three or five nodes agree through Raft on every\nsubmission, lease and completion. No database, no broker."}
 	info.Deb.Fields = map[string]string{"Bugs": "https://github.com/rotasched/rota/issues"}
 	info.RPM.BuildHost = "rota"
 	for _, f := range r.ofFormat(format, all) {
-		c := &files.Content{Source: f.source, Destination: f.to, FileInfo: &files.ContentFileInfo{Owner: "root", Group: "root", Mode: f.mode, MTime: r.date}}
+		c := &files.Content{Source: f.source, Destination: f.to,
+			FileInfo: &files.ContentFileInfo{Owner: "root", Group: "root", Mode: f.mode, MTime: r.date}}
 		if f.config {
 			c.Type = files.TypeConfigNoReplace
 		}
@@ -247,7 +254,8 @@ func addTo(t *tar.Writer, one file, name string, r *release) error {
 	if err != nil {
 		return err
 	}
-	if err := t.WriteHeader(&tar.Header{Name: name, Mode: int64(one.mode), Size: s.Size(), ModTime: r.date, Format: tar.FormatPAX}); err != nil {
+	if err := t.WriteHeader(&tar.Header{Name: name, Mode: int64(one.mode), Size: s.Size(), ModTime: r.date,
+		Format: tar.FormatPAX}); err != nil {
 		return err
 	}
 	_, err = io.Copy(t, f)

@@ -7,7 +7,8 @@ import (
 
 // BatchOp returns the operation that opens a batch.
 func BatchOp(s *rota.BatchSpec) *fsmpb.Op {
-	return &fsmpb.Op{Op: &fsmpb.Op_OpenBatch{OpenBatch: &fsmpb.OpenBatch{Id: string(s.ID), Size: s.Size, Callback: SpecOp(&s.Callback)}}}
+	return &fsmpb.Op{Op: &fsmpb.Op_OpenBatch{OpenBatch: &fsmpb.OpenBatch{Id: string(s.ID), Size: s.Size,
+		Callback: SpecOp(&s.Callback)}}}
 }
 
 // SealOp returns the operation that seals a batch.

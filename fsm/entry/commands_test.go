@@ -12,8 +12,10 @@ import (
 func fewOps() []*fsmpb.Op {
 	full := submitOp(fullSpec())
 	full.GetSubmit().Minted = true
-	return []*fsmpb.Op{full, submitOp(jobSpec("b", []byte("x"))), {Op: &fsmpb.Op_Lease{Lease: fullLease()}}, {Op: &fsmpb.Op_Lease{Lease: &fsmpb.LeaseOp{}}},
-		{Op: &fsmpb.Op_Barrier{Barrier: &fsmpb.Barrier{}}}, submitOp(&rota.JobSpec{ID: "c", Labels: map[string]string{"a": "b"},
+	return []*fsmpb.Op{full, submitOp(jobSpec("b", []byte("x"))), {Op: &fsmpb.Op_Lease{Lease: fullLease()}},
+		{Op: &fsmpb.Op_Lease{Lease: &fsmpb.LeaseOp{}}},
+		{Op: &fsmpb.Op_Barrier{Barrier: &fsmpb.Barrier{}}}, submitOp(&rota.JobSpec{ID: "c",
+			Labels: map[string]string{"a": "b"},
 			Limits: map[string]int64{"l": 1}}), {Op: &fsmpb.Op_Submit{Submit: &fsmpb.Submit{}}},
 		submitOp(&rota.JobSpec{ID: "large", Payload: make([]byte, 1<<18)})}
 }
@@ -38,7 +40,8 @@ func TestAppendOp(t *testing.T) {
 	}
 	t.Run("a text that is none is refused as ever", func(t *testing.T) {
 		t.Parallel()
-		for _, op := range []*fsmpb.Op{submitOp(&rota.JobSpec{ID: "\xff"}), submitOp(&rota.JobSpec{ID: "a", DataKeys: []string{"\xff"}}),
+		for _, op := range []*fsmpb.Op{submitOp(&rota.JobSpec{ID: "\xff"}),
+			submitOp(&rota.JobSpec{ID: "a", DataKeys: []string{"\xff"}}),
 			{Op: &fsmpb.Op_Lease{Lease: &fsmpb.LeaseOp{Text: "\xff"}}}} {
 			if _, err := AppendOp(nil, op); err == nil {
 				t.Errorf("%v was encoded: no node could read the entry", op)
@@ -61,7 +64,8 @@ func TestAppendOp(t *testing.T) {
 func TestSealCommands(t *testing.T) {
 	t.Parallel()
 	ops := fewOps()
-	for _, head := range []*fsmpb.Entry{{}, {Term: 3, NowMs: -5}, {Term: 1 << 40, NowMs: 12_345, WallMs: []int64{1, 2, -3}}} {
+	for _, head := range []*fsmpb.Entry{{}, {Term: 3, NowMs: -5},
+		{Term: 1 << 40, NowMs: 12_345, WallMs: []int64{1, 2, -3}}} {
 		var parts [][]byte
 		for i := range ops {
 			part, err := AppendOp(nil, ops[i])
@@ -167,7 +171,8 @@ func FuzzOutcomes(f *testing.F) {
 			return
 		}
 		var want fsmpb.Outcomes
-		if err := proto.Unmarshal(data, &want); err != nil || !proto.Equal(&want, &fsmpb.Outcomes{Outcomes: outcomes, Index: index}) {
+		if err := proto.Unmarshal(data, &want); err != nil ||
+			!proto.Equal(&want, &fsmpb.Outcomes{Outcomes: outcomes, Index: index}) {
 			t.Fatalf("read %v at %d, but package proto %v, %v", outcomes, index, &want, err)
 		}
 	})
@@ -176,8 +181,10 @@ func FuzzOutcomes(f *testing.F) {
 func BenchmarkCommands(b *testing.B) {
 	ops := make([]*fsmpb.Op, 0, 100)
 	for len(ops) < cap(ops) {
-		ops = append(ops, submitOp(&rota.JobSpec{ID: "run-12345-000017", Queue: "bench", Type: "bench", Tenant: "default", Priority: 5,
-			Payload: make([]byte, 256)}), &fsmpb.Op{Op: &fsmpb.Op_Lease{Lease: &fsmpb.LeaseOp{Verb: 3, Lease: make([]byte, 32), Job: "run-12345-000017",
+		ops = append(ops, submitOp(&rota.JobSpec{ID: "run-12345-000017", Queue: "bench", Type: "bench",
+			Tenant: "default", Priority: 5,
+			Payload: make([]byte, 256)}), &fsmpb.Op{Op: &fsmpb.Op_Lease{Lease: &fsmpb.LeaseOp{Verb: 3,
+			Lease: make([]byte, 32), Job: "run-12345-000017",
 			Worker: "run-12345-w1", Session: 7, Output: make([]byte, 32), OutputDigest: make([]byte, 32)}}})
 	}
 	data, err := proto.Marshal(&fsmpb.Commands{Ops: ops})

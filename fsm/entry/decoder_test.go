@@ -27,16 +27,20 @@ func FuzzDecoder(f *testing.F) {
 			f.Add(broken)
 		}
 	}
-	add(&fsmpb.Entry{Term: 3, NowMs: -5, Ops: []*fsmpb.Op{submitOp(fullSpec()), {Op: &fsmpb.Op_Barrier{Barrier: &fsmpb.Barrier{}}},
+	add(&fsmpb.Entry{Term: 3, NowMs: -5, Ops: []*fsmpb.Op{submitOp(fullSpec()),
+		{Op: &fsmpb.Op_Barrier{Barrier: &fsmpb.Barrier{}}},
 		{Op: &fsmpb.Op_Lease{Lease: fullLease()}}, {}}, WallMs: nil})
-	add(&fsmpb.Entry{Ops: []*fsmpb.Op{submitOp(&rota.JobSpec{ID: "a", Labels: map[string]string{"a": "b"}, Limits: map[string]int64{"l": -1}}), {Op: &fsmpb.Op_Sweep{Sweep: &fsmpb.Sweep{}}}}})
+	add(&fsmpb.Entry{Ops: []*fsmpb.Op{submitOp(&rota.JobSpec{ID: "a", Labels: map[string]string{"a": "b"},
+		Limits: map[string]int64{"l": -1}}), {Op: &fsmpb.Op_Sweep{Sweep: &fsmpb.Sweep{}}}}})
 	pair := &fsmpb.Pair{Job: "j", Worker: "w", Score: -1, Rank: -2, Rule: 3, N: 4, Of: 5, Interleaved: true}
 	round := &fsmpb.Round{Epoch: 1, Height: 2, Queue: "q", With: 3, Pairs: []*fsmpb.Pair{pair, {}, pair}}
 	add(&fsmpb.Entry{Ops: []*fsmpb.Op{{Op: &fsmpb.Op_Round{Round: round}}, {Op: &fsmpb.Op_Round{Round: round}},
 		{Op: &fsmpb.Op_Round{Round: &fsmpb.Round{Pairs: round.Pairs, Holds: []*fsmpb.Hold{{Job: "h"}}}}}}})
 	add(&fsmpb.Entry{Ops: []*fsmpb.Op{submitOp(jobSpec("b", []byte("x")))}, WallMs: []int64{1, 2}})
-	add(&fsmpb.Entry{Ops: []*fsmpb.Op{asked(submitOp(jobSpec("c", nil)), "r1"), asked(submitOp(jobSpec("d", nil)), "r2"),
-		asked(&fsmpb.Op{Op: &fsmpb.Op_Sweep{Sweep: &fsmpb.Sweep{}}}, "r2"), {Op: &fsmpb.Op_Lease{Lease: fullLease()}, Actor: "anonymous"}}})
+	add(&fsmpb.Entry{Ops: []*fsmpb.Op{asked(submitOp(jobSpec("c", nil)), "r1"),
+		asked(submitOp(jobSpec("d", nil)), "r2"),
+		asked(&fsmpb.Op{Op: &fsmpb.Op_Sweep{Sweep: &fsmpb.Sweep{}}}, "r2"),
+		{Op: &fsmpb.Op_Lease{Lease: fullLease()}, Actor: "anonymous"}}})
 	d := &Decoder{}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		var want fsmpb.Entry
@@ -61,25 +65,31 @@ func asked(op *fsmpb.Op, request string) *fsmpb.Op {
 }
 
 func fullLease() *fsmpb.LeaseOp {
-	return &fsmpb.LeaseOp{Verb: 3, Lease: []byte("lease"), Job: "j", Worker: "w", Session: 1 << 60, Ordinal: -1, Output: []byte("out"),
-		OutputDigest: []byte("digest"), Text: "text", Progress: 7, Fail: 2, AfterMs: 1_000,
+	return &fsmpb.LeaseOp{Verb: 3, Lease: []byte("lease"), Job: "j", Worker: "w", Session: 1 << 60, Ordinal: -1,
+		Output: []byte("out"), OutputDigest: []byte("digest"), Text: "text", Progress: 7, Fail: 2, AfterMs: 1_000,
 		Meta: []*fsmpb.Label{{Key: "model", Value: "m1"}, {Key: "", Value: "no key"}}}
 }
 
 func fullSpec() *rota.JobSpec {
-	return &rota.JobSpec{ID: "job", Queue: "q", Type: "t", Tenant: "x", Priority: -3, Fee: 1, SizeBytes: 2, Payload: []byte("payload"),
-		Delay: 3 * time.Millisecond, NotBefore: rota.Date(4).Time(), TTL: 5 * time.Millisecond, MaxRuntime: 6 * time.Millisecond, CPUMilli: 7, MemoryBytes: 8, IOBytesPerS: 12, Requires: []string{"a", "b"},
-		RegionsAllow: []string{"c"}, RegionsDeny: []string{"d"}, Zone: "z", Domain: "dom", Worker: "w", ExpectedDigest: []byte("e"),
-		Simulate: 9 * time.Millisecond, Units: 10, Expected: 11 * time.Millisecond, RetryOnInvalidProof: true, DataKeys: []string{"k1", "k2"}}
+	return &rota.JobSpec{ID: "job", Queue: "q", Type: "t", Tenant: "x", Priority: -3, Fee: 1, SizeBytes: 2,
+		Payload: []byte("payload"),
+		Delay:   3 * time.Millisecond, NotBefore: rota.Date(4).Time(), TTL: 5 * time.Millisecond,
+		MaxRuntime: 6 * time.Millisecond, CPUMilli: 7, MemoryBytes: 8, IOBytesPerS: 12, Requires: []string{"a", "b"},
+		RegionsAllow: []string{"c"}, RegionsDeny: []string{"d"}, Zone: "z", Domain: "dom", Worker: "w",
+		ExpectedDigest: []byte("e"),
+		Simulate:       9 * time.Millisecond, Units: 10, Expected: 11 * time.Millisecond, RetryOnInvalidProof: true,
+		DataKeys: []string{"k1", "k2"}}
 }
 
 // TestDecoder checks that usual entries use the fast path: it reads all fields, and only allocates values that live on.
 func TestDecoder(t *testing.T) {
 	entry := &fsmpb.Entry{Term: 3, NowMs: 5}
 	for range 100 {
-		entry.Ops = append(entry.Ops, asked(submitOp(fullSpec()), "r"), asked(&fsmpb.Op{Op: &fsmpb.Op_Lease{Lease: fullLease()}}, "r"))
+		entry.Ops = append(entry.Ops, asked(submitOp(fullSpec()), "r"),
+			asked(&fsmpb.Op{Op: &fsmpb.Op_Lease{Lease: fullLease()}}, "r"))
 	}
-	entry.Ops = append(entry.Ops, &fsmpb.Op{Op: &fsmpb.Op_Round{Round: &fsmpb.Round{Epoch: 1, Height: 2, Queue: "q", With: 200}}})
+	entry.Ops = append(entry.Ops, &fsmpb.Op{Op: &fsmpb.Op_Round{Round: &fsmpb.Round{Epoch: 1, Height: 2, Queue: "q",
+		With: 200}}})
 	body, err := proto.Marshal(entry)
 	if err != nil {
 		t.Fatal(err)

@@ -35,7 +35,8 @@ func (e *HaltError) Error() string {
 		return fmt.Sprintf("entry %d: %v", e.Index, e.Cause)
 	}
 	if e.NewerRules {
-		return fmt.Sprintf("entry %d: %s: this binary is too old for the cluster, start a newer one on this data directory",
+		return fmt.Sprintf(
+			"entry %d: %s: this binary is too old for the cluster, start a newer one on this data directory",
 			e.Index, e.Reason)
 	}
 	return fmt.Sprintf("entry %d: %s: this node's copy of the log is damaged; move its data directory away and "+
@@ -93,8 +94,9 @@ func Open(index rota.Index, data []byte, knows uint32, d *Decoder) (*fsmpb.Entry
 		return nil, TooOld(index, v, knows)
 	}
 	if draft := binary.BigEndian.Uint16(data[6:]); draft != 0 {
-		return nil, &HaltError{Index: index, Cause: rota.Refusef(rota.KindConflict, "format", "it was written by draft %d of rota, from before "+
-			"its first release: start with an empty --data, or run the binary that wrote it", draft)}
+		return nil, &HaltError{Index: index, Cause: rota.Refusef(rota.KindConflict, "format",
+			"it was written by draft %d of rota, from before "+
+				"its first release: start with an empty --data, or run the binary that wrote it", draft)}
 	}
 	entry, err := d.decode(data[envelopeBytes:])
 	if err == errUnknown {

@@ -45,13 +45,15 @@ func TestEnvelope(t *testing.T) {
 	}
 	// The meaning of those two bytes under newer rules is unknown here.
 	binary.BigEndian.PutUint16(other[4:], FirstRules+1)
-	if _, err = Open(1, closeEnvelope(other), FirstRules, d); err == nil || !strings.Contains(err.Error(), "needs rules version 2, this binary knows 1") {
+	if _, err = Open(1, closeEnvelope(other), FirstRules, d); err == nil ||
+		!strings.Contains(err.Error(), "needs rules version 2, this binary knows 1") {
 		t.Fatalf("an entry of newer rules: %v", err)
 	}
 	if e, err := Open(1, data, FirstRules, d); err != nil || e.GetTerm() != 1 {
 		t.Fatalf("after all these: %v, %v", e, err)
 	}
-	if _, err := Seal(&fsmpb.Entry{Ops: []*fsmpb.Op{{Op: &fsmpb.Op_Cancel{Cancel: &fsmpb.Cancel{Job: "\xff"}}}}}, FirstRules); err == nil {
+	if _, err := Seal(&fsmpb.Entry{Ops: []*fsmpb.Op{{Op: &fsmpb.Op_Cancel{Cancel: &fsmpb.Cancel{Job: "\xff"}}}}},
+		FirstRules); err == nil {
 		t.Fatal("text that is not UTF-8 was sealed: no node could decode it")
 	}
 }
@@ -168,7 +170,8 @@ func TestOpen_whatIsNotKnown(t *testing.T) {
 			for _, d := range []*Decoder{nil, {}} {
 				_, err := Open(1, data, FirstRules, d)
 				var halt *HaltError
-				if !errors.As(err, &halt) || !halt.NewerRules || !strings.Contains(err.Error(), "does not know: this binary is too old for the cluster") {
+				if !errors.As(err, &halt) || !halt.NewerRules ||
+					!strings.Contains(err.Error(), "does not know: this binary is too old for the cluster") {
 					t.Errorf("with a decoder %v: %v", d != nil, err)
 				}
 			}

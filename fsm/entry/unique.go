@@ -19,5 +19,6 @@ func uniqueFrom(p *fsmpb.Unique) *rota.Unique {
 		return nil
 	}
 	return &rota.Unique{Key: p.GetKey(), By: p.GetBy(), Period: millis.Duration(p.GetPeriodMs()), Scope: p.GetScope(),
-		Keep: millis.Duration(p.GetKeepMs()), OnConflict: p.GetOnConflict(), ExtendMax: millis.Duration(p.GetExtendMaxMs())}
+		Keep: millis.Duration(p.GetKeepMs()), OnConflict: p.GetOnConflict(),
+		ExtendMax: millis.Duration(p.GetExtendMaxMs())}
 }

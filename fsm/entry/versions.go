@@ -39,7 +39,8 @@ var newerSettings = []newer{
 	{key: "worker_losses_max", version: 2}, {key: "health_provider_fail", version: 2},
 	{key: "unseeded", version: 2}, {key: "renew_adds", version: 2}, {key: "batch_size", above: 1_000, version: 2},
 	{key: "backfill", value: "conservative", version: 2},
-	{key: "estimate", value: "last2", version: 2}, {key: "estimate", value: "ema", version: 2}, {key: "estimate", value: "quantile", version: 2},
+	{key: "estimate", value: "last2", version: 2}, {key: "estimate", value: "ema", version: 2},
+	{key: "estimate", value: "quantile", version: 2},
 	{key: "ranking", value: "smallest", version: 2}, {key: "preset", value: "batch", version: 2},
 }
 
@@ -69,7 +70,8 @@ func Needs(op *fsmpb.Op) uint32 {
 			return 2
 		}
 		f, err := filter.Parse(o.StartPlan.GetFilter())
-		blocked := o.StartPlan.GetVerb() == uint32(rota.PlanCancel) && !f.May(rota.PlanCancel.States()...) && f.May(rota.JobBlocked)
+		blocked := o.StartPlan.GetVerb() == uint32(rota.PlanCancel) && !f.May(rota.PlanCancel.States()...) &&
+			f.May(rota.JobBlocked)
 		if err == nil && (f.Has(filter.Worker) || blocked) {
 			return 2
 		}
@@ -88,7 +90,8 @@ func Needs(op *fsmpb.Op) uint32 {
 
 // SpecNeeds returns the rules version that a job's fields need.
 func SpecNeeds(s *fsmpb.JobSpec) uint32 {
-	if how := s.GetUnique().GetOnConflict(); how == rota.UniqueAfter || how == rota.UniqueCollect || s.GetStartByMs() != 0 {
+	if how := s.GetUnique().GetOnConflict(); how == rota.UniqueAfter || how == rota.UniqueCollect ||
+		s.GetStartByMs() != 0 {
 		return 2
 	}
 	return FirstRules
@@ -115,7 +118,8 @@ func settingsNeed(op *fsmpb.SetQueue, table []newer) uint32 {
 		is := func(key, value string) bool { // as rota.QueuePolicy.Set reads them
 			value = strings.TrimSpace(value)
 			number, err := strconv.ParseInt(value, 10, 64)
-			return strings.EqualFold(strings.TrimSpace(key), n.key) && (n.value == "" || strings.EqualFold(value, n.value)) &&
+			return strings.EqualFold(strings.TrimSpace(key), n.key) &&
+				(n.value == "" || strings.EqualFold(value, n.value)) &&
 				(n.above == 0 || err == nil && number > n.above)
 		}
 		if op.GetPreset() != "" && is("preset", op.GetPreset()) ||
@@ -130,7 +134,8 @@ func settingsNeed(op *fsmpb.SetQueue, table []newer) uint32 {
 // not know the operation.
 func RefuseNewer(op *fsmpb.Op, rules uint32) *rota.Error {
 	if needs := Needs(op); needs > rules {
-		return rota.Refusef(rota.KindConflict, "rules_version", "it needs rules version %d, version %d is in force: it can be used once every node runs a newer binary (rota cluster status -o wide shows which do not)", needs, rules)
+		return rota.Refusef(rota.KindConflict, "rules_version",
+			"it needs rules version %d, version %d is in force: it can be used once every node runs a newer binary (rota cluster status -o wide shows which do not)", needs, rules)
 	}
 	return nil
 }

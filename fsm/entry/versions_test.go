@@ -8,8 +8,8 @@ import (
 
 func TestSettingsNeed(t *testing.T) {
 	t.Parallel()
-	table := []newer{{key: "backfill", value: "all", version: 2}, {key: "depth", version: 3}, {key: "preset", value: "night", version: 4},
-		{key: "width", above: 10, version: 5}}
+	table := []newer{{key: "backfill", value: "all", version: 2}, {key: "depth", version: 3},
+		{key: "preset", value: "night", version: 4}, {key: "width", above: 10, version: 5}}
 	set := func(preset string, pairs ...string) *fsmpb.SetQueue {
 		op := &fsmpb.SetQueue{Name: "q", Preset: preset}
 		for i := 0; i < len(pairs); i += 2 {

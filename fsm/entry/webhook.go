@@ -16,7 +16,8 @@ func WebhookOp(s *rota.WebhookSpec) *fsmpb.Op {
 
 // WebhookWords is the inverse of WebhookOp. Of a list with more kinds than exist it reads one too many.
 func WebhookWords(op *fsmpb.SetWebhook) *rota.WebhookSpec {
-	s := &rota.WebhookSpec{Name: rota.WebhookName(op.GetName()), URL: op.GetUrl(), Filter: op.GetFilter(), Generation: op.GetGeneration()}
+	s := &rota.WebhookSpec{Name: rota.WebhookName(op.GetName()), URL: op.GetUrl(), Filter: op.GetFilter(),
+		Generation: op.GetGeneration()}
 	for _, k := range op.GetKinds()[:min(len(op.GetKinds()), 256)] {
 		s.Kinds = append(s.Kinds, rota.EventKind(min(k, 255)))
 	}

@@ -73,7 +73,8 @@ func WorkerOp(w *rota.WorkerSpec) *fsmpb.WorkerSpec {
 func WorkerWords(p *fsmpb.WorkerSpec) *rota.WorkerSpec {
 	w := &rota.WorkerSpec{ID: rota.WorkerID(p.GetId()), Slots: p.GetSlots(), Prefetch: p.GetPrefetch(),
 		Region: p.GetRegion(), Zone: p.GetZone(), Capabilities: p.GetCapabilities(), CPUMilli: p.GetCpuMilli(),
-		MemoryBytes: p.GetMemoryBytes(), IOBytesPerS: p.GetIoBytesPerS(), Stake: p.GetStake(), Limits: limitWords(p.GetLimits())}
+		MemoryBytes: p.GetMemoryBytes(), IOBytesPerS: p.GetIoBytesPerS(), Stake: p.GetStake(),
+		Limits: limitWords(p.GetLimits())}
 	for _, q := range p.GetQueues() {
 		w.Queues = append(w.Queues, rota.QueueName(q))
 	}
@@ -112,8 +113,10 @@ func limitWords(ops []*fsmpb.Limit) map[string]int64 {
 func LeaseCommandOp(c *peer.LeaseCommand) *fsmpb.Op {
 	_, node, _ := rota.SplitNodeJobID(c.Job)
 	return &fsmpb.Op{Op: &fsmpb.Op_Lease{Lease: &fsmpb.LeaseOp{
-		Verb: uint32(c.Verb), Lease: c.Lease[:], Job: string(c.Job), Worker: string(c.Worker), Session: uint64(c.Session),
+		Verb: uint32(c.Verb), Lease: c.Lease[:], Job: string(c.Job), Worker: string(c.Worker),
+		Session: uint64(c.Session),
 		Ordinal: c.Ordinal, Output: c.Output, OutputDigest: c.OutputDigest, Text: c.Text, Progress: c.Progress,
-		Fail: uint32(c.Fail), AfterMs: millis.Of(c.After), Meta: pairOps(c.Meta), Children: growthBytes(c.Growth, node), Log: c.Log,
+		Fail: uint32(c.Fail), AfterMs: millis.Of(c.After), Meta: pairOps(c.Meta), Children: growthBytes(c.Growth, node),
+		Log: c.Log,
 	}}}
 }

@@ -85,8 +85,9 @@ func AddNodesOps(w *rota.WorkflowSpec, g *rota.Graph, content [16]byte, from uin
 	size := 0
 	for k := int(from); k < len(g.Order); k++ {
 		s := Template(w, &w.Nodes[g.Order[k]])
-		n := &fsmpb.WorkflowNode{Spec: SpecOp(&s), Parents: parentSteps(g.Parents[k]), Gate: GateOp(w.Nodes[g.Order[k]].Gate),
-			Run: uint32(w.Nodes[g.Order[k]].Run)}
+		n := &fsmpb.WorkflowNode{Spec: SpecOp(&s), Parents: parentSteps(g.Parents[k]),
+			Gate: GateOp(w.Nodes[g.Order[k]].Gate),
+			Run:  uint32(w.Nodes[g.Order[k]].Run)}
 		bytes := proto.Size(n) + 8 // plus its tag and length
 		if chunk == nil || len(chunk.Nodes) >= limits.MaxChunkNodes || size+bytes > chunkBytes {
 			chunk = &fsmpb.AddNodes{Workflow: string(w.ID), Content: content[:], First: uint32(k)}
@@ -119,8 +120,9 @@ func growthBytes(g *rota.Growth, node string) []byte {
 			}
 		}
 		slices.Sort(parents)
-		op.Nodes = append(op.Nodes, &fsmpb.WorkflowNode{Spec: SpecOp(&s), Parents: parentSteps(slices.Compact(parents)), Gate: GateOp(n.Gate),
-			Run: uint32(n.Run)})
+		op.Nodes = append(op.Nodes, &fsmpb.WorkflowNode{Spec: SpecOp(&s), Parents: parentSteps(slices.Compact(parents)),
+			Gate: GateOp(n.Gate),
+			Run:  uint32(n.Run)})
 		if _, twice := places[n.ID]; !twice {
 			places[n.ID] = uint32(i + 1)
 		}
@@ -145,13 +147,14 @@ func GateWords(g *fsmpb.Gate) *rota.Gate {
 	if g == nil {
 		return nil
 	}
-	return &rota.Gate{Timeout: millis.Duration(g.GetTimeoutMs()), OnTimeout: rota.GateTimeout(min(g.GetOnTimeout(), math.MaxUint8))}
+	return &rota.Gate{Timeout: millis.Duration(g.GetTimeoutMs()),
+		OnTimeout: rota.GateTimeout(min(g.GetOnTimeout(), math.MaxUint8))}
 }
 
 // SignalWorkflowOp returns the operation that completes a gate, or ends it otherwise.
 func SignalWorkflowOp(s *rota.Signal) *fsmpb.Op {
-	return &fsmpb.Op{Op: &fsmpb.Op_SignalWorkflow{SignalWorkflow: &fsmpb.SignalWorkflow{Workflow: string(s.Workflow), Node: s.Node, Id: s.ID,
-		Payload: s.Payload, Refuse: s.Refuse}}}
+	return &fsmpb.Op{Op: &fsmpb.Op_SignalWorkflow{SignalWorkflow: &fsmpb.SignalWorkflow{Workflow: string(s.Workflow),
+		Node: s.Node, Id: s.ID, Payload: s.Payload, Refuse: s.Refuse}}}
 }
 
 // parentSteps returns a node's parents in the form of the log: the first as it is, each next one as the difference to
@@ -170,7 +173,8 @@ func parentSteps(parents []uint32) []uint32 {
 
 // CommitWorkflowOp returns the operation that starts a workflow whose nodes have all arrived.
 func CommitWorkflowOp(id rota.WorkflowID, content [16]byte) *fsmpb.Op {
-	return &fsmpb.Op{Op: &fsmpb.Op_CommitWorkflow{CommitWorkflow: &fsmpb.CommitWorkflow{Id: string(id), Content: content[:]}}}
+	return &fsmpb.Op{Op: &fsmpb.Op_CommitWorkflow{CommitWorkflow: &fsmpb.CommitWorkflow{Id: string(id),
+		Content: content[:]}}}
 }
 
 // CancelWorkflowOp returns the operation that ends the unfinished parts of a workflow.
@@ -181,5 +185,6 @@ func CancelWorkflowOp(id rota.WorkflowID) *fsmpb.Op {
 // RetryWorkflowOp returns the operation that runs again what did not complete. from is a node's id or empty; runs is
 // how often the workflow has run as far as the caller knows.
 func RetryWorkflowOp(id rota.WorkflowID, from string, runs int32) *fsmpb.Op {
-	return &fsmpb.Op{Op: &fsmpb.Op_RetryWorkflow{RetryWorkflow: &fsmpb.RetryWorkflow{Id: string(id), From: from, Runs: runs}}}
+	return &fsmpb.Op{Op: &fsmpb.Op_RetryWorkflow{RetryWorkflow: &fsmpb.RetryWorkflow{Id: string(id), From: from,
+		Runs: runs}}}
 }

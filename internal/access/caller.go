@@ -27,7 +27,8 @@ func CheckPrincipal(p rota.Principal) error {
 			return CheckPrincipal(parent)
 		}
 	}
-	return rota.Refusef(rota.KindInvalid, "actor", "actor: got %q; use token:ID, cert:ROLE/NAME, a session of either, %s or %s", cutText(string(p)),
+	return rota.Refusef(rota.KindInvalid, "actor",
+		"actor: got %q; use token:ID, cert:ROLE/NAME, a session of either, %s or %s", cutText(string(p)),
 		rota.Local, rota.Anonymous)
 }
 

@@ -38,8 +38,10 @@ func ParseCredential(text string) (Credential, error) {
 	rest, ok := strings.CutPrefix(text, tokenBegin)
 	id, secret, found := strings.Cut(rest, "_")
 	if !ok || !found || !letters(id, tokenIDBytes) || !letters(secret, tokenSecretBytes) {
-		return Credential{}, rota.Refusef(rota.KindUnauthenticated, "token", "the token is not of the form rota_ID_SECRET, "+
-			"with %d and %d of the characters a-z 2-7: take it as `rota auth token create` wrote it", tokenIDBytes, tokenSecretBytes)
+		return Credential{}, rota.Refusef(rota.KindUnauthenticated, "token",
+			"the token is not of the form rota_ID_SECRET, "+
+				"with %d and %d of the characters a-z 2-7: take it as `rota auth token create` wrote it", tokenIDBytes,
+			tokenSecretBytes)
 	}
 	return Credential{ID: id, secret: secret}, nil
 }
@@ -81,7 +83,8 @@ func CheckTokenID(id string) error {
 	if letters(id, tokenIDBytes) {
 		return nil
 	}
-	return rota.Refusef(rota.KindInvalid, "token", "token: got the id %q; use %d of the characters a-z 2-7, see `rota auth token list`", cutText(id), tokenIDBytes)
+	return rota.Refusef(rota.KindInvalid, "token",
+		"token: got the id %q; use %d of the characters a-z 2-7, see `rota auth token list`", cutText(id), tokenIDBytes)
 }
 
 // CheckToken rejects a token that cannot be created; its expiry is checked separately.
@@ -90,7 +93,8 @@ func CheckToken(t *rota.AccessToken) error {
 		return err
 	}
 	if n := len(t.Roles); n < 1 || n > limits.MaxTokenRoles {
-		return rota.Refusef(rota.KindInvalid, "roles", "roles: got %d for the token, want 1 to %d", n, limits.MaxTokenRoles)
+		return rota.Refusef(rota.KindInvalid, "roles", "roles: got %d for the token, want 1 to %d", n,
+			limits.MaxTokenRoles)
 	}
 	for i, role := range t.Roles {
 		if err := rota.CheckID("role", role); err != nil {
@@ -105,7 +109,8 @@ func CheckToken(t *rota.AccessToken) error {
 		patterns []string
 	}{{"tenant", t.Tenants}, {"queue", t.Queues}} {
 		if len(n.patterns) > limits.MaxTokenPatterns {
-			return rota.Refusef(rota.KindInvalid, n.field, "too many %s patterns: got %d, maximum %d", n.field, len(n.patterns), limits.MaxTokenPatterns)
+			return rota.Refusef(rota.KindInvalid, n.field, "too many %s patterns: got %d, maximum %d", n.field,
+				len(n.patterns), limits.MaxTokenPatterns)
 		}
 		for _, p := range n.patterns {
 			if err := CheckPattern(n.field, p); err != nil {
@@ -124,6 +129,7 @@ func CheckExpiry(expires, now rota.Date) error {
 	if expires > now && expires <= now+rota.Date(limits.MaxTokenLife/time.Millisecond) {
 		return nil
 	}
-	return rota.Refusef(rota.KindInvalid, "expires", "expires: got %s, and it is %s; use a date within %d days from now",
+	return rota.Refusef(rota.KindInvalid, "expires",
+		"expires: got %s, and it is %s; use a date within %d days from now",
 		expires, now, limits.MaxTokenLife/(24*time.Hour))
 }

@@ -23,9 +23,11 @@ type SignIn struct {
 // CheckIssuerURL rejects a URL that cannot be an identity provider's.
 func CheckIssuerURL(url string) error {
 	rest, ok := strings.CutPrefix(url, "https://")
-	if host, _, _ := strings.Cut(rest, "/"); !ok || host == "" || !printable(url, limits.MaxIssuerText) || strings.ContainsAny(rest, "?#@\\\"") {
-		return rota.Refusef(rota.KindInvalid, "issuer", "issuer: got %q; use https://HOST or https://HOST/PATH of at most %d printable characters, "+
-			"exactly as in its tokens", cutText(url), limits.MaxIssuerText)
+	if host, _, _ := strings.Cut(rest, "/"); !ok || host == "" || !printable(url, limits.MaxIssuerText) ||
+		strings.ContainsAny(rest, "?#@\\\"") {
+		return rota.Refusef(rota.KindInvalid, "issuer",
+			"issuer: got %q; use https://HOST or https://HOST/PATH of at most %d printable characters, "+
+				"exactly as in its tokens", cutText(url), limits.MaxIssuerText)
 	}
 	return nil
 }
@@ -37,7 +39,8 @@ func CheckIssuer(i *rota.Issuer) error {
 	}
 	switch {
 	case !printable(i.Audience, limits.MaxIssuerText):
-		return rota.Refusef(rota.KindInvalid, "audience", "audience: got %q; use 1 to %d printable characters, the audience that tokens are requested with",
+		return rota.Refusef(rota.KindInvalid, "audience",
+			"audience: got %q; use 1 to %d printable characters, the audience that tokens are requested with",
 			cutText(i.Audience), limits.MaxIssuerText)
 	case len(i.CA) > limits.MaxIssuerCA:
 		return rota.TooLong("ca", len(i.CA), limits.MaxIssuerCA)
@@ -46,11 +49,13 @@ func CheckIssuer(i *rota.Issuer) error {
 	}
 	for _, m := range i.Maps {
 		if !printable(m.Claim, limits.MaxIssuerText) || !printable(m.Value, limits.MaxIssuerText) {
-			return rota.Refusef(rota.KindInvalid, "maps", "maps: got %q; use a claim and a value of 1 to %d printable characters", cutText(m.String()),
+			return rota.Refusef(rota.KindInvalid, "maps",
+				"maps: got %q; use a claim and a value of 1 to %d printable characters", cutText(m.String()),
 				limits.MaxIssuerText)
 		}
 		if at := strings.IndexByte(m.Value, '*'); at == 0 || at > 0 && at < len(m.Value)-1 {
-			return rota.Refusef(rota.KindInvalid, "maps", "maps: got %q; use * only at the end of a value, after a prefix",
+			return rota.Refusef(rota.KindInvalid, "maps",
+				"maps: got %q; use * only at the end of a value, after a prefix",
 				cutText(m.String()))
 		}
 		if err := rota.CheckID("role", m.Role); err != nil {
@@ -66,11 +71,13 @@ func CheckSignIn(s *SignIn) error {
 		return err
 	}
 	if !printable(s.Subject, limits.MaxSubject) {
-		return rota.Refusef(rota.KindInvalid, "subject", "subject: got %q in the identity token, want 1 to %d printable characters",
+		return rota.Refusef(rota.KindInvalid, "subject",
+			"subject: got %q in the identity token, want 1 to %d printable characters",
 			cutText(s.Subject), limits.MaxSubject)
 	}
 	if len(s.Value) > limits.MaxSubject {
-		return rota.Refusef(rota.KindInvalid, "claim", "claim %q of the identity token too long: got %d bytes, maximum %d", cutText(s.Claim),
+		return rota.Refusef(rota.KindInvalid, "claim",
+			"claim %q of the identity token too long: got %d bytes, maximum %d", cutText(s.Claim),
 			len(s.Value), limits.MaxSubject)
 	}
 	return nil

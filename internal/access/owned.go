@@ -31,14 +31,22 @@ var ownedKinds = [OwnsEnd]struct {
 	right       rota.Right
 	usual, most int64
 }{
-	OwnsQueue:    {"max_queues", func(l *rota.RoleLimits) *int64 { return &l.MaxQueues }, rota.RightQueue, limits.MaxOwnedQueues, limits.MaxQueues},
-	OwnsTenant:   {"max_tenants", func(l *rota.RoleLimits) *int64 { return &l.MaxTenants }, rota.RightTenant, limits.MaxOwnedTenants, limits.MaxTenants},
-	OwnsWorker:   {"max_workers", func(l *rota.RoleLimits) *int64 { return &l.MaxWorkers }, rota.RightWork, limits.MaxOwnedWorkers, limits.MaxWorkers},
-	OwnsWorkflow: {"max_workflows", func(l *rota.RoleLimits) *int64 { return &l.MaxWorkflows }, rota.RightSubmit, limits.MaxOwnedWorkflows, limits.MaxWorkflows},
-	OwnsToken:    {"max_tokens", func(l *rota.RoleLimits) *int64 { return &l.MaxTokens }, rota.RightAuth, limits.MaxOwnedTokens, limits.MaxTokens},
-	OwnsSchedule: {"max_schedules", func(l *rota.RoleLimits) *int64 { return &l.MaxSchedules }, rota.RightSubmit, limits.MaxOwnedSchedules, limits.MaxSchedules},
-	OwnsBatch:    {"max_batches", func(l *rota.RoleLimits) *int64 { return &l.MaxBatches }, rota.RightSubmit, limits.MaxOwnedBatches, limits.MaxBatches},
-	OwnsWebhook:  {"max_webhooks", func(l *rota.RoleLimits) *int64 { return &l.MaxWebhooks }, rota.RightControl, limits.MaxOwnedWebhooks, limits.MaxWebhooks},
+	OwnsQueue: {"max_queues", func(l *rota.RoleLimits) *int64 { return &l.MaxQueues }, rota.RightQueue,
+		limits.MaxOwnedQueues, limits.MaxQueues},
+	OwnsTenant: {"max_tenants", func(l *rota.RoleLimits) *int64 { return &l.MaxTenants }, rota.RightTenant,
+		limits.MaxOwnedTenants, limits.MaxTenants},
+	OwnsWorker: {"max_workers", func(l *rota.RoleLimits) *int64 { return &l.MaxWorkers }, rota.RightWork,
+		limits.MaxOwnedWorkers, limits.MaxWorkers},
+	OwnsWorkflow: {"max_workflows", func(l *rota.RoleLimits) *int64 { return &l.MaxWorkflows }, rota.RightSubmit,
+		limits.MaxOwnedWorkflows, limits.MaxWorkflows},
+	OwnsToken: {"max_tokens", func(l *rota.RoleLimits) *int64 { return &l.MaxTokens }, rota.RightAuth,
+		limits.MaxOwnedTokens, limits.MaxTokens},
+	OwnsSchedule: {"max_schedules", func(l *rota.RoleLimits) *int64 { return &l.MaxSchedules }, rota.RightSubmit,
+		limits.MaxOwnedSchedules, limits.MaxSchedules},
+	OwnsBatch: {"max_batches", func(l *rota.RoleLimits) *int64 { return &l.MaxBatches }, rota.RightSubmit,
+		limits.MaxOwnedBatches, limits.MaxBatches},
+	OwnsWebhook: {"max_webhooks", func(l *rota.RoleLimits) *int64 { return &l.MaxWebhooks }, rota.RightControl,
+		limits.MaxOwnedWebhooks, limits.MaxWebhooks},
 }
 
 // Field returns the name of the role's field that bounds the kind.
@@ -75,10 +83,12 @@ func checkLimits(r *rota.Role) error {
 		k := &ownedKinds[what]
 		switch n := *k.of(&r.RoleLimits); {
 		case n < 0 || n > k.most:
-			return rota.Refusef(rota.KindInvalid, k.field, "%s of role %s must be between 1 and %d, or 0 for the default %d, got %d", k.field, r.Name,
+			return rota.Refusef(rota.KindInvalid, k.field,
+				"%s of role %s must be between 1 and %d, or 0 for the default %d, got %d", k.field, r.Name,
 				k.most, k.usual, n)
 		case n > 0 && allowed(r, what) == 0:
-			return rota.Refusef(rota.KindInvalid, k.field, "%s of role %s has no effect, as the role does not grant %s: grant it, or omit %s",
+			return rota.Refusef(rota.KindInvalid, k.field,
+				"%s of role %s has no effect, as the role does not grant %s: grant it, or omit %s",
 				k.field, r.Name, k.right, k.field)
 		}
 	}

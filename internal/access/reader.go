@@ -86,7 +86,8 @@ func (r *Reader) Events(all []rota.ServedEvent) []rota.ServedEvent {
 			queue = Everything
 		}
 		switch {
-		case e.Tenant == "" && !r.Has(rota.RightAudit, Everything, Everything), e.Tenant != "" && !r.Reads(e.Tenant, queue):
+		case e.Tenant == "" && !r.Has(rota.RightAudit, Everything, Everything), e.Tenant != "" &&
+			!r.Reads(e.Tenant, queue):
 			continue
 		case e.Tenant != "" && !r.Has(rota.RightData, e.Tenant, queue):
 			e.Text = ""
@@ -122,7 +123,8 @@ func (r *Reader) Queue(q *rota.Queue) bool {
 // leases name the jobs of others.
 func (r *Reader) Worker(w *rota.Worker) {
 	if !r.Has(rota.RightStatus, Everything, Everything) {
-		*w = rota.Worker{WorkerSpec: rota.WorkerSpec{ID: w.ID, Queues: w.Queues}, Status: w.Status, StatusSince: w.StatusSince, Session: w.Session}
+		*w = rota.Worker{WorkerSpec: rota.WorkerSpec{ID: w.ID, Queues: w.Queues}, Status: w.Status,
+			StatusSince: w.StatusSince, Session: w.Session}
 	}
 }
 

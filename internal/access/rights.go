@@ -42,7 +42,8 @@ func covers(outer, inner string) bool {
 // not have, which would look like a limit without being one.
 func CheckGrant(g rota.Grant) error {
 	if g.Right == rota.RightNone || g.Right >= rightsEnd {
-		return rota.Refusef(rota.KindInvalid, "right", "unknown right %d: use one of %s", g.Right, strings.Join(RightNames(), ", "))
+		return rota.Refusef(rota.KindInvalid, "right", "unknown right %d: use one of %s", g.Right,
+			strings.Join(RightNames(), ", "))
 	}
 	if err := CheckPattern("tenant", g.Tenant); err != nil {
 		return err
@@ -52,9 +53,11 @@ func CheckGrant(g rota.Grant) error {
 	}
 	switch {
 	case !g.Right.ByTenant() && g.Tenant != Everything:
-		return rota.Refusef(rota.KindInvalid, "tenant", "tenant of %s must be *, as the right covers the whole cluster, got %q", g.Right, g.Tenant)
+		return rota.Refusef(rota.KindInvalid, "tenant",
+			"tenant of %s must be *, as the right covers the whole cluster, got %q", g.Right, g.Tenant)
 	case !g.Right.ByQueue() && g.Queue != Everything:
-		return rota.Refusef(rota.KindInvalid, "queue", "queue of %s must be *, as the right covers all queues, got %q", g.Right, g.Queue)
+		return rota.Refusef(rota.KindInvalid, "queue", "queue of %s must be *, as the right covers all queues, got %q",
+			g.Right, g.Queue)
 	}
 	return nil
 }
@@ -66,7 +69,8 @@ func CheckPattern(field, pattern string) error {
 		return nil
 	}
 	if err := rota.CheckID(field, prefix); err != nil {
-		return rota.Refusef(rota.KindInvalid, field, "%s pattern %q is not an id, nor the beginning of one and *", field, cutText(pattern))
+		return rota.Refusef(rota.KindInvalid, field, "%s pattern %q is not an id, nor the beginning of one and *",
+			field, cutText(pattern))
 	}
 	return nil
 }
@@ -90,7 +94,9 @@ const (
 
 var builtInRoles = []rota.Role{
 	builtIn(RoleOperator, func(r rota.Right) bool {
-		return !slices.Contains([]rota.Right{rota.RightAuth, rota.RightBackup, rota.RightData, rota.RightDebug, rota.RightWork}, r)
+		return !slices.Contains([]rota.Right{rota.RightAuth, rota.RightBackup, rota.RightData, rota.RightDebug,
+			rota.RightWork},
+			r)
 	}),
 	builtIn(RoleReader, func(r rota.Right) bool { return r == rota.RightRead || r == rota.RightStatus }),
 	builtIn(RoleRoot, func(rota.Right) bool { return true }),
@@ -129,10 +135,12 @@ func CheckRole(r *rota.Role) error {
 		return err
 	}
 	if _, ok := BuiltInRole(r.Name); ok {
-		return rota.Refusef(rota.KindInvalid, "role", "role %s is built in: it never changes, choose another name", r.Name)
+		return rota.Refusef(rota.KindInvalid, "role", "role %s is built in: it never changes, choose another name",
+			r.Name)
 	}
 	if n := len(r.Grants); n < 1 || n > limits.MaxGrants {
-		return rota.Refusef(rota.KindInvalid, "grants", "grants: got role %s with %d, want 1 to %d", r.Name, n, limits.MaxGrants)
+		return rota.Refusef(rota.KindInvalid, "grants", "grants: got role %s with %d, want 1 to %d", r.Name, n,
+			limits.MaxGrants)
 	}
 	for _, g := range r.Grants {
 		if err := CheckGrant(g); err != nil {
@@ -190,7 +198,9 @@ func (r *Rights) Key() string {
 		grants[i] = g.Right.String() + " " + g.Tenant + " " + g.Queue // no id contains a space
 	}
 	slices.Sort(grants)
-	return strings.Join([]string{strings.Join(slices.Compact(grants), ","), strings.Join(r.tenants, ","), strings.Join(r.queues, ",")}, ";")
+	return strings.Join([]string{strings.Join(slices.Compact(grants), ","), strings.Join(r.tenants, ","),
+		strings.Join(r.queues, ",")},
+		";")
 }
 
 // All reports whether the holder may do everything.

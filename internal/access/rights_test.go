@@ -24,7 +24,8 @@ var rightsPatterns = []string{"*", "a", "b", "a*", "b*", "ab", "ab*", "ba*", "ab
 
 func drawGrants(rt *rapid.T, name string, most int) []rota.Grant {
 	return rapid.SliceOfN(rapid.Custom(func(rt *rapid.T) rota.Grant {
-		g := rota.Grant{Right: rota.Right(rapid.IntRange(1, int(rightsEnd)-1).Draw(rt, "right")), Tenant: Everything, Queue: Everything}
+		g := rota.Grant{Right: rota.Right(rapid.IntRange(1, int(rightsEnd)-1).Draw(rt, "right")), Tenant: Everything,
+			Queue: Everything}
 		if g.Right.ByTenant() {
 			g.Tenant = rapid.SampledFrom(rightsPatterns).Draw(rt, "tenant")
 		}
@@ -58,7 +59,8 @@ func allowedNaively(grants []rota.Grant, tenants, queues []string, right rota.Ri
 		return len(patterns) == 0
 	}
 	for _, g := range grants {
-		if g.Right == right && matchesNaively(g.Tenant, tenant) && matchesNaively(g.Queue, queue) && in(tenants, tenant) && in(queues, queue) {
+		if g.Right == right && matchesNaively(g.Tenant, tenant) && matchesNaively(g.Queue, queue) &&
+			in(tenants, tenant) && in(queues, queue) {
 			return true
 		}
 	}
@@ -71,9 +73,11 @@ func TestRights_naive(t *testing.T) {
 	t.Parallel()
 	ids := append(rightsIDs(), Everything)
 	rapid.Check(t, func(rt *rapid.T) {
-		grants, tenants, queues := drawGrants(rt, "grants", 6), drawNarrowing(rt, "tenants"), drawNarrowing(rt, "queues")
+		grants, tenants, queues := drawGrants(rt, "grants", 6), drawNarrowing(rt, "tenants"), drawNarrowing(rt,
+			"queues")
 		r := rightsOf(grants, tenants, queues)
-		other := rightsOf(drawGrants(rt, "other", 6), drawNarrowing(rt, "other tenants"), drawNarrowing(rt, "other queues"))
+		other := rightsOf(drawGrants(rt, "other", 6), drawNarrowing(rt, "other tenants"),
+			drawNarrowing(rt, "other queues"))
 		within := r.Within(&other)
 		if !r.Within(&r) {
 			rt.Fatalf("%+v is not within itself", r)
@@ -90,7 +94,8 @@ func TestRights_naive(t *testing.T) {
 						rt.Fatalf("%s of tenant %s in queue %s: %v, naively %v", right, tenant, queue, got, want)
 					}
 					if got && within && !other.Allow(right, rota.TenantID(tenant), rota.QueueName(queue)) {
-						rt.Fatalf("within, but %s of tenant %s in queue %s is allowed by the inner rights alone", right, tenant, queue)
+						rt.Fatalf("within, but %s of tenant %s in queue %s is allowed by the inner rights alone", right,
+							tenant, queue)
 					}
 					some = some || got
 				}
@@ -116,11 +121,13 @@ func TestRights_all(t *testing.T) {
 	if !all.All() || !built.All() || narrow.All() || some.All() {
 		t.Fatalf("all: %v %v %v %v", all.All(), built.All(), narrow.All(), some.All())
 	}
-	if !narrow.Within(&all) || all.Within(&narrow) || all.Within(&some) || !narrow.Allow(rota.RightSubmit, "ab", "q") || narrow.Allow(rota.RightSubmit, "b", "q") {
+	if !narrow.Within(&all) || all.Within(&narrow) || all.Within(&some) || !narrow.Allow(rota.RightSubmit, "ab", "q") ||
+		narrow.Allow(rota.RightSubmit, "b", "q") {
 		t.Error("a narrowed root is judged wrongly")
 	}
 	// A right that has no tenant scope is not within a tenant.
-	for _, r := range []rota.Right{rota.RightOperate, rota.RightQueue, rota.RightStatus, rota.RightAuth, rota.RightBackup} {
+	for _, r := range []rota.Right{rota.RightOperate, rota.RightQueue, rota.RightStatus, rota.RightAuth,
+		rota.RightBackup} {
 		if narrow.Some(r) || narrow.AllowEverywhere(r) {
 			t.Errorf("a token of tenant a* may %s", r)
 		}
@@ -171,7 +178,8 @@ func TestCredential(t *testing.T) {
 			t.Errorf("shown as %s", shown)
 		}
 	}
-	for _, text := range []string{"", "rota_", c.Secret() + "a", strings.ToUpper(c.Secret()), c.Secret()[1:], "rota_" + c.ID + c.secret} {
+	for _, text := range []string{"", "rota_", c.Secret() + "a", strings.ToUpper(c.Secret()), c.Secret()[1:],
+		"rota_" + c.ID + c.secret} {
 		err := rota.ErrorOf(func() error { _, err := ParseCredential(text); return err }())
 		if err == nil || err.Kind != rota.KindUnauthenticated || strings.Contains(err.Error(), c.secret) {
 			t.Errorf("%q: %v", text, err)

@@ -23,7 +23,8 @@ func CheckVersion(etag string) error {
 		good = good && (c == '-' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z')
 	}
 	if !good {
-		return rota.Refusef(rota.KindInvalid, "if_match", "if_match is %.80q: send the etag of the object as you read it, or *", etag)
+		return rota.Refusef(rota.KindInvalid, "if_match",
+			"if_match is %.80q: send the etag of the object as you read it, or *", etag)
 	}
 	return nil
 }
@@ -35,9 +36,11 @@ func Matches(want, what, have string) error {
 		return nil
 	}
 	if have == "" {
-		return rota.Refusef(rota.KindConflict, "version", "%s does not exist, and the call asks for version %.80q of it: "+
-			"create it without if_match", what, want)
+		return rota.Refusef(rota.KindConflict, "version",
+			"%s does not exist, and the call asks for version %.80q of it: "+
+				"create it without if_match", what, want)
 	}
-	return rota.Refusef(rota.KindConflict, "version", "%s has version %s, not %.80q: it was changed since you read it; "+
-		"read it again and repeat the change with its current etag", what, have, want)
+	return rota.Refusef(rota.KindConflict, "version",
+		"%s has version %s, not %.80q: it was changed since you read it; "+
+			"read it again and repeat the change with its current etag", what, have, want)
 }

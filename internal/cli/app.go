@@ -62,7 +62,8 @@ func (a *App) Group(parent *cobra.Command, children ...*cobra.Command) *cobra.Co
 	parent.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) > 0 {
 			if paths := namesakes(cmd.Root(), args[0]); len(paths) > 0 {
-				return Usagef("unknown command %q of %s: did you mean %s?", args[0], cmd.CommandPath(), strings.Join(paths, " or "))
+				return Usagef("unknown command %q of %s: did you mean %s?", args[0], cmd.CommandPath(),
+					strings.Join(paths, " or "))
 			}
 			return UnknownCommand(cmd.CommandPath(), args[0], names)
 		}

@@ -34,8 +34,9 @@ func (a *App) AddCompletions(root *cobra.Command) {
 		"mode set": fixed(rota.ClusterModeNames()...), "plan start": fixed(PlanVerbNames()...),
 	}
 	for of, names := range map[string]cobra.CompletionFunc{
-		"job show why logs wait cancel retry reject": jobs, "workflow show graph wait cancel retry": flows, "tenant show set delete": tenants,
-		"plan show wait cancel": a.Asks(listPlans), "batch show seal wait": batches,
+		"job show why logs wait cancel retry reject": jobs, "workflow show graph wait cancel retry": flows,
+		"tenant show set delete": tenants,
+		"plan show wait cancel":  a.Asks(listPlans), "batch show seal wait": batches,
 		"key set delete": rules, "schedule show set next pause resume trigger backfill delete": schedules,
 		"queue show set pause resume delete": queues, "worker show drain suspend resume retire delete": workers,
 	} {
@@ -49,14 +50,18 @@ func (a *App) AddCompletions(root *cobra.Command) {
 		keys[i] += "="
 	}
 	flags := map[string]cobra.CompletionFunc{
-		"queue": queues, "queues": queues, "drain-to": queues, "worker": workers, "tenant": tenants, "job": jobs, "batch": batches,
+		"queue": queues, "queues": queues, "drain-to": queues, "worker": workers, "tenant": tenants, "job": jobs,
+		"batch":  batches,
 		"output": fixed(formats...), "preset": fixed(rota.Presets...), "kind": fixed(rota.EventKindNames()...),
-		"state": fixed(rota.JobStateNames()...), "group": fixed("fingerprint"), "tier": fixed(rota.ServiceTierNames()...),
+		"state": fixed(rota.JobStateNames()...), "group": fixed("fingerprint"),
+		"tier":  fixed(rota.ServiceTierNames()...),
 		"scope": fixed("tenant", "cluster"), "sequence": fixed("none", "block", "skip"),
-		"overlap":   fixed("skip", "queue_one", "queue_all", "cancel", "allow"),
-		"unique-by": fixed(rota.UniqueByQueue, rota.UniqueByType, rota.UniqueByArgs), "unique-scope": fixed("pending", "running", "completed"),
+		"overlap":            fixed("skip", "queue_one", "queue_all", "cancel", "allow"),
+		"unique-by":          fixed(rota.UniqueByQueue, rota.UniqueByType, rota.UniqueByArgs),
+		"unique-scope":       fixed("pending", "running", "completed"),
 		"unique-on-conflict": fixed(rota.UniqueRefuse, rota.UniqueExisting, rota.UniqueReplace, rota.UniqueExtend),
-		"set":                cobra.FixedCompletions(keys, cobra.ShellCompDirectiveNoFileComp|cobra.ShellCompDirectiveNoSpace),
+		"set": cobra.FixedCompletions(keys,
+			cobra.ShellCompDirectiveNoFileComp|cobra.ShellCompDirectiveNoSpace),
 	}
 	var walk func(cmd *cobra.Command, path string)
 	walk = func(cmd *cobra.Command, path string) {
@@ -103,7 +108,10 @@ func (a *App) Asks(list lister) cobra.CompletionFunc {
 		if err != nil {
 			return nil, directive
 		}
-		names = slices.DeleteFunc(names, func(n string) bool { return !strings.HasPrefix(n, begun) || slices.Contains(given, n) })
+		names = slices.DeleteFunc(names, func(n string) bool {
+			return !strings.HasPrefix(n, begun) ||
+				slices.Contains(given, n)
+		})
 		return names[:min(len(names), maxCompletion)], directive
 	}
 }

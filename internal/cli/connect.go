@@ -59,7 +59,8 @@ func (a *App) ThroughSocket(data string) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return Failf("%s is not there: run this where a node runs, with the --data of its rota server", path)
 	case errors.Is(err, fs.ErrPermission):
-		return &CodedError{ExitDenied, fmt.Errorf("%s: %w: run this as the account that the node runs as, or as root", path, fs.ErrPermission)}
+		return &CodedError{ExitDenied, fmt.Errorf("%s: %w: run this as the account that the node runs as, or as root",
+			path, fs.ErrPermission)}
 	case err != nil:
 		return Failf("%s: no node answers: %w", path, err)
 	}

@@ -145,7 +145,8 @@ func WorstCode(code func(rota.Kind) int, kinds []rota.Kind) int {
 	for _, k := range kinds {
 		seen[code(k)] = true
 	}
-	for _, code := range []int{ExitUsage, ExitDenied, ExitUnavailable, ExitTimeout, ExitRefused, ExitNotFound, ExitFailed} {
+	for _, code := range []int{ExitUsage, ExitDenied, ExitUnavailable, ExitTimeout, ExitRefused, ExitNotFound,
+		ExitFailed} {
 		if seen[code] {
 			return code
 		}
@@ -224,7 +225,8 @@ func badValue(bad *pflag.InvalidValueError) string {
 		want = "a number such as 0.5"
 	case "duration":
 		var refusal *rota.Error
-		if _, err := rota.ParseDuration(bad.GetValue()); errors.As(err, &refusal) && strings.Contains(refusal.Error(), "has no unit") {
+		if _, err := rota.ParseDuration(bad.GetValue()); errors.As(err, &refusal) &&
+			strings.Contains(refusal.Error(), "has no unit") {
 			return "--" + bad.GetFlag().Name + ": " + refusal.Error()
 		}
 		want = "a duration such as 30s, 5m or 1d12h"

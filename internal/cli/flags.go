@@ -55,7 +55,8 @@ func (d *DateValue) String() string { return rota.Date(*d).String() }
 func (d *DateValue) Type() string { return "date" }
 
 // dateForms are the dates that people write, RFC 3339 first. What names no zone is local.
-var dateForms = []string{time.RFC3339, "2006-01-02T15:04:05", "2006-01-02T15:04", "2006-01-02 15:04:05", "2006-01-02 15:04",
+var dateForms = []string{time.RFC3339, "2006-01-02T15:04:05", "2006-01-02T15:04", "2006-01-02 15:04:05",
+	"2006-01-02 15:04",
 	time.DateOnly}
 
 // WantedDate says in messages which dates ParseDate reads.
@@ -73,7 +74,8 @@ func ParseDate(text string) (time.Time, error) {
 
 // ParsePairs reads the K=V of a flag that may be repeated; value reads what follows the
 // first =, and example shows one.
-func ParsePairs[V any](flag string, pairs []string, example string, value func(text string) (V, error)) (map[string]V, error) {
+func ParsePairs[V any](flag string, pairs []string, example string,
+	value func(text string) (V, error)) (map[string]V, error) {
 	if len(pairs) == 0 {
 		return nil, nil
 	}

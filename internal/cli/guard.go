@@ -36,7 +36,8 @@ func (a *App) sayGone(ctx context.Context, who guard.Identity) {
 	case errors.Is(err, context.Canceled):
 		a.Talk("guard: stopped by a signal: the leases of worker %s end by its silence", who.Worker)
 	default:
-		a.Talk("guard: could not report the end of worker %s to the cluster, so its leases end by timeout: %v", who.Worker, err)
+		a.Talk("guard: could not report the end of worker %s to the cluster, so its leases end by timeout: %v",
+			who.Worker, err)
 	}
 }
 

@@ -118,7 +118,8 @@ func (f *SetFlags) Register(flags *pflag.FlagSet) {
 
 // RegisterMatch is register for commands without a dry run.
 func (f *SetFlags) RegisterMatch(flags *pflag.FlagSet) {
-	flags.StringVar(&f.etag, "if-match", "", "change only the version with this `etag` (shown by -o json); fails if it has changed since")
+	flags.StringVar(&f.etag, "if-match", "",
+		"change only the version with this `etag` (shown by -o json); fails if it has changed since")
 }
 
 // Options returns what the flags ask of a call that sets something.
@@ -152,7 +153,8 @@ func (f *SetFlags) Would(a *App, value any, name string, changes []rota.SettingC
 }
 
 // Deletes makes a command that forgets one thing; one that is not there is no error.
-func (a *App) Deletes(use, short, example string, do func(context.Context, *client.Client, string) error) *cobra.Command {
+func (a *App) Deletes(use, short, example string,
+	do func(context.Context, *client.Client, string) error) *cobra.Command {
 	return &cobra.Command{
 		Use: use, Short: short, Args: cobra.ExactArgs(1),
 		Example: "  rota " + example,
@@ -161,19 +163,25 @@ func (a *App) Deletes(use, short, example string, do func(context.Context, *clie
 }
 
 // DeletesVersion is deletes with the flag --if-match.
-func (a *App) DeletesVersion(use, short, example string, do func(context.Context, *client.Client, string, client.Condition) error) *cobra.Command {
+func (a *App) DeletesVersion(use, short, example string,
+	do func(context.Context, *client.Client, string, client.Condition) error) *cobra.Command {
 	var how SetFlags
-	cmd := a.Deletes(use, short, example, func(ctx context.Context, c *client.Client, id string) error { return do(ctx, c, id, how.Only()) })
+	cmd := a.Deletes(use, short, example, func(ctx context.Context, c *client.Client, id string) error {
+		return do(ctx,
+			c, id, how.Only())
+	})
 	how.RegisterMatch(cmd.Flags())
 	return cmd
 }
 
 // Deleting returns what forgets one thing, and says so.
-func (a *App) Deleting(do func(context.Context, *client.Client, string) error) func(context.Context, *client.Client, []string) error {
+func (a *App) Deleting(
+	do func(context.Context, *client.Client, string) error) func(context.Context, *client.Client, []string) error {
 	return func(ctx context.Context, c *client.Client, args []string) error {
 		if err := do(ctx, c, args[0]); err != nil {
 			return err
 		}
-		return a.PrintOne(map[string]any{"id": args[0], "deleted": true}, []string{args[0]}, func(bool) string { return args[0] + " is deleted\n" })
+		return a.PrintOne(map[string]any{"id": args[0], "deleted": true}, []string{args[0]},
+			func(bool) string { return args[0] + " is deleted\n" })
 	}
 }

@@ -23,9 +23,11 @@ const maxIdentityFile = 64 << 10
 
 // StoreFlags register how an S3 store is reached.
 func StoreFlags(flags *pflag.FlagSet, o *depot.Options) {
-	flags.StringVar(&o.Endpoint, "backup-endpoint", "", "`URL` of the S3 store, such as https://minio.example.org:9000; "+
-		"by default AWS_ENDPOINT_URL_S3, then Amazon's")
-	flags.StringVar(&o.Region, "backup-region", "", "`region` of the bucket; by default AWS_REGION, then the store's own region")
+	flags.StringVar(&o.Endpoint, "backup-endpoint", "",
+		"`URL` of the S3 store, such as https://minio.example.org:9000; "+
+			"by default AWS_ENDPOINT_URL_S3, then Amazon's")
+	flags.StringVar(&o.Region, "backup-region", "",
+		"`region` of the bucket; by default AWS_REGION, then the store's own region")
 }
 
 // BackupFlags say how a command gets at a backup that somebody stored.
@@ -38,7 +40,8 @@ type BackupFlags struct {
 func (f *BackupFlags) Register(flags *pflag.FlagSet) {
 	StoreFlags(flags, &f.Store)
 	f.registerIdentity(flags)
-	flags.StringVar(&f.sha256, "sha256", "", "`hex` that the file must have, as sha256sum gave it when the backup was made")
+	flags.StringVar(&f.sha256, "sha256", "",
+		"`hex` that the file must have, as sha256sum gave it when the backup was made")
 }
 
 func (f *BackupFlags) registerIdentity(flags *pflag.FlagSet) {
@@ -94,7 +97,8 @@ func (f *BackupFlags) Take(ctx context.Context, at string) (open snapshot.Opener
 }
 
 // Fetch copies a backup here, so that what is checked cannot change meanwhile, and opens it.
-func (f *BackupFlags) Fetch(ctx context.Context, d *depot.Depot, name depot.Name) (open snapshot.Opener, done func(), err error) {
+func (f *BackupFlags) Fetch(ctx context.Context, d *depot.Depot,
+	name depot.Name) (open snapshot.Opener, done func(), err error) {
 	here, err := os.CreateTemp("", "rota-backup-*")
 	if err != nil {
 		return nil, nil, Failf("copy the backup here: %w", err)

@@ -52,7 +52,10 @@ func LimitsText(limits map[string]int64) string {
 
 // ParseLimits takes the pairs of --limit.
 func ParseLimits(pairs []string) (map[string]int64, error) {
-	return ParsePairs("--limit", pairs, "depth=20", func(text string) (int64, error) { return strconv.ParseInt(text, 10, 64) })
+	return ParsePairs("--limit", pairs, "depth=20", func(text string) (int64,
+		error) {
+		return strconv.ParseInt(text, 10, 64)
+	})
 }
 
 // Between is how much of the cluster clock passed; "" where either is not reached.
@@ -119,7 +122,8 @@ func OrNone(limit int64) any {
 // Choices lets the shell complete a flag's values.
 func Choices(cmd *cobra.Command, flag string, values ...cobra.Completion) {
 	// It fails for a flag that is not there, or done twice: the first call of a test shows it.
-	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values,
+		cobra.ShellCompDirectiveNoFileComp)); err != nil {
 		panic(err)
 	}
 }

@@ -149,7 +149,8 @@ func (m *MemberTLS) check(own *tls.Certificate, nodes *x509.CertPool) error {
 		err = fmt.Errorf("it is node %s's, this is node %s", id, m.Node)
 	}
 	if err != nil {
-		return Failf("this node's certificate is refused: %w. Have one issued for %s, or make one with: rota tls issue", err, m.URI())
+		return Failf("this node's certificate is refused: %w. Have one issued for %s, or make one with: rota tls issue",
+			err, m.URI())
 	}
 	return nil
 }
@@ -263,7 +264,7 @@ func (l *LiveTLS) Tell(log *slog.Logger, now time.Time) {
 	l.failed = err
 	if left := ends.Sub(now); left < TlsWarnAhead && now.Sub(l.warned) >= 24*time.Hour {
 		l.warned = now
-		log.Warn("this node's certificate ends soon: renew it, the files are read again by themselves", "cert", l.files.Cert,
-			"not_after", ends, "days_left", int(left.Hours()/24))
+		log.Warn("this node's certificate ends soon: renew it, the files are read again by themselves", "cert",
+			l.files.Cert, "not_after", ends, "days_left", int(left.Hours()/24))
 	}
 }

@@ -29,7 +29,8 @@ const (
 var (
 	// releaseIn finds the release in tzdata.zi, in +VERSION and in the Python package.
 	releaseIn = map[string]*regexp.Regexp{"tzdata.zi": regexp.MustCompile(`^# version ([12]\d{3}[a-z]{1,3})\n`),
-		"+VERSION": regexp.MustCompile(`^([12]\d{3}[a-z]{1,3})\n?$`), "__init__.py": regexp.MustCompile(`(?m)^IANA_VERSION = "([12]\d{3}[a-z]{1,3})"$`)}
+		"+VERSION":    regexp.MustCompile(`^([12]\d{3}[a-z]{1,3})\n?$`),
+		"__init__.py": regexp.MustCompile(`(?m)^IANA_VERSION = "([12]\d{3}[a-z]{1,3})"$`)}
 	// earliest is before every date that a packer of zip files means: those without one write 1980.
 	earliest = rota.Date(315_705_600_000) // 1980-01-03
 )
@@ -40,7 +41,9 @@ func ReadArchive(r io.ReaderAt, size int64) (Archive, error) {
 	a := Archive{Zones: make(map[string][]byte)}
 	z, err := zip.NewReader(r, size)
 	if err != nil {
-		return a, refuseData("got a file that is not a zip (%v), want a zoneinfo zip or the wheel of the PyPI package tzdata", err)
+		return a, refuseData(
+			"got a file that is not a zip (%v), want a zoneinfo zip or the wheel of the PyPI package tzdata",
+			err)
 	}
 	if len(z.File) > maxArchiveFiles {
 		return a, refuseData("got %d files in the zip, maximum %d", len(z.File), maxArchiveFiles)
@@ -60,7 +63,8 @@ func ReadArchive(r io.ReaderAt, size int64) (Archive, error) {
 		a.add(f, data)
 	}
 	if len(a.Zones) == 0 {
-		return a, refuseData("got a zip without TZif files, want a zoneinfo zip or the wheel of the PyPI package tzdata")
+		return a, refuseData(
+			"got a zip without TZif files, want a zoneinfo zip or the wheel of the PyPI package tzdata")
 	}
 	return a, nil
 }
@@ -92,7 +96,8 @@ func (a *Archive) add(f *zip.File, data []byte) {
 		}
 		return
 	}
-	if strings.HasPrefix(name, "posix/") || strings.HasPrefix(name, "right/") || name == "localtime" || name == "posixrules" {
+	if strings.HasPrefix(name, "posix/") || strings.HasPrefix(name, "right/") || name == "localtime" ||
+		name == "posixrules" {
 		return
 	}
 	a.Zones[name] = data

@@ -64,17 +64,21 @@ func TestReadArchive_forms(t *testing.T) {
 		release  string
 		released rota.Date
 	}{
-		"wheel of PyPI": {day, []member{{"tzdata/__init__.py", "__version__ = \"2026.7\"\n\nIANA_VERSION = \"2026g\"\n"}, {"tzdata/zoneinfo/__init__.py", ""},
+		"wheel of PyPI": {day, []member{{"tzdata/__init__.py",
+			"__version__ = \"2026.7\"\n\nIANA_VERSION = \"2026g\"\n"}, {"tzdata/zoneinfo/__init__.py", ""},
 			{"tzdata/zoneinfo/Europe/Berlin", berlin}, {"tzdata/zones", "Europe/Berlin\n"}}, "2026g", rota.DateOf(day)},
-		"zoneinfo of a host": {day, []member{{"usr/share/zoneinfo/tzdata.zi", "# version 2026g\n# x"}, {"usr/share/zoneinfo/right/Europe/Berlin", berlin},
-			{"usr/share/zoneinfo/Europe/Berlin", berlin}, {"usr/share/zoneinfo/localtime", berlin}}, "2026g", rota.DateOf(day)},
-		"+VERSION":          {day, []member{{"+VERSION", "2026g\n"}, {"Europe/Berlin", berlin}}, "2026g", rota.DateOf(day)},
-		"lib/time of Go":    {time.Time{}, []member{{"Europe/Berlin", berlin}}, "", 0},
+		"zoneinfo of a host": {day, []member{{"usr/share/zoneinfo/tzdata.zi", "# version 2026g\n# x"},
+			{"usr/share/zoneinfo/right/Europe/Berlin", berlin},
+			{"usr/share/zoneinfo/Europe/Berlin", berlin}, {"usr/share/zoneinfo/localtime", berlin}}, "2026g",
+			rota.DateOf(day)},
+		"+VERSION": {day, []member{{"+VERSION", "2026g\n"}, {"Europe/Berlin", berlin}}, "2026g",
+			rota.DateOf(day)}, "lib/time of Go": {time.Time{}, []member{{"Europe/Berlin", berlin}}, "", 0},
 		"a release unknown": {day, []member{{"+VERSION", "next\n"}, {"Europe/Berlin", berlin}}, "", rota.DateOf(day)},
 	} {
 		r := zipOf(t, c.at, c.list...)
 		a, err := ReadArchive(r, r.Size())
-		if err != nil || a.Release != c.release || a.Released != c.released || len(a.Zones) != 1 || string(a.Zones["Europe/Berlin"]) != berlin {
+		if err != nil || a.Release != c.release || a.Released != c.released || len(a.Zones) != 1 ||
+			string(a.Zones["Europe/Berlin"]) != berlin {
 			t.Errorf("%s: release %q of %s, %d zones, %v", name, a.Release, a.Released, len(a.Zones), err)
 		}
 	}
@@ -82,9 +86,11 @@ func TestReadArchive_forms(t *testing.T) {
 
 func TestReadArchive_refuses(t *testing.T) {
 	text := bytes.NewReader([]byte("TZif2"))
-	for name, r := range map[string]*bytes.Reader{"no zip": text, "no zones": zipOf(t, time.Now(), member{"a", "b"}), "empty": bytes.NewReader(nil),
+	for name, r := range map[string]*bytes.Reader{"no zip": text, "no zones": zipOf(t, time.Now(), member{"a", "b"}),
+		"empty":        bytes.NewReader(nil),
 		"a large file": zipOf(t, time.Now(), member{"zoneinfo/A", "TZif" + strings.Repeat("\x00", maxArchiveFile)})} {
-		if _, err := ReadArchive(r, r.Size()); !errors.Is(err, rota.ErrInvalid) || rota.ErrorOf(err).Subject != "tzdata" {
+		if _, err := ReadArchive(r, r.Size()); !errors.Is(err, rota.ErrInvalid) ||
+			rota.ErrorOf(err).Subject != "tzdata" {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

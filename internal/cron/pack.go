@@ -56,7 +56,8 @@ func Pack(files map[string][]byte) ([]byte, error) {
 		return nil, err
 	}
 	if packed.Len() > rota.MaxTZDataBytes {
-		return nil, refuseData("got %d bytes once packed, maximum %d; use the PyPI package tzdata, which is smaller", packed.Len(), rota.MaxTZDataBytes)
+		return nil, refuseData("got %d bytes once packed, maximum %d; use the PyPI package tzdata, which is smaller",
+			packed.Len(), rota.MaxTZDataBytes)
 	}
 	_, err = unpack(packed.Bytes())
 	return packed.Bytes(), err
@@ -69,7 +70,8 @@ func unpack(packed []byte) (map[string][]byte, error) {
 	}
 	rest, ok := bytes.CutPrefix(packed, []byte(packMagic))
 	if !ok {
-		return nil, refuseData("got data that does not begin with %q; install a file with `rota tzdata install`", packMagic)
+		return nil, refuseData("got data that does not begin with %q; install a file with `rota tzdata install`",
+			packMagic)
 	}
 	body, err := io.ReadAll(io.LimitReader(flate.NewReader(bytes.NewReader(rest)), maxUnpacked+1))
 	if err != nil || len(body) > maxUnpacked {

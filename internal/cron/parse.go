@@ -31,11 +31,12 @@ var (
 	months = []string{"jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"}
 	days   = []string{"sun", "mon", "tue", "wed", "thu", "fri", "sat"}
 
-	fields = [...]field{{name: "second", max: 59}, {name: "minute", max: 59}, {name: "hour", max: 23}, {name: "day of month", min: 1, max: 31},
+	fields = [...]field{{name: "second", max: 59}, {name: "minute", max: 59}, {name: "hour", max: 23},
+		{name: "day of month", min: 1, max: 31},
 		{name: "month", min: 1, max: 12, names: months, first: 1}, {name: "day of week", max: 7, names: days}}
 
-	nicknames = map[string]string{"@yearly": "0 0 1 1 *", "@annually": "0 0 1 1 *", "@monthly": "0 0 1 * *", "@weekly": "0 0 * * 0",
-		"@daily": "0 0 * * *", "@midnight": "0 0 * * *", "@hourly": "0 * * * *"}
+	nicknames = map[string]string{"@yearly": "0 0 1 1 *", "@annually": "0 0 1 1 *", "@monthly": "0 0 1 * *",
+		"@weekly": "0 0 * * 0", "@daily": "0 0 * * *", "@midnight": "0 0 * * *", "@hourly": "0 * * * *"}
 )
 
 func refuse(format string, args ...any) error {
@@ -75,7 +76,8 @@ func (z *Zones) Check(t *rota.ScheduleTimes, now rota.Date) error {
 		return err
 	}
 	if t.TZ != "" && t.Cron == "" {
-		return rota.Refusef(rota.KindInvalid, "tz", "tz: got %.80q without cron; omit it, periods and dates have no zone", t.TZ)
+		return rota.Refusef(rota.KindInvalid, "tz",
+			"tz: got %.80q without cron; omit it, periods and dates have no zone", t.TZ)
 	}
 	if _, ok := table.Next(int64(max(now, t.Start-1))); !ok {
 		return refuse("the schedule has no date within five years: mend its cron expression, its dates or its end")
@@ -112,7 +114,8 @@ func parseFields(expr string, where *time.Location) (*expression, error) {
 	full := expr
 	if strings.HasPrefix(expr, "@") {
 		if full = nicknames[strings.ToLower(expr)]; full == "" {
-			return nil, refuse("cron: got %.80q; use @hourly, @daily, @weekly, @monthly, @yearly or @every DURATION", expr)
+			return nil, refuse("cron: got %.80q; use @hourly, @daily, @weekly, @monthly, @yearly or @every DURATION",
+				expr)
 		}
 	}
 	words := strings.Fields(full)
@@ -121,7 +124,9 @@ func parseFields(expr string, where *time.Location) (*expression, error) {
 		words = append([]string{"0"}, words...)
 	case 6:
 	default:
-		return nil, refuse("cron: got %.80q with %d fields, want 5 (minute, hour, day of month, month, day of week) or 6 (second first)", expr,
+		return nil, refuse(
+			"cron: got %.80q with %d fields, want 5 (minute, hour, day of month, month, day of week) or 6 (second first)",
+			expr,
 			len(words))
 	}
 	var sets [len(fields)]uint64
@@ -168,7 +173,8 @@ func (f *field) parseRange(part string) (set uint64, err error) {
 				return 0, err
 			}
 		case stepped:
-			return 0, refuse("%s %.40q steps from one value: write a range before the /, such as %d-%d%s", f.name, part, from, f.max, "/"+stride)
+			return 0, refuse("%s %.40q steps from one value: write a range before the /, such as %d-%d%s", f.name, part,
+				from, f.max, "/"+stride)
 		default:
 			to = from
 		}

@@ -28,7 +28,8 @@ const (
 // Every returns the dates that are anchor modulo a period, all in ms.
 func Every(period, anchor int64) (Table, error) {
 	if period < MinEvery.Milliseconds() || period > maxEvery.Milliseconds() {
-		return nil, rota.Refusef(rota.KindInvalid, "every_ms", "every must be between %v and %v, got %v", MinEvery, maxEvery, time.Duration(period)*time.Millisecond)
+		return nil, rota.Refusef(rota.KindInvalid, "every_ms", "every must be between %v and %v, got %v", MinEvery,
+			maxEvery, time.Duration(period)*time.Millisecond)
 	}
 	return every{period, ((anchor % period) + period) % period}, nil
 }

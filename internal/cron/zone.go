@@ -28,7 +28,8 @@ type Zones struct {
 var Embedded = sync.OnceValue(func() *Zones {
 	z, err := Open(Release, released, embedded)
 	if err != nil {
-		panic("cron: the embedded time zone data: " + err.Error()) // zones.bin is part of the build, and TestEmbedded reads it
+		panic("cron: the embedded time zone data: " +
+			err.Error()) // zones.bin is part of the build, and TestEmbedded reads it
 	}
 	return z
 })
@@ -74,7 +75,8 @@ func (z *Zones) Zone(name string) (*time.Location, error) {
 	if l := z.zones[name]; l != nil {
 		return l, nil
 	}
-	return nil, rota.Refusef(rota.KindInvalid, "tz", "tz: got %.80q, want a time zone of release %s; use a name such as Europe/Berlin, or UTC", name, z.name)
+	return nil, rota.Refusef(rota.KindInvalid, "tz",
+		"tz: got %.80q, want a time zone of release %s; use a name such as Europe/Berlin, or UTC", name, z.name)
 }
 
 func refuseData(format string, args ...any) error {

@@ -62,7 +62,8 @@ func TestEmbedded_agreesWithPython(t *testing.T) {
 		t.Fatal(err)
 	}
 	if want.Release != Release || len(want.Zones) != 40 || want.End-want.Start != 1826*86400 {
-		t.Fatalf("zones.json has %d zones of release %s over %d s, want 40 of %s over five years", len(want.Zones), want.Release, want.End-want.Start, Release)
+		t.Fatalf("zones.json has %d zones of release %s over %d s, want 40 of %s over five years", len(want.Zones),
+			want.Release, want.End-want.Start, Release)
 	}
 	for name, changes := range want.Zones {
 		where, err := Embedded().Zone(name)
@@ -76,7 +77,8 @@ func TestEmbedded_agreesWithPython(t *testing.T) {
 				next++
 			}
 			if _, offset := time.Unix(at, 0).In(where).Zone(); int64(offset) != changes[next][1] {
-				t.Errorf("%s at %s: offset %d s, Python has %d s", name, time.Unix(at, 0).UTC(), offset, changes[next][1])
+				t.Errorf("%s at %s: offset %d s, Python has %d s", name, time.Unix(at, 0).UTC(), offset,
+					changes[next][1])
 				break
 			}
 		}
@@ -85,8 +87,10 @@ func TestEmbedded_agreesWithPython(t *testing.T) {
 
 // TestNext_winterOf2026 has the zones that changed their rules in 2026.
 func TestNext_winterOf2026(t *testing.T) {
-	for zone, want := range map[string]string{"America/Vancouver": "16:00", "Canada/Pacific": "16:00", "America/Edmonton": "15:00",
-		"America/Yellowknife": "15:00", "America/Inuvik": "15:00", "America/Winnipeg": "14:00", "America/Havana": "13:00", "America/Rainy_River": "14:00",
+	for zone, want := range map[string]string{"America/Vancouver": "16:00", "Canada/Pacific": "16:00",
+		"America/Edmonton":    "15:00",
+		"America/Yellowknife": "15:00", "America/Inuvik": "15:00", "America/Winnipeg": "14:00",
+		"America/Havana": "13:00", "America/Rainy_River": "14:00",
 		"Africa/Casablanca": "09:00", "Africa/El_Aaiun": "09:00"} {
 		table, err := Parse("0 9 * * *", zone, 0, ms(t, "2026-11-28T00:00:00Z"))
 		if err != nil {
@@ -113,7 +117,8 @@ func TestOpen_refusesDamage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	small := map[string][]byte{"Europe/Berlin": files["Europe/Berlin"], "Berlin": files["Europe/Berlin"], "Asia/Tokyo": files["Asia/Tokyo"]}
+	small := map[string][]byte{"Europe/Berlin": files["Europe/Berlin"], "Berlin": files["Europe/Berlin"],
+		"Asia/Tokyo": files["Asia/Tokyo"]}
 	packed, err := Pack(small)
 	if err != nil {
 		t.Fatal(err)
@@ -131,7 +136,8 @@ func TestOpen_refusesDamage(t *testing.T) {
 			t.Fatalf("byte %d: %d zones", i, z.Len())
 		}
 	}
-	for name, files := range map[string]map[string][]byte{"no TZif": {"Europe/Berlin": []byte("x")}, "cut": {"Europe/Berlin": files["Europe/Berlin"][:99]}} {
+	for name, files := range map[string]map[string][]byte{"no TZif": {"Europe/Berlin": []byte("x")},
+		"cut": {"Europe/Berlin": files["Europe/Berlin"][:99]}} {
 		packed, err := Pack(files)
 		if err != nil {
 			t.Fatal(name, err)
@@ -140,7 +146,8 @@ func TestOpen_refusesDamage(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	for name, files := range map[string]map[string][]byte{"none": {}, "long name": {strings.Repeat("z", maxZone+1): []byte("x")}, "no name": {"": []byte("x")}} {
+	for name, files := range map[string]map[string][]byte{"none": {},
+		"long name": {strings.Repeat("z", maxZone+1): []byte("x")}, "no name": {"": []byte("x")}} {
 		if _, err := Pack(files); !errors.Is(err, rota.ErrInvalid) {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -95,7 +95,8 @@ func Open(o Options) (*Depot, error) {
 
 // Put stores the output of write under the name that check finds in it, after reading it back. The backup is complete,
 // or absent; it replaces one of the same name.
-func (d *Depot) Put(ctx context.Context, by rota.NodeID, write func(io.Writer) error, check func(io.Reader) (Name, error)) (b Backup, err error) {
+func (d *Depot) Put(ctx context.Context, by rota.NodeID, write func(io.Writer) error,
+	check func(io.Reader) (Name, error)) (b Backup, err error) {
 	aside := asidePrefix + string(by) + asideSuffix
 	defer func() {
 		if err == nil {
@@ -122,7 +123,8 @@ func (d *Depot) Put(ctx context.Context, by rota.NodeID, write func(io.Writer) e
 
 // fill stores an incomplete backup under a temporary name, sealed if there are recipients, and returns the SHA-256 of
 // what was to be stored. check reads the unsealed bytes: afterwards this process cannot read them.
-func (d *Depot) fill(ctx context.Context, aside string, write func(io.Writer) error, check func(io.Reader) (Name, error)) (name Name, sum []byte, err error) {
+func (d *Depot) fill(ctx context.Context, aside string, write func(io.Writer) error,
+	check func(io.Reader) (Name, error)) (name Name, sum []byte, err error) {
 	stored, out := io.Pipe()
 	h := sha256.New()
 	sealed := make(chan error, 1)
@@ -221,7 +223,8 @@ func (d *Depot) List(ctx context.Context) ([]Backup, error) {
 
 // Prune removes a cluster's oldest backups beyond keep, never the last KeepLeast, and returns them. Only those up to an
 // index count: a backup beyond it is not yet known to be the cluster's own.
-func (d *Depot) Prune(ctx context.Context, cluster rota.ClusterID, upTo rota.Index, keep int) (gone []Backup, err error) {
+func (d *Depot) Prune(ctx context.Context, cluster rota.ClusterID, upTo rota.Index,
+	keep int) (gone []Backup, err error) {
 	all, err := d.List(ctx)
 	if err != nil {
 		return nil, err

@@ -133,8 +133,10 @@ func TestName(t *testing.T) {
 			t.Errorf("%s is read as %+v, %v", n, got, ok)
 		}
 	}
-	for _, s := range []string{"", ".snap", "-.snap", "c-1.snap", "c-0000000000000000001.snap", "c-00000000000000000001.snap.gz", "c-00000000000000000001.age",
-		"../c-00000000000000000001.snap", "c-99999999999999999999.snap", "c-+0000000000000000001.snap", "-00000000000000000001.snap"} {
+	for _, s := range []string{"", ".snap", "-.snap", "c-1.snap", "c-0000000000000000001.snap",
+		"c-00000000000000000001.snap.gz", "c-00000000000000000001.age",
+		"../c-00000000000000000001.snap", "c-99999999999999999999.snap", "c-+0000000000000000001.snap",
+		"-00000000000000000001.snap"} {
 		if n, ok := ParseName(s); ok {
 			t.Errorf("%q is read as %+v", s, n)
 		}
@@ -146,14 +148,16 @@ func TestPut(t *testing.T) {
 		d := p.open(t)
 		b, err := d.Put(t.Context(), "n1", writing("rota-backup"), named("c-1"))
 		sum := sha256.Sum256([]byte("rota-backup"))
-		if err != nil || b.Index != 11 || b.Bytes != 11 || b.Cluster != "c-1" || b.Sealed || !bytes.Equal(b.SHA256, sum[:]) || b.Made <= 0 {
+		if err != nil || b.Index != 11 || b.Bytes != 11 || b.Cluster != "c-1" || b.Sealed ||
+			!bytes.Equal(b.SHA256, sum[:]) || b.Made <= 0 {
 			t.Fatalf("%+v, %v", b, err)
 		}
 		if !strings.HasPrefix(b.File, p.options.To+"/") {
 			t.Errorf("its path is given as %s", b.File)
 		}
 		again, err := d.Put(t.Context(), "n2", writing("rota-BACKUP"), named("c-1"))
-		if err != nil || again.File != b.File || bytes.Equal(again.SHA256, b.SHA256) || string(p.get(b.Name.String())) != "rota-BACKUP" {
+		if err != nil || again.File != b.File || bytes.Equal(again.SHA256, b.SHA256) ||
+			string(p.get(b.Name.String())) != "rota-BACKUP" {
 			t.Errorf("the same index again: %+v, %v", again, err)
 		}
 		if got := p.files(); len(got) != 1 {
@@ -180,7 +184,8 @@ func TestPut_copiedInParts(t *testing.T) {
 	d := place{options: Options{To: "s3://backups"}}.open(t)
 	d.store.(*s3Store).maxCopy = 4
 	b, err := d.Put(t.Context(), "n1", writing("rota-backup"), named("c-1"))
-	if got := s3.Keys("backups"); err != nil || len(got) != 1 || string(s3.Object("backups", b.Name.String())) != "rota-backup" || s3.Uploads() != 0 {
+	if got := s3.Keys("backups"); err != nil || len(got) != 1 ||
+		string(s3.Object("backups", b.Name.String())) != "rota-backup" || s3.Uploads() != 0 {
 		t.Errorf("%+v, %v: %q", b, err, got)
 	}
 }
@@ -241,7 +246,8 @@ func TestPut_refuses(t *testing.T) {
 			}
 			if b, err := d.Put(of.ctx, "n1", of.write, named("c-1")); err == nil {
 				t.Errorf("%s: stored as %+v", what, b)
-			} else if of.alter == nil && what != "forged" && !errors.Is(err, broken) && !errors.Is(err, context.Canceled) {
+			} else if of.alter == nil && what != "forged" && !errors.Is(err, broken) &&
+				!errors.Is(err, context.Canceled) {
 				t.Errorf("%s: %v", what, err)
 			}
 			if got := p.files(); len(got) != 0 {
@@ -300,7 +306,8 @@ func TestPrune(t *testing.T) {
 	places(t, func(t *testing.T, p place) {
 		d := p.open(t)
 		forged := Name{Cluster: "c-1", Index: 1 << 60}.String()
-		foreign := []string{Name{Cluster: "c-2", Index: 1}.String(), Name{Cluster: "c-1-2", Index: 1}.String(), "notes.txt", "c-1-1.snap", ".rota-n2.part", forged}
+		foreign := []string{Name{Cluster: "c-2", Index: 1}.String(), Name{Cluster: "c-1-2", Index: 1}.String(),
+			"notes.txt", "c-1-1.snap", ".rota-n2.part", forged}
 		for _, name := range foreign {
 			p.set(name, []byte("x"))
 		}
@@ -313,7 +320,8 @@ func TestPrune(t *testing.T) {
 			gone, err := d.Prune(t.Context(), "c-1", 74, of.keep)
 			all, listErr := d.List(t.Context())
 			own := Of(all, "c-1")
-			if err != nil || listErr != nil || len(gone) != of.gone || len(own) != of.left+1 || own[len(own)-2].Index != 74 {
+			if err != nil || listErr != nil || len(gone) != of.gone || len(own) != of.left+1 ||
+				own[len(own)-2].Index != 74 {
 				t.Errorf("keep %d: %d gone, %+v left, %v, %v", of.keep, len(gone), own, err, listErr)
 			}
 		}
@@ -392,10 +400,12 @@ func TestBucket_credentialsInFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "credentials")
 	t.Setenv("AWS_SHARED_CREDENTIALS_FILE", file)
 	t.Setenv("AWS_CONFIG_FILE", file+"-absent")
-	if _, err := Open(Options{To: "s3://backups"}); rota.KindOf(err) != rota.KindInvalid || !strings.Contains(err.Error(), "AWS_SHARED_CREDENTIALS_FILE") {
+	if _, err := Open(Options{To: "s3://backups"}); rota.KindOf(err) != rota.KindInvalid ||
+		!strings.Contains(err.Error(), "AWS_SHARED_CREDENTIALS_FILE") {
 		t.Errorf("without credentials: %v", err)
 	}
-	text := fmt.Sprintf("[default]\naws_access_key_id = %s\naws_secret_access_key = %s\n", bucket.AccessKey, bucket.SecretKey)
+	text := fmt.Sprintf("[default]\naws_access_key_id = %s\naws_secret_access_key = %s\n", bucket.AccessKey,
+		bucket.SecretKey)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -433,8 +443,10 @@ func TestOpen_refuses(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, o := range []Options{{To: file}, {To: file + "-absent"}, {To: "s3://"}, {To: "s3:///x"}, {To: "s3://b", Endpoint: "s3.example.org"},
-		{To: "s3://b", Endpoint: "http://s3.example.org"}, {To: "s3://b", Endpoint: "ftp://127.0.0.1"}, {To: "s3://b", Endpoint: "https://u:p@h"},
+	for _, o := range []Options{{To: file}, {To: file + "-absent"}, {To: "s3://"}, {To: "s3:///x"},
+		{To: "s3://b", Endpoint: "s3.example.org"},
+		{To: "s3://b", Endpoint: "http://s3.example.org"}, {To: "s3://b", Endpoint: "ftp://127.0.0.1"},
+		{To: "s3://b", Endpoint: "https://u:p@h"},
 		{To: "s3://b", Endpoint: "https://h/path"}, {To: t.TempDir(), Recipients: []string{"age1nonsense"}}} {
 		if _, err := Open(o); rota.KindOf(err) != rota.KindInvalid {
 			t.Errorf("%+v is opened: %v", o, err)
@@ -455,7 +467,8 @@ func TestPut_fullDisk(t *testing.T) {
 	t.Cleanup(func() { _ = exec.Command("umount", "-l", path).Run() })
 	p := place{options: Options{To: path}}
 	d := p.open(t)
-	if _, err := d.Put(t.Context(), "n1", writing("rota"+strings.Repeat("x", 1<<20)), named("c-1")); !errors.Is(err, syscall.ENOSPC) {
+	if _, err := d.Put(t.Context(), "n1", writing("rota"+strings.Repeat("x", 1<<20)), named("c-1")); !errors.Is(err,
+		syscall.ENOSPC) {
 		t.Fatalf("%v", err)
 	}
 	if left, err := os.ReadDir(path); err != nil || len(left) != 0 {

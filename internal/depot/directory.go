@@ -21,8 +21,9 @@ func openDirectory(path string) (directory, error) {
 		err = errors.New("it is not a directory")
 	}
 	if err != nil {
-		return directory{}, &rota.Error{Kind: rota.KindInvalid, Subject: "backup-to", Text: fmt.Sprintf("backups cannot go to %s: make the directory "+
-			"first", path), Cause: err}
+		return directory{}, &rota.Error{Kind: rota.KindInvalid, Subject: "backup-to",
+			Text: fmt.Sprintf("backups cannot go to %s: make the directory "+
+				"first", path), Cause: err}
 	}
 	return directory{path}, nil
 }

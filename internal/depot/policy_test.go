@@ -91,7 +91,8 @@ func TestBucket_documentedPolicy(t *testing.T) {
 // TestBucket_clearsAtBest checks that backups are stored even if a store cannot, or refuses to, list or abort
 // interrupted uploads.
 func TestBucket_clearsAtBest(t *testing.T) {
-	for code, status := range map[string]int{"NotImplemented": http.StatusNotImplemented, "NoSuchUpload": http.StatusNotFound, "AccessDenied": http.StatusForbidden} {
+	for code, status := range map[string]int{"NotImplemented": http.StatusNotImplemented,
+		"NoSuchUpload": http.StatusNotFound, "AccessDenied": http.StatusForbidden} {
 		s3 := bucket.Start(t, "backups")
 		useStore(t, s3)
 		s3.Refuse(func(r *http.Request) (int, string) {
@@ -119,15 +120,19 @@ func TestCheck_refusesWhatOpenOrPutWould(t *testing.T) {
 		options Options
 		faults  []string
 	}{
-		"none":                       {Options{}, nil},
-		"a directory":                {Options{To: to, Recipients: []string{plain, identity(t).Recipient().String()}}, nil},
-		"post-quantum":               {Options{To: to, Recipients: []string{both}}, nil},
-		"nonsense, and no place":     {Options{Recipients: []string{"nonsense"}}, []string{`backup-recipient: got "nonsense"`}},
-		"both kinds":                 {Options{To: to, Recipients: []string{plain, both}}, []string{"post-quantum recipients (age1pq1…) or others, not both"}},
-		"an endpoint without place":  {Options{Endpoint: "nonsense"}, []string{`backup-endpoint: got "nonsense"`}},
-		"an endpoint":                {Options{To: "s3://b", Endpoint: "http://s3.example.org"}, []string{"https:// only"}},
-		"no directory":               {Options{To: to + "/absent"}, []string{"make the directory first"}},
-		"no directory, no recipient": {Options{To: to + "/absent", Recipients: []string{plain, both}}, []string{"not both", "make the directory first"}},
+		"none": {Options{}, nil},
+		"a directory": {Options{To: to, Recipients: []string{plain, identity(t).Recipient().String()}},
+			nil}, "post-quantum": {Options{To: to, Recipients: []string{both}}, nil},
+		"nonsense, and no place": {Options{Recipients: []string{"nonsense"}},
+			[]string{`backup-recipient: got "nonsense"`}},
+		"both kinds": {Options{To: to, Recipients: []string{plain, both}},
+			[]string{"post-quantum recipients (age1pq1…) or others, not both"}},
+		"an endpoint without place": {Options{Endpoint: "nonsense"}, []string{`backup-endpoint: got "nonsense"`}},
+		"an endpoint": {Options{To: "s3://b", Endpoint: "http://s3.example.org"},
+			[]string{"https:// only"}},
+		"no directory": {Options{To: to + "/absent"}, []string{"make the directory first"}},
+		"no directory, no recipient": {Options{To: to + "/absent", Recipients: []string{plain, both}},
+			[]string{"not both", "make the directory first"}},
 	} {
 		faults := Check(c.options)
 		if len(faults) != len(c.faults) {

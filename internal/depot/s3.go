@@ -45,21 +45,26 @@ func openBucket(address string, o Options) (*s3Store, error) {
 		prefix += "/"
 	}
 	if name == "" {
-		return nil, rota.Refusef(rota.KindInvalid, "backup-to", "backup-to: got %s%s without a bucket; use s3://bucket/prefix", bucketScheme, address)
+		return nil, rota.Refusef(rota.KindInvalid, "backup-to",
+			"backup-to: got %s%s without a bucket; use s3://bucket/prefix", bucketScheme, address)
 	}
-	endpoint, err := parseEndpoint(cmp.Or(o.Endpoint, os.Getenv("AWS_ENDPOINT_URL_S3"), os.Getenv("AWS_ENDPOINT_URL"), amazon))
+	endpoint, err := parseEndpoint(cmp.Or(o.Endpoint, os.Getenv("AWS_ENDPOINT_URL_S3"), os.Getenv("AWS_ENDPOINT_URL"),
+		amazon))
 	if err != nil {
 		return nil, err
 	}
-	keys := credentials.NewChainCredentials([]credentials.Provider{&credentials.EnvAWS{}, &credentials.FileAWSCredentials{}})
+	keys := credentials.NewChainCredentials([]credentials.Provider{&credentials.EnvAWS{},
+		&credentials.FileAWSCredentials{}})
 	if value, err := keys.GetWithContext(nil); err != nil || value.AccessKeyID == "" {
-		return nil, rota.Refusef(rota.KindInvalid, "backup-to", "there are no credentials for %s%s: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, "+
-			"or AWS_SHARED_CREDENTIALS_FILE to a file with them", bucketScheme, address)
+		return nil, rota.Refusef(rota.KindInvalid, "backup-to",
+			"there are no credentials for %s%s: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, "+
+				"or AWS_SHARED_CREDENTIALS_FILE to a file with them", bucketScheme, address)
 	}
-	client, err := minio.New(endpoint.Host, &minio.Options{Creds: keys, Secure: endpoint.Scheme == "https", MaxRetries: tries,
-		Region: cmp.Or(o.Region, os.Getenv("AWS_REGION"), os.Getenv("AWS_DEFAULT_REGION"))})
+	client, err := minio.New(endpoint.Host, &minio.Options{Creds: keys, Secure: endpoint.Scheme == "https",
+		MaxRetries: tries, Region: cmp.Or(o.Region, os.Getenv("AWS_REGION"), os.Getenv("AWS_DEFAULT_REGION"))})
 	if err != nil {
-		return nil, &rota.Error{Kind: rota.KindInvalid, Subject: "backup-to", Text: fmt.Sprintf("no store can be at %s", endpoint), Cause: err}
+		return nil, &rota.Error{Kind: rota.KindInvalid, Subject: "backup-to",
+			Text: fmt.Sprintf("no store can be at %s", endpoint), Cause: err}
 	}
 	return &s3Store{client: client, bucket: name, prefix: prefix, endpoint: endpoint.String(), maxCopy: copyBytes}, nil
 }
@@ -69,10 +74,13 @@ func openBucket(address string, o Options) (*s3Store, error) {
 func parseEndpoint(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	switch {
-	case err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || strings.Trim(u.Path, "/") != "" || u.User != nil || u.RawQuery != "":
-		return nil, rota.Refusef(rota.KindInvalid, "backup-endpoint", "backup-endpoint: got %q; use a URL such as https://s3.example.org:9000", text)
+	case err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || strings.Trim(u.Path, "/") != "" ||
+		u.User != nil || u.RawQuery != "":
+		return nil, rota.Refusef(rota.KindInvalid, "backup-endpoint",
+			"backup-endpoint: got %q; use a URL such as https://s3.example.org:9000", text)
 	case u.Scheme == "http" && !loopback(u.Hostname()):
-		return nil, rota.Refusef(rota.KindInvalid, "backup-endpoint", "%s is refused: backups go over a network by https:// only", text)
+		return nil, rota.Refusef(rota.KindInvalid, "backup-endpoint",
+			"%s is refused: backups go over a network by https:// only", text)
 	}
 	u.Path = ""
 	return u, nil
@@ -129,7 +137,8 @@ func (b *s3Store) rename(ctx context.Context, from, to string) error {
 	if err != nil {
 		return err
 	}
-	dst, src := minio.CopyDestOptions{Bucket: b.bucket, Object: b.prefix + to}, minio.CopySrcOptions{Bucket: b.bucket, Object: b.prefix + from}
+	dst, src := minio.CopyDestOptions{Bucket: b.bucket, Object: b.prefix + to}, minio.CopySrcOptions{Bucket: b.bucket,
+		Object: b.prefix + from}
 	if bytes <= b.maxCopy {
 		_, err = b.client.CopyObject(ctx, dst, src)
 	} else {

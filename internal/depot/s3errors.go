@@ -54,5 +54,7 @@ func (b *s3Store) says(err error) error {
 	if refused.StatusCode >= http.StatusInternalServerError {
 		kind = rota.KindUnavailable
 	}
-	return &rota.Error{Kind: kind, Subject: "backup-to", Text: fmt.Sprintf("%s%s at %s: %s", bucketScheme, b.bucket, b.endpoint, remedy), Cause: err}
+	return &rota.Error{Kind: kind, Subject: "backup-to", Text: fmt.Sprintf("%s%s at %s: %s", bucketScheme, b.bucket,
+		b.endpoint, remedy),
+		Cause: err}
 }

@@ -22,13 +22,15 @@ type Identities []age.Identity
 func parseRecipients(list []string) (all []age.Recipient, err error) {
 	for _, text := range list {
 		if strings.HasPrefix(text, "AGE-SECRET-KEY-") { // never shown
-			return nil, rota.Refusef(rota.KindInvalid, "backup-recipient", "backup-recipient: got an identity, want a recipient; keep identities off the nodes. "+
-				"Make a new one with `age-keygen`, and pass the output of `age-keygen -y`, which begins with age1")
+			return nil, rota.Refusef(rota.KindInvalid, "backup-recipient",
+				"backup-recipient: got an identity, want a recipient; keep identities off the nodes. "+
+					"Make a new one with `age-keygen`, and pass the output of `age-keygen -y`, which begins with age1")
 		}
 		some, err := age.ParseRecipients(strings.NewReader(text))
 		if err != nil {
-			return nil, &rota.Error{Kind: rota.KindInvalid, Subject: "backup-recipient", Text: fmt.Sprintf("backup-recipient: got %q; use the output of "+
-				"`age-keygen -y`, which begins with age1", text), Cause: err}
+			return nil, &rota.Error{Kind: rota.KindInvalid, Subject: "backup-recipient",
+				Text: fmt.Sprintf("backup-recipient: got %q; use the output of "+
+					"`age-keygen -y`, which begins with age1", text), Cause: err}
 		}
 		all = append(all, some...)
 	}
@@ -36,8 +38,9 @@ func parseRecipients(list []string) (all []age.Recipient, err error) {
 		return nil, nil
 	}
 	if _, err := age.Encrypt(io.Discard, all...); err != nil { // each may be valid, but not together with the others
-		return nil, &rota.Error{Kind: rota.KindInvalid, Subject: "backup-recipient", Text: "nothing can be encrypted for all recipients together: give " +
-			"post-quantum recipients (age1pq1…) or others, not both", Cause: err}
+		return nil, &rota.Error{Kind: rota.KindInvalid, Subject: "backup-recipient",
+			Text: "nothing can be encrypted for all recipients together: give " +
+				"post-quantum recipients (age1pq1…) or others, not both", Cause: err}
 	}
 	return all, nil
 }
@@ -46,8 +49,9 @@ func parseRecipients(list []string) (all []age.Recipient, err error) {
 func ParseIdentities(text []byte) (Identities, error) {
 	list, err := age.ParseIdentities(bytes.NewReader(text))
 	if err != nil { // age's message about a line may hold a key
-		return nil, rota.Refusef(rota.KindInvalid, "identity", "it holds no age identities: give a file that `age-keygen` wrote, lines of "+
-			"AGE-SECRET-KEY-1")
+		return nil, rota.Refusef(rota.KindInvalid, "identity",
+			"it holds no age identities: give a file that `age-keygen` wrote, lines of "+
+				"AGE-SECRET-KEY-1")
 	}
 	return list, nil
 }
@@ -78,14 +82,17 @@ func Unseal(r io.Reader, with Identities) (io.Reader, error) {
 		return b, nil
 	}
 	if len(with) == 0 {
-		return nil, rota.Refusef(rota.KindInvalid, "identity", "the backup is sealed: name the file with its age identity by --identity")
+		return nil, rota.Refusef(rota.KindInvalid, "identity",
+			"the backup is sealed: name the file with its age identity by --identity")
 	}
 	opened, err := age.Decrypt(b, with...)
 	if none := (*age.NoIdentityMatchError)(nil); errors.As(err, &none) {
-		return nil, rota.Refusef(rota.KindInvalid, "identity", "none of the %d given identities opens the backup", len(with))
+		return nil, rota.Refusef(rota.KindInvalid, "identity", "none of the %d given identities opens the backup",
+			len(with))
 	}
 	if err != nil {
-		return nil, &rota.Error{Kind: rota.KindInvalid, Subject: "backup", Text: "the sealed backup is damaged", Cause: err}
+		return nil, &rota.Error{Kind: rota.KindInvalid, Subject: "backup", Text: "the sealed backup is damaged",
+			Cause: err}
 	}
 	return sealedReader{opened}, nil
 }
@@ -96,7 +103,8 @@ type sealedReader struct{ r io.Reader }
 func (s sealedReader) Read(p []byte) (int, error) {
 	n, err := s.r.Read(p)
 	if err != nil && !errors.Is(err, io.EOF) {
-		err = &rota.Error{Kind: rota.KindInvalid, Subject: "backup", Text: "the sealed backup is damaged or truncated", Cause: err}
+		err = &rota.Error{Kind: rota.KindInvalid, Subject: "backup", Text: "the sealed backup is damaged or truncated",
+			Cause: err}
 	}
 	return n, err
 }

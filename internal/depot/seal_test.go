@@ -60,9 +60,11 @@ func TestSeal(t *testing.T) {
 		for what, of := range map[string]struct {
 			stolen []byte
 			with   Identities
-		}{"no identity": {stolen, nil}, "another's": {stolen, identities(t, other)}, "truncated": {stolen[:len(stolen)/2], identities(t, key)},
-			"cut at a block": {stolen[:len(stolen)-len(secret)%(64<<10)-16], identities(t, key)}, "flipped": {flipped, identities(t, key)},
-			"its beginning": {stolen[:30], identities(t, key)}} {
+		}{"no identity": {stolen, nil}, "another's": {stolen, identities(t, other)},
+			"truncated":      {stolen[:len(stolen)/2], identities(t, key)},
+			"cut at a block": {stolen[:len(stolen)-len(secret)%(64<<10)-16], identities(t, key)},
+			"flipped":        {flipped, identities(t, key)},
+			"its beginning":  {stolen[:30], identities(t, key)}} {
 			if got, err := unseal(of.stolen, of.with); rota.KindOf(err) != rota.KindInvalid || got == secret {
 				t.Errorf("%s: %d bytes, %v", what, len(got), err)
 			}
@@ -82,7 +84,8 @@ func TestSeal_refusesKeys(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	for _, text := range []string{"", "nonsense", key.Recipient().String(), key.String()[:40]} {
-		if _, err := ParseIdentities([]byte(text)); rota.KindOf(err) != rota.KindInvalid || strings.Contains(err.Error(), key.String()[:30]) {
+		if _, err := ParseIdentities([]byte(text)); rota.KindOf(err) != rota.KindInvalid ||
+			strings.Contains(err.Error(), key.String()[:30]) {
 			t.Errorf("%q: %v", text, err)
 		}
 	}

@@ -69,17 +69,22 @@ func ReadCursor(text string, o Origin, f *rota.JobFilter) (c Cursor, err error) 
 	if len(text) == maxCursor {
 		b, err = base64.RawURLEncoding.Strict().DecodeString(text)
 	}
-	if err != nil || len(b) != cursorBytes || crc32.ChecksumIEEE(b[:cursorBytes-4]) != binary.BigEndian.Uint32(b[cursorBytes-4:]) {
-		return c, rota.Refusef(rota.KindInvalid, "cursor", "cursor %.100q is not one that a page returned: hand back a page's next_cursor as it is", text)
+	if err != nil || len(b) != cursorBytes ||
+		crc32.ChecksumIEEE(b[:cursorBytes-4]) != binary.BigEndian.Uint32(b[cursorBytes-4:]) {
+		return c, rota.Refusef(rota.KindInvalid, "cursor",
+			"cursor %.100q is not one that a page returned: hand back a page's next_cursor as it is", text)
 	}
 	number := func(at int) uint64 { return binary.BigEndian.Uint64(b[at:]) }
 	switch {
 	case number(37) != o.sum():
-		return c, rota.Refusef(rota.KindInvalid, "cursor", "the cursor is of another cluster, or from before it was restored: list from the "+
-			"beginning, without a cursor")
+		return c, rota.Refusef(rota.KindInvalid, "cursor",
+			"the cursor is of another cluster, or from before it was restored: list from the "+
+				"beginning, without a cursor")
 	case number(45) != sumOf(f):
-		return c, rota.Refusef(rota.KindInvalid, "cursor", "the cursor is of another filter: go on with the filter that it is of, or list "+
-			"from the beginning, without a cursor")
+		return c, rota.Refusef(rota.KindInvalid, "cursor",
+			"the cursor is of another filter: go on with the filter that it is of, or list "+
+				"from the beginning, without a cursor")
 	}
-	return Cursor{Part: b[0], Clock: rota.Clock(number(1)), Jobs: number(9), Ends: number(17), At: number(25), Sub: binary.BigEndian.Uint32(b[33:])}, nil
+	return Cursor{Part: b[0], Clock: rota.Clock(number(1)), Jobs: number(9), Ends: number(17), At: number(25),
+		Sub: binary.BigEndian.Uint32(b[33:])}, nil
 }

@@ -18,22 +18,26 @@ func TestCursor(t *testing.T) {
 	if got, err := ReadCursor(text, home, &f); err != nil || got != c {
 		t.Fatalf("%+v, %v", got, err)
 	}
-	if _, err := ReadCursor(text, home, &rota.JobFilter{Queue: "mail", Where: "age>1h", State: rota.JobDead, Limit: 5, Count: true}); err != nil {
+	if _, err := ReadCursor(text, home, &rota.JobFilter{Queue: "mail", Where: "age>1h", State: rota.JobDead, Limit: 5,
+		Count: true}); err != nil {
 		t.Error(err)
 	}
 	refused := func(text string, o Origin, f rota.JobFilter, want string) {
 		t.Helper()
-		if _, err := ReadCursor(text, o, &f); rota.KindOf(err) != rota.KindInvalid || rota.ErrorOf(err).Subject != "cursor" || !strings.Contains(err.Error(), want) {
+		if _, err := ReadCursor(text, o, &f); rota.KindOf(err) != rota.KindInvalid ||
+			rota.ErrorOf(err).Subject != "cursor" || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.80q: got %v, want %q", text, err, want)
 		}
 	}
 	refused(text, Origin{"c2", 3}, f, "another cluster")
 	refused(text, Origin{"c1", 4}, f, "restored")
-	for _, other := range []rota.JobFilter{{}, {Queue: "mail", Where: "age>1h"}, {Queue: "mai", Tenant: "l", Where: "age>1h", State: rota.JobDead},
+	for _, other := range []rota.JobFilter{{}, {Queue: "mail", Where: "age>1h"},
+		{Queue: "mai", Tenant: "l", Where: "age>1h", State: rota.JobDead},
 		{Queue: "mail", Type: "x", Where: "age>1h", State: rota.JobDead}} {
 		refused(text, home, other, "another filter")
 	}
-	for _, made := range []string{"x", "live/j1", text[1:], text + "A", strings.Repeat("A", len(text)), strings.Repeat("\n", len(text)), strings.Repeat("x", 1<<20)} {
+	for _, made := range []string{"x", "live/j1", text[1:], text + "A", strings.Repeat("A", len(text)),
+		strings.Repeat("\n", len(text)), strings.Repeat("x", 1<<20)} {
 		refused(made, home, f, "not one that a page returned")
 	}
 	raw, _ := base64.RawURLEncoding.DecodeString(text)

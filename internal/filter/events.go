@@ -17,7 +17,8 @@ func Events(line string) (Filter, error) {
 	}
 	for _, t := range f.terms {
 		if !slices.Contains(ofEvents, t.name) {
-			return Filter{}, rota.Refusef(rota.KindInvalid, "filter", "events have no %s: filter events by queue, tenant, id, schedule or workflow", t.name)
+			return Filter{}, rota.Refusef(rota.KindInvalid, "filter",
+				"events have no %s: filter events by queue, tenant, id, schedule or workflow", t.name)
 		}
 	}
 	return f, nil

@@ -87,19 +87,22 @@ var kinds = []kind{
 		got, ok := j.Labels[key]
 		return ok && v.matches(got)
 	}},
-	{"error", []string{"=", "~"}, false, isError, "a fingerprint of 16 hexadecimal digits; error~TEXT looks into errors",
+	{"error", []string{"=", "~"}, false, isError,
+		"a fingerprint of 16 hexadecimal digits; error~TEXT looks into errors",
 		func(j *rota.Job, _ rota.Clock, _ string, v *value) bool {
 			if v.op == "~" {
 				return strings.Contains(j.Error, v.text)
 			}
 			return v.text == string(j.Fingerprint)
 		}},
-	{"priority", []string{"<=", ">=", "="}, false, isNumber, "a number", func(j *rota.Job, _ rota.Clock, _ string, v *value) bool {
-		return v.compares(int64(j.Priority))
-	}},
-	{"age", []string{">", "<"}, false, isAge, "a duration such as 90s or 24h, since the submission", func(j *rota.Job, now rota.Clock, _ string, v *value) bool {
-		return v.compares(int64(now - j.Submitted.Clock))
-	}},
+	{"priority", []string{"<=", ">=", "="}, false, isNumber, "a number",
+		func(j *rota.Job, _ rota.Clock, _ string, v *value) bool {
+			return v.compares(int64(j.Priority))
+		}},
+	{"age", []string{">", "<"}, false, isAge, "a duration such as 90s or 24h, since the submission",
+		func(j *rota.Job, now rota.Clock, _ string, v *value) bool {
+			return v.compares(int64(now - j.Submitted.Clock))
+		}},
 }
 
 // text is what kinds that compare one text do.
@@ -205,15 +208,18 @@ func isWorkflowState(v *value) bool {
 		v.text = rota.JobDead.String()
 		return true
 	}
-	return v.text == rota.WorkflowRunning.String() || v.text == rota.WorkflowCompleted.String() || v.text == rota.WorkflowCancelled.String()
+	return v.text == rota.WorkflowRunning.String() || v.text == rota.WorkflowCompleted.String() ||
+		v.text == rota.WorkflowCancelled.String()
 }
 
 func parse(line string, kinds []kind) (f Filter, err error) {
 	if len(line) > limits.MaxFilterBytes {
-		return f, rota.Refusef(rota.KindInvalid, "filter", "filter too long: got %d bytes, maximum %d", len(line), limits.MaxFilterBytes)
+		return f, rota.Refusef(rota.KindInvalid, "filter", "filter too long: got %d bytes, maximum %d", len(line),
+			limits.MaxFilterBytes)
 	}
 	s := scanner{line: line, kinds: kinds}
-	if bad := strings.IndexFunc(line, func(r rune) bool { return r == utf8.RuneError }); bad >= 0 && !utf8.ValidString(line) {
+	if bad := strings.IndexFunc(line, func(r rune) bool { return r == utf8.RuneError }); bad >= 0 &&
+		!utf8.ValidString(line) {
 		return f, s.refuse(bad, "the filter is not UTF-8")
 	}
 	for s.skipSpace(); s.at < len(line); s.skipSpace() {

@@ -9,7 +9,8 @@ import (
 )
 
 func aJob() *rota.Job {
-	j := &rota.Job{State: rota.JobDead, Error: "smtp: 451 try later", Fingerprint: rota.Hex("\x01\x02\x03\x04\x05\x06\x07\x08")}
+	j := &rota.Job{State: rota.JobDead, Error: "smtp: 451 try later",
+		Fingerprint: rota.Hex("\x01\x02\x03\x04\x05\x06\x07\x08")}
 	j.ID, j.Queue, j.Tenant, j.Type, j.Priority = "nightly/fetch", "mail", "acme", "send", 2
 	j.Labels = map[string]string{"team": "film", "stage.x": "a b", "odd": "50*"}
 	j.Submitted.Clock = 10_000
@@ -23,17 +24,21 @@ func TestFilter(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string]bool{
 		"": true, "  ": true,
-		"queue=mail": true, "queue=a,mail": true, "queue=mai": false, "queue=mai*": true, "-queue=mail": false, "-queue=a,b": true,
-		"tenant=acme": true, "tenant=b": false, "type=send": true, "type=sends": false,
+		"queue=mail": true, "queue=a,mail": true, "queue=mai": false, "queue=mai*": true, "-queue=mail": false,
+		"-queue=a,b": true, "tenant=acme": true, "tenant=b": false, "type=send": true, "type=sends": false,
 		"state=DEAD": true, "state=dead,queued": true, "-state=DEAD": false, "state=QUEUED": false,
 		"id=nightly/fetch": true, "id=night*": true, "id=night": false, "id=*": true, `id="night*"`: false,
 		"workflow=nightly": true, "workflow=fetch": false, "-workflow=*": false,
-		"batch=b-7": true, "batch=b*": true, "batch=b": false, "-batch=*": false, "key=acct:5": true, "key=acct:*": true, "key=disk:1,x:y": true, "key=acct": false,
-		"schedule=*": false, "worker=gpu-17": true, "worker=gpu-3": true, "worker=gpu-*": true, "worker=gpu-1": false, "-worker=gpu-3": false,
-		"label.team=film": true, "label.team=f*": true, "label.team=tv": false, "label.none=*": false, "-label.none=*": true, "label.team=*": true,
+		"batch=b-7": true, "batch=b*": true, "batch=b": false, "-batch=*": false, "key=acct:5": true,
+		"key=acct:*": true, "key=disk:1,x:y": true, "key=acct": false,
+		"schedule=*": false, "worker=gpu-17": true, "worker=gpu-3": true, "worker=gpu-*": true, "worker=gpu-1": false,
+		"-worker=gpu-3":   false,
+		"label.team=film": true, "label.team=f*": true, "label.team=tv": false, "label.none=*": false,
+		"-label.none=*": true, "label.team=*": true,
 		`label.stage.x="a b"`: true, `label.odd="50*"`: true, `label.odd="5*"`: false,
-		"error=0102030405060708": true, "error=0102030405060709,0102030405060708": true, "error=0102030405060709": false,
-		"error~smtp": true, `error~"451 try"`: true, "error~refused": false, "-error~refused": true,
+		"error=0102030405060708": true, "error=0102030405060709,0102030405060708": true,
+		"error=0102030405060709": false,
+		"error~smtp":             true, `error~"451 try"`: true, "error~refused": false, "-error~refused": true,
 		"priority<=2": true, "priority<=1": false, "priority>=2": true, "priority=2": true, "priority=0,2": true,
 		"age>59s": true, "age>60s": false, "age<61s": true, "age<1m": false,
 		"queue=mail state=DEAD age>1s": true, "queue=mail state=QUEUED": false, "queue=mail\t-tenant=b\n": true,
@@ -56,7 +61,8 @@ func TestFilter_schedules(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for id, want := range map[rota.JobID]bool{"nightly@2031-01-01T00:00:00Z": true, "nightly@+x": true, "nightly@done": false, "nightly": false, "n@+x": false} {
+	for id, want := range map[rota.JobID]bool{"nightly@2031-01-01T00:00:00Z": true, "nightly@+x": true,
+		"nightly@done": false, "nightly": false, "n@+x": false} {
 		j := aJob()
 		if j.ID = id; f.Early(j) != want {
 			t.Errorf("%s is of the schedule: %v", id, !want)
@@ -78,14 +84,19 @@ func TestFilter_schedules(t *testing.T) {
 func TestParse_refuses(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string]string{
-		"que=a": `at 1: unknown term "que": use queue= `, "queue=a tenan=b": "at 9: ", "-": "at 2: ", "queue": "at 6: queue: use =", "queue~a": "at 6: queue: use =",
-		"queue=": "at 7: ", "queue=a,": "at 9: ", "queue=,a": "at 7: ", "state=GONE": `at 7: state: got "GONE"`, "state=D*": "at 7", "error=12": "at 7: ", "error~": "at 7",
-		"priority<=x": "at 11: ", "priority>2": "at 9: ", "age>x": "at 5: ", "age>-1s": "at 5", "age=1s": "at 4: age: use > or <",
-		"label.=a": "at 1: ", `queue="a`: "at 7: the quotes are not closed", `queue="a"b`: "at 10: ", `queue=a"b"`: "at 8: ", "queue=\xff": "at 7: ",
-		strings.Repeat("queue=a ", 33): "at 257: too many terms: maximum 32", "queue=" + strings.Repeat("a,", 64) + "a": "more than 64 values",
-		strings.Repeat(" ", 4097): "4097 bytes",
+		"que=a": `at 1: unknown term "que": use queue= `, "queue=a tenan=b": "at 9: ", "-": "at 2: ",
+		"queue": "at 6: queue: use =", "queue~a": "at 6: queue: use =",
+		"queue=": "at 7: ", "queue=a,": "at 9: ", "queue=,a": "at 7: ", "state=GONE": `at 7: state: got "GONE"`,
+		"state=D*": "at 7", "error=12": "at 7: ", "error~": "at 7",
+		"priority<=x": "at 11: ", "priority>2": "at 9: ", "age>x": "at 5: ", "age>-1s": "at 5",
+		"age=1s":   "at 4: age: use > or <",
+		"label.=a": "at 1: ", `queue="a`: "at 7: the quotes are not closed", `queue="a"b`: "at 10: ",
+		`queue=a"b"`: "at 8: ", "queue=\xff": "at 7: ",
+		strings.Repeat("queue=a ", 33):            "at 257: too many terms: maximum 32",
+		"queue=" + strings.Repeat("a,", 64) + "a": "more than 64 values", strings.Repeat(" ", 4097): "4097 bytes",
 	} {
-		if _, err := Parse(line); rota.KindOf(err) != rota.KindInvalid || !strings.Contains(err.Error(), want) || rota.ErrorOf(err).Subject != "filter" {
+		if _, err := Parse(line); rota.KindOf(err) != rota.KindInvalid || !strings.Contains(err.Error(), want) ||
+			rota.ErrorOf(err).Subject != "filter" {
 			t.Errorf("%.40q: %v, wanted %q", line, err, want)
 		}
 	}
@@ -95,7 +106,8 @@ func TestParse_refuses(t *testing.T) {
 func TestOf(t *testing.T) {
 	t.Parallel()
 	f, err := Of(&rota.JobFilter{Where: "id=n*", Queue: "mail", Tenant: "acme", Type: "send", State: rota.JobDead})
-	if err != nil || !f.Early(aJob()) || f.NeedsMore() || f.May(rota.JobQueued) || !f.May(rota.JobQueued, rota.JobDead) {
+	if err != nil || !f.Early(aJob()) || f.NeedsMore() || f.May(rota.JobQueued) ||
+		!f.May(rota.JobQueued, rota.JobDead) {
 		t.Errorf("%+v, %v", f, err)
 	}
 	for _, other := range []rota.JobFilter{{Queue: "mai*"}, {Tenant: "b"}, {Type: "b"}, {State: rota.JobQueued}} {
@@ -110,7 +122,8 @@ func TestOf(t *testing.T) {
 
 // No line breaks it, and a job that passes a filter fails its negation.
 func FuzzParse(f *testing.F) {
-	for _, seed := range []string{"queue=mail", `error~"a b" -state=DEAD`, "age>1h priority<=3", "label.a.b=c*", "\xff"} {
+	for _, seed := range []string{"queue=mail", `error~"a b" -state=DEAD`, "age>1h priority<=3", "label.a.b=c*",
+		"\xff"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, line string) {

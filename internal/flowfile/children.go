@@ -136,7 +136,8 @@ func (r *childReader) child(part flowPart) {
 func (r *childReader) before(n *rota.NodeSpec) error {
 	for _, p := range n.Parents {
 		if _, ok := r.lines[p]; !ok && p != r.node {
-			return fmt.Errorf("parent %q is neither %q, the node that completes, nor a child before", head(p), head(r.node))
+			return fmt.Errorf("parent %q is neither %q, the node that completes, nor a child before", head(p),
+				head(r.node))
 		}
 	}
 	return nil

@@ -22,7 +22,8 @@ func TestChildren(t *testing.T) {
 		t.Fatalf("%v, %+v", err, g)
 	}
 	a, b, gate := &g.Children[0], &g.Children[1], &g.Children[2]
-	if a.ID != "a" || a.Type != "count" || string(a.Payload) != "x\ny" || a.Priority != 2 || b.Priority != rota.DefaultPriority || b.Queue != "" ||
+	if a.ID != "a" || a.Type != "count" || string(a.Payload) != "x\ny" || a.Priority != 2 ||
+		b.Priority != rota.DefaultPriority || b.Queue != "" ||
 		fmt.Sprint(b.Parents) != "[a list]" || gate.Gate == nil || gate.Gate.Timeout.Milliseconds() != 1000 {
 		t.Errorf("%+v", g.Children)
 	}
@@ -52,9 +53,11 @@ func TestChildren_faults(t *testing.T) {
 		`{"id": "list", "type": "x"}`:              {`line 1: child "list": this is the id of the node that completes`},
 		`{"id": "a", "type": "x", "tenant": "t"}`:  {`line 1: child "a": tenant "t" is refused`},
 		`{"id": "a", "type": "x", "priority": 99}`: {`line 1: child "a": `, "priority"},
-		`{"id": "a", "type": "x"}` + "\n" + `{"id": "a", "type": "x"}`: {`line 2: child "a": duplicate: first in line 1`},
+		`{"id": "a", "type": "x"}` + "\n" +
+			`{"id": "a", "type": "x"}`: {`line 2: child "a": duplicate: first in line 1`},
 		`{"id": "a", "type": "x", "parents": ["b"]}` + "\n" + `{"id": "b", "type": "x", "parents": ["b"]}`: {
-			`line 1: child "a": parent "b" is neither "list", the node that completes, nor a child before`, `line 2: child "b": parent "b"`},
+			`line 1: child "a": parent "b" is neither "list", the node that completes, nor a child before`,
+			`line 2: child "b": parent "b"`},
 		`{"id": "g", "gate": {"timeout_ms": -1}}`: {`line 1: child "g": `, "timeout_ms"},
 		`[{"id": "a", "type": "x"}]`:              {`line 1: want an object`},
 		`"a"`:                                     {`line 1: want an object`},
@@ -64,8 +67,10 @@ func TestChildren_faults(t *testing.T) {
 		`{"id": "a", "type": "x", "detached": true}`:              {`line 1: "detached" is said of all children`},
 		`{"detached": false}` + "\n" + `{"id": "a", "type": "x"}`: {`line 1: "detached" is said of all children`},
 		`{"detached": true}`: {`line 1: detached is set without children`},
-		`{"detached": true}{"id": "a", "type": "x"}` + "\n" + `{"detached": true}`: {`line 2: duplicate "detached": first in line 1`},
-		many.String():                       {fmt.Sprintf("line %d: too many children: got child 501, maximum 500", rota.MaxChildren+1)},
+		`{"detached": true}{"id": "a", "type": "x"}` + "\n" +
+			`{"detached": true}`: {`line 2: duplicate "detached": first in line 1`},
+		many.String(): {fmt.Sprintf("line %d: too many children: got child 501, maximum 500",
+			rota.MaxChildren+1)},
 		strings.Repeat("{}\n", 2*MaxFaults): {fmt.Sprintf("line %d: child %d: id is missing", MaxFaults, MaxFaults)},
 	} {
 		g, err := Children([]byte(text), "list")
@@ -84,7 +89,8 @@ func TestChildren_faults(t *testing.T) {
 
 // Children accepts the same input as a completion; no input makes it panic.
 func FuzzChildren(f *testing.F) {
-	for _, seed := range []string{`{"id":"a","type":"x"}`, `{"id":"b","type":"x","parents":["n"]}{"detached":true}`, `{"id":"g","gate":{}}`, "[", "{", "null",
+	for _, seed := range []string{`{"id":"a","type":"x"}`, `{"id":"b","type":"x","parents":["n"]}{"detached":true}`,
+		`{"id":"g","gate":{}}`, "[", "{", "null",
 		`{"detached":`} {
 		f.Add(seed)
 	}

@@ -43,8 +43,8 @@ func TestJobsFile(t *testing.T) {
 		payload  string
 		refused  string
 	}{
-		{1, 0, "hello", ""}, {3, 5, "", ""}, {4, 5, "", "colour"}, {5, 5, "", "after the job's object"}, {6, 5, "", "object"},
-		{7, 5, "", "not a job"}, {8, 10, "\xff", ""},
+		{1, 0, "hello", ""}, {3, 5, "", ""}, {4, 5, "", "colour"}, {5, 5, "", "after the job's object"},
+		{6, 5, "", "object"}, {7, 5, "", "not a job"}, {8, 10, "\xff", ""},
 	}
 	if len(lines) != len(want) {
 		t.Fatalf("%d lines, want %d", len(lines), len(want))

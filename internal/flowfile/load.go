@@ -83,14 +83,17 @@ func ParseWorkers(text []byte) (workers []rota.WorkerSpec, err error) {
 	for i := range file.Workers {
 		w := &file.Workers[i]
 		if w.Count < 0 || len(workers)+max(w.Count, 1) > maxWorkers {
-			return nil, fmt.Errorf("worker %q: count must be at least 1, got %d; maximum %d workers in all", w.ID, w.Count, maxWorkers)
+			return nil, fmt.Errorf("worker %q: count must be at least 1, got %d; maximum %d workers in all", w.ID,
+				w.Count, maxWorkers)
 		}
 		if w.Slots == 0 {
 			w.Slots = int32(min(max(w.CPUMilli/1000, 1), rota.MaxSlots))
 		}
 		for n := range max(w.Count, 1) {
-			spec := rota.WorkerSpec{ID: rota.WorkerID(w.ID), Slots: w.Slots, CPUMilli: w.CPUMilli, MemoryBytes: w.MemoryBytes, IOBytesPerS: w.IOBytesPerS,
-				Region: w.Region, Zone: w.Zone, Capabilities: w.Capabilities, Limits: w.Limits, Types: w.Types, Queues: []rota.QueueName{rota.DefaultQueue}}
+			spec := rota.WorkerSpec{ID: rota.WorkerID(w.ID), Slots: w.Slots, CPUMilli: w.CPUMilli,
+				MemoryBytes: w.MemoryBytes, IOBytesPerS: w.IOBytesPerS,
+				Region: w.Region, Zone: w.Zone, Capabilities: w.Capabilities, Limits: w.Limits, Types: w.Types,
+				Queues: []rota.QueueName{rota.DefaultQueue}}
 			if w.Count > 1 {
 				spec.ID = rota.WorkerID(fmt.Sprintf("%s-%d", w.ID, n+1))
 			}

@@ -10,7 +10,8 @@ import (
 
 func TestParseWorkers(t *testing.T) {
 	t.Parallel()
-	workers, err := ParseWorkers([]byte("workers:\n- {id: big, count: 2, cpu_milli: 8000}\n- {id: gpu, slots: 3, capabilities: [gpu], memory_bytes: 7}\n"))
+	workers, err := ParseWorkers([]byte(
+		"workers:\n- {id: big, count: 2, cpu_milli: 8000}\n- {id: gpu, slots: 3, capabilities: [gpu], memory_bytes: 7}\n"))
 	if err != nil || len(workers) != 3 {
 		t.Fatalf("%v, %v", workers, err)
 	}
@@ -52,7 +53,8 @@ func TestReadTrace(t *testing.T) {
 		if err != nil || got.SWF != nil || len(got.Timed) != 2 || got.More != 0 {
 			t.Fatalf("%+v, %v", got, err)
 		}
-		if j := got.Timed[0]; j.Line != 2 || j.SubmitMs != 7 || j.RunMs != 60_000 || j.Spec.CPUMilli != 2000 || j.Spec.Tenant != "x" ||
+		if j := got.Timed[0]; j.Line != 2 || j.SubmitMs != 7 || j.RunMs != 60_000 || j.Spec.CPUMilli != 2000 ||
+			j.Spec.Tenant != "x" ||
 			j.Spec.Expected != 9*time.Millisecond {
 			t.Errorf("%+v", j)
 		}
@@ -63,7 +65,8 @@ func TestReadTrace(t *testing.T) {
 	if got, err := ReadTrace(strings.NewReader(" "+swfLine), 1); err != nil || got.SWF == nil {
 		t.Errorf("a log: %+v, %v", got, err)
 	}
-	if _, err := ReadTrace(bytes.NewReader(packed.Bytes()[:packed.Len()-9]), 10); err == nil || !strings.Contains(err.Error(), "cut off after line") {
+	if _, err := ReadTrace(bytes.NewReader(packed.Bytes()[:packed.Len()-9]), 10); err == nil ||
+		!strings.Contains(err.Error(), "cut off after line") {
 		t.Errorf("cut gzip: %v", err)
 	}
 	for _, c := range []struct{ text, want string }{

@@ -259,7 +259,8 @@ func meantField(name string) string {
 	meant := map[string]string{
 		"depends_on": "parents", "dependsOn": "parents", "depends": "parents", "needs": "parents", "parent": "parents",
 		"dependencies": "parents", "after": "parents", "upstream": "parents", "name": "id", "key": "id",
-		"args": "payload", "input": "payload", "cpu": "cpu_milli", "memory": "memory_bytes", "io": "io_bytes_per_s", "ttl": "ttl_ms", "start_by": "start_by_ms",
+		"args": "payload", "input": "payload", "cpu": "cpu_milli", "memory": "memory_bytes", "io": "io_bytes_per_s",
+		"ttl": "ttl_ms", "start_by": "start_by_ms",
 		"delay": "delay_ms", "timeout": "max_runtime_ms", "max_runtime": "max_runtime_ms", "simulate": "simulate_ms",
 		"tasks": "nodes", "jobs": "nodes", "steps": "nodes", "onFailure": "on_failure", "capabilities": "requires",
 	}[name]

@@ -73,7 +73,8 @@ func TestParseFlow(t *testing.T) {
 	if again := parsed(t, flowJSON, "nightly.yaml"); !reflect.DeepEqual(spec, again) {
 		t.Error("JSON in a file called .yaml is another workflow")
 	}
-	if spec.ID != "nightly-7" || spec.Queue != "etl" || spec.Tenant != "acme" || spec.OnFailure != rota.FailureContinue ||
+	if spec.ID != "nightly-7" || spec.Queue != "etl" || spec.Tenant != "acme" ||
+		spec.OnFailure != rota.FailureContinue ||
 		spec.Labels["team"] != "data" || len(spec.Nodes) != 4 || len(spec.Edges) != 2 {
 		t.Fatalf("%+v", spec)
 	}
@@ -81,7 +82,8 @@ func TestParseFlow(t *testing.T) {
 	if fetch.Priority != rota.DefaultPriority || count.Priority != 0 {
 		t.Errorf("priorities are %d and %d: 5 where absent, 0 where given", fetch.Priority, count.Priority)
 	}
-	if fetch.MaxRuntime != 10*time.Minute || count.MaxRuntime != 5*time.Second || clean.TTL != time.Minute || string(report.Payload) != "\xff" {
+	if fetch.MaxRuntime != 10*time.Minute || count.MaxRuntime != 5*time.Second || clean.TTL != time.Minute ||
+		string(report.Payload) != "\xff" {
 		t.Errorf("%+v", spec.Nodes)
 	}
 	if !reflect.DeepEqual(clean.Requires, []string{"gpu"}) {
@@ -122,24 +124,33 @@ func TestParseFlow_refuses(t *testing.T) {
 		{"a_list", "f.yaml", "- id: a\n", []string{"object"}},
 		{"no_nodes", "f.yaml", "id: w\nnodes:\n", []string{"line 2", "one node at least"}},
 		{"nodes_by_name", "f.yaml", "nodes:\n  a: {type: t}\n", []string{"line 2", "lists"}},
-		{"unknown_field", "f.yaml", "name: w\nnodes: [{id: a, type: t}]\n", []string{"line 1", `"name"`, `did you mean "id"?`}},
-		{"misspelled_field", "f.yaml", "nodes:\n- {id: a, type: t, paylod: x}\n", []string{"line 2", `"paylod"`, `did you mean "payload"?`}},
+		{"unknown_field", "f.yaml", "name: w\nnodes: [{id: a, type: t}]\n",
+			[]string{"line 1", `"name"`, `did you mean "id"?`}},
+		{"misspelled_field", "f.yaml", "nodes:\n- {id: a, type: t, paylod: x}\n",
+			[]string{"line 2", `"paylod"`, `did you mean "payload"?`}},
 		{"unknown_node_field", "f.yaml", "nodes:\n- id: a\n  type: t\n- id: b\n  type: t\n  depends_on: [a]\n",
 			[]string{"line 4", `node "b"`, `"depends_on"`, `did you mean "parents"?`}},
-		{"wrong_type", "f.yaml", "nodes:\n- {id: 7, type: t}\n", []string{"line 2", "node 1", "id: got a number", "quotes"}},
-		{"wrong_number", "f.json", `{"nodes":[{"id":"a","type":"t","priority":"high"}]}`, []string{`node "a"`, "priority: got a string", "want an integer"}},
-		{"out_of_range", "f.yaml", "nodes:\n- {id: a, type: t, priority: 11}\n", []string{"line 2", `node "a"`, "priority must be between 0 and 10, got 11"}},
+		{"wrong_type", "f.yaml", "nodes:\n- {id: 7, type: t}\n",
+			[]string{"line 2", "node 1", "id: got a number", "quotes"}},
+		{"wrong_number", "f.json", `{"nodes":[{"id":"a","type":"t","priority":"high"}]}`,
+			[]string{`node "a"`, "priority: got a string", "want an integer"}},
+		{"out_of_range", "f.yaml", "nodes:\n- {id: a, type: t, priority: 11}\n",
+			[]string{"line 2", `node "a"`, "priority must be between 0 and 10, got 11"}},
 		{"no_id", "f.yaml", "nodes: [{type: t}]", []string{"node 1", "id is missing"}},
 		{"no_type", "f.yaml", "nodes: [{id: a}]", []string{`node "a"`, "type is missing"}},
 		{"blank_in_id", "f.yaml", "nodes: [{id: a b, type: t}]", []string{`"a b"`, "blanks"}},
-		{"twice", "f.yaml", "nodes:\n- {id: a, type: t}\n- {id: a, type: t}\n", []string{"line 3", `duplicate node "a"`, "first in line 2"}},
+		{"twice", "f.yaml", "nodes:\n- {id: a, type: t}\n- {id: a, type: t}\n",
+			[]string{"line 3", `duplicate node "a"`, "first in line 2"}},
 		{"unknown_parent", "f.yaml", "nodes:\n- {id: fetch, type: t}\n- {id: b, type: t, parents: [fecth]}\n",
 			[]string{"line 3", `node "b"`, `parent "fecth"`, `did you mean "fetch"?`}},
-		{"unknown_end", "f.yaml", "nodes: [{id: a, type: t}]\nedges:\n- {from: a, to: zzz}\n", []string{"line 3", `"a" → "zzz"`, "to is not a node"}},
-		{"edge_field", "f.yaml", "nodes: [{id: a, type: t}]\nedges: [{form: a, to: a}]\n", []string{"line 2", `"form"`}},
+		{"unknown_end", "f.yaml", "nodes: [{id: a, type: t}]\nedges:\n- {from: a, to: zzz}\n",
+			[]string{"line 3", `"a" → "zzz"`, "to is not a node"}},
+		{"edge_field", "f.yaml", "nodes: [{id: a, type: t}]\nedges: [{form: a, to: a}]\n",
+			[]string{"line 2", `"form"`}},
 		{"tenant_of_a_node", "f.yaml", "nodes: [{id: a, type: t, tenant: x}]", []string{`node "a"`, "tenant"}},
 		{"defaults_with_id", "f.yaml", "defaults: {id: a}\nnodes: [{id: a, type: t}]", []string{"defaults"}},
-		{"policy", "f.yaml", "on_failure: stop\nnodes: [{id: a, type: t}]", []string{"line 1", `"stop"`, "fail_fast, continue"}},
+		{"policy", "f.yaml", "on_failure: stop\nnodes: [{id: a, type: t}]",
+			[]string{"line 1", `"stop"`, "fail_fast, continue"}},
 		{"infinity", "f.yaml", "nodes: [{id: a, type: t, simulate_ms: .inf}]", []string{"line 1", "finite"}},
 		{"alias_in_itself", "f.yaml", "nodes:\n- &a {id: a, type: t, requires: *a}\n", []string{"line 2"}},
 		{"field_twice", "f.json", `{"nodes":[{"id":"a","type":"t"}],"nodes":[]}`, []string{`duplicate "nodes"`}},
@@ -165,7 +176,8 @@ func TestParseFlow_refuses(t *testing.T) {
 // All faults of a file are reported at once, up to a bound.
 func TestParseFlow_tells_all_faults(t *testing.T) {
 	t.Parallel()
-	_, err := Parse([]byte("nodes:\n- {id: a}\n- {id: b, type: t, parents: [c]}\n- {id: d, type: t, priority: -1}\n"), "", "", Options{})
+	_, err := Parse([]byte("nodes:\n- {id: a}\n- {id: b, type: t, parents: [c]}\n- {id: d, type: t, priority: -1}\n"),
+		"", "", Options{})
 	var faults Faults
 	if !errors.As(err, &faults) || len(faults) != 3 {
 		t.Errorf("got %v, want three faults", err)
@@ -187,18 +199,22 @@ func TestParseFlow_aliases_are_bounded(t *testing.T) {
 	var text strings.Builder
 	text.WriteString("x-0: &a0 [" + strings.Repeat("aaaaaaaa,", 100) + "]\n")
 	for i := 1; i < 9; i++ {
-		fmt.Fprintf(&text, "x-%d: &a%d [%s]\n", i, i, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*a%d,", i-1), 20), ","))
+		fmt.Fprintf(&text, "x-%d: &a%d [%s]\n", i, i, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*a%d,", i-1), 20),
+			","))
 	}
 	text.WriteString("nodes: [{id: a, type: t, requires: *a8}]\n")
-	if _, err := Parse([]byte(text.String()), "f.yaml", "", Options{}); err == nil || !strings.Contains(err.Error(), "longer than") {
+	if _, err := Parse([]byte(text.String()), "f.yaml", "", Options{}); err == nil ||
+		!strings.Contains(err.Error(), "longer than") {
 		t.Errorf("got %v", err)
 	}
 }
 
 // FuzzWorkflowFile: no text makes the parser panic; a workflow that it accepts has sound ids.
 func FuzzWorkflowFile(f *testing.F) {
-	for _, text := range []string{flowYAML, flowJSON, "{}", "[", "nodes: [*a]", "a: &a [*a]", "<<: *x", "nodes:\n- &a {<<: *a}\n",
-		`{"nodes":[null,{"id":"a","type":"t","payload":7}],"edges":null}`, "nodes: !!binary aGk=\n", "{nodes: [{id: a, type: t}]}",
+	for _, text := range []string{flowYAML, flowJSON, "{}", "[", "nodes: [*a]", "a: &a [*a]", "<<: *x",
+		"nodes:\n- &a {<<: *a}\n",
+		`{"nodes":[null,{"id":"a","type":"t","payload":7}],"edges":null}`, "nodes: !!binary aGk=\n",
+		"{nodes: [{id: a, type: t}]}",
 		"? [a]\n: b\n", "nodes: [{id: !!float 1, type: !x t}]"} {
 		f.Add([]byte(text))
 	}

@@ -174,7 +174,8 @@ func (r *flowReader) parents() {
 				return
 			}
 			if _, ok := r.lines[p]; !ok {
-				r.refuse(r.parts.nodes[i].line, "node %q: parent %q is not a node of this workflow%s", head(n.ID), head(p), r.meant(p))
+				r.refuse(r.parts.nodes[i].line, "node %q: parent %q is not a node of this workflow%s", head(n.ID),
+					head(p), r.meant(p))
 			}
 		}
 	}
@@ -189,7 +190,8 @@ func (r *flowReader) edge(part flowPart) {
 	}
 	for _, end := range []struct{ name, id string }{{"from", e.From}, {"to", e.To}} {
 		if _, ok := r.lines[end.id]; !ok {
-			r.refuse(part.line, "edge %q → %q: %s is not a node of this workflow%s", head(e.From), head(e.To), end.name, r.meant(end.id))
+			r.refuse(part.line, "edge %q → %q: %s is not a node of this workflow%s", head(e.From), head(e.To), end.name,
+				r.meant(end.id))
 			return
 		}
 	}

@@ -125,7 +125,8 @@ func readSWF(r io.Reader, most int) (*SWFLog, error) {
 		return nil, unpacking(number, err)
 	}
 	if len(log.Jobs) == 0 {
-		return nil, fmt.Errorf("%w in %d lines: use a log in Standard Workload Format, plain or gzip", ErrNoJobs, number)
+		return nil, fmt.Errorf("%w in %d lines: use a log in Standard Workload Format, plain or gzip", ErrNoJobs,
+			number)
 	}
 	return log, nil
 }
@@ -134,7 +135,9 @@ func readSWF(r io.Reader, most int) (*SWFLog, error) {
 func unpacking(line int, err error) error {
 	switch {
 	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
-		return fmt.Errorf("the gzip file is cut off after line %d: copy it anew, or unpack what is whole of it with zcat", line)
+		return fmt.Errorf(
+			"the gzip file is cut off after line %d: copy it anew, or unpack what is whole of it with zcat",
+			line)
 	case errors.Is(err, gzip.ErrChecksum), errors.Is(err, gzip.ErrHeader):
 		return fmt.Errorf("the gzip file is damaged (%w) after line %d: copy it anew", err, line)
 	case errors.Is(err, bufio.ErrTooLong):

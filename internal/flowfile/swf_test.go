@@ -86,7 +86,8 @@ func TestReadSWF_damaged(t *testing.T) {
 	}
 	damaged := slices.Clone(whole)
 	damaged[len(damaged)-6] ^= 1
-	if _, err := ReadSWF(bytes.NewReader(damaged), 0); err == nil || !strings.Contains(err.Error(), "is damaged (gzip: invalid checksum) after line 300") {
+	if _, err := ReadSWF(bytes.NewReader(damaged), 0); err == nil ||
+		!strings.Contains(err.Error(), "is damaged (gzip: invalid checksum) after line 300") {
 		t.Errorf("with a wrong checksum: %v", err)
 	}
 }
@@ -121,8 +122,9 @@ const swfLine = "1 0 -1 60 4 142.00 -1 8 -1 -1 1 7 -1 -1 2 -1 -1 -1"
 
 func TestReadSWF_header(t *testing.T) {
 	t.Parallel()
-	log, err := ReadSWF(strings.NewReader("; MaxNodes: 338 (batch partition; 512 total)\n; MaxProcs: 430\n;\n; Note: x\n"+
-		swfLine+"\n"), 0)
+	log, err := ReadSWF(strings.NewReader(
+		"; MaxNodes: 338 (batch partition; 512 total)\n; MaxProcs: 430\n;\n; Note: x\n"+
+			swfLine+"\n"), 0)
 	if err != nil || log.MaxNodes != 338 || log.MaxProcs != 430 || log.Machine() != 430 {
 		t.Fatalf("%+v, %v", log, err)
 	}
@@ -133,15 +135,18 @@ func TestReadSWF_refuses(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{
 		{"nothing", "; only a header\n", "no jobs"},
 		{"no byte", "", "no jobs in 0 lines"},
-		{"no machine", "; Note: x\n; MaxProcs: 99999999999999999999\n" + swfLine, "line 2: MaxProcs: got 99999999999999999999"},
+		{"no machine", "; Note: x\n; MaxProcs: 99999999999999999999\n" + swfLine,
+			"line 2: MaxProcs: got 99999999999999999999"},
 		{"a table with commas", "id,submit,run\n1,0,60\n", "line 1: got 1 fields, want 18"},
 		{"a column more", swfLine + " 7\n", "line 1: got 19 fields, want 18"},
 		{"a last line that is cut", swfLine + "\n" + swfLine[:9], "line 2: got 4 fields, want 18: is the line cut"},
-		{"a time too large for a number", strings.Replace(swfLine, "1 0", "1 99999999999999999999", 1), "line 1: field 2"},
-		{"a time beyond all machines", strings.Replace(swfLine, "1 0", "1 9999999999", 1), "line 1: field 2 (submit time) must be at most"},
+		{"a time too large for a number", strings.Replace(swfLine, "1 0", "1 99999999999999999999", 1),
+			"line 1: field 2"},
+		{"a time beyond all machines", strings.Replace(swfLine, "1 0", "1 9999999999", 1),
+			"line 1: field 2 (submit time) must be at most"},
 		{"an endless run", strings.Replace(swfLine, " 60 ", " 9999999999 ", 1), "line 1: field 4 (run time)"},
-		{"processors of no machine", strings.Replace(swfLine, " 60 4 ", " 60 4000000 ", 1), "line 1: too many processors: got 4000000"},
-		{"short line", swfLine + "\n2 5 1\n", "line 2: got 3 fields"},
+		{"processors of no machine", strings.Replace(swfLine, " 60 4 ", " 60 4000000 ", 1),
+			"line 1: too many processors: got 4000000"}, {"short line", swfLine + "\n2 5 1\n", "line 2: got 3 fields"},
 		{"letters", "; h\n" + strings.Replace(swfLine, "60", "x60", 1), "line 2: field 4"},
 		{"letters in a field not used", strings.Replace(swfLine, "142.00", "oops", 1), "line 1: field 6"},
 		{"unsorted", strings.Replace(swfLine, "1 0", "1 9", 1) + "\n" + swfLine,

@@ -80,7 +80,8 @@ func ReadTimed(r *bufio.Reader, most int) (jobs []TimedJob, more int, err error)
 			return nil, 0, fmt.Errorf("line %d: %w", in.number, err)
 		}
 		if n := len(jobs); n > 0 && j.SubmitMs < jobs[n-1].SubmitMs {
-			return nil, 0, fmt.Errorf("line %d: submit_ms is %d, before the %d of the line above it: sort the file by submit_ms",
+			return nil, 0, fmt.Errorf(
+				"line %d: submit_ms is %d, before the %d of the line above it: sort the file by submit_ms",
 				in.number, j.SubmitMs, jobs[n-1].SubmitMs)
 		}
 		j.Line = in.number
@@ -116,7 +117,8 @@ func parseTimed(text []byte) (j TimedJob, err error) {
 		into   *int64
 		most   int64
 		absent bool // may be
-	}{{"submit_ms", &j.SubmitMs, longestAgo, false}, {"start_ms", &started, longestAgo, true}, {"run_ms", &j.RunMs, int64(rota.MaxDuration / 1e6), !ended}} {
+	}{{"submit_ms", &j.SubmitMs, longestAgo, false}, {"start_ms", &started, longestAgo, true}, {"run_ms", &j.RunMs,
+		int64(rota.MaxDuration / 1e6), !ended}} {
 		raw, there := fields[f.name]
 		if !there {
 			if f.absent {

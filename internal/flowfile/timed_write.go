@@ -32,9 +32,12 @@ func TimedLine(j *rota.Job) (line []byte, submit int64, why string) {
 	if ended && (ran.Started.Clock == 0 || ran.Ended.Clock == 0) {
 		return nil, 0, "they never ran"
 	}
-	its := rota.JobSpec{ID: j.ID, Queue: j.Queue, Type: j.Type, Tenant: j.Tenant, Priority: j.Priority, Fee: j.Fee, SizeBytes: j.SizeBytes, TTL: j.TTL, StartBy: j.StartBy,
-		CPUMilli: j.CPUMilli, MemoryBytes: j.MemoryBytes, IOBytesPerS: j.IOBytesPerS, Requires: j.Requires, RegionsAllow: j.RegionsAllow, RegionsDeny: j.RegionsDeny,
-		Zone: j.Zone, Domain: j.Domain, Worker: j.Worker, Units: j.Units, Limits: j.Limits, Expected: j.Expected, DataKeys: j.DataKeys}
+	its := rota.JobSpec{ID: j.ID, Queue: j.Queue, Type: j.Type, Tenant: j.Tenant, Priority: j.Priority, Fee: j.Fee,
+		SizeBytes: j.SizeBytes, TTL: j.TTL, StartBy: j.StartBy,
+		CPUMilli: j.CPUMilli, MemoryBytes: j.MemoryBytes, IOBytesPerS: j.IOBytesPerS, Requires: j.Requires,
+		RegionsAllow: j.RegionsAllow, RegionsDeny: j.RegionsDeny,
+		Zone: j.Zone, Domain: j.Domain, Worker: j.Worker, Units: j.Units, Limits: j.Limits, Expected: j.Expected,
+		DataKeys: j.DataKeys}
 	if its.SizeBytes == 0 {
 		its.SizeBytes = int64(len(j.Payload))
 	}
@@ -46,7 +49,8 @@ func TimedLine(j *rota.Job) (line []byte, submit int64, why string) {
 	line = fmt.Appendf(line[:len(line)-1], `,"state":%q,"submit_ms":%d`, j.State.String(), submit)
 	switch {
 	case ended:
-		line = fmt.Appendf(line, `,"start_ms":%d,"run_ms":%d}`, max(int64(ran.Started.Date), submit), ran.Ended.Clock-ran.Started.Clock)
+		line = fmt.Appendf(line, `,"start_ms":%d,"run_ms":%d}`, max(int64(ran.Started.Date), submit),
+			ran.Ended.Clock-ran.Started.Clock)
 	case j.Lease != nil:
 		line = fmt.Appendf(line, `,"start_ms":%d}`, max(int64(j.Lease.Started.Date), submit))
 	default:
@@ -145,7 +149,8 @@ func (r *sortedRun) step() (bool, error) {
 		}
 		return false, err
 	}
-	r.next = sortedLine{int64(binary.BigEndian.Uint64(head[:])), int64(binary.BigEndian.Uint64(head[8:])), slices.Grow(r.next.text[:0], int(binary.BigEndian.Uint32(head[16:])))}
+	r.next = sortedLine{int64(binary.BigEndian.Uint64(head[:])), int64(binary.BigEndian.Uint64(head[8:])),
+		slices.Grow(r.next.text[:0], int(binary.BigEndian.Uint32(head[16:])))}
 	r.next.text = r.next.text[:binary.BigEndian.Uint32(head[16:])]
 	_, err := io.ReadFull(r.in, r.next.text)
 	return err == nil, err

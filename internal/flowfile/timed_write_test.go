@@ -16,8 +16,10 @@ import (
 // ranJob is a job that waited from 1,000 on and ran from 3,000 to 8,000, by a wall clock that leapt by an hour meanwhile.
 func ranJob() rota.Job {
 	at := func(clock rota.Clock) rota.Moment { return rota.Moment{Clock: clock, Date: rota.Date(clock)} }
-	j := rota.Job{JobSpec: rota.NewJobSpec("render", []byte("secret")), State: rota.JobCompleted, Submitted: at(500), Enqueued: at(1_000), FirstLease: at(1_200),
-		Attempts: []rota.Attempt{{Started: at(1_200), Ended: at(1_300)}, {Started: at(3_000), Ended: rota.Moment{Clock: 8_000, Date: 3_608_000}}}}
+	j := rota.Job{JobSpec: rota.NewJobSpec("render", []byte("secret")), State: rota.JobCompleted, Submitted: at(500),
+		Enqueued: at(1_000), FirstLease: at(1_200),
+		Attempts: []rota.Attempt{{Started: at(1_200), Ended: at(1_300)},
+			{Started: at(3_000), Ended: rota.Moment{Clock: 8_000, Date: 3_608_000}}}}
 	j.ID, j.Queue, j.Tenant, j.Labels, j.Headers = "a/b", "batch", "ann", map[string]string{"l": "secret"}, map[string]string{"h": "secret"}
 	j.Keys, j.Unique, j.Batch, j.Delay, j.MaxRuntime, j.NotBefore = []string{"k:1"}, &rota.Unique{Key: "u"}, "b", time.Second, time.Hour, time.UnixMilli(900)
 	j.CPUMilli, j.MemoryBytes, j.IOBytesPerS, j.Requires, j.Expected, j.Fee, j.Priority = 2000, 7, 8, []string{"gpu"}, time.Minute, 9, 3
@@ -32,7 +34,8 @@ func TestTimedLine(t *testing.T) {
 	if why != "" || submit != 1_000 || strings.Contains(string(line), "secret") {
 		t.Fatalf("%s, %d, %q", line, submit, why)
 	}
-	for _, part := range []string{`"state":"COMPLETED"`, `"submit_ms":1000`, `"start_ms":3000`, `"run_ms":5000`, `"id":"a/b"`, `"queue":"batch"`} {
+	for _, part := range []string{`"state":"COMPLETED"`, `"submit_ms":1000`, `"start_ms":3000`, `"run_ms":5000`,
+		`"id":"a/b"`, `"queue":"batch"`} {
 		if !strings.Contains(string(line), part) {
 			t.Errorf("no %s in %s", part, line)
 		}
@@ -42,9 +45,12 @@ func TestTimedLine(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := read.Timed[0]
-	if s := &got.Spec; got.SubmitMs != 1_000 || got.RunMs != 5_000 || s.Type != "render" || s.Tenant != "ann" || s.CPUMilli != 2000 || s.MemoryBytes != 7 || s.IOBytesPerS != 8 ||
-		!slices.Equal(s.Requires, []string{"gpu"}) || s.Expected != time.Minute || s.Fee != 9 || s.Priority != 3 || s.SizeBytes != 6 ||
-		s.Keys != nil || s.Unique != nil || s.Batch != "" || s.Delay != 0 || s.MaxRuntime != 0 || !s.NotBefore.IsZero() || s.Labels != nil || s.Headers != nil || s.Payload != nil {
+	if s := &got.Spec; got.SubmitMs != 1_000 || got.RunMs != 5_000 || s.Type != "render" || s.Tenant != "ann" ||
+		s.CPUMilli != 2000 || s.MemoryBytes != 7 || s.IOBytesPerS != 8 ||
+		!slices.Equal(s.Requires, []string{"gpu"}) || s.Expected != time.Minute || s.Fee != 9 || s.Priority != 3 ||
+		s.SizeBytes != 6 ||
+		s.Keys != nil || s.Unique != nil || s.Batch != "" || s.Delay != 0 || s.MaxRuntime != 0 ||
+		!s.NotBefore.IsZero() || s.Labels != nil || s.Headers != nil || s.Payload != nil {
 		t.Errorf("%+v", got)
 	}
 	for what, change := range map[string]func(*rota.Job){
@@ -66,7 +72,8 @@ func TestTimedLine(t *testing.T) {
 		}
 		line, _, why := TimedLine(&j)
 		read, err := ReadTrace(bytes.NewReader(line), 9)
-		if why != "" || err != nil || read.Timed[0].RunMs != -1 || strings.Contains(string(line), "start_ms") != (live == rota.JobRunning) {
+		if why != "" || err != nil || read.Timed[0].RunMs != -1 ||
+			strings.Contains(string(line), "start_ms") != (live == rota.JobRunning) {
 			t.Errorf("%s: %s, %q, %v", live, line, why, err)
 		}
 	}

@@ -170,7 +170,8 @@ func (m *wfMaker) index(w *wfInstance) error {
 	for i := range w.Workflow.Execution.Tasks {
 		run := &w.Workflow.Execution.Tasks[i]
 		if _, known := m.places[run.ID]; !known {
-			return Faults{fmt.Sprintf("workflow.execution has task %q, which workflow.specification does not have", head(run.ID))}
+			return Faults{fmt.Sprintf("workflow.execution has task %q, which workflow.specification does not have",
+				head(run.ID))}
 		}
 		if m.runs[run.ID] != nil {
 			return Faults{fmt.Sprintf("workflow.execution has task %q twice", head(run.ID))}
@@ -215,7 +216,8 @@ func (m *wfMaker) node(task *wfTask) (rota.NodeSpec, error) {
 			return refuse("coreCount must be between 0 and %d, got %v", rota.MaxCPUMilli/1000, run.CoreCount)
 		}
 		if !(memory >= 0 && memory <= rota.MaxMemoryBytes) {
-			return refuse("memoryInBytes must be between 0 and %d, got %v", int64(rota.MaxMemoryBytes), run.MemoryInBytes)
+			return refuse("memoryInBytes must be between 0 and %d, got %v", int64(rota.MaxMemoryBytes),
+				run.MemoryInBytes)
 		}
 		n.CPUMilli, n.MemoryBytes = int64(cpu), inSteps(int64(memory))
 	}
@@ -242,7 +244,8 @@ func (m *wfMaker) join(spec *rota.WorkflowSpec, tasks []wfTask) error {
 		here := m.places[teller.ID]
 		there, known := m.places[other]
 		if !known {
-			return Faults{fmt.Sprintf("task %q: its %s %q is not a task of this instance", head(teller.ID), role, head(other))}
+			return Faults{fmt.Sprintf("task %q: its %s %q is not a task of this instance", head(teller.ID), role,
+				head(other))}
 		}
 		e := ends{from(here, there), to(here, there)}
 		if !told[e] {

@@ -43,7 +43,8 @@ func TestParseWfCommons(t *testing.T) {
 			t.Fatalf("%v, %d nodes", err, len(spec.Nodes))
 		}
 		first := spec.Nodes[0]
-		if first.ID != "cpuhog_forkjoin_00000001" || first.Type != "cpuhog" || first.Simulate != 1002*time.Millisecond || first.CPUMilli != 0 ||
+		if first.ID != "cpuhog_forkjoin_00000001" || first.Type != "cpuhog" ||
+			first.Simulate != 1002*time.Millisecond || first.CPUMilli != 0 ||
 			first.Priority != rota.DefaultPriority {
 			t.Errorf("%+v", first)
 		}
@@ -70,7 +71,9 @@ func TestParseWfCommons(t *testing.T) {
 				t.Errorf("%s has type %q, want %q", id, types[id], want)
 			}
 		}
-		if !slices.Contains([]rota.JobType{types["NFCORE_BACASS.BACASS.QUAST_9"], types["NFCORE_BACASS.BACASS.QUAST_8"]}, "quast.py") {
+		if !slices.Contains([]rota.JobType{types["NFCORE_BACASS.BACASS.QUAST_9"],
+			types["NFCORE_BACASS.BACASS.QUAST_8"]},
+			"quast.py") {
 			t.Errorf("types are %v", types)
 		}
 	})
@@ -84,7 +87,8 @@ func TestParseWfCommons(t *testing.T) {
 				t.Fatal(err)
 			}
 			n := spec.Nodes[0]
-			if n.Simulate != 3*time.Second || n.Type != "x" || (n.CPUMilli == 2500) != asked || (n.MemoryBytes == 1<<20) != asked {
+			if n.Simulate != 3*time.Second || n.Type != "x" || (n.CPUMilli == 2500) != asked ||
+				(n.MemoryBytes == 1<<20) != asked {
 				t.Errorf("%+v", n)
 			}
 		}
@@ -94,7 +98,8 @@ func TestParseWfCommons(t *testing.T) {
 func TestParseWfCommons_refuses(t *testing.T) {
 	t.Parallel()
 	whole := func(spec, runs string) string {
-		return `{"schemaVersion":"1.5","workflow":{"specification":{"tasks":[` + spec + `]},"execution":{"tasks":[` + runs + `]}}}`
+		return `{"schemaVersion":"1.5","workflow":{"specification":{"tasks":[` + spec + `]},"execution":{"tasks":[` +
+			runs + `]}}}`
 	}
 	run := func(id, seconds string) string {
 		return `{"id":"` + id + `","runtimeInSeconds":` + seconds + `,"command":{"program":"p"}}`
@@ -118,7 +123,8 @@ func TestParseWfCommons_refuses(t *testing.T) {
 		{"parent", whole(`{"id":"a","parents":["z"]}`, run("a", "1")), []string{`task "a"`, `parent "z"`}},
 		{"child", whole(`{"id":"a","children":["z"]}`, run("a", "1")), []string{`task "a"`, `child "z"`}},
 		{"no_id", whole(`{"name":"a"}`, run("", "1")), []string{"printable UTF-8 without blanks"}},
-		{"files_as_objects", whole("\n"+`{"id":"a","inputFiles":[{"name":"f"}]}`, run("a", "1")), []string{"line 2", "inputFiles"}},
+		{"files_as_objects", whole("\n"+`{"id":"a","inputFiles":[{"name":"f"}]}`, run("a", "1")),
+			[]string{"line 2", "inputFiles"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -199,9 +205,11 @@ func TestDataKeys(t *testing.T) {
 func TestParseWfCommons_all_instances(t *testing.T) {
 	t.Parallel()
 	want := map[string]struct{ nodes, edges int }{
-		"helloworld-forkjoin-10-chameleon": {10, 16}, "bacass-dirt02-001": {11, 14}, "srasearch-chameleon-10a-001": {22, 30},
+		"helloworld-forkjoin-10-chameleon": {10, 16}, "bacass-dirt02-001": {11, 14},
+		"srasearch-chameleon-10a-001":             {22, 30},
 		"epigenomics-chameleon-hep-1seq-100k-001": {41, 48}, "1000genome-chameleon-2ch-100k-001": {52, 76},
-		"blast-chameleon-large-001": {103, 300}, "cycles-chameleon-2l-1c-9p-001": {133, 194}, "rnaseq-dirt02-001": {197, 451},
+		"blast-chameleon-large-001": {103, 300}, "cycles-chameleon-2l-1c-9p-001": {133, 194},
+		"rnaseq-dirt02-001":                {197, 451},
 		"soykb-chameleon-30fastq-20ch-001": {416, 1014}, "montage-chameleon-2mass-02d-001": {619, 1641},
 		"seismology-chameleon-1000p-001": {1001, 1000}, "montage-chameleon-2mass-04d-001": {1312, 3540},
 	}

@@ -73,7 +73,8 @@ func target(n *yaml.Node) *yaml.Node {
 // list returns the elements of a YAML sequence, each with its line.
 func (w *yamlJSON) list(n *yaml.Node) ([]flowPart, error) {
 	if n.Kind != yaml.SequenceNode {
-		return nil, Faults{fmt.Sprintf("line %d: nodes and edges must be lists: write a line “- id: …” for each", n.Line)}
+		return nil, Faults{fmt.Sprintf("line %d: nodes and edges must be lists: write a line “- id: …” for each",
+			n.Line)}
 	}
 	list := make([]flowPart, 0, len(n.Content))
 	for _, element := range n.Content {

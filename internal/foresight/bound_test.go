@@ -27,12 +27,14 @@ func TestBounds_small(t *testing.T) {
 		// The keys are 200, 21, 62, 13 if all jobs take the whole machine, and 200, 3, 8, 4 if the last three take a
 		// tenth: then the second precedes the fourth.
 		{"p:ranking=smallest,shortest_aging=2,backfill=easy", "[400 200 300 100]", jobs},
-		{"p:ranking=smallest,shortest_aging=2,backfill=easy", "[400 100 300 200]", []Job{job(0, 100, 100, 10), job(1, 10, 10, 1), job(2, 30, 30, 1), job(3, 5, 5, 1)}},
+		{"p:ranking=smallest,shortest_aging=2,backfill=easy", "[400 100 300 200]",
+			[]Job{job(0, 100, 100, 10), job(1, 10, 10, 1), job(2, 30, 30, 1), job(3, 5, 5, 1)}},
 		// A learned estimate may be anything up to the declared one: every job that arrives before that goes before,
 		// and all pending ones.
 		{"p:ranking=shortest,shortest_aging=2,backfill=easy,estimate=last2", "[800 600 600 600]", jobs},
 		// One outlives its estimate: the longest estimate is 30 s, the longest run 100 s.
-		{"p:ranking=fifo,backfill=conservative", "[200 200 400 600]", []Job{job(0, 100, 10, 10), jobs[1], jobs[2], jobs[3]}},
+		{"p:ranking=fifo,backfill=conservative", "[200 200 400 600]",
+			[]Job{job(0, 100, 10, 10), jobs[1], jobs[2], jobs[3]}},
 	} {
 		l := &Life{Jobs: c.jobs, Workers: Machine(10), Settings: policy(t, c.policy).Settings}
 		fates, err := Simulate(context.Background(), l)
@@ -47,8 +49,11 @@ func TestBounds_small(t *testing.T) {
 			t.Errorf("%s: %s %s, want %s", c.policy, got, none, c.want)
 		}
 	}
-	for _, c := range [][2]string{{"p:ranking=fifo", "backfill=free"}, {"p:ranking=shortest,backfill=easy", "shortest_aging=0"}, {"p:ranking=smallest,backfill=easy", "shortest_aging=0"}, {"p:ranking=aging,backfill=easy", "ranking=aging"},
-		{"p:ranking=fifo,backfill=none,fair_share=on", "fair_share=on"}, {"p:ranking=fifo,backfill=none,estimate=type", "estimate=type"},
+	for _, c := range [][2]string{{"p:ranking=fifo", "backfill=free"},
+		{"p:ranking=shortest,backfill=easy", "shortest_aging=0"},
+		{"p:ranking=smallest,backfill=easy", "shortest_aging=0"}, {"p:ranking=aging,backfill=easy", "ranking=aging"},
+		{"p:ranking=fifo,backfill=none,fair_share=on", "fair_share=on"},
+		{"p:ranking=fifo,backfill=none,estimate=type", "estimate=type"},
 		{"p:ranking=fifo,backfill=none,preempt=on", "preempt=on"}} {
 		l := &Life{Jobs: jobs, Workers: Machine(10), Settings: policy(t, c[0]).Settings}
 		if of, none := l.bounds(nil); of != nil || !strings.HasPrefix(none, c[1]) {
@@ -60,15 +65,20 @@ func TestBounds_small(t *testing.T) {
 // TestBounds_hold checks that no job of random loads with arbitrary estimates, and none of a log, waits longer than its
 // bound, and that the counts of jobs before it match a naive count.
 func TestBounds_hold(t *testing.T) {
-	policies := []string{"ranking=fifo,backfill=easy", "ranking=fifo,backfill=conservative", "ranking=shortest,shortest_aging=3,backfill=easy",
-		"ranking=shortest,shortest_aging=3,backfill=conservative,oldest_every=3", "ranking=fifo,backfill=none", "ranking=shortest,shortest_aging=1,backfill=easy,backfill_order=shortest",
-		"ranking=smallest,shortest_aging=3,backfill=easy", "ranking=smallest,shortest_aging=2,backfill=conservative,estimate=ema", "ranking=shortest,shortest_aging=2,backfill=easy,estimate=last2",
+	policies := []string{"ranking=fifo,backfill=easy", "ranking=fifo,backfill=conservative",
+		"ranking=shortest,shortest_aging=3,backfill=easy",
+		"ranking=shortest,shortest_aging=3,backfill=conservative,oldest_every=3", "ranking=fifo,backfill=none",
+		"ranking=shortest,shortest_aging=1,backfill=easy,backfill_order=shortest",
+		"ranking=smallest,shortest_aging=3,backfill=easy",
+		"ranking=smallest,shortest_aging=2,backfill=conservative,estimate=ema",
+		"ranking=shortest,shortest_aging=2,backfill=easy,estimate=last2",
 		"preset=batch", "ranking=fifo,backfill=easy,estimate=quantile"}
 	nearest := make([]float64, len(policies))
 	for seed := range uint64(132) {
 		r := rand.New(rand.NewPCG(seed, 264))
 		at := seed % uint64(len(policies))
-		l := &Life{Jobs: randomJobs(r), Workers: Machine(12), Settings: policy(t, "p:"+policies[at]).Settings, Exact: r.IntN(2) == 0}
+		l := &Life{Jobs: randomJobs(r), Workers: Machine(12), Settings: policy(t, "p:"+policies[at]).Settings,
+			Exact: r.IntN(2) == 0}
 		for i := range l.Jobs {
 			l.Jobs[i].Spec = nil
 		}
@@ -109,13 +119,16 @@ func TestBounds_hold(t *testing.T) {
 		t.Errorf("the closest to a bound was %.2f: the loads show too little", nearest)
 	}
 	log, _ := Clean(openLog(t, "testdata/ctc_sp2_20000.swf.gz"), CleanPredictsim)
-	got, err := Run(context.Background(), &Plan{Jobs: log, Workers: Machine(338), Policies: []Policy{policy(t, "p:ranking=shortest,shortest_aging=10,backfill=easy"), policy(t, "p:preset=batch")}})
+	got, err := Run(context.Background(), &Plan{Jobs: log, Workers: Machine(338),
+		Policies: []Policy{policy(t, "p:ranking=shortest,shortest_aging=10,backfill=easy"),
+			policy(t, "p:preset=batch")}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i := range got {
 		if g := &got[i]; g.WaitOfBound <= 0 || g.WaitOfBound > 1 || g.WaitBoundS < g.WaitMaxS {
-			t.Errorf("%.3f of a bound, at most %.0f s, bound %.0f s, %q", g.WaitOfBound, g.WaitMaxS, g.WaitBoundS, g.Unbounded)
+			t.Errorf("%.3f of a bound, at most %.0f s, bound %.0f s, %q", g.WaitOfBound, g.WaitMaxS, g.WaitBoundS,
+				g.Unbounded)
 		}
 	}
 }

@@ -110,6 +110,7 @@ func clean(s *flowfile.SWFJob, how Cleaning) (j Job, rule string) {
 	case procs <= 0:
 		return j, "no processors"
 	}
-	j = Job{Submit: seconds(s.Submit), Run: seconds(run), Estimate: seconds(min(max(estimate, 1), longest/1000)), CPUMilli: procs * 1000}
+	j = Job{Submit: seconds(s.Submit), Run: seconds(run), Estimate: seconds(min(max(estimate, 1), longest/1000)),
+		CPUMilli: procs * 1000}
 	return j, ""
 }

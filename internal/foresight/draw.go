@@ -23,7 +23,8 @@ func Draw(l *flowfile.Load, most int) ([]Job, error) {
 	}
 	var jobs []Job
 	for i := range l.Streams {
-		s := &drawn{Stream: &l.Streams[i], random: rand.New(rand.NewPCG(l.Seed, uint64(i))), end: float64(long.Milliseconds())}
+		s := &drawn{Stream: &l.Streams[i], random: rand.New(rand.NewPCG(l.Seed, uint64(i))),
+			end: float64(long.Milliseconds())}
 		if err := s.check(); err != nil {
 			return nil, fmt.Errorf("stream %d: %w", i+1, err)
 		}
@@ -56,7 +57,9 @@ func (s *drawn) check() error {
 	slices.Sort(s.procs)
 	for _, n := range s.procs {
 		if w := s.Processors[n]; n < 1 || n > rota.MaxCPUMilli/1000 || w < 0 || w > 1e9 {
-			return fmt.Errorf("processors: got %d: %g; use numbers of processors and their weights, such as {1: 8, 4: 1}", n, w)
+			return fmt.Errorf(
+				"processors: got %d: %g; use numbers of processors and their weights, such as {1: 8, 4: 1}",
+				n, w)
 		}
 		s.weight += s.Processors[n]
 	}
@@ -131,7 +134,8 @@ func (s *drawn) job(at int64) Job {
 	case s.Spread > 0:
 		run *= math.Exp(s.random.NormFloat64() * s.Spread)
 	}
-	j := Job{Submit: at, Run: int64(max(1, min(run, float64(longest)/1000))), CPUMilli: 1000, Tenant: s.spec.Tenant, Spec: s.spec}
+	j := Job{Submit: at, Run: int64(max(1, min(run, float64(longest)/1000))), CPUMilli: 1000, Tenant: s.spec.Tenant,
+		Spec: s.spec}
 	j.Estimate = j.Run
 	if s.Estimate > 1 {
 		j.Estimate = min(int64(float64(j.Run)*(1+s.random.Float64()*(s.Estimate-1))), longest)

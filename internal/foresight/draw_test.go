@@ -62,7 +62,8 @@ func TestDraw(t *testing.T) {
 		for _, f := range []struct {
 			name      string
 			got, want float64
-		}{{"jobs", n, test.jobs}, {"median", float64(runs[len(runs)/2]) / 1000, test.median}, {"mean", sum / n / 1000, test.mean}, {"at noon", noon / n, test.noon}} {
+		}{{"jobs", n, test.jobs}, {"median", float64(runs[len(runs)/2]) / 1000, test.median}, {"mean", sum / n / 1000,
+			test.mean}, {"at noon", noon / n, test.noon}} {
 			if math.Abs(f.got/f.want-1) > test.within {
 				t.Errorf("%s: %s %g, want %g", test.stream, f.name, f.got, f.want)
 			}
@@ -72,7 +73,9 @@ func TestDraw(t *testing.T) {
 		}
 	}
 	// Processors by weight, estimates up to a factor.
-	jobs, err := Draw(parseLoad(t, "seed: 3\nfor: 10d\nstreams:\n- {per_hour: 100, run: 10m, processors: {1: 3, 4: 1}, estimate: 3, tenant: x, priority: 2, type: y}"), 100_000)
+	jobs, err := Draw(parseLoad(t,
+		"seed: 3\nfor: 10d\nstreams:\n- {per_hour: 100, run: 10m, processors: {1: 3, 4: 1}, estimate: 3, tenant: x, priority: 2, type: y}"),
+		100_000)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,14 +97,18 @@ func TestDraw(t *testing.T) {
 func TestDraw_refuses(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"streams: [{run: 5m, per_hour: 1}]", `for: got ""`},
-		{"for: 1d\nprocessors: -1\nstreams: [{run: 5m, per_hour: 1}]", "processors must be between 1 and 1000000, got -1"},
+		{"for: 1d\nprocessors: -1\nstreams: [{run: 5m, per_hour: 1}]",
+			"processors must be between 1 and 1000000, got -1"},
 		{"for: 1d\nstreams: [{run: 5m, per_hour: 1}, {run: 5m}]", "stream 2: per_hour must be more than 0, got 0"},
 		{"for: 1d\nstreams: [{run: 5m, per_hour: .nan}]", "per_hour must be more than 0, got NaN"},
 		{"for: 1d\nstreams: [{run: 5m, per_hour: 1e9}]", "the load has more than 1000 jobs"},
 		{"for: 1d\nstreams: [{run: -5m, per_hour: 1}]", `run: got "-5m"`},
-		{"for: 1d\nstreams: [{run: 5m, per_hour: 1, pattern: often}]", `pattern must be one of poisson, bursty, diurnal, got "often"`},
-		{"for: 1d\nstreams: [{run: 5m, per_hour: 1, pattern: bursty}]", "burst must be at least 1 job on average, got 0"},
-		{"for: 1d\nstreams: [{run: 5m, per_hour: 1, spread: 1, tail: 1}]", "spread must be between 0 and 10, and without tail, got 1"},
+		{"for: 1d\nstreams: [{run: 5m, per_hour: 1, pattern: often}]",
+			`pattern must be one of poisson, bursty, diurnal, got "often"`},
+		{"for: 1d\nstreams: [{run: 5m, per_hour: 1, pattern: bursty}]",
+			"burst must be at least 1 job on average, got 0"},
+		{"for: 1d\nstreams: [{run: 5m, per_hour: 1, spread: 1, tail: 1}]",
+			"spread must be between 0 and 10, and without tail, got 1"},
 		{"for: 1d\nstreams: [{run: 5m, per_hour: 1, tail: .inf}]", "tail must be between 0.1 and 100, got +Inf"},
 		{"for: 1d\nstreams: [{run: 5m, per_hour: 1, estimate: 0.5}]", "estimate must be between 1 and 1000, got 0.5"},
 		{"for: 1d\nstreams: [{run: 5m, per_hour: 1, processors: {0: 1}}]", "processors: got 0: 1"},
@@ -116,12 +123,16 @@ func TestDraw_refuses(t *testing.T) {
 
 // TestFitting leaves out jobs that no worker could run, one for each reason, and runs the rest.
 func TestFitting(t *testing.T) {
-	workers := []rota.WorkerSpec{{ID: "a", Slots: 2, CPUMilli: 4000, Region: "eu", Capabilities: []string{"gpu"}, Limits: map[string]int64{"depth": 5}},
+	workers := []rota.WorkerSpec{{ID: "a", Slots: 2, CPUMilli: 4000, Region: "eu", Capabilities: []string{"gpu"},
+		Limits: map[string]int64{"depth": 5}},
 		{ID: "b", Slots: 2, CPUMilli: 2000, MemoryBytes: 100, Types: []rota.JobType{"t"}}}
-	lines := []string{`"cpu_milli":3000`, `"requires":["gpu"]`, `"memory_bytes":100,"type":"t"`, `"limits":{"depth":5}`, `"regions_allow":["eu"]`, `"worker":"b","type":"t"`,
-		`"cpu_milli":5000`, `"requires":["tpu"]`, `"memory_bytes":100`, `"memory_bytes":101,"type":"t"`, `"limits":{"depth":6}`, `"regions_allow":["us"]`,
+	lines := []string{`"cpu_milli":3000`, `"requires":["gpu"]`, `"memory_bytes":100,"type":"t"`, `"limits":{"depth":5}`,
+		`"regions_allow":["eu"]`, `"worker":"b","type":"t"`,
+		`"cpu_milli":5000`, `"requires":["tpu"]`, `"memory_bytes":100`, `"memory_bytes":101,"type":"t"`,
+		`"limits":{"depth":6}`, `"regions_allow":["us"]`,
 		`"worker":"c"`, `"io_bytes_per_s":1`, `"regions_deny":["eu"]`}
-	trace, err := flowfile.ReadTrace(strings.NewReader(`{"submit_ms":0,"run_ms":5,`+strings.Join(lines, "}\n{\"submit_ms\":0,\"run_ms\":5,")+"}"), 100)
+	trace, err := flowfile.ReadTrace(strings.NewReader(`{"submit_ms":0,"run_ms":5,`+strings.Join(lines,
+		"}\n{\"submit_ms\":0,\"run_ms\":5,")+"}"), 100)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,7 +155,8 @@ func TestFitting(t *testing.T) {
 		}
 	}
 	trace.Timed[0].Spec.Keys = []string{"a:b"}
-	if _, _, err := FromTimed(trace.Timed); err == nil || !strings.Contains(err.Error(), "line 1: keys is not simulated") {
+	if _, _, err := FromTimed(trace.Timed); err == nil || !strings.Contains(err.Error(),
+		"line 1: keys is not simulated") {
 		t.Errorf("a job with keys: %v", err)
 	}
 }
@@ -174,7 +186,8 @@ func TestFromTimed_unended(t *testing.T) {
 			t.Errorf("job %d: %+v, want %d", i, jobs[i], want)
 		}
 	}
-	if _, _, err := FromTimed(trace.Timed[4:7]); err == nil || !strings.Contains(err.Error(), "line 5: run_ms is missing, and no job of the file has ended") {
+	if _, _, err := FromTimed(trace.Timed[4:7]); err == nil ||
+		!strings.Contains(err.Error(), "line 5: run_ms is missing, and no job of the file has ended") {
 		t.Errorf("where no job has ended: %v", err)
 	}
 }

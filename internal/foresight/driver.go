@@ -207,8 +207,10 @@ func (d *driver) settle(at int64) error {
 // begin creates the cluster, sets the queue, and registers the workers.
 func (d *driver) begin() error {
 	random := sha256.Sum256([]byte("foresight"))
-	ops := []*fsmpb.Op{{Op: &fsmpb.Op_BeginTerm{BeginTerm: &fsmpb.BeginTerm{Term: 1, Node: simNode, Random: random[:], ClusterId: "sim",
-		StartMs: epoch, LeapMs: int64(limits.VirtualLeapMax)}}}, {Op: &fsmpb.Op_SwitchRules{SwitchRules: &fsmpb.SwitchRules{Version: entry.RulesVersion}}}}
+	ops := []*fsmpb.Op{{Op: &fsmpb.Op_BeginTerm{BeginTerm: &fsmpb.BeginTerm{Term: 1, Node: simNode, Random: random[:],
+		ClusterId: "sim",
+		StartMs:   epoch, LeapMs: int64(limits.VirtualLeapMax)}}},
+		{Op: &fsmpb.Op_SwitchRules{SwitchRules: &fsmpb.SwitchRules{Version: entry.RulesVersion}}}}
 	if err := d.apply(epoch, ops); err != nil {
 		return err
 	}
@@ -223,7 +225,9 @@ func (d *driver) begin() error {
 		spec := d.Workers[i]
 		spec.Queues = []rota.QueueName{simQueue}
 		secret := sha256.Sum256([]byte(spec.ID))
-		outcomes, err := d.entry(epoch, []*fsmpb.Op{{Op: &fsmpb.Op_Register{Register: &fsmpb.Register{SecretHash: secret[:], Spec: entry.WorkerOp(&spec)}}}})
+		outcomes, err := d.entry(epoch,
+			[]*fsmpb.Op{{Op: &fsmpb.Op_Register{Register: &fsmpb.Register{SecretHash: secret[:],
+				Spec: entry.WorkerOp(&spec)}}}})
 		if err != nil {
 			return err
 		}
@@ -332,7 +336,8 @@ func (d *driver) end(i int, clock int64) {
 // start records that a job runs from now on.
 func (d *driver) start(e *rota.Event) {
 	i := d.place(e.Job)
-	r := &running{end: d.now + d.Jobs[i].Run, due: d.expectedEnd(i, e.Job), order: d.started, job: i, id: e.Job, worker: d.places[e.Worker], lease: e.Lease}
+	r := &running{end: d.now + d.Jobs[i].Run, due: d.expectedEnd(i, e.Job), order: d.started, job: i, id: e.Job,
+		worker: d.places[e.Worker], lease: e.Lease}
 	d.busy.push(r)
 	d.ticks.outlive(r, d.now)
 	d.started++
@@ -402,7 +407,8 @@ func (d *driver) submits(i int) *fsmpb.Op {
 		s.kind.Submit, s.op.Op = &s.submit, &s.kind
 	}
 	p := s.submit.Spec
-	p.Id, p.Tenant, p.CpuMilli, p.ExpectedMs = string(jobID(i)), string(cmp.Or(j.Tenant, rota.DefaultTenant)), j.CPUMilli, d.expected(i)
+	p.Id, p.Tenant, p.CpuMilli, p.ExpectedMs = string(jobID(i)), string(cmp.Or(j.Tenant,
+		rota.DefaultTenant)), j.CPUMilli, d.expected(i)
 	return &s.op
 }
 

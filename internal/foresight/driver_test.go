@@ -71,7 +71,8 @@ func TestRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	const want, wait, longest = 296.97097780874753, 16891.7734375, 458844
-	if r := &got[0]; math.Abs(r.BoundedSlowdown-want) > 1e-9 || math.Abs(r.WaitMeanS-wait) > 1e-9 || r.WaitMaxS != longest || r.Jobs != 1024 {
+	if r := &got[0]; math.Abs(r.BoundedSlowdown-want) > 1e-9 || math.Abs(r.WaitMeanS-wait) > 1e-9 ||
+		r.WaitMaxS != longest || r.Jobs != 1024 {
 		t.Errorf("%d jobs, slowdown %.10f, wait %.10f, at most %f", r.Jobs, r.BoundedSlowdown, r.WaitMeanS, r.WaitMaxS)
 	}
 	plan.Starts, plan.Length = []int{1}, 1024
@@ -108,16 +109,20 @@ func prioritised(j Job, priority int32) Job {
 // start at 0, 5 and 10, when the third has waited for 4 s; it ends at 30, and 160 of 300 processor-seconds were used.
 // In the second two run from 100 to 130, 240 of 300, and the third expires at 141, before it has ended.
 func TestRun_windows(t *testing.T) {
-	jobs := []Job{job(0, 10, 10, 4), job(5, 10, 10, 4), job(6, 20, 20, 4), job(100, 30, 30, 4), job(100, 30, 30, 4), job(101, 30, 30, 4)}
+	jobs := []Job{job(0, 10, 10, 4), job(5, 10, 10, 4), job(6, 20, 20, 4), job(100, 30, 30, 4), job(100, 30, 30, 4),
+		job(101, 30, 30, 4)}
 	jobs[0].Tenant, jobs[3].Tenant = "t", "t"
 	workers := []rota.WorkerSpec{{ID: "a", Slots: 1, CPUMilli: 4000}, {ID: "b", Slots: 1, CPUMilli: 6000}}
-	got, err := Run(context.Background(), &Plan{Jobs: jobs, Workers: workers, Policies: []Policy{policy(t, "p:ttl_abs=40s")}, Starts: []int{0, 3}, Length: 3})
+	got, err := Run(context.Background(), &Plan{Jobs: jobs, Workers: workers,
+		Policies: []Policy{policy(t, "p:ttl_abs=40s")}, Starts: []int{0, 3}, Length: 3})
 	if err != nil {
 		t.Fatal(err)
 	}
 	const first = (1 + 1 + 24.0/20) / 3 // the mean slowdown of the first window, and of the jobs not of t
-	want := Result{Name: "p", Jobs: 6, Expired: 1, BoundedSlowdown: (first + 1) / 2, SlowdownP95: (1.2 + 1) / 2, WaitMeanS: 4.0 / 3 / 2, WaitP95S: 4.0 / 2, WaitP99S: 4.0 / 2,
-		WaitMaxS: 4, Unbounded: "backfill=free: whatever fits may start before a job that does not", Utilisation: (160.0/300 + 240.0/300) / 2, MakespanS: 30, ThroughputPerDay: (3.0 + 2) / 2 / 30 * 86_400,
+	want := Result{Name: "p", Jobs: 6, Expired: 1, BoundedSlowdown: (first + 1) / 2, SlowdownP95: (1.2 + 1) / 2,
+		WaitMeanS: 4.0 / 3 / 2, WaitP95S: 4.0 / 2, WaitP99S: 4.0 / 2,
+		WaitMaxS: 4, Unbounded: "backfill=free: whatever fits may start before a job that does not",
+		Utilisation: (160.0/300 + 240.0/300) / 2, MakespanS: 30, ThroughputPerDay: (3.0 + 2) / 2 / 30 * 86_400,
 		Fairness: (first + 1) * (first + 1) / 2 / (first*first + 1),
 		Tenants:  []Group{{"default", 3, first, 4.0 / 3, 4, 4, 240.0 / 3600}, {"t", 2, 1, 0, 0, 0, 160.0 / 3600}},
 		Sizes:    []Group{{"small", 5, (4 + 1.2) / 5, 4.0 / 5, 4, 4, 400.0 / 3600}}}
@@ -162,11 +167,13 @@ func TestSimulate_small(t *testing.T) {
 			// Ticks are 700 ms apart after the decision at 1: 1.7, 2.4, …; the one at 2.4 is the first at which B has
 			// waited for 1 s. C, at 2.3 s, arrives before it and starts.
 			name: "the tick's interval", policy: "p:ranking=fifo,hold_after=1s,dispatch_interval=700ms",
-			jobs: []Job{a, b, {Submit: 2300, Run: 99_000, Estimate: 99_000, CPUMilli: 5000}}, want: []float64{0, 101.3, 2.3},
+			jobs: []Job{a, b, {Submit: 2300, Run: 99_000, Estimate: 99_000, CPUMilli: 5000}},
+			want: []float64{0, 101.3, 2.3},
 		}, {
 			// As before, but C arrives at 2.5 s, when B has held the worker since 2.4.
 			name: "after the tick", policy: "p:ranking=fifo,hold_after=1s,dispatch_interval=700ms",
-			jobs: []Job{a, b, {Submit: 2500, Run: 99_000, Estimate: 99_000, CPUMilli: 5000}}, want: []float64{0, 100, 150},
+			jobs: []Job{a, b, {Submit: 2500, Run: 99_000, Estimate: 99_000, CPUMilli: 5000}},
+			want: []float64{0, 100, 150},
 		}, {
 			// B may live for 150 s from its submission at 1, in which there is never room for it: it expires. The last
 			// job needs all processors, too, and starts as the third ends.
@@ -176,12 +183,14 @@ func TestSimulate_small(t *testing.T) {
 			// Both of the first two end at 100 and were expected to run longer. The first, which started first, leaves
 			// room for the last only; then the second leaves room for the third.
 			name: "two ends of one moment", policy: "p:ranking=fifo",
-			jobs: []Job{job(0, 100, 200, 4), job(1, 99, 200, 6), job(2, 50, 50, 5), job(3, 50, 50, 5), job(4, 50, 50, 4)}, want: []float64{0, 1, 100, 150, 100},
+			jobs: []Job{job(0, 100, 200, 4), job(1, 99, 200, 6), job(2, 50, 50, 5), job(3, 50, 50, 5),
+				job(4, 50, 50, 4)}, want: []float64{0, 1, 100, 150, 100},
 		}, {
 			// The second, of priority 0, takes the place of the first, of priority 9, which starts again at 60 (SPEC
 			// §7.9).
 			name: "preemption", policy: "p:ranking=fifo,preempt=on",
-			jobs: []Job{prioritised(job(0, 100, 100, 10), 9), prioritised(job(10, 50, 50, 10), 0), job(70, 5, 5, 10)}, want: []float64{60, 10, 160},
+			jobs: []Job{prioritised(job(0, 100, 100, 10), 9), prioritised(job(10, 50, 50, 10), 0), job(70, 5, 5, 10)},
+			want: []float64{60, 10, 160},
 		},
 	} {
 		got := startsOf(t, &Life{Jobs: test.jobs, Workers: Machine(10), Settings: policy(t, test.policy).Settings})
@@ -198,8 +207,8 @@ func randomJobs(r *rand.Rand) []Job {
 	for i := range jobs {
 		now += 1 + r.Int64N(20_000)*r.Int64N(2)
 		run := 1 + r.Int64N(40_000)
-		jobs[i] = Job{Submit: now, Run: run, Estimate: max(1, run*(1+r.Int64N(5))/2), CPUMilli: 1000 * (1 + r.Int64N(8)),
-			Tenant: rota.TenantID(fmt.Sprint("t", r.IntN(3)))}
+		jobs[i] = Job{Submit: now, Run: run, Estimate: max(1, run*(1+r.Int64N(5))/2),
+			CPUMilli: 1000 * (1 + r.Int64N(8)), Tenant: rota.TenantID(fmt.Sprint("t", r.IntN(3)))}
 		if r.IntN(3) == 0 {
 			spec := rota.NewJobSpec("other", nil)
 			spec.Priority = int32(r.IntN(11))
@@ -213,10 +222,13 @@ func randomJobs(r *rand.Rand) []Job {
 // leader, and every acknowledgement of a worker. A decision drawn from a seed would differ between them, so no two jobs
 // arrive at one moment, and workers take turns.
 func TestSimulate_ticks(t *testing.T) {
-	policies := []string{"p:ranking=fifo,hold_after=7s,hold_max=9s", "p:preset=standard", "p:preset=fluxforge", "p:preset=standard,hold_after=3s,ttl_abs=70s",
-		"p:ranking=aging,fair_share=on,hold_after=2s,dispatch_interval=330ms,oldest_every=3", "p:preset=fluxforge,hold_after=5s,hold_max=20s,preempt=on",
+	policies := []string{"p:ranking=fifo,hold_after=7s,hold_max=9s", "p:preset=standard", "p:preset=fluxforge",
+		"p:preset=standard,hold_after=3s,ttl_abs=70s",
+		"p:ranking=aging,fair_share=on,hold_after=2s,dispatch_interval=330ms,oldest_every=3",
+		"p:preset=fluxforge,hold_after=5s,hold_max=20s,preempt=on",
 		"p:preset=standard,ranking=adaptive,aging_threshold=6s,hold_after=11s",
-		"p:ranking=fifo,backfill=easy,ttl_abs=90s", "p:ranking=shortest,shortest_aging=3,backfill=easy,backfill_order=shortest,fair_share=on,oldest_every=4",
+		"p:ranking=fifo,backfill=easy,ttl_abs=90s",
+		"p:ranking=shortest,shortest_aging=3,backfill=easy,backfill_order=shortest,fair_share=on,oldest_every=4",
 		"p:ranking=shortest,backfill=none", "p:preset=batch", "p:ranking=fifo,backfill=easy,estimate=last2"}
 	var preempted, expired int
 	for seed := range uint64(60) {
@@ -283,7 +295,8 @@ func TestRun_interrupted(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	plan := &Plan{Jobs: jobs, Workers: Machine(64), Policies: []Policy{policy(t, "a:ranking=fifo,backfill=easy"), policy(t, "b:ranking=fifo,backfill=easy")}}
+	plan := &Plan{Jobs: jobs, Workers: Machine(64), Policies: []Policy{policy(t, "a:ranking=fifo,backfill=easy"),
+		policy(t, "b:ranking=fifo,backfill=easy")}}
 	plan.Progress = func(over int) {
 		if over > 6_000 {
 			cancel()
@@ -296,7 +309,8 @@ func TestRun_interrupted(t *testing.T) {
 	if a := &got[0]; a.Partial || a.Jobs != 4_000 || a.Unbounded != "" {
 		t.Errorf("the policy that was finished: %+v", a)
 	}
-	if b := &got[1]; !b.Partial || b.Jobs < 2_000 || b.Jobs > 3_000 || b.WaitMaxS == 0 || b.WaitMaxS >= got[0].WaitMaxS || b.Unbounded != "it was interrupted" {
+	if b := &got[1]; !b.Partial || b.Jobs < 2_000 || b.Jobs > 3_000 || b.WaitMaxS == 0 ||
+		b.WaitMaxS >= got[0].WaitMaxS || b.Unbounded != "it was interrupted" {
 		t.Errorf("the policy that was not: %+v, the other %+v", b, got[0])
 	}
 }

@@ -44,7 +44,8 @@ func FromWorkflow(spec *rota.WorkflowSpec) (*Flow, []Job, error) {
 	for k, at := range f.graph.Order {
 		n := &f.spec.Nodes[at]
 		run := max(n.Simulate.Milliseconds(), 1)
-		jobs[k] = Job{Run: run, Estimate: max(n.Expected.Milliseconds(), 1), CPUMilli: n.CPUMilli, Tenant: n.Tenant, Spec: &n.JobSpec}
+		jobs[k] = Job{Run: run, Estimate: max(n.Expected.Milliseconds(), 1), CPUMilli: n.CPUMilli, Tenant: n.Tenant,
+			Spec: &n.JobSpec}
 		f.places[rota.NodeJobID(flowID, n.ID)] = k
 		for _, parent := range f.graph.Parents[k] { // its number is smaller
 			chain[k] = max(chain[k], chain[parent])

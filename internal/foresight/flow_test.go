@@ -40,13 +40,16 @@ func TestRun_workflow(t *testing.T) {
 		procs                    int64
 		policy                   string
 		makespan, waits, longest float64
-	}{{1, "p:ranking=shortest", 65, 20, 20}, {2, "p:ranking=shortest", 45, 0, 0}, {1, "p:ranking=fifo,backfill=easy", 65, 20, 20}, {2, "p:preset=standard", 45, 0, 0}} {
-		got, err := Run(context.Background(), &Plan{Jobs: jobs, Flow: flow, Workers: Machine(test.procs), Policies: []Policy{policy(t, test.policy)}})
+	}{{1, "p:ranking=shortest", 65, 20, 20}, {2, "p:ranking=shortest", 45, 0, 0}, {1, "p:ranking=fifo,backfill=easy",
+		65, 20, 20}, {2, "p:preset=standard", 45, 0, 0}} {
+		got, err := Run(context.Background(), &Plan{Jobs: jobs, Flow: flow, Workers: Machine(test.procs),
+			Policies: []Policy{policy(t, test.policy)}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		r := &got[0]
-		if r.MakespanS != test.makespan || r.WaitMeanS != test.waits/4 || r.WaitMaxS != test.longest || r.CriticalPathS != 45 || r.Jobs != 4 || r.Expired != 0 {
+		if r.MakespanS != test.makespan || r.WaitMeanS != test.waits/4 || r.WaitMaxS != test.longest ||
+			r.CriticalPathS != 45 || r.Jobs != 4 || r.Expired != 0 {
 			t.Errorf("%s on %d: %+v", test.policy, test.procs, r)
 		}
 	}
@@ -60,7 +63,8 @@ func TestRun_wide(t *testing.T) {
 		nodes = append(nodes, node(fmt.Sprint("leaf", i), 10, "root"))
 	}
 	flow, jobs := flowOf(t, nodes...)
-	got, err := Run(context.Background(), &Plan{Jobs: jobs, Flow: flow, Workers: Machine(1), Policies: []Policy{policy(t, "p:ranking=fifo")}})
+	got, err := Run(context.Background(), &Plan{Jobs: jobs, Flow: flow, Workers: Machine(1),
+		Policies: []Policy{policy(t, "p:ranking=fifo")}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +79,8 @@ func TestSimulate_workflowTicks(t *testing.T) {
 	first := node("b", 20, "a")
 	first.Priority = 1 // otherwise the first of the two is drawn
 	flow, jobs := flowOf(t, node("a", 10), first, node("c", 30, "a"), node("d", 5, "b", "c"))
-	for _, text := range []string{"p:ranking=fifo", "p:preset=standard", "p:ranking=fifo,hold_after=5s", "p:ranking=shortest,ttl_abs=15s"} {
+	for _, text := range []string{"p:ranking=fifo", "p:preset=standard", "p:ranking=fifo,hold_after=5s",
+		"p:ranking=shortest,ttl_abs=15s"} {
 		l := Life{Jobs: jobs, Flow: flow, Workers: Machine(1), Settings: policy(t, text).Settings}
 		got, err := Simulate(context.Background(), &l)
 		if err != nil {
@@ -93,10 +98,12 @@ func TestSimulate_workflowTicks(t *testing.T) {
 func TestFromWorkflow(t *testing.T) {
 	gate := rota.NewNodeSpec("g", "", nil)
 	gate.Gate = &rota.Gate{}
-	if _, _, err := FromWorkflow(&rota.WorkflowSpec{Nodes: []rota.NodeSpec{gate}}); rota.KindOf(err) != rota.KindInvalid {
+	if _, _, err := FromWorkflow(&rota.WorkflowSpec{Nodes: []rota.NodeSpec{gate}}); rota.KindOf(
+		err) != rota.KindInvalid {
 		t.Errorf("a gate: %v", err)
 	}
-	if _, _, err := FromWorkflow(&rota.WorkflowSpec{Nodes: []rota.NodeSpec{node("a", 1, "b"), node("b", 1, "a")}}); err == nil {
+	if _, _, err := FromWorkflow(&rota.WorkflowSpec{Nodes: []rota.NodeSpec{node("a", 1, "b"),
+		node("b", 1, "a")}}); err == nil {
 		t.Error("a cycle is accepted")
 	}
 }

@@ -97,8 +97,8 @@ func (g *tallied) group(name string) Group {
 	for _, w := range g.waits {
 		sum += float64(w)
 	}
-	return Group{Name: name, Jobs: int64(len(g.waits)), BoundedSlowdown: g.slowdown / n, WaitMeanS: sum / n / 1000, WaitP95S: inS(rank(g.waits, 95)),
-		WaitMaxS: inS(g.waits[len(g.waits)-1]), CPUHours: g.cpu / 1000 / 3_600_000}
+	return Group{Name: name, Jobs: int64(len(g.waits)), BoundedSlowdown: g.slowdown / n, WaitMeanS: sum / n / 1000,
+		WaitP95S: inS(rank(g.waits, 95)), WaitMaxS: inS(g.waits[len(g.waits)-1]), CPUHours: g.cpu / 1000 / 3_600_000}
 }
 
 // inS converts milliseconds to seconds.
@@ -231,7 +231,8 @@ func (r *Result) add(o *Result) {
 
 // means pairs the figures that are means over windows.
 func (r *Result) means(o *Result) [][2]*float64 {
-	return [][2]*float64{{&r.BoundedSlowdown, &o.BoundedSlowdown}, {&r.SlowdownP95, &o.SlowdownP95}, {&r.WaitMeanS, &o.WaitMeanS},
-		{&r.WaitMedianS, &o.WaitMedianS}, {&r.WaitP95S, &o.WaitP95S}, {&r.WaitP99S, &o.WaitP99S}, {&r.Utilisation, &o.Utilisation},
-		{&r.MakespanS, &o.MakespanS}, {&r.ThroughputPerDay, &o.ThroughputPerDay}}
+	return [][2]*float64{{&r.BoundedSlowdown, &o.BoundedSlowdown}, {&r.SlowdownP95, &o.SlowdownP95},
+		{&r.WaitMeanS, &o.WaitMeanS},
+		{&r.WaitMedianS, &o.WaitMedianS}, {&r.WaitP95S, &o.WaitP95S}, {&r.WaitP99S, &o.WaitP99S},
+		{&r.Utilisation, &o.Utilisation}, {&r.MakespanS, &o.MakespanS}, {&r.ThroughputPerDay, &o.ThroughputPerDay}}
 }

@@ -18,17 +18,20 @@ type Policy struct {
 
 // bare are the settings that a policy begins with: no fair share, turn of the oldest, hold, preemption or aging.
 var bare = []rota.Setting{
-	{Key: "fair_share", Value: "off"}, {Key: "oldest_every", Value: "0"}, {Key: "hold_after_ms", Value: fmt.Sprint(longest)},
-	{Key: "preempt", Value: "off"}, {Key: "estimate", Value: "user"}, {Key: "ranking", Value: "fifo"}, {Key: "shortest_aging", Value: "0"},
+	{Key: "fair_share", Value: "off"}, {Key: "oldest_every", Value: "0"},
+	{Key: "hold_after_ms", Value: fmt.Sprint(longest)},
+	{Key: "preempt", Value: "off"}, {Key: "estimate", Value: "user"}, {Key: "ranking", Value: "fifo"},
+	{Key: "shortest_aging", Value: "0"},
 }
 
 // lasting are the settings of every simulated queue: leases outlast any run, nothing is refused, and ended jobs are
 // soon deleted. No policy may change them.
 var lasting = []rota.Setting{
 	{Key: "lease_ms", Value: fmt.Sprint(longest)}, {Key: "ack_timeout_ms", Value: fmt.Sprint(ackTimeout)},
-	{Key: "queue_cap", Value: "100000000"}, {Key: "reject_threshold_permille", Value: "0"}, {Key: "max_queue_size", Value: "0"},
-	{Key: "rate_limit_rps", Value: "0"}, {Key: "max_runtime_ms", Value: "0"},
-	{Key: "audit_window_ms", Value: "0"}, {Key: "gc_horizon_ms", Value: fmt.Sprint(rota.GCHorizonLeast)}, {Key: "paused", Value: "off"},
+	{Key: "queue_cap", Value: "100000000"}, {Key: "reject_threshold_permille", Value: "0"},
+	{Key: "max_queue_size", Value: "0"}, {Key: "rate_limit_rps", Value: "0"}, {Key: "max_runtime_ms", Value: "0"},
+	{Key: "audit_window_ms", Value: "0"}, {Key: "gc_horizon_ms", Value: fmt.Sprint(rota.GCHorizonLeast)},
+	{Key: "paused", Value: "off"},
 }
 
 // unbounded are the settings removed from a preset unless the policy names them: no time to live.
@@ -69,7 +72,8 @@ func ParsePolicy(text string, usual ...rota.Setting) (Policy, error) {
 		}
 		for _, d := range fixed.Differences(&queue) {
 			if slices.ContainsFunc(lasting, func(l rota.Setting) bool { return l.Key == d.Key }) {
-				return p, rota.Refusef(rota.KindInvalid, s.Key, "policy %s: %s=%s is refused: every simulated queue has %s=%s", name, s.Key, s.Value, d.Key, d.From)
+				return p, rota.Refusef(rota.KindInvalid, s.Key,
+					"policy %s: %s=%s is refused: every simulated queue has %s=%s", name, s.Key, s.Value, d.Key, d.From)
 			}
 		}
 	}
@@ -93,7 +97,8 @@ func (p *Policy) parse(text string) (preset string, own []rota.Setting, err erro
 		case key == "preset":
 			preset = value
 		case nearest.Name(key, append(rota.PolicyKeys(), "preset")) == "preset":
-			return "", nil, rota.Refusef(rota.KindInvalid, "key", "policy %s: unknown key %q: did you mean \"preset\"?", p.Name, key)
+			return "", nil, rota.Refusef(rota.KindInvalid, "key", "policy %s: unknown key %q: did you mean \"preset\"?",
+				p.Name, key)
 		default:
 			own = append(own, rota.Setting{Key: key, Value: value})
 		}

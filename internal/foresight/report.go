@@ -56,7 +56,8 @@ func (r *Report) Lived(p *Policy, l *Life, fates []Fate) {
 	for i := range fates {
 		end = max(end, fates[i].End)
 	}
-	pic := picture{name: p.Name, hours: inHours(end - begin), waits: make([]float64, bins), queue: make([]float64, bins)}
+	pic := picture{name: p.Name, hours: inHours(end - begin), waits: make([]float64, bins),
+		queue: make([]float64, bins)}
 	at := func(ms int64) int { return int(min(int64(bins)-1, (ms-begin)*bins/(end-begin))) }
 	came, delta := make([]float64, bins), make([]float64, bins)
 	for i := range fates {
@@ -103,7 +104,8 @@ func gantt(l *Life, fates []Fate, begin int64) (bars []bar, hours float64) {
 	for _, i := range order[:min(len(order), maxGantt)] {
 		j, f := &l.Jobs[i], &fates[i]
 		need := int(max(1, j.CPUMilli/unit))
-		label := fmt.Sprintf("job %d, tenant %s: %d processors for %.0f s, waited %.0f s", i+1, j.Tenant, j.CPUMilli/1000, inS(j.Run), inS(f.Start-f.Ready))
+		label := fmt.Sprintf("job %d, tenant %s: %d processors for %.0f s, waited %.0f s", i+1, j.Tenant,
+			j.CPUMilli/1000, inS(j.Run), inS(f.Start-f.Ready))
 		end := total
 		if int(f.Worker)+1 < len(first) {
 			end = first[f.Worker+1]
@@ -118,7 +120,8 @@ func gantt(l *Life, fates []Fate, begin int64) (bars []bar, hours float64) {
 				bars[n-1].rows++
 				continue
 			}
-			bars = append(bars, bar{from: inHours(f.Start - begin), to: inHours(f.End - begin), row: row, rows: 1, of: total, label: label})
+			bars = append(bars, bar{from: inHours(f.Start - begin), to: inHours(f.End - begin), row: row, rows: 1,
+				of: total, label: label})
 		}
 		hours = max(hours, inHours(f.End-begin))
 	}
@@ -263,7 +266,8 @@ func (p *picture) ganttChart(hours float64) ganttChart {
 		b := &p.gantt[i]
 		row := picHeight / float64(b.of)
 		g.Bars = append(g.Bars, ganttBar{X: round(b.from / hours * picWidth), Y: round(float64(b.row) * row),
-			W: round(max(0.5, (b.to-b.from)/hours*picWidth)), H: round(float64(b.rows) * row), Colour: colourOf(i), Label: b.label})
+			W: round(max(0.5, (b.to-b.from)/hours*picWidth)), H: round(float64(b.rows) * row), Colour: colourOf(i),
+			Label: b.label})
 	}
 	return g
 }
@@ -289,7 +293,8 @@ func fairness(results []Result) (rows []fairRow) {
 				continue
 			}
 			g := &results[i].Tenants[at]
-			row.Bars = append(row.Bars, fairBar{colourOf(i), round(100 * math.Log1p(g.BoundedSlowdown) / math.Log1p(top)),
+			row.Bars = append(row.Bars, fairBar{colourOf(i),
+				round(100 * math.Log1p(g.BoundedSlowdown) / math.Log1p(top)),
 				fmt.Sprintf("%.2f, %d jobs, waits %.0f s on average", g.BoundedSlowdown, g.Jobs, g.WaitMeanS)})
 		}
 		rows = append(rows, row)

@@ -18,7 +18,8 @@ func reported(t *testing.T, name string, jobs []Job, workers []rota.WorkerSpec) 
 	r := NewReport("<b>load</b>")
 	p := policy(t, "x:ranking=fifo")
 	p.Name = name
-	results, err := Run(context.Background(), &Plan{Jobs: jobs, Workers: workers, Policies: []Policy{p}, Lived: r.Lived})
+	results, err := Run(context.Background(), &Plan{Jobs: jobs, Workers: workers, Policies: []Policy{p},
+		Lived: r.Lived})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,10 +35,13 @@ func TestReport(t *testing.T) {
 	jobs := []Job{job(0, 100, 100, 5), job(1, 50, 50, 10), job(2, 99, 99, 5), job(3, 50, 50, 5)}
 	jobs[1].Tenant = "ann"
 	r, page := reported(t, "<i>p</i>", jobs, Machine(10))
-	if found := regexp.MustCompile(`(?i:https?:|src=|href=|url\(|@import|<script|<i>p|<note>|<b>load)|NaN|Inf|ZgotmplZ`).FindAllString(page, -1); found != nil {
+	if found := regexp.MustCompile(
+		`(?i:https?:|src=|href=|url\(|@import|<script|<i>p|<note>|<b>load)|NaN|Inf|ZgotmplZ`).FindAllString(page,
+		-1); found != nil {
 		t.Errorf("the page has %q", found)
 	}
-	for _, want := range []string{"&lt;i&gt;p&lt;/i&gt;", "a &lt;note&gt;", "default-src 'none'", "job 2, tenant ann: 10 processors for 50 s, waited 149 s"} {
+	for _, want := range []string{"&lt;i&gt;p&lt;/i&gt;", "a &lt;note&gt;", "default-src 'none'",
+		"job 2, tenant ann: 10 processors for 50 s, waited 149 s"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page has no %q", want)
 		}
@@ -97,7 +101,8 @@ func TestGantt(t *testing.T) {
 // TestReport_empty writes a page without any policy.
 func TestReport_empty(t *testing.T) {
 	var page bytes.Buffer
-	if err := NewReport("x").Write(&page, nil, nil); err != nil || !strings.Contains(page.String(), "<h1>x</h1>") || strings.Contains(page.String(), "NaN") {
+	if err := NewReport("x").Write(&page, nil, nil); err != nil || !strings.Contains(page.String(), "<h1>x</h1>") ||
+		strings.Contains(page.String(), "NaN") {
 		t.Errorf("%v: %s", err, page.String())
 	}
 }

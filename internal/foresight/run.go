@@ -93,7 +93,8 @@ func (p *Plan) windows() ([][]Job, error) {
 	windows := make([][]Job, 0, len(p.Starts))
 	for _, s := range p.Starts {
 		if s < 0 || p.Length < 1 || s > len(p.Jobs)-p.Length {
-			return nil, rota.Refusef(rota.KindInvalid, "starts", "starts: a window of %d jobs from job %d exceeds the %d jobs of the log", p.Length, s, len(p.Jobs))
+			return nil, rota.Refusef(rota.KindInvalid, "starts",
+				"starts: a window of %d jobs from job %d exceeds the %d jobs of the log", p.Length, s, len(p.Jobs))
 		}
 		windows = append(windows, p.Jobs[s:s+p.Length])
 	}

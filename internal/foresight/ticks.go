@@ -70,7 +70,8 @@ func (t *ticks) heed(e *rota.Event, now int64) {
 	case rota.EventJobEnqueued:
 		t.asked = true
 		t.wait(e.Job, now)
-	case rota.EventLeaseExpired, rota.EventLeaseCancelled, rota.EventLeaseDeclined, rota.EventJobCompleted, rota.EventJobDead, rota.EventJobExpired,
+	case rota.EventLeaseExpired, rota.EventLeaseCancelled, rota.EventLeaseDeclined, rota.EventJobCompleted,
+		rota.EventJobDead, rota.EventJobExpired,
 		rota.EventJobCancelled, rota.EventJobChanged, rota.EventDomainRecovered:
 		t.asked = true
 	case rota.EventWorkerHeld:

@@ -19,13 +19,16 @@ func FromTimed(timed []flowfile.TimedJob) (jobs []Job, unended int64, err error)
 		for _, f := range []struct {
 			name string
 			set  bool
-		}{{"not_before_ms", !spec.NotBefore.IsZero()}, {"unique", spec.Unique != nil}, {"keys", len(spec.Keys) > 0}, {"batch", spec.Batch != ""},
+		}{{"not_before_ms", !spec.NotBefore.IsZero()}, {"unique", spec.Unique != nil}, {"keys", len(spec.Keys) > 0},
+			{"batch", spec.Batch != ""},
 			{"expected_digest", len(spec.ExpectedDigest) > 0}, {"max_runtime_ms", spec.MaxRuntime != 0}} {
 			if f.set {
-				return nil, 0, rota.Refusef(rota.KindInvalid, f.name, "line %d: %s is not simulated: omit it", t.Line, f.name)
+				return nil, 0, rota.Refusef(rota.KindInvalid, f.name, "line %d: %s is not simulated: omit it", t.Line,
+					f.name)
 			}
 		}
-		jobs[i] = Job{Submit: t.SubmitMs, Run: t.RunMs, Estimate: spec.Expected.Milliseconds(), CPUMilli: spec.CPUMilli, Tenant: spec.Tenant, Spec: spec}
+		jobs[i] = Job{Submit: t.SubmitMs, Run: t.RunMs, Estimate: spec.Expected.Milliseconds(), CPUMilli: spec.CPUMilli,
+			Tenant: spec.Tenant, Spec: spec}
 		if t.RunMs < 0 {
 			unended++
 			continue
@@ -48,7 +51,8 @@ func FromTimed(timed []flowfile.TimedJob) (jobs []Job, unended int64, err error)
 			case len(ran[""]) > 0:
 				j.Run = ran[""][0]
 			default:
-				return nil, 0, rota.Refusef(rota.KindInvalid, "run_ms", "line %d: run_ms is missing, and no job of the file has ended: set run_ms", timed[i].Line)
+				return nil, 0, rota.Refusef(rota.KindInvalid, "run_ms",
+					"line %d: run_ms is missing, and no job of the file has ended: set run_ms", timed[i].Line)
 			}
 		}
 		if j.Run = max(j.Run, 1); j.Estimate <= 0 {
@@ -67,7 +71,8 @@ func fits(j *Job, w *rota.WorkerSpec) bool {
 	if s == nil {
 		return w.Handles(simType)
 	}
-	if s.MemoryBytes > w.MemoryBytes || s.IOBytesPerS > w.IOBytesPerS || s.Worker != "" && s.Worker != w.ID || !w.Handles(s.Type) {
+	if s.MemoryBytes > w.MemoryBytes || s.IOBytesPerS > w.IOBytesPerS || s.Worker != "" && s.Worker != w.ID ||
+		!w.Handles(s.Type) {
 		return false
 	}
 	for _, need := range s.Requires {
@@ -80,5 +85,6 @@ func fits(j *Job, w *rota.WorkerSpec) bool {
 			return false
 		}
 	}
-	return (len(s.RegionsAllow) == 0 || slices.Contains(s.RegionsAllow, w.Region)) && !slices.Contains(s.RegionsDeny, w.Region)
+	return (len(s.RegionsAllow) == 0 || slices.Contains(s.RegionsAllow, w.Region)) &&
+		!slices.Contains(s.RegionsDeny, w.Region)
 }

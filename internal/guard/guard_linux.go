@@ -127,7 +127,8 @@ func reap() <-chan reapedChild {
 // clear ends the processes that a dead worker left, then reports to the cluster. A worker that ended well has given
 // back all its leases, and may have left processes running on purpose. For a worker that was asked to end, and gave up
 // on the cluster, the guard tries for a shorter time.
-func (g *Guard) clear(ctx context.Context, status syscall.WaitStatus, reaped <-chan reapedChild, l *learned, signals <-chan os.Signal,
+func (g *Guard) clear(ctx context.Context, status syscall.WaitStatus, reaped <-chan reapedChild, l *learned,
+	signals <-chan os.Signal,
 	asked bool,
 ) {
 	if status.Exited() && status.ExitStatus() == 0 {
@@ -137,7 +138,8 @@ func (g *Guard) clear(ctx context.Context, status syscall.WaitStatus, reaped <-c
 	defer cancel()
 	killed, err := killAll(ctx, reaped)
 	if err != nil {
-		g.Talk("guard: the worker has ended (%s), but not all that it left: %v: its leases end by its silence", ended(status), err)
+		g.Talk("guard: the worker has ended (%s), but not all that it left: %v: its leases end by its silence",
+			ended(status), err)
 		return
 	}
 	<-l.done // the last process that had the other end has ended

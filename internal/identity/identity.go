@@ -19,11 +19,13 @@ const scheme = "spiffe://"
 
 // CheckDomain returns an error for a trust domain that no URI can carry; most names of clusters are valid ones.
 func CheckDomain(domain string) error {
-	if domain != "" && len(domain) <= rota.MaxIDBytes && strings.Trim(domain, "abcdefghijklmnopqrstuvwxyz0123456789._-") == "" {
+	if domain != "" && len(domain) <= rota.MaxIDBytes && strings.Trim(domain,
+		"abcdefghijklmnopqrstuvwxyz0123456789._-") == "" {
 		return nil
 	}
-	return rota.Refusef(rota.KindInvalid, "trust-domain", "trust-domain: got %q; use 1 to %d of the characters a-z 0-9 . _ -. "+
-		"If the cluster's name has others, set --trust-domain", cut(domain), rota.MaxIDBytes)
+	return rota.Refusef(rota.KindInvalid, "trust-domain",
+		"trust-domain: got %q; use 1 to %d of the characters a-z 0-9 . _ -. "+
+			"If the cluster's name has others, set --trust-domain", cut(domain), rota.MaxIDBytes)
 }
 
 // checkPart returns an error for an id that a certificate's URI cannot contain.
@@ -31,8 +33,9 @@ func checkPart(what, id string) error {
 	if rota.ValidID(id) && !strings.Contains(id, ":") && id != "." && id != ".." {
 		return nil
 	}
-	return rota.Refusef(rota.KindInvalid, what, "%s: got %q, which a certificate cannot hold; use 1 to %d of the characters "+
-		"A-Z a-z 0-9 . _ -", what, cut(id), rota.MaxIDBytes)
+	return rota.Refusef(rota.KindInvalid, what,
+		"%s: got %q, which a certificate cannot hold; use 1 to %d of the characters "+
+			"A-Z a-z 0-9 . _ -", what, cut(id), rota.MaxIDBytes)
 }
 
 // NodeURI returns the URI of a node's certificate.
@@ -87,14 +90,15 @@ func Client(chain []*x509.Certificate, roots *x509.CertPool, domain string) (rol
 
 // judge returns the part after the kind in the URI of a certificate that may be used for all of uses. It checks dates
 // too, so a caller that repeats the check notices an expiry.
-func judge(chain []*x509.Certificate, roots *x509.CertPool, domain, kind string, uses ...x509.ExtKeyUsage) ([]string, error) {
+func judge(chain []*x509.Certificate, roots *x509.CertPool, domain, kind string,
+	uses ...x509.ExtKeyUsage) ([]string, error) {
 	if len(chain) == 0 {
 		return nil, refuse("got no certificate, want one of a %s", kind)
 	}
 	leaf := chain[0]
 	if len(leaf.URIs) != 1 {
-		return nil, refuse("the certificate of %s has %d URIs, want exactly one, %s%s/%s/…", subject(leaf), len(leaf.URIs),
-			scheme, domain, kind)
+		return nil, refuse("the certificate of %s has %d URIs, want exactly one, %s%s/%s/…", subject(leaf),
+			len(leaf.URIs), scheme, domain, kind)
 	}
 	rest, ok := strings.CutPrefix(leaf.URIs[0].String(), scheme+domain+"/"+kind+"/")
 	if !ok {
@@ -136,8 +140,8 @@ func refuse(format string, args ...any) error {
 }
 
 func wrongURI(leaf *x509.Certificate, domain, wanted string) error {
-	return refuse("the certificate of %s has the URI %q, want %s%s/%s", subject(leaf), cut(leaf.URIs[0].String()), scheme,
-		domain, wanted)
+	return refuse("the certificate of %s has the URI %q, want %s%s/%s", subject(leaf), cut(leaf.URIs[0].String()),
+		scheme, domain, wanted)
 }
 
 func subject(leaf *x509.Certificate) string { return fmt.Sprintf("%q", cut(leaf.Subject.CommonName)) }

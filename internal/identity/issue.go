@@ -36,8 +36,10 @@ func NewAuthority(name string, now time.Time, life time.Duration) (*Authority, e
 	if err != nil {
 		return nil, err
 	}
-	template := &x509.Certificate{SerialNumber: serial, Subject: pkix.Name{CommonName: name}, IsCA: true, BasicConstraintsValid: true,
-		MaxPathLenZero: true, NotBefore: now.Add(-backdated), NotAfter: now.Add(life), KeyUsage: x509.KeyUsageCertSign}
+	template := &x509.Certificate{SerialNumber: serial, Subject: pkix.Name{CommonName: name}, IsCA: true,
+		BasicConstraintsValid: true,
+		MaxPathLenZero:        true, NotBefore: now.Add(-backdated), NotAfter: now.Add(life),
+		KeyUsage: x509.KeyUsageCertSign}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
 		return nil, fmt.Errorf("sign authority: %w", err)
@@ -111,8 +113,8 @@ func (a *Authority) Issue(r Request) (cert, key []byte, err error) {
 	if end.After(a.cert.NotAfter) {
 		end = a.cert.NotAfter
 	}
-	template := &x509.Certificate{SerialNumber: serial, Subject: pkix.Name{CommonName: uri.Path[1:]}, URIs: []*url.URL{uri},
-		NotBefore: r.Now.Add(-backdated), NotAfter: end, KeyUsage: x509.KeyUsageDigitalSignature,
+	template := &x509.Certificate{SerialNumber: serial, Subject: pkix.Name{CommonName: uri.Path[1:]},
+		URIs: []*url.URL{uri}, NotBefore: r.Now.Add(-backdated), NotAfter: end, KeyUsage: x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
 	if r.Server {
 		template.ExtKeyUsage = append(template.ExtKeyUsage, x509.ExtKeyUsageServerAuth)

@@ -50,7 +50,8 @@ func TestWriter_keepsTheFirstAndTheLast(t *testing.T) {
 	}
 	between := whole[len(l.Head) : len(whole)-len(l.Tail)]
 	if int(l.CutBytes) != len(between) || int(l.CutLines) != bytes.Count(between, []byte("\n")) {
-		t.Errorf("%d lines and %d bytes are cut, of %d and %d", l.CutLines, l.CutBytes, bytes.Count(between, []byte("\n")), len(between))
+		t.Errorf("%d lines and %d bytes are cut, of %d and %d", l.CutLines, l.CutBytes,
+			bytes.Count(between, []byte("\n")), len(between))
 	}
 }
 
@@ -72,7 +73,8 @@ func TestWriter_cutsALine(t *testing.T) { // not in parallel, as it counts alloc
 		_, _ = w.Write([]byte("\nshort\n"))
 		l := kept(t, &w)
 		first, rest, _ := strings.Cut(string(l.Head), "\n")
-		if len(first) >= limits.MaxLogLine || !strings.HasSuffix(first, " bytes of this line were cut]") || rest != "short\n" {
+		if len(first) >= limits.MaxLogLine || !strings.HasSuffix(first, " bytes of this line were cut]") ||
+			rest != "short\n" {
 			t.Errorf("the line is kept as %d bytes, …%q, then %q", len(first), first[max(0, len(first)-50):], rest)
 		}
 	}
@@ -112,7 +114,8 @@ func TestWriter_ofManyGoroutines(t *testing.T) {
 			t.Fatalf("%q", line)
 		}
 	}
-	if lines := uint64(bytes.Count(l.Head, []byte("\n"))+bytes.Count(l.Tail, []byte("\n"))) + l.CutLines; lines != 4000 {
+	if lines := uint64(bytes.Count(l.Head, []byte("\n"))+bytes.Count(l.Tail,
+		[]byte("\n"))) + l.CutLines; lines != 4000 {
 		t.Errorf("%d lines", lines)
 	}
 }
@@ -191,12 +194,14 @@ func FuzzDecode(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if failed != nil || !bytes.Equal(l.Head, want.GetHead()) || !bytes.Equal(l.Tail, want.GetTail()) || l.CutLines != want.GetCutLines() ||
+		if failed != nil || !bytes.Equal(l.Head, want.GetHead()) || !bytes.Equal(l.Tail, want.GetTail()) ||
+			l.CutLines != want.GetCutLines() ||
 			l.CutBytes != want.GetCutBytes() {
 			t.Fatalf("got %+v, want protobuf's %v, %v", l, &want, failed)
 		}
 		again, err := joblog.Decode(l.Append(nil))
-		if err != nil || !bytes.Equal(again.Head, l.Head) || !bytes.Equal(again.Tail, l.Tail) || again.CutBytes != l.CutBytes {
+		if err != nil || !bytes.Equal(again.Head, l.Head) || !bytes.Equal(again.Tail, l.Tail) ||
+			again.CutBytes != l.CutBytes {
 			t.Fatalf("%+v, written and read %+v, %v", l, again, err)
 		}
 	})

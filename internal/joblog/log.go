@@ -86,9 +86,11 @@ var errNoLog = rota.Refusef(rota.KindInvalid, "log", "log: want an AttemptLog")
 func (l *Log) check() error {
 	switch {
 	case len(l.Head) > limits.MaxLogHead:
-		return rota.Refusef(rota.KindInvalid, "log", "the log's head too long: got %d bytes, maximum %d", len(l.Head), limits.MaxLogHead)
+		return rota.Refusef(rota.KindInvalid, "log", "the log's head too long: got %d bytes, maximum %d", len(l.Head),
+			limits.MaxLogHead)
 	case len(l.Tail) > limits.MaxLogTail:
-		return rota.Refusef(rota.KindInvalid, "log", "the log's tail too long: got %d bytes, maximum %d", len(l.Tail), limits.MaxLogTail)
+		return rota.Refusef(rota.KindInvalid, "log", "the log's tail too long: got %d bytes, maximum %d", len(l.Tail),
+			limits.MaxLogTail)
 	case l.CutLines > l.CutBytes || l.CutBytes > mostCut || l.CutBytes > 0 && l.CutLines == 0:
 		return rota.Refusef(rota.KindInvalid, "log", "log: got a cut of %d lines of %d bytes", l.CutLines, l.CutBytes)
 	}
@@ -103,7 +105,8 @@ func checkLines(text []byte) error {
 	for len(text) > 0 {
 		n := bytes.IndexByte(text, '\n') + 1
 		if n == 0 || n > limits.MaxLogLine {
-			return rota.Refusef(rota.KindInvalid, "log", "a line of the log is longer than %d bytes, or has no newline", limits.MaxLogLine)
+			return rota.Refusef(rota.KindInvalid, "log", "a line of the log is longer than %d bytes, or has no newline",
+				limits.MaxLogLine)
 		}
 		text = text[n:]
 	}
@@ -138,7 +141,8 @@ func (l *Log) Since(at uint64) (parts []rota.LogPart) {
 // CheckPart refuses what is no part of a log.
 func CheckPart(p *rota.LogPart) error {
 	if len(p.Text) > limits.MaxLogHead+limits.MaxLogTail || p.At > mostCut || p.CutLines > p.At {
-		return rota.Refusef(rota.KindInvalid, "log", "log: got a part of %d bytes at %d, after %d cut lines, maximum %d bytes",
+		return rota.Refusef(rota.KindInvalid, "log",
+			"log: got a part of %d bytes at %d, after %d cut lines, maximum %d bytes",
 			len(p.Text), p.At, p.CutLines, limits.MaxLogHead+limits.MaxLogTail)
 	}
 	return checkLines(p.Text)

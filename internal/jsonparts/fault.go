@@ -220,7 +220,8 @@ func (o *object) find(name string) *Member {
 	return nil
 }
 
-func (f *finder) members(text []byte, path string, typeOf func(name string) (reflect.Type, bool), o *object) (fault *Fault) {
+func (f *finder) members(text []byte, path string, typeOf func(name string) (reflect.Type, bool),
+	o *object) (fault *Fault) {
 	seen := make(map[string]bool)
 	Members(text, func(written, value []byte) {
 		if fault != nil {
@@ -317,7 +318,8 @@ func whole(text []byte, t reflect.Type, path string) *Fault {
 	switch t.Kind() {
 	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
 		_, err = strconv.ParseInt(string(text), 10, t.Bits())
-		least, most = strconv.FormatInt(math.MinInt64>>(64-t.Bits()), 10), strconv.FormatInt(math.MaxInt64>>(64-t.Bits()), 10)
+		least, most = strconv.FormatInt(math.MinInt64>>(64-t.Bits()),
+			10), strconv.FormatInt(math.MaxInt64>>(64-t.Bits()), 10)
 	default:
 		_, err = strconv.ParseUint(string(text), 10, t.Bits())
 		least, most = "0", strconv.FormatUint(math.MaxUint64>>(64-t.Bits()), 10)
@@ -373,7 +375,8 @@ func below(path, name string) string {
 
 func isWord(name string) bool {
 	const most = 80
-	return name != "" && len(name) <= most && strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") == ""
+	return name != "" && len(name) <= most && strings.Trim(name,
+		"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") == ""
 }
 
 // structs holds the members of structs, by type.

@@ -133,8 +133,10 @@ func repeatsSlowly(t *testing.T, d *json.Decoder) bool {
 
 // FuzzRead checks that Read accepts the same texts as encoding/json, except for members given twice.
 func FuzzRead(f *testing.F) {
-	for _, text := range []string{`{}`, `[]`, `null`, `{"a":1,"b":{"a":2}}`, `{"text":"a","text":"b"}`, `{"raw":{"a":[{"b":1,"b":2}]}}`, `{"a":[1,{"x":1,"y":2}],"c":"}"}`,
-		`{"big":1e2}`, `{"any":{"A":1,"a":2}}`, `{"many":[{"names":["x"]},{}]}`, `{"small":-0,"part":-0.5e-3}`, `{"bytes":"AA=="}`, `{"count":5}{`, `{"ſmall":1}`,
+	for _, text := range []string{`{}`, `[]`, `null`, `{"a":1,"b":{"a":2}}`, `{"text":"a","text":"b"}`,
+		`{"raw":{"a":[{"b":1,"b":2}]}}`, `{"a":[1,{"x":1,"y":2}],"c":"}"}`,
+		`{"big":1e2}`, `{"any":{"A":1,"a":2}}`, `{"many":[{"names":["x"]},{}]}`, `{"small":-0,"part":-0.5e-3}`,
+		`{"bytes":"AA=="}`, `{"count":5}{`, `{"ſmall":1}`,
 		`{"0":1,"1":1,"2":1,"3":1,"4":1,"5":1,"6":1,"7":1,"8":1,"9":1,"10":1,"11":1,"12":1,"13":1,"14":1,"15":1,"16":1,"9":2}`} {
 		f.Add([]byte(text))
 	}

@@ -9,8 +9,10 @@ import (
 
 // FuzzParts checks that the same parts are found as by encoding/json.
 func FuzzParts(f *testing.F) {
-	for _, text := range []string{`{}`, `[]`, ` { "a" : [1, 2] , "b":{"c":"}\\\""} } `, `[1,"a,]", {"x":[ ]} ,null, -1.5e3]`, `{"a":1,"a":2}`, `{"\u0061":true}`,
-		`"text"`, `"\\"`, `12`, `-0`, `007`, `9223372036854775808`, `{`, `{"`, `{"a`, `{"a"`, `{"a":`, `{"a":}`, `[`, `[1`, `[1,`, `{,}`, `[,]`, `"`, "\"\xff\"", "\"\x01\""} {
+	for _, text := range []string{`{}`, `[]`, ` { "a" : [1, 2] , "b":{"c":"}\\\""} } `,
+		`[1,"a,]", {"x":[ ]} ,null, -1.5e3]`, `{"a":1,"a":2}`, `{"\u0061":true}`,
+		`"text"`, `"\\"`, `12`, `-0`, `007`, `9223372036854775808`, `{`, `{"`, `{"a`, `{"a"`, `{"a":`, `{"a":}`, `[`,
+		`[1`, `[1,`, `{,}`, `[,]`, `"`, "\"\xff\"", "\"\x01\""} {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
@@ -55,7 +57,9 @@ func FuzzParts(f *testing.F) {
 		if isText && (json.Unmarshal(text, &s) != nil || s != string(simple)) {
 			t.Fatalf("%q is the text %q, want %q", text, simple, s)
 		}
-		if trimmed := bytes.TrimSpace(text); !isText && len(trimmed) == len(text) && text[0] == '"' && !strings.ContainsAny(string(text), "\\") && json.Unmarshal(text, &s) == nil && !strings.Contains(s, "\ufffd") {
+		if trimmed := bytes.TrimSpace(text); !isText && len(trimmed) == len(text) && text[0] == '"' &&
+			!strings.ContainsAny(string(text), "\\") && json.Unmarshal(text, &s) == nil &&
+			!strings.Contains(s, "\ufffd") {
 			t.Fatalf("%q is a text without escapes", text)
 		}
 		var n int64

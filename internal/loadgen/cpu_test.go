@@ -24,7 +24,8 @@ func TestCPUMeter(t *testing.T) {
 	addr := strings.TrimPrefix(server.URL, "http://")
 	m := cpuMeter{admins: []string{addr, addr}, tls: func(string) (*tls.Config, error) { return nil, nil }}
 	r, err := m.read(t.Context())
-	if want := (serverCPU{1250 * time.Millisecond, ""}); err != nil || !slices.Equal(r.servers, []serverCPU{want, want}) || r.here <= 0 {
+	if want := (serverCPU{1250 * time.Millisecond, ""}); err != nil ||
+		!slices.Equal(r.servers, []serverCPU{want, want}) || r.here <= 0 {
 		t.Errorf("read %+v, %v; want both servers, and this process", r, err)
 	}
 	text = "process_cpu_seconds 1.25\n"
@@ -42,9 +43,13 @@ func TestCPUMeter(t *testing.T) {
 func TestCPUMeter_since(t *testing.T) {
 	t.Parallel()
 	text := ""
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(text)) }))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_,
+			_ = w.Write([]byte(text))
+	}))
 	defer server.Close()
-	m := cpuMeter{admins: []string{strings.TrimPrefix(server.URL, "http://")}, tls: func(string) (*tls.Config, error) { return nil, nil }}
+	m := cpuMeter{admins: []string{strings.TrimPrefix(server.URL, "http://")},
+		tls: func(string) (*tls.Config, error) { return nil, nil }}
 	for _, c := range []struct{ name, after, unknown string }{
 		{"went on", "process_cpu_seconds_total 5\nprocess_start_time_seconds 1.79e+09\n", ""},
 		{"went back", "process_cpu_seconds_total 3\nprocess_start_time_seconds 1.79e+09\n", "a server restarted"},
@@ -82,7 +87,8 @@ func TestBenchReport_cpu(t *testing.T) {
 		t.Errorf("with --admin: %+v", r)
 	}
 	b.cpu = cpuSpent{here: 100 * time.Microsecond, unknown: "a server restarted"}
-	if r := b.report(); r.ProcessCPUUs != 25 || r.ServersCPUUs != nil || r.CPUUs != nil || r.ServersCPUUnknown != "a server restarted" {
+	if r := b.report(); r.ProcessCPUUs != 25 || r.ServersCPUUs != nil || r.CPUUs != nil ||
+		r.ServersCPUUnknown != "a server restarted" {
 		t.Errorf("with a server that restarted: %+v", r)
 	}
 }

@@ -42,7 +42,8 @@ func (f *FlowPlan) Flow(name string, spec *rota.WorkflowSpec) (*Flow, error) {
 		n := rota.NodeSpec{ID: from.ID, Parents: from.Parents, JobSpec: rota.NewJobSpec(from.Type, nil)}
 		n.Simulate, n.CPUMilli, n.DataKeys = from.Simulate, from.CPUMilli, from.DataKeys
 		if has := int64(f.Slots) * 1000; n.CPUMilli > has {
-			return nil, fmt.Errorf("node %q asks for %d millicores and a worker has %d: --slots raises that", n.ID, n.CPUMilli, has)
+			return nil, fmt.Errorf("node %q asks for %d millicores and a worker has %d: --slots raises that", n.ID,
+				n.CPUMilli, has)
 		}
 		b.spec.Nodes = append(b.spec.Nodes, n)
 	}
@@ -162,7 +163,8 @@ func (e *EndedError) Error() string {
 // Flows runs workflows one after another, each with each strategy.
 func (l *Lab) Flows(ctx context.Context, plan *FlowPlan, flows []*Flow) ([]FlowResult, error) {
 	for _, s := range plan.Strategies {
-		if _, err := l.Client.SetQueue(ctx, flowQueue(s), "dag", []rota.Setting{{Key: "strategy", Value: s}}); err != nil {
+		if _, err := l.Client.SetQueue(ctx, flowQueue(s), "dag",
+			[]rota.Setting{{Key: "strategy", Value: s}}); err != nil {
 			return nil, err
 		}
 	}
@@ -184,10 +186,11 @@ func (l *Lab) Flows(ctx context.Context, plan *FlowPlan, flows []*Flow) ([]FlowR
 func flowQueue(strategy string) rota.QueueName { return rota.QueueName("bench-" + strategy) }
 
 // flow runs one workflow with new workers.
-func (l *Lab) flow(ctx context.Context, reader *reasons, plan *FlowPlan, flow *Flow, strategy string) (*FlowResult, error) {
+func (l *Lab) flow(ctx context.Context, reader *reasons, plan *FlowPlan, flow *Flow,
+	strategy string) (*FlowResult, error) {
 	run := newRun("flow")
-	pool, err := l.start(ctx, run, Workers{Queues: []rota.QueueName{flowQueue(strategy)}, Count: plan.Workers, Slots: plan.Slots,
-		CPUMilli: int64(plan.Slots) * 1000, Handle: Simulate}, newLedger(run, 0))
+	pool, err := l.start(ctx, run, Workers{Queues: []rota.QueueName{flowQueue(strategy)}, Count: plan.Workers,
+		Slots: plan.Slots, CPUMilli: int64(plan.Slots) * 1000, Handle: Simulate}, newLedger(run, 0))
 	if err != nil {
 		return nil, err
 	}
@@ -211,7 +214,8 @@ func (l *Lab) flow(ctx context.Context, reader *reasons, plan *FlowPlan, flow *F
 		return nil, &EndedError{flow.name, strategy, w}
 	}
 	r := &FlowResult{Workflow: flow.name, Strategy: strategy, Nodes: len(spec.Nodes), Edges: flow.graph.Edges,
-		TimeScale: flow.scale, Workers: plan.Workers, Slots: plan.Slots, MakespanMs: int64(w.Finished.Clock - w.Submitted.Clock),
+		TimeScale: flow.scale, Workers: plan.Workers, Slots: plan.Slots,
+		MakespanMs:     int64(w.Finished.Clock - w.Submitted.Clock),
 		CriticalPathMs: flow.criticalMs, AreaMs: flow.areaMs, ListMs: flow.listMs}
 	r.Ratio = RoundTo(float64(r.MakespanMs)/float64(max(r.CriticalPathMs, r.AreaMs, 1)), 1000)
 	over := int64(0)
@@ -234,7 +238,9 @@ type reasons struct {
 
 func (r *reasons) of(ctx context.Context, run string) (rules map[string]int, assignments int, err error) {
 	rules = map[string]int{}
-	filter := rota.EventFilter{After: r.after, Kinds: []rota.EventKind{rota.EventJobAssigned, rota.EventWorkflowFinished}, Follow: true}
+	filter := rota.EventFilter{After: r.after, Kinds: []rota.EventKind{rota.EventJobAssigned,
+		rota.EventWorkflowFinished},
+		Follow: true}
 	for e, err := range r.c.Events(ctx, filter) {
 		if err != nil {
 			return rules, assignments, err

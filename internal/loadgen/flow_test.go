@@ -51,8 +51,8 @@ func TestFlowBounds(t *testing.T) {
 				t.Fatal(err)
 			}
 			if b.criticalMs != one.critical || b.areaMs != one.area || b.listMs != one.list {
-				t.Errorf("critical path %d, area %d, list %d; want %d, %d, %d", b.criticalMs, b.areaMs, b.listMs, one.critical,
-					one.area, one.list)
+				t.Errorf("critical path %d, area %d, list %d; want %d, %d, %d", b.criticalMs, b.areaMs, b.listMs,
+					one.critical, one.area, one.list)
 			}
 		})
 	}

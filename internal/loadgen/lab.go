@@ -42,7 +42,8 @@ func (l *Lab) left(ledger *Ledger) {
 		return
 	}
 	accepted, completed := ledger.accepted.Load(), ledger.completed.Load()
-	l.Talk("%s ended early: %d of %d jobs were submitted, %d accepted, %d completed", ledger.prefix, sent, len(ledger.jobs), accepted, completed)
+	l.Talk("%s ended early: %d of %d jobs were submitted, %d accepted, %d completed", ledger.prefix, sent,
+		len(ledger.jobs), accepted, completed)
 	if accepted == completed && int64(sent) == accepted {
 		return
 	}

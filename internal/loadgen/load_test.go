@@ -55,7 +55,8 @@ func TestProducers_patience(t *testing.T) {
 	p := &producers{to: to, ledger: ledger, count: 1, batch: 5, patience: time.Millisecond,
 		spec: func(i int) rota.JobSpec { return rota.JobSpec{ID: ledger.id(i)} }}
 	err := p.run(t.Context())
-	if rota.KindOf(err) != rota.KindExhausted || !strings.Contains(err.Error(), "no room for") || !strings.Contains(err.Error(), "queue full") {
+	if rota.KindOf(err) != rota.KindExhausted || !strings.Contains(err.Error(), "no room for") ||
+		!strings.Contains(err.Error(), "queue full") {
 		t.Errorf("it ends with %v", err)
 	}
 	if ledger.accepted.Load() != 2 {
@@ -80,7 +81,8 @@ func TestLedger_reruns(t *testing.T) {
 // Every queue is served, however they are divided, and no worker serves more than its limit.
 func TestWorkersQueues(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct{ queues, workers int }{{1, 1}, {3, 4}, {256, 1}, {257, 2}, {1_000, 4}, {1_000, 7}, {1_000, 10_000}} {
+	for _, c := range []struct{ queues, workers int }{{1, 1}, {3, 4}, {256, 1}, {257, 2}, {1_000, 4}, {1_000, 7},
+		{1_000, 10_000}} {
 		plan := Workers{Queues: queueNames("q", c.queues), Count: c.workers}
 		served := map[rota.QueueName]bool{}
 		for i := range c.workers {
@@ -102,14 +104,16 @@ func TestWorkersQueues(t *testing.T) {
 func TestBenchSpecs(t *testing.T) {
 	t.Parallel()
 	one := (&Filling{Tenants: 1, Payload: 3}).specs(queueNames("q", 1))(4, "a")
-	if one.ID != "a" || one.Queue != "q" || one.Tenant != rota.DefaultTenant || one.Unique != nil || len(one.Keys) > 0 || string(one.Payload) != "abc" {
+	if one.ID != "a" || one.Queue != "q" || one.Tenant != rota.DefaultTenant || one.Unique != nil ||
+		len(one.Keys) > 0 || string(one.Payload) != "abc" {
 		t.Errorf("%+v", one)
 	}
 	several := (&Filling{Tenants: 3, Keys: 2}).specs(queueNames("q", 2))
 	var got []string
 	for i := range 6 {
 		s := several(i, "a")
-		if want := fmt.Sprint("bench:", i%2); s.Unique == nil || s.Unique.Key != "a" || len(s.Keys) != 1 || s.Keys[0] != want {
+		if want := fmt.Sprint("bench:", i%2); s.Unique == nil || s.Unique.Key != "a" || len(s.Keys) != 1 ||
+			s.Keys[0] != want {
 			t.Errorf("job %d has unique key %+v and keys %q, want %s", i, s.Unique, s.Keys, want)
 		}
 		got = append(got, string(s.Queue)+"/"+string(s.Tenant))

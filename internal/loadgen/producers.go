@@ -132,7 +132,8 @@ func (p *producers) submit(ctx context.Context, from, to int) error {
 			return fmt.Errorf("submit: %d outcomes for %d jobs", len(outcomes), len(left))
 		}
 		if len(left) > 0 {
-			if waits := time.Since(progress); p.patience > 0 && waits > p.patience && rota.KindOf(refusal) == rota.KindExhausted {
+			if waits := time.Since(progress); p.patience > 0 && waits > p.patience &&
+				rota.KindOf(refusal) == rota.KindExhausted {
 				return fmt.Errorf("submit: no room for %s: %w", waits.Round(time.Second), refusal)
 			}
 			if err := pause(ctx, cmp.Or(rota.RetryAfterOf(refusal), retryDelay)); err != nil {

@@ -30,8 +30,9 @@ func (l *Lab) Trace(ctx context.Context, plan TracePlan, log *flowfile.SWFLog) (
 	report, ledger, err := l.Run(ctx, Load{
 		Kind: "trace", Jobs: len(log.Jobs), Patience: Patience + r.longest(),
 		Workers: Workers{
-			Queues: []rota.QueueName{traceQueue}, Count: plan.Workers, Slots: int(min(share, rota.MaxSlots)), CPUMilli: share * 1000,
-			Handle: Simulate,
+			Queues: []rota.QueueName{traceQueue}, Count: plan.Workers, Slots: int(min(share, rota.MaxSlots)),
+			CPUMilli: share * 1000,
+			Handle:   Simulate,
 		},
 		At: r.at, Spec: r.spec, Producers: 16, Batch: 100,
 	})

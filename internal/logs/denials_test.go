@@ -87,7 +87,8 @@ func TestDenials_size(t *testing.T) {
 		}
 		for i := range 10 {
 			for range deniedRate / 2 {
-				d.addAt(Denial{Method: fmt.Sprint(start, "-", i), Reason: strings.Repeat("x", 2*maxText)}, time.Unix(int64(100*start+i), 0))
+				d.addAt(Denial{Method: fmt.Sprint(start, "-", i), Reason: strings.Repeat("x", 2*maxText)},
+					time.Unix(int64(100*start+i), 0))
 			}
 		}
 		if err := d.Close(); err != nil {
@@ -124,7 +125,8 @@ func TestMasking(t *testing.T) {
 		log.Info("an attribute", "header", "Bearer "+aToken, aToken, 1)
 		log.With("kept", aToken).WithGroup(aToken).Info("with", slog.Group("group", slog.Group("inner", "t", aToken)))
 		log.Error("an error", "error", fmt.Errorf("call: %w", failing{errors.New(aToken)}))
-		log.Warn("any", "value", struct{ Token []string }{[]string{aToken}}, "bytes", []byte(aToken), "cut", aToken[:30])
+		log.Warn("any", "value", struct{ Token []string }{[]string{aToken}}, "bytes", []byte(aToken), "cut",
+			aToken[:30])
 		text := out.String()
 		if strings.Contains(text, "secretsecret") || strings.Count(text, "rota_abcdefghijkl_…") < 7 {
 			t.Errorf("%s: %s", name, text)

@@ -32,7 +32,8 @@ func (w raftLines) Write(line []byte) (int, error) {
 	for _, l := range []struct {
 		mark  string
 		level slog.Level
-	}{{"[ERROR]", slog.LevelWarn}, {"[WARN]", slog.LevelInfo}, {"[INFO]", slog.LevelDebug}, {"[DEBUG]", slog.LevelDebug}} {
+	}{{"[ERROR]", slog.LevelWarn}, {"[WARN]", slog.LevelInfo}, {"[INFO]", slog.LevelDebug}, {"[DEBUG]",
+		slog.LevelDebug}} {
 		if rest, ok := bytes.CutPrefix(text, []byte(l.mark)); ok {
 			text, level = bytes.TrimSpace(rest), l.level
 			break

@@ -21,7 +21,8 @@ func TestMillis(t *testing.T) {
 	if d := Duration(math.MinInt64); d > -292*365*24*time.Hour || Of(d) != d.Milliseconds() {
 		t.Errorf("too few become %s", d)
 	}
-	for d, want := range map[time.Duration]int64{1: 1, -1: -1, time.Millisecond + 1: 2, -time.Millisecond - 1: -2, math.MaxInt64: 9_223_372_036_855} {
+	for d, want := range map[time.Duration]int64{1: 1, -1: -1, time.Millisecond + 1: 2, -time.Millisecond - 1: -2,
+		math.MaxInt64: 9_223_372_036_855} {
 		if got := Of(d); got != want {
 			t.Errorf("%d ns are %d ms, want %d", d, got, want)
 		}
@@ -31,7 +32,8 @@ func TestMillis(t *testing.T) {
 // TestMicros checks that values of the wire survive the round trip, or are limited to the longest Duration.
 func TestMicros(t *testing.T) {
 	t.Parallel()
-	for us, want := range map[int64]time.Duration{0: 0, 1: time.Microsecond, -5: -5 * time.Microsecond, math.MaxInt64: math.MaxInt64 / 1000 * 1000} {
+	for us, want := range map[int64]time.Duration{0: 0, 1: time.Microsecond, -5: -5 * time.Microsecond,
+		math.MaxInt64: math.MaxInt64 / 1000 * 1000} {
 		if got := Micros(us); got != want {
 			t.Errorf("%d µs become %s, want %s", us, got, want)
 		}

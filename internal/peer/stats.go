@@ -25,8 +25,9 @@ type Gauges struct {
 
 // Less returns the counts by which s is more than before.
 func (s *Sample) Less(before *Sample) Sample {
-	return Sample{Submitted: s.Submitted - before.Submitted, Started: s.Started - before.Started, Completed: s.Completed - before.Completed,
-		Dead: s.Dead - before.Dead, Expired: s.Expired - before.Expired, Cancelled: s.Cancelled - before.Cancelled,
+	return Sample{Submitted: s.Submitted - before.Submitted, Started: s.Started - before.Started,
+		Completed: s.Completed - before.Completed,
+		Dead:      s.Dead - before.Dead, Expired: s.Expired - before.Expired, Cancelled: s.Cancelled - before.Cancelled,
 		Retried: s.Retried - before.Retried, LeasesLost: s.LeasesLost - before.LeasesLost}
 }
 

@@ -14,9 +14,12 @@ import (
 var errRefused = errors.New("refused address")
 
 // unusual are networks that no receiver on the Internet has, in addition to those that netip knows to be private.
-var unusual = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("100.64.0.0/10"), netip.MustParsePrefix("192.0.0.0/24"),
-	netip.MustParsePrefix("198.18.0.0/15"), netip.MustParsePrefix("240.0.0.0/4"), netip.MustParsePrefix("64:ff9b::/96"), netip.MustParsePrefix("64:ff9b:1::/48"),
-	netip.MustParsePrefix("2002::/16"), netip.MustParsePrefix("2001::/32"), netip.MustParsePrefix("::/96"), netip.MustParsePrefix("fec0::/10")}
+var unusual = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("100.64.0.0/10"),
+	netip.MustParsePrefix("192.0.0.0/24"),
+	netip.MustParsePrefix("198.18.0.0/15"), netip.MustParsePrefix("240.0.0.0/4"), netip.MustParsePrefix("64:ff9b::/96"),
+	netip.MustParsePrefix("64:ff9b:1::/48"),
+	netip.MustParsePrefix("2002::/16"), netip.MustParsePrefix("2001::/32"), netip.MustParsePrefix("::/96"),
+	netip.MustParsePrefix("fec0::/10")}
 
 // private reports whether an address is of the host or of a network around it: only the relay can reach those, and a
 // user who sets a webhook should not.
@@ -48,7 +51,9 @@ func newHTTP(allowPrivate bool, timeout time.Duration) *http.Client {
 	}}
 	return &http.Client{Timeout: timeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		Transport: &http.Transport{DialContext: d.DialContext, Proxy: nil, ForceAttemptHTTP2: true, MaxIdleConnsPerHost: 4, MaxIdleConns: 100,
-			IdleConnTimeout: time.Minute, TLSHandshakeTimeout: timeout, ResponseHeaderTimeout: timeout, MaxResponseHeaderBytes: 16 << 10,
-			DisableCompression: true}}
+		Transport: &http.Transport{DialContext: d.DialContext, Proxy: nil, ForceAttemptHTTP2: true,
+			MaxIdleConnsPerHost: 4, MaxIdleConns: 100,
+			IdleConnTimeout: time.Minute, TLSHandshakeTimeout: timeout, ResponseHeaderTimeout: timeout,
+			MaxResponseHeaderBytes: 16 << 10,
+			DisableCompression:     true}}
 }

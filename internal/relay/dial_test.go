@@ -18,11 +18,14 @@ import (
 func TestPrivate(t *testing.T) {
 	t.Parallel()
 	for address, want := range map[string]bool{
-		"127.0.0.1": true, "127.8.8.8": true, "::1": true, "0.0.0.0": true, "::": true, "::ffff:127.0.0.1": true, "::127.0.0.1": true,
-		"169.254.169.254": true, "::ffff:169.254.169.254": true, "64:ff9b::a9fe:a9fe": true, "fe80::1%eth0": true, "fd00:ec2::254": true,
-		"10.0.0.1": true, "172.16.0.1": true, "172.31.255.255": true, "192.168.1.1": true, "100.64.0.1": true, "198.18.0.1": true,
-		"2002:7f00:1::": true, "224.0.0.1": true, "ff02::1": true, "255.255.255.255": true,
-		"93.184.216.34": false, "172.32.0.1": false, "100.128.0.1": false, "169.253.0.1": false, "2606:4700::1111": false, "::ffff:93.184.216.34": false,
+		"127.0.0.1": true, "127.8.8.8": true, "::1": true, "0.0.0.0": true, "::": true, "::ffff:127.0.0.1": true,
+		"::127.0.0.1":     true,
+		"169.254.169.254": true, "::ffff:169.254.169.254": true, "64:ff9b::a9fe:a9fe": true, "fe80::1%eth0": true,
+		"fd00:ec2::254": true,
+		"10.0.0.1":      true, "172.16.0.1": true, "172.31.255.255": true, "192.168.1.1": true, "100.64.0.1": true,
+		"198.18.0.1": true, "2002:7f00:1::": true, "224.0.0.1": true, "ff02::1": true, "255.255.255.255": true,
+		"93.184.216.34": false, "172.32.0.1": false, "100.128.0.1": false, "169.253.0.1": false,
+		"2606:4700::1111": false, "::ffff:93.184.216.34": false,
 	} {
 		if got := private(netip.MustParseAddr(address)); got != want {
 			t.Errorf("private(%s) = %t, want %t", address, got, want)
@@ -42,7 +45,8 @@ func TestHTTP_private(t *testing.T) {
 		t.Fatal(err)
 	}
 	refuses := newHTTP(false, 5*time.Second)
-	for _, host := range []string{"127.0.0.1", "localhost", "[::1]", "[::ffff:127.0.0.1]", "0.0.0.0", "169.254.169.254", "[::ffff:169.254.169.254]", "10.0.0.1"} {
+	for _, host := range []string{"127.0.0.1", "localhost", "[::1]", "[::ffff:127.0.0.1]", "0.0.0.0", "169.254.169.254",
+		"[::ffff:169.254.169.254]", "10.0.0.1"} {
 		_, err := get(t, refuses, "http://"+host+":"+port+"/")
 		if !errors.Is(err, errRefused) || !strings.Contains(err.Error(), "--allow-private") {
 			t.Errorf("%s: error %v, want a refused address and the flag that allows it", host, err)
@@ -51,8 +55,10 @@ func TestHTTP_private(t *testing.T) {
 	if n := reached.Load(); n != 0 {
 		t.Errorf("the receiver on loopback was reached %d times, want never", n)
 	}
-	if code, err := get(t, newHTTP(true, 5*time.Second), srv.URL); err != nil || code != http.StatusOK || reached.Load() != 1 {
-		t.Errorf("with AllowPrivate: status %d, error %v, reached %d times; want 200 and once", code, err, reached.Load())
+	if code, err := get(t, newHTTP(true, 5*time.Second), srv.URL); err != nil || code != http.StatusOK ||
+		reached.Load() != 1 {
+		t.Errorf("with AllowPrivate: status %d, error %v, reached %d times; want 200 and once", code, err,
+			reached.Load())
 	}
 }
 
@@ -78,7 +84,8 @@ func TestHTTP_redirect(t *testing.T) {
 func get(t *testing.T, c *http.Client, url string) (int, error) {
 	t.Helper()
 	t.Cleanup(c.CloseIdleConnections)
-	req, err := http.NewRequestWithContext(context.WithoutCancel(t.Context()), http.MethodPost, url, strings.NewReader("{}"))
+	req, err := http.NewRequestWithContext(context.WithoutCancel(t.Context()), http.MethodPost, url,
+		strings.NewReader("{}"))
 	if err != nil {
 		t.Fatal(err)
 	}

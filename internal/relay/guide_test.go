@@ -118,7 +118,8 @@ func signed(t *testing.T) (lines []byte, verifies []string) {
 		if other, ok := change["signed at"]; ok {
 			at = other
 		}
-		headers := map[string]string{"webhook-id": id, "webhook-timestamp": at, "webhook-signature": Signature(secrets, id, at, []byte(body))}
+		headers := map[string]string{"webhook-id": id, "webhook-timestamp": at,
+			"webhook-signature": Signature(secrets, id, at, []byte(body))}
 		for name, value := range change {
 			headers[name] = value
 		}

@@ -30,7 +30,8 @@ func ReadKey(path string) (Key, error) {
 		return nil, err
 	}
 	if b = bytes.TrimSpace(b); len(b) < minKey {
-		return nil, fmt.Errorf("%s: got a key of %d bytes, want %d to %d; make one with `openssl rand -hex 32`", path, len(b), minKey, maxKey)
+		return nil, fmt.Errorf("%s: got a key of %d bytes, want %d to %d; make one with `openssl rand -hex 32`", path,
+			len(b), minKey, maxKey)
 	}
 	return Key(b), nil
 }

@@ -103,7 +103,8 @@ func (o *Outbox) Run(ctx context.Context) error {
 func configOf(dsn string) (*pgx.ConnConfig, error) {
 	config, err := pgx.ParseConfig(dsn)
 	if err != nil {
-		return nil, errors.New("the DSN file has no PostgreSQL DSN: use one such as postgres://user@host/db?sslmode=verify-full") // err may quote a password
+		return nil, errors.New(
+			"the DSN file has no PostgreSQL DSN: use one such as postgres://user@host/db?sslmode=verify-full") // err may quote a password
 	}
 	if config.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement {
 		config.DefaultQueryExecMode = pgx.QueryExecModeExec
@@ -172,7 +173,9 @@ func (o *Outbox) session(ctx context.Context) (worked bool, err error) {
 func toldMissing(err error) error {
 	const undefinedTable = "42P01"
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok && e.Code == undefinedTable {
-		return fmt.Errorf("the database has no table rota_outbox: `rota relay postgres --print-migration` prints what makes it: %w", err)
+		return fmt.Errorf(
+			"the database has no table rota_outbox: `rota relay postgres --print-migration` prints what makes it: %w",
+			err)
 	}
 	return err
 }
@@ -262,7 +265,8 @@ func (o *Outbox) once(ctx context.Context, conn *pgx.Conn, l lanes) (n int, wait
 
 // submit submits rows, and sorts them: those that the cluster has accepted, those that it will never accept as they
 // are, and the others, which stay. Rows of a full lane wait with it; wait is the pause for the rest.
-func (o *Outbox) submit(ctx context.Context, rows []outboxRow, l lanes) (done []int64, failed map[int64]string, wait time.Duration, err error) {
+func (o *Outbox) submit(ctx context.Context, rows []outboxRow,
+	l lanes) (done []int64, failed map[int64]string, wait time.Duration, err error) {
 	failed = make(map[int64]string)
 	var jobs []rota.JobSpec
 	var of []outboxRow
@@ -302,7 +306,8 @@ func (o *Outbox) submit(ctx context.Context, rows []outboxRow, l lanes) (done []
 				wait = max(wait, after)
 			}
 			if say {
-				o.Log.Warn("rows of the outbox wait: the cluster accepts no more for now", "queue/tenant", r.lane, "err", refused)
+				o.Log.Warn("rows of the outbox wait: the cluster accepts no more for now", "queue/tenant", r.lane,
+					"err", refused)
 			}
 		default:
 			wait = max(wait, after)
@@ -351,7 +356,8 @@ func decodeRow(r outboxRow) (rota.JobSpec, error) {
 		return spec, rota.Refusef(rota.KindInvalid, "spec", "spec: %v", err)
 	}
 	if spec.ID != "" && string(spec.ID) != r.id {
-		return spec, rota.Refusef(rota.KindInvalid, "id", "spec has the id %.80q, but job_id is %.80q: omit the id in spec", spec.ID, r.id)
+		return spec, rota.Refusef(rota.KindInvalid, "id",
+			"spec has the id %.80q, but job_id is %.80q: omit the id in spec", spec.ID, r.id)
 	}
 	spec.ID = rota.JobID(r.id)
 	if spec.Queue == "" {

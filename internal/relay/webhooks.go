@@ -59,8 +59,11 @@ type keptHook struct {
 
 // Run posts deliveries until ctx ends.
 func (r *Webhooks) Run(ctx context.Context, opts ...client.WorkerOption) error {
-	r.http, r.kept, r.said = newHTTP(r.AllowPrivate, maxPost), make(map[rota.WebhookName]keptHook), make(map[rota.WebhookName]time.Time)
-	w, err := client.NewWorker(r.Client, rota.WorkerSpec{ID: r.ID, Queues: []rota.QueueName{rota.WebhookQueue}, Slots: r.Slots}, opts...)
+	r.http, r.kept, r.said = newHTTP(r.AllowPrivate,
+		maxPost), make(map[rota.WebhookName]keptHook), make(map[rota.WebhookName]time.Time)
+	w, err := client.NewWorker(r.Client, rota.WorkerSpec{ID: r.ID, Queues: []rota.QueueName{rota.WebhookQueue},
+		Slots: r.Slots},
+		opts...)
 	if err != nil {
 		return err
 	}
@@ -105,8 +108,8 @@ func (r *Webhooks) deliver(ctx context.Context, job *client.Job) (client.Result,
 		return client.Result{}, fmt.Errorf("webhook %s is disabled: %s: %w", name, w.Why, client.Snooze(disabledWait))
 	}
 	if err = r.post(ctx, &w, event.String(), job.Payload()); err != nil && r.toSay(name, time.Now()) {
-		r.Log.Warn("a delivery failed; of others of this webhook nothing is said for a minute", "webhook", string(name), "job", string(job.ID()),
-			"attempt", job.Attempt()+1, "err", err)
+		r.Log.Warn("a delivery failed; of others of this webhook nothing is said for a minute", "webhook", string(name),
+			"job", string(job.ID()), "attempt", job.Attempt()+1, "err", err)
 	}
 	return client.Result{}, err
 }

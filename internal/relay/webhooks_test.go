@@ -40,13 +40,15 @@ func receive(t *testing.T, status int, header map[string]string) (*Webhooks, str
 		w.WriteHeader(status)
 	}))
 	t.Cleanup(srv.Close)
-	r := &Webhooks{Key: Key(strings.Repeat("k", 64)), AllowPrivate: true, AllowHTTP: true, http: newHTTP(true, 5*time.Second)}
+	r := &Webhooks{Key: Key(strings.Repeat("k", 64)), AllowPrivate: true, AllowHTTP: true,
+		http: newHTTP(true, 5*time.Second)}
 	t.Cleanup(r.http.CloseIdleConnections)
 	return r, srv.URL + "/in", func() message { return <-got }
 }
 
 func hook(url string) *rota.Webhook {
-	return &rota.Webhook{WebhookSpec: rota.WebhookSpec{Name: "h", URL: url, Generation: 1}, Began: rota.EventID{Incarnation: 1, Index: 7}}
+	return &rota.Webhook{WebhookSpec: rota.WebhookSpec{Name: "h", URL: url, Generation: 1},
+		Began: rota.EventID{Incarnation: 1, Index: 7}}
 }
 
 // TestPost_signature checks that a receiver can verify a message with only the standard, the output of `rota webhook
@@ -91,7 +93,8 @@ func TestSignature_known(t *testing.T) {
 		t.Fatal(err)
 	}
 	const want = "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
-	if got := Signature([]Secret{secret}, "msg_p5jXN8AQM9LWM0D4loKWxJek", "1614265330", []byte(`{"test": 2432232314}`)); got != want {
+	if got := Signature([]Secret{secret}, "msg_p5jXN8AQM9LWM0D4loKWxJek", "1614265330",
+		[]byte(`{"test": 2432232314}`)); got != want {
 		t.Errorf("the signature is %s, want %s", got, want)
 	}
 }
@@ -105,8 +108,10 @@ func TestSecrets(t *testing.T) {
 	old := key.Secrets(w, now)
 	w.Generation, w.Rotated = 2, rota.Date(now.UnixMilli())
 	both, after := key.Secrets(w, now.Add(24*time.Hour-time.Millisecond)), key.Secrets(w, now.Add(24*time.Hour))
-	if len(old) != 1 || len(both) != 2 || len(after) != 1 || both[1].Text() != old[0].Text() || after[0].Text() != both[0].Text() {
-		t.Errorf("the secrets are %d, then %d and %d, want 1, 2 (the newer first) and 1 (the newer)", len(old), len(both), len(after))
+	if len(old) != 1 || len(both) != 2 || len(after) != 1 || both[1].Text() != old[0].Text() ||
+		after[0].Text() != both[0].Text() {
+		t.Errorf("the secrets are %d, then %d and %d, want 1, 2 (the newer first) and 1 (the newer)", len(old),
+			len(both), len(after))
 	}
 	if n := len(strings.Fields(Signature(both, "1.9.0", "1", nil))); n != 2 {
 		t.Errorf("a message has %d signatures after a rotation, want 2", n)
@@ -117,8 +122,9 @@ func TestSecrets(t *testing.T) {
 	}
 	other, again := hook(w.URL), hook(w.URL)
 	other.Name, again.Began.Index = "h2", 8
-	for what, s := range map[string]Secret{"another name": key.Secrets(other, now)[0], "the name set again": key.Secrets(again, now)[0],
-		"another key": Key(strings.Repeat("l", 32)).Secrets(hook(w.URL), now)[0]} {
+	for what, s := range map[string]Secret{"another name": key.Secrets(other, now)[0],
+		"the name set again": key.Secrets(again, now)[0],
+		"another key":        Key(strings.Repeat("l", 32)).Secrets(hook(w.URL), now)[0]} {
 		if as, ok := seen[s.Text()]; ok {
 			t.Errorf("%s has the secret of %s", what, as)
 		}
@@ -137,7 +143,8 @@ func TestPost_answers(t *testing.T) {
 	}{
 		{200, nil, "delivered"}, {202, nil, "delivered"}, {204, nil, "delivered"},
 		{410, nil, noRetry},
-		{301, map[string]string{"Location": "http://127.0.0.1:1/"}, failed}, {307, map[string]string{"Location": "http://127.0.0.1:1/"}, failed},
+		{301, map[string]string{"Location": "http://127.0.0.1:1/"}, failed},
+		{307, map[string]string{"Location": "http://127.0.0.1:1/"}, failed},
 		{400, nil, failed}, {404, nil, failed}, {500, nil, failed}, {503, nil, failed},
 		{429, map[string]string{"Retry-After": "7"}, verdict(client.RetryAfter(7*time.Second, nil))},
 		{503, map[string]string{"Retry-After": "99999999"}, verdict(client.RetryAfter(time.Hour, nil))},
@@ -164,7 +171,8 @@ func verdict(err error) string {
 	if v.Kind() != reflect.Struct || !v.FieldByName("kind").IsValid() {
 		return "failed"
 	}
-	return "kind " + strconv.FormatInt(kindOf(v.FieldByName("kind")), 10) + " after " + time.Duration(v.FieldByName("after").Int()).String()
+	return "kind " + strconv.FormatInt(kindOf(v.FieldByName("kind")), 10) + " after " +
+		time.Duration(v.FieldByName("after").Int()).String()
 }
 
 func kindOf(v reflect.Value) int64 {
@@ -178,7 +186,8 @@ func kindOf(v reflect.Value) int64 {
 func TestPost_http(t *testing.T) {
 	t.Parallel()
 	r := &Webhooks{Key: Key(strings.Repeat("k", 32)), AllowPrivate: true, http: newHTTP(true, time.Second)}
-	if err := r.post(t.Context(), hook("http://127.0.0.1:1/"), "1.9.0", nil); err == nil || !strings.Contains(err.Error(), "--allow-http") {
+	if err := r.post(t.Context(), hook("http://127.0.0.1:1/"), "1.9.0", nil); err == nil ||
+		!strings.Contains(err.Error(), "--allow-http") {
 		t.Errorf("error %v, want one that names --allow-http", err)
 	}
 }
@@ -193,7 +202,8 @@ func TestReadKey(t *testing.T) {
 		}
 		return path
 	}
-	if _, err := ReadKey(write(strings.Repeat("k", 31)+"\n", 0o600)); err == nil || !strings.Contains(err.Error(), "31 bytes") {
+	if _, err := ReadKey(write(strings.Repeat("k", 31)+"\n", 0o600)); err == nil ||
+		!strings.Contains(err.Error(), "31 bytes") {
 		t.Errorf("a key of 31 bytes: error %v", err)
 	}
 	if _, err := ReadKey(write(strings.Repeat("k", 64), 0o644)); err == nil {
@@ -218,7 +228,8 @@ func TestDeliver_saysWhyItFails(t *testing.T) {
 	}
 	fail := func(id rota.JobID) {
 		t.Helper()
-		if _, err := r.deliver(t.Context(), client.NewJob(rota.Assignment{Spec: rota.JobSpec{ID: id}}, nil)); err == nil {
+		if _, err := r.deliver(t.Context(), client.NewJob(rota.Assignment{Spec: rota.JobSpec{ID: id}},
+			nil)); err == nil {
 			t.Errorf("%s was delivered", id)
 		}
 		got()
@@ -226,7 +237,8 @@ func TestDeliver_saysWhyItFails(t *testing.T) {
 	fail("h@1.8.0")
 	fail("h@1.9.0")
 	fail("other@1.9.0")
-	if said := log.String(); strings.Count(said, "\n") != 2 || !strings.Contains(said, "webhook=h job=h@1.8.0 attempt=1") ||
+	if said := log.String(); strings.Count(said, "\n") != 2 ||
+		!strings.Contains(said, "webhook=h job=h@1.8.0 attempt=1") ||
 		!strings.Contains(said, "webhook=other") || !strings.Contains(said, "the receiver answered 418") {
 		t.Errorf("the log has:\n%s", said)
 	}

@@ -25,8 +25,9 @@ func ReadFile(path string, most int64) ([]byte, error) {
 		return nil, err
 	}
 	if mode := info.Mode().Perm(); mode&open != 0 {
-		return nil, rota.Refusef(rota.KindDenied, "secret", "%s is refused: it holds a secret, and its mode %04o opens it to others. "+
-			"Run: chmod 600 %s", path, mode, path)
+		return nil, rota.Refusef(rota.KindDenied, "secret",
+			"%s is refused: it holds a secret, and its mode %04o opens it to others. "+
+				"Run: chmod 600 %s", path, mode, path)
 	}
 	text, err := io.ReadAll(io.LimitReader(file, most+1))
 	if err == nil && int64(len(text)) > most {

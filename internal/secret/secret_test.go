@@ -25,7 +25,8 @@ func TestReadFile(t *testing.T) {
 		switch {
 		case taken && (err != nil || string(text) != "hush"):
 			t.Errorf("mode %04o: %q, %v", mode, text, err)
-		case !taken && (len(text) > 0 || rota.KindOf(err) != rota.KindDenied || !strings.Contains(err.Error(), "chmod 600 "+path)):
+		case !taken && (len(text) > 0 || rota.KindOf(err) != rota.KindDenied ||
+			!strings.Contains(err.Error(), "chmod 600 "+path)):
 			t.Errorf("mode %04o: %q, %v", mode, text, err)
 		}
 	}

@@ -21,7 +21,8 @@ type stateFake struct{ ready error }
 
 func (stateFake) Queues(context.Context, peer.ReadOptions) ([]rota.Queue, rota.ReadAt, error) {
 	return []rota.Queue{{Name: "q", Queued: 3, CompletedTotal: 7, Tiers: []int64{1, 0, 2, 0, 0}, UsagePermille: 250,
-		LeaseUsagePermille: 750, Backpressure: rota.BackpressureThrottle, Throttled: 4, OldestWait: 1500 * time.Millisecond}}, rota.ReadAt{Index: 42}, nil
+		LeaseUsagePermille: 750, Backpressure: rota.BackpressureThrottle, Throttled: 4,
+		OldestWait: 1500 * time.Millisecond}}, rota.ReadAt{Index: 42}, nil
 }
 
 func (stateFake) Workers(context.Context, peer.ReadOptions) ([]rota.Worker, rota.ReadAt, error) {
@@ -66,8 +67,8 @@ func TestAdmin(t *testing.T) {
 		`rota_jobs{queue="q",state="QUEUED"} 3`, `rota_jobs_ended_total{queue="q",state="COMPLETED"} 7`,
 		`rota_oldest_pending_seconds{queue="q"} 1.5`, `rota_workers{status="ACTIVE"} 2`, "rota_leases_active 3",
 		`rota_jobs_pending{queue="q",tier="normal"} 2`, `rota_queue_usage_ratio{queue="q"} 0.25`,
-		`rota_queue_lease_usage_ratio{queue="q"} 0.75`, `rota_queue_backpressure{queue="q"} 1`, `rota_lanes_throttled{queue="q"} 4`,
-		"rota_applied_index 42", "rota_ready 0", "rota_build_info{",
+		`rota_queue_lease_usage_ratio{queue="q"} 0.75`, `rota_queue_backpressure{queue="q"} 1`,
+		`rota_lanes_throttled{queue="q"} 4`, "rota_applied_index 42", "rota_ready 0", "rota_build_info{",
 	} {
 		if code != 200 || !strings.Contains(body, want) {
 			t.Errorf("metrics: %d, %s is missing", code, want)

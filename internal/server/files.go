@@ -22,8 +22,9 @@ func connections(files uint64, nodes int) (int, error) {
 	fixed := uint64(nodes) * (adminConnections + nodeConnections)
 	least := filesKept + fixed + uint64(nodes)*leastConnections
 	if files < least {
-		return 0, rota.Refusef(rota.KindInvalid, "open files", "this process may open %d files, %d nodes in it need %d: raise the "+
-			"limit (`ulimit -n %d`, LimitNOFILE in a systemd unit)", files, nodes, least, least)
+		return 0, rota.Refusef(rota.KindInvalid, "open files",
+			"this process may open %d files, %d nodes in it need %d: raise the "+
+				"limit (`ulimit -n %d`, LimitNOFILE in a systemd unit)", files, nodes, least, least)
 	}
 	return int(min(apiConnections, (files-filesKept-fixed)/uint64(nodes))), nil
 }

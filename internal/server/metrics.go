@@ -52,8 +52,8 @@ func newStateCollector(from stateReader) *stateCollector {
 		tiers:      d("jobs_pending", "QUEUED jobs by tier.", "queue", "tier"),
 		usage:      d("queue_usage_ratio", "Pending jobs by queue_cap.", "queue"),
 		leaseUsage: d("queue_lease_usage_ratio", "Open leases by what the queue's workers can hold.", "queue"),
-		pressure:   d("queue_backpressure", "How submissions are met: 0 taken, 1 asked to slow down, 2 refused.", "queue"),
-		throttled:  d("lanes_throttled", "Lanes that a limit keeps out of the draw.", "queue"),
+		pressure: d("queue_backpressure", "How submissions are met: 0 taken, 1 asked to slow down, 2 refused.",
+			"queue"), throttled: d("lanes_throttled", "Lanes that a limit keeps out of the draw.", "queue"),
 	}
 }
 
@@ -107,7 +107,8 @@ func (c *stateCollector) queue(q *rota.Queue, to chan<- prometheus.Metric) {
 	for _, s := range []struct {
 		state rota.JobState
 		n     int64
-	}{{rota.JobBlocked, q.Blocked}, {rota.JobDelayed, q.Delayed}, {rota.JobQueued, q.Queued}, {rota.JobAssigned, q.Assigned},
+	}{{rota.JobBlocked, q.Blocked}, {rota.JobDelayed, q.Delayed}, {rota.JobQueued, q.Queued},
+		{rota.JobAssigned, q.Assigned},
 		{rota.JobRunning, q.Running}} {
 		add(c.jobs, prometheus.GaugeValue, float64(s.n), s.state.String())
 	}

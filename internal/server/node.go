@@ -76,7 +76,8 @@ func (p *Plan) hosts() *transport.Hosts {
 // peers makes the calling side of the node service. The cluster's id becomes known later, from the node itself.
 func (p *Plan) peers(log *slog.Logger, id func() rota.ClusterID) *transport.Peers {
 	return transport.NewPeers(transport.PeerOptions{
-		Self: p.Node.Node, Name: p.Node.Cluster, ClusterID: id, TLS: p.Node.ServerTLS, NodeOf: p.Node.NodeOf, Logger: log,
+		Self: p.Node.Node, Name: p.Node.Cluster, ClusterID: id, TLS: p.Node.ServerTLS, NodeOf: p.Node.NodeOf,
+		Logger: log,
 	})
 }
 

@@ -96,7 +96,8 @@ func listenError(name, addr string, err error) error {
 		return fmt.Errorf("%s %s: the port is taken, by another process or another flag; end that process "+
 			"(ss -ltnup shows it) or give %s another port", name, addr, name)
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		return fmt.Errorf("%s %s: this machine has no such address; give %s one of its own, or 0.0.0.0 for all", name, addr, name)
+		return fmt.Errorf("%s %s: this machine has no such address; give %s one of its own, or 0.0.0.0 for all", name,
+			addr, name)
 	case errors.Is(err, syscall.EACCES):
 		return fmt.Errorf("%s %s: this user may not listen on that port; give %s one of 1024 or more", name, addr, name)
 	default:

@@ -27,6 +27,7 @@ func TestRoomForDisks(t *testing.T) {
 	roomForDisks()
 	now := runtime.GOMAXPROCS(0)
 	if roomForDisks(); runtime.GOMAXPROCS(0) != now || now <= diskProcs {
-		t.Errorf("%d run in parallel after the second server of a process, %d after the first", runtime.GOMAXPROCS(0), now)
+		t.Errorf("%d run in parallel after the second server of a process, %d after the first", runtime.GOMAXPROCS(0),
+			now)
 	}
 }

@@ -66,7 +66,8 @@ func (r *running) open(ctx context.Context, open Opener, lis net.Listener) error
 	// The socket exists before the node reports that it is ready.
 	local, err := listenLocal(r.plan.Node.Data)
 	if err != nil {
-		r.log.Warn("the node has no socket of its own: rota auth init and reset cannot reach it", "path", SocketPath(r.plan.Node.Data), "err", err)
+		r.log.Warn("the node has no socket of its own: rota auth init and reset cannot reach it", "path",
+			SocketPath(r.plan.Node.Data), "err", err)
 	}
 	defer func() {
 		if local != nil && r.server == nil {
@@ -89,8 +90,10 @@ func (r *running) open(ctx context.Context, open Opener, lis net.Listener) error
 		ui = console.Serve
 	}
 	r.server, err = transport.NewServer(transport.Options{
-		Self: r.plan.Node.Node, Version: r.plan.Build.Version, Core: n, Node: n, TLS: r.plan.TLS, NodeOf: r.plan.Node.NodeOf, ClientOf: r.plan.ClientOf, Open: r.plan.Node.Open,
-		Denied: r.denied.add, Metrics: calls, Logger: r.log, MaxConnections: r.connections, InflightBytes: r.plan.InflightBytes, Hosts: *r.plan.hosts(), Console: ui, Wall: world().Wall,
+		Self: r.plan.Node.Node, Version: r.plan.Build.Version, Core: n, Node: n, TLS: r.plan.TLS,
+		NodeOf: r.plan.Node.NodeOf, ClientOf: r.plan.ClientOf, Open: r.plan.Node.Open,
+		Denied: r.denied.add, Metrics: calls, Logger: r.log, MaxConnections: r.connections,
+		InflightBytes: r.plan.InflightBytes, Hosts: *r.plan.hosts(), Console: ui, Wall: world().Wall,
 	})
 	if err != nil {
 		return err

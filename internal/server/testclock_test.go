@@ -6,7 +6,8 @@ import "testing"
 func TestWorldIsReal(t *testing.T) {
 	t.Setenv("ROTA_TEST_"+"CLOCK", t.TempDir()+"/clock")
 	t.Setenv("ROTA_TEST_"+"DEAD_AFTER", "8s")
-	if w := world(); (w.Wall != nil || w.DeadAfter != 0) && !testClockBuilt || w.SinceBoot != nil || w.Dial != nil || w.NoSync {
+	if w := world(); (w.Wall != nil || w.DeadAfter != 0) && !testClockBuilt || w.SinceBoot != nil || w.Dial != nil ||
+		w.NoSync {
 		t.Errorf("the world of this build is not the real one: %+v", w)
 	}
 }

@@ -30,7 +30,8 @@ var habits = []habit{
 		"a clause as a noun (what waits)",
 		[]string{"hat "},
 		regexp.MustCompile(`\b[Ww]hat (?:is|are|was|were|has|have|had|may|must|can|cannot|would|should|[a-z]{3,}s)\b`),
-		regexp.MustCompile(`\b[Ww]hat (?:its|this|happens|goes wrong|(?:user|job|caller|node|worker|other|client|server|queue|program)s)\b`),
+		regexp.MustCompile(
+			`\b[Ww]hat (?:its|this|happens|goes wrong|(?:user|job|caller|node|worker|other|client|server|queue|program)s)\b`),
 	},
 	{
 		"stands",
@@ -58,7 +59,8 @@ var habits = []habit{
 		"is taken",
 		[]string{"taken"},
 		regexp.MustCompile(`\b(?:is|are|was|were|be) taken\b`),
-		regexp.MustCompile(`\b(?:(?:[Ss]napshot|[Bb]ackup|[Ll]ock)s? (?:is|are|was|were) taken|(?:is|are|was|were|be) taken (?:over|down|into account))\b`),
+		regexp.MustCompile(
+			`\b(?:(?:[Ss]napshot|[Bb]ackup|[Ll]ock)s? (?:is|are|was|were) taken|(?:is|are|was|were|be) taken (?:over|down|into account))\b`),
 	},
 	{
 		"anew, mend, reckon, heed",
@@ -75,7 +77,8 @@ var habits = []habit{
 		"is no, no more",
 		[]string{"no"},
 		regexp.MustCompile(`\b(?:(?:is|are|was|were|be) no [a-z]+|no more)\b`),
-		regexp.MustCompile(`\b(?:[Tt]here (?:is|are|was|were|can be|may be|must be|will be) no|no longer|no one|no more than)\b`),
+		regexp.MustCompile(
+			`\b(?:[Tt]here (?:is|are|was|were|can be|may be|must be|will be) no|no longer|no one|no more than)\b`),
 	},
 	{
 		"of its own accord, unasked, so many, so long",
@@ -85,7 +88,9 @@ var habits = []habit{
 	{
 		"private metaphors (comes to be, hangs on, gives way)",
 		[]string{"hang", "give", "gave", "goes", "went", "way", "come", "came", "turnstile", "overtake"},
-		regexp.MustCompile(`\b(?:c[oa]mes? to (?:be|stand)|hangs? (?:up)?on|g(?:ives?|ave) way|goes on|went on|under way|turnstiles?|overtakes?)\b`), nil,
+		regexp.MustCompile(
+			`\b(?:c[oa]mes? to (?:be|stand)|hangs? (?:up)?on|g(?:ives?|ave) way|goes on|went on|under way|turnstiles?|overtakes?)\b`),
+		nil,
 	},
 }
 
@@ -199,14 +204,16 @@ func (c *dialectCount) perLines(n int) int {
 
 // measure returns the figure of all habits together.
 func (c *dialectCount) measure() measure {
-	return measure{"habits of dialect per 10,000 lines of " + c.medium, c.perLines(sum(c.files)), topMostOf(c.files, maxDialect)}
+	return measure{"habits of dialect per 10,000 lines of " + c.medium, c.perLines(sum(c.files)),
+		topMostOf(c.files, maxDialect)}
 }
 
 // byHabit returns a line on each habit.
 func (c *dialectCount) byHabit() []string {
 	lines := make([]string, 0, len(habits))
 	for i, h := range habits {
-		lines = append(lines, fmt.Sprintf("%7d  %s in %s: %d per 10,000 lines", c.habits[i], h.name, c.medium, c.perLines(c.habits[i])))
+		lines = append(lines, fmt.Sprintf("%7d  %s in %s: %d per 10,000 lines", c.habits[i], h.name, c.medium,
+			c.perLines(c.habits[i])))
 	}
 	return lines
 }

@@ -146,7 +146,8 @@ func checkIndex(t *tree) []string {
 	return faults
 }
 
-var named = regexp.MustCompile("`((?:fsm|sched|cluster|transport|client|snapshot|api|cmd|internal|test)/[a-z0-9_./-]+\\.(?:go|proto|md|txt))`")
+var named = regexp.MustCompile(
+	"`((?:fsm|sched|cluster|transport|client|snapshot|api|cmd|internal|test)/[a-z0-9_./-]+\\.(?:go|proto|md|txt))`")
 
 // checkNamedFiles requires every file that a document names in code marks to exist.
 func checkNamedFiles(t *tree) []string {
@@ -231,29 +232,36 @@ func TestDocumentsPlants(t *testing.T) {
 	}
 	text := string(lifecycle)
 	for name, c := range map[string]struct{ text, want string }{
-		"a move left out":   {strings.Replace(text, "| QUEUED | ASSIGNED |", "| QUEUED | EXPIRED |", 1), "QUEUED → ASSIGNED is legal and not told"},
-		"a move made up":    {strings.Replace(text, "| QUEUED | ASSIGNED |", "| QUEUED | RUNNING |", 1), "QUEUED → RUNNING is told and not legal"},
-		"a state made up":   {strings.Replace(text, "| QUEUED | ASSIGNED |", "| QUEUED | ASLEEP |", 1), "QUEUED → ASLEEP is no pair of states"},
+		"a move left out": {strings.Replace(text, "| QUEUED | ASSIGNED |", "| QUEUED | EXPIRED |", 1),
+			"QUEUED → ASSIGNED is legal and not told"},
+		"a move made up": {strings.Replace(text, "| QUEUED | ASSIGNED |", "| QUEUED | RUNNING |", 1),
+			"QUEUED → RUNNING is told and not legal"},
+		"a state made up": {strings.Replace(text, "| QUEUED | ASSIGNED |", "| QUEUED | ASLEEP |", 1),
+			"QUEUED → ASLEEP is no pair of states"},
 		"no table any more": {"", "QUEUED → ASSIGNED is legal and not told"},
 	} {
 		if faults := checkMoves(c.text); !slices.Contains(faults, c.want) {
 			t.Errorf("%s: faults are %q, want %q among them", name, faults, c.want)
 		}
 	}
-	if faults := checkRoomsTold("| package | what it is | may import of ours |\n|---|---|---|\n| `sched` | x | `fsm` |\n| `shed` | x | |\n"); !slices.Contains(
-		faults, "sched is told to import fsm, the guard says ., internal/limits") || !slices.Contains(faults, "shed is told and no room") ||
+	if faults := checkRoomsTold(
+		"| package | what it is | may import of ours |\n|---|---|---|\n| `sched` | x | `fsm` |\n| `shed` | x | |\n"); !slices.Contains(
+		faults, "sched is told to import fsm, the guard says ., internal/limits") ||
+		!slices.Contains(faults, "shed is told and no room") ||
 		!slices.Contains(faults, "fsm is not told") {
 		t.Errorf("faults of a wrong table of rooms are %q", faults)
 	}
-	planted, err := plant(map[string]string{"docs/a.md": "[x](b.md) [y](../c) [z](https://example.org/q) [w](d.md) `fsm/gone.go` `fsm/x.go`",
-		"docs/b.md": "", "c/e.txt": "", "fsm/x.go": "package fsm\n"})
+	planted, err := plant(
+		map[string]string{"docs/a.md": "[x](b.md) [y](../c) [z](https://example.org/q) [w](d.md) `fsm/gone.go` `fsm/x.go`",
+			"docs/b.md": "", "c/e.txt": "", "fsm/x.go": "package fsm\n"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if faults := checkLinks(planted); len(faults) != 1 || !strings.Contains(faults[0], "d.md") {
 		t.Errorf("faults of a broken link are %q", faults)
 	}
-	lost, err := plant(map[string]string{index: "[x](x.md)", "docs/x.md": "", "docs/y.md": "", "docs/adr/0001-z.md": ""})
+	lost, err := plant(map[string]string{index: "[x](x.md)", "docs/x.md": "", "docs/y.md": "",
+		"docs/adr/0001-z.md": ""})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -263,7 +271,8 @@ func TestDocumentsPlants(t *testing.T) {
 	if faults := checkNamedFiles(planted); len(faults) != 1 || !strings.Contains(faults[0], "fsm/gone.go") {
 		t.Errorf("faults of an invented file are %q", faults)
 	}
-	faults := checkReasons("require (\n\ta.b/c v1\n\ta.b/d v1 // indirect\n)\n", "| module | why |\n|---|---|\n| a.b/d | x |\n")
+	faults := checkReasons("require (\n\ta.b/c v1\n\ta.b/d v1 // indirect\n)\n",
+		"| module | why |\n|---|---|\n| a.b/d | x |\n")
 	if len(faults) != 2 || !strings.Contains(faults[0], "a.b/d") || !strings.Contains(faults[1], "a.b/c") {
 		t.Errorf("faults of missing reasons are %q", faults)
 	}

@@ -70,7 +70,8 @@ func measures(t *tree) []measure {
 		for _, h := range holders {
 			reach[h] = methods[whole[0]+"."+h]
 		}
-		all = append(all, measure{fmt.Sprintf("types of %s that hold *%s", whole[0], whole[1]), len(holders), topOf(reach, holders)},
+		all = append(all, measure{fmt.Sprintf("types of %s that hold *%s", whole[0], whole[1]), len(holders),
+			topOf(reach, holders)},
 			measure{fmt.Sprintf("methods in effect of %s.%s", whole[0], whole[1]), sum(reach), top(reach)})
 	}
 	return all
@@ -160,7 +161,10 @@ func topMostOf(counts map[string]int, most int) []string {
 }
 
 func firstOf(counts map[string]int, names []string, most int) (places []string) {
-	names = slices.SortedFunc(slices.Values(names), func(a, b string) int { return cmp.Or(counts[b]-counts[a], strings.Compare(a, b)) })
+	names = slices.SortedFunc(slices.Values(names), func(a, b string) int {
+		return cmp.Or(counts[b]-counts[a],
+			strings.Compare(a, b))
+	})
 	for _, name := range names[:min(len(names), most)] {
 		places = append(places, fmt.Sprintf("%s %d", name, counts[name]))
 	}
@@ -185,7 +189,8 @@ func checkMeasures(all []measure, recorded string) (faults []string) {
 		case !known:
 			faults = append(faults, fmt.Sprintf("%s: no figure is on record, it is %d", m.name, m.value))
 		case m.value > was:
-			faults = append(faults, fmt.Sprintf("%s rose from %d to %d: the most are %s", m.name, was, m.value, strings.Join(m.top, ", ")))
+			faults = append(faults, fmt.Sprintf("%s rose from %d to %d: the most are %s", m.name, was, m.value,
+				strings.Join(m.top, ", ")))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(were)) {

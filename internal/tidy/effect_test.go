@@ -37,8 +37,9 @@ func TestEffect(t *testing.T) {
 func TestEffect_measures(t *testing.T) {
 	t.Parallel()
 	tree, err := plant(map[string]string{
-		"fsm/a.go":      "package fsm\ntype Machine struct{}\nfunc (m *Machine) Apply() {}\ntype part struct{ m *Machine }\nfunc (p *part) do() {}\nfunc (p part) more() {}\n",
-		"fsm/b.go":      "package fsm\ntype free struct{ m Machine }\nfunc (f *free) do() {}\nfunc Long() {" + strings.Repeat("\n", functionReported) + "}\n",
+		"fsm/a.go": "package fsm\ntype Machine struct{}\nfunc (m *Machine) Apply() {}\ntype part struct{ m *Machine }\nfunc (p *part) do() {}\nfunc (p part) more() {}\n",
+		"fsm/b.go": "package fsm\ntype free struct{ m Machine }\nfunc (f *free) do() {}\nfunc Long() {" +
+			strings.Repeat("\n", functionReported) + "}\n",
 		"fsm/a_test.go": "package fsm\ntype none struct{ m *Machine }\n",
 		"test/x/x.go":   "package x\nvar X int\n",
 		"sched/s.go":    "package sched\nconst A, B, C = 1, 2, 3\n",
@@ -52,8 +53,10 @@ func TestEffect_measures(t *testing.T) {
 		got[m.name] = m.value
 	}
 	for name, want := range map[string]int{
-		"lines of product code": 6 + 3 + functionReported + 1 + 2, "files of the largest package": 2, "exported names of the largest package": 3,
-		"methods of the largest type": 2, "functions of more than 70 lines": 1, "types of fsm that hold *Machine": 1,
+		"lines of product code": 6 + 3 + functionReported + 1 + 2, "files of the largest package": 2,
+		"exported names of the largest package": 3,
+		"methods of the largest type":           2, "functions of more than 70 lines": 1,
+		"types of fsm that hold *Machine":  1,
 		"methods in effect of fsm.Machine": 3, "types of cluster that hold *Node": 0,
 	} {
 		if got[name] != want {

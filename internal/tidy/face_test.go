@@ -48,7 +48,8 @@ func TestFacePlants(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if packages[p.path], err = (&types.Config{Importer: packages}).Check(p.path, fset, []*ast.File{file}, nil); err != nil {
+		if packages[p.path], err = (&types.Config{Importer: packages}).Check(p.path, fset, []*ast.File{file},
+			nil); err != nil {
 			t.Fatal(err)
 		}
 	}

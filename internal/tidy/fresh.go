@@ -23,7 +23,8 @@ func methodNames(t *tree, dir string) ([]string, error) {
 			}
 			for _, s := range constants.Specs {
 				v, ok := s.(*ast.ValueSpec)
-				if !ok || len(v.Names) != 1 || len(v.Values) != 1 || !strings.HasSuffix(v.Names[0].Name, "_FullMethodName") {
+				if !ok || len(v.Names) != 1 || len(v.Values) != 1 ||
+					!strings.HasSuffix(v.Names[0].Name, "_FullMethodName") {
 					continue
 				}
 				lit, ok := v.Values[0].(*ast.BasicLit)

@@ -13,8 +13,10 @@ var unsafeMarkup = []struct {
 	says string
 }{
 	{regexp.MustCompile(`\{@html\b`), "what somebody sent must stay text: no {@html}"},
-	{regexp.MustCompile(`(^|[\s"'])style\s*=\s*["'{]`), "the page's policy refuses style attributes: use a class, or style:property={…}"},
-	{regexp.MustCompile(`\b(innerHTML|outerHTML|insertAdjacentHTML|document\.write)\b`), "the page's policy refuses markup made of text: use elements and textContent"},
+	{regexp.MustCompile(`(^|[\s"'])style\s*=\s*["'{]`),
+		"the page's policy refuses style attributes: use a class, or style:property={…}"},
+	{regexp.MustCompile(`\b(innerHTML|outerHTML|insertAdjacentHTML|document\.write)\b`),
+		"the page's policy refuses markup made of text: use elements and textContent"},
 	{regexp.MustCompile(`<script[^>]*>[^<]`), "the page's policy refuses scripts within it"},
 }
 
@@ -23,7 +25,8 @@ func checkMarkup(t *tree) []string {
 	var faults []string
 	for _, p := range t.paths {
 		ext := path.Ext(p)
-		if source := strings.HasPrefix(p, "console/src/") && (ext == ".svelte" || ext == ".ts"); !source && p != "console/index.html" {
+		if source := strings.HasPrefix(p, "console/src/") && (ext == ".svelte" || ext == ".ts"); !source &&
+			p != "console/index.html" {
 			continue
 		}
 		text, err := t.read(p)

@@ -38,10 +38,12 @@ func checkPlants(t *tree) []string {
 		case f.planted():
 			continue
 		case strings.HasPrefix(path.Base(f.path), "plant_") && !f.test():
-			faults = append(faults, fmt.Sprintf("%s: a plant is built with one tag, which is the file's name, not with %q",
+			faults = append(faults, fmt.Sprintf(
+				"%s: a plant is built with one tag, which is the file's name, not with %q",
 				f.path, constraint(f)))
 		case strings.Contains(constraint(f), "plant_"):
-			faults = append(faults, fmt.Sprintf("%s: built by the tag of a plant, and no plant: %s", f.path, constraint(f)))
+			faults = append(faults, fmt.Sprintf("%s: built by the tag of a plant, and no plant: %s", f.path,
+				constraint(f)))
 		}
 		for _, d := range f.syntax.Decls {
 			fn, ok := d.(*ast.FuncDecl)
@@ -50,9 +52,11 @@ func checkPlants(t *tree) []string {
 			}
 			switch receiver, _, _ := strings.Cut(functionName(fn), "."); {
 			case receiver == "plants":
-				faults = append(faults, t.at(fn.Pos())+": a plant in a normal build: "+functionName(fn)+" belongs into a file plant_*.go")
+				faults = append(faults, t.at(fn.Pos())+": a plant in a normal build: "+functionName(fn)+
+					" belongs into a file plant_*.go")
 			case receiver == "sound" && !idle(fn.Body):
-				faults = append(faults, t.at(fn.Pos())+": "+functionName(fn)+" does something: without its tag a plant does nothing")
+				faults = append(faults, t.at(fn.Pos())+": "+functionName(fn)+
+					" does something: without its tag a plant does nothing")
 			}
 		}
 	}

@@ -21,10 +21,12 @@ func TestPolicyPage(t *testing.T) {
 		return
 	}
 	if have, err := os.ReadFile(path); err != nil || string(have) != page {
-		t.Fatalf("docs/reference/policy.md is stale (%v): run `go test ./internal/tidy -run TestPolicyPage -update`", err)
+		t.Fatalf("docs/reference/policy.md is stale (%v): run `go test ./internal/tidy -run TestPolicyPage -update`",
+			err)
 	}
 	for _, d := range rota.PolicyDocs() {
-		if !strings.HasSuffix(d.Meaning, ".") || d.Source == "" || d.Values == "" || strings.Contains(d.Meaning+d.Source, "|") {
+		if !strings.HasSuffix(d.Meaning, ".") || d.Source == "" || d.Values == "" ||
+			strings.Contains(d.Meaning+d.Source, "|") {
 			t.Errorf("key %s has too short a description: %+v", d.Key, d)
 		}
 	}

@@ -11,7 +11,8 @@ import (
 )
 
 // promising are the documents that name the tests of their promises.
-var promising = []string{"docs/reference/guarantees.md", "docs/internals/sources.md", "docs/raft.md", "docs/security.md",
+var promising = []string{"docs/reference/guarantees.md", "docs/internals/sources.md", "docs/raft.md",
+	"docs/security.md",
 	"docs/adding-a-verb.md"}
 
 var (
@@ -43,7 +44,10 @@ func checkPromises(t *tree, document string) (faults []string) {
 	tests := t.tests()
 	for _, name := range namedTest.FindAllString(string(text), -1) {
 		prefix, open := strings.CutSuffix(name, "…")
-		if !slices.ContainsFunc(tests, func(test string) bool { return test == prefix || open && strings.HasPrefix(test, prefix) }) {
+		if !slices.ContainsFunc(tests, func(test string) bool {
+			return test == prefix || open &&
+				strings.HasPrefix(test, prefix)
+		}) {
 			faults = append(faults, fmt.Sprintf("%s names %s, which is no test", document, name))
 		}
 	}
@@ -67,7 +71,8 @@ func checkSourceRows(text string) (faults []string) {
 		}
 		cells := strings.Split(strings.ReplaceAll(strings.TrimSuffix(m[3], "|"), `\|`, "/"), "|")
 		if len(cells) != 3 || strings.TrimSpace(cells[0]) == "" || strings.TrimSpace(cells[2]) == "" {
-			faults = append(faults, fmt.Sprintf("%s-%s has not the three cells: asked, where it lives, test or reason", source, number))
+			faults = append(faults, fmt.Sprintf("%s-%s has not the three cells: asked, where it lives, test or reason",
+				source, number))
 		}
 	}
 	for _, source := range []string{"AICF", "DFPS-S", "DFPS-R", "DAG", "FF"} {
@@ -111,11 +116,14 @@ func TestPromisesPlants(t *testing.T) {
 		text string
 		want []string
 	}{
-		"sound":        {"| AICF-1 | a \\| b | b | c |\n" + rest + "| FF-1 | a | b | c |\n", nil},
-		"a gap":        {"| AICF-2 | a | b | c |\n" + rest + "| FF-1 | a | b | c |\n", []string{"AICF-2 comes where AICF-1 is due"}},
-		"no test":      {"| AICF-1 | a | b | |\n" + rest + "| FF-1 | a | b | c |\n", []string{"AICF-1 has not the three cells: asked, where it lives, test or reason"}},
-		"a cell lacks": {"| AICF-1 | a | b |\n" + rest + "| FF-1 | a | b | c |\n", []string{"AICF-1 has not the three cells: asked, where it lives, test or reason"}},
-		"no source":    {"| AICF-1 | a | b | c |\n" + rest, []string{"there are no rows of FF"}},
+		"sound": {"| AICF-1 | a \\| b | b | c |\n" + rest + "| FF-1 | a | b | c |\n", nil},
+		"a gap": {"| AICF-2 | a | b | c |\n" + rest + "| FF-1 | a | b | c |\n",
+			[]string{"AICF-2 comes where AICF-1 is due"}},
+		"no test": {"| AICF-1 | a | b | |\n" + rest + "| FF-1 | a | b | c |\n",
+			[]string{"AICF-1 has not the three cells: asked, where it lives, test or reason"}},
+		"a cell lacks": {"| AICF-1 | a | b |\n" + rest + "| FF-1 | a | b | c |\n",
+			[]string{"AICF-1 has not the three cells: asked, where it lives, test or reason"}},
+		"no source": {"| AICF-1 | a | b | c |\n" + rest, []string{"there are no rows of FF"}},
 	} {
 		if faults := checkSourceRows(c.text); !slices.Equal(faults, c.want) {
 			t.Errorf("%s: faults are %q, want %q", name, faults, c.want)

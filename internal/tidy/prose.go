@@ -24,7 +24,8 @@ func checkDocs(t *tree) []string {
 		paragraphs := strings.Split(strings.TrimSpace(doc), "\n\n")
 		last := paragraphs[len(paragraphs)-1]
 		if !slices.Contains(strings.FieldsFunc(last, func(r rune) bool { return r < 'a' || r > 'z' }), "never") {
-			faults = append(faults, t.files[i].path+": the package comment must end with a paragraph on what the package never does")
+			faults = append(faults, t.files[i].path+
+				": the package comment must end with a paragraph on what the package never does")
 		}
 	}
 	return faults
@@ -67,7 +68,8 @@ func checkCard(t *tree) []string {
 // fetched from, and conversation between its makers. The patterns are assembled from pieces so that this file does not
 // contain them.
 var talk = regexp.MustCompile(`(?i)` + strings.Join([]string{
-	`(^|[^a-z0-9_.-])/wo` + `rk/`, `/bash_jo` + `bs`, `(^|[^a-z0-9_.-])/ho` + `me/[a-z]`, `(^|[^a-z0-9_.-])/Us` + `ers/[a-z]`,
+	`(^|[^a-z0-9_.-])/wo` + `rk/`, `/bash_jo` + `bs`, `(^|[^a-z0-9_.-])/ho` + `me/[a-z]`,
+	`(^|[^a-z0-9_.-])/Us` + `ers/[a-z]`,
 	`proxy\.gol` + `ang\.org`, `sum\.gol` + `ang\.org`, `gopro` + `xy\s*=`, `artif` + `actory`,
 	`\bcla` + `ude\b`, `anthr` + `opic`, `chatg` + `pt`, `language mo` + `del`, `system pro` + `mpt`,
 	`co-authored` + `-by`, `sub-?ag` + `ent\b`, `\bthe lead (w` + `ill|must|should)\b`, `founder-eng` + `ineer`,
@@ -94,7 +96,8 @@ func checkTalk(t *tree, strangers ...string) []string {
 				}
 			}
 			if found != "" {
-				faults = append(faults, fmt.Sprintf("%s:%d: %q belongs to a machine or to talk, not into the repository", p, i+1, found))
+				faults = append(faults, fmt.Sprintf(
+					"%s:%d: %q belongs to a machine or to talk, not into the repository", p, i+1, found))
 			}
 		}
 	}
@@ -103,7 +106,8 @@ func checkTalk(t *tree, strangers ...string) []string {
 
 // dialect are outdated words, with their replacements. They are assembled from pieces, like those of talk.
 var dialect = []struct{ old, plain string }{
-	{"who" + "m", "which, or who at the end"}, {"for want" + " of", "because there is no"}, {"part" + "ed by", "separated by"},
+	{"who" + "m", "which, or who at the end"}, {"for want" + " of", "because there is no"},
+	{"part" + "ed by", "separated by"},
 }
 
 // checkDialect reads sources, schemas and documents, but not generated files.

@@ -66,7 +66,8 @@ func checkPure(t *tree) []string {
 			}
 			for _, p := range impure {
 				if beneath(path, p) {
-					faults = append(faults, fmt.Sprintf("%s: %s is out of bounds in %s: give what you need as an argument",
+					faults = append(faults, fmt.Sprintf(
+						"%s: %s is out of bounds in %s: give what you need as an argument",
 						t.at(imp.Pos()), path, f.dir()))
 				}
 			}

@@ -33,7 +33,8 @@ var (
 	citedDesign = regexp.MustCompile(`(AICF|DFPS-S|DFPS-R|FF) §(\d+(?:\.\d+)?)`)
 	designRow   = regexp.MustCompile(`(?m)^\| ([A-Z]+(?:-[A-Z])?)-\d+ \| ([^|]*§[^|]*) \|`)
 	citedOther  = regexp.MustCompile(`\b([A-Z]{2,}(?:-[A-Z]+)*)(?:\.md)?\s+§`)
-	citedBare   = regexp.MustCompile(`\b(HOUSE|TESTING|STYLE|CLI|PERFORMANCE|USERS|FORESIGHT|CONSOLE)\s+\d+(?:\.\d+)*\b`)
+	citedBare   = regexp.MustCompile(
+		`\b(HOUSE|TESTING|STYLE|CLI|PERFORMANCE|USERS|FORESIGHT|CONSOLE)\s+\d+(?:\.\d+)*\b`)
 	capitalPage = regexp.MustCompile(`\b([A-Z]{2,}(?:-[A-Z]+)*\.md)\b`)
 	citedADR    = regexp.MustCompile(`ADRs? (\d+)\b`)
 	citedAttack = regexp.MustCompile(`H(\d+)\b`)
@@ -177,7 +178,8 @@ func (c *citations) numbered(p, text, line string) {
 		case pages == nil:
 			c.fault(p, text, m[0], "cites ADR %d, which is not there", n)
 		case len(pages) > 1:
-			c.fault(p, text, m[0], "cites ADR %d, which is each of %s: number one of them anew", n, strings.Join(pages, ", "))
+			c.fault(p, text, m[0], "cites ADR %d, which is each of %s: number one of them anew", n,
+				strings.Join(pages, ", "))
 		}
 	}
 	for _, m := range citedAttack.FindAllStringSubmatchIndex(line, -1) {

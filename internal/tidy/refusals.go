@@ -24,10 +24,12 @@ func checkRefusals(t *tree) []string {
 				bare = lastName(n.Fun) == "Refusef" && len(n.Args) > 1 && placed(n.Args[0]) && emptyLiteral(n.Args[1])
 			case *ast.CompositeLit:
 				kind, subject := field(n, "Kind"), field(n, "Subject")
-				bare = lastName(n.Type) == "Error" && kind != nil && placed(kind) && (subject == nil || emptyLiteral(subject))
+				bare = lastName(n.Type) == "Error" && kind != nil && placed(kind) &&
+					(subject == nil || emptyLiteral(subject))
 			}
 			if bare {
-				faults = append(faults, t.at(n.Pos())+": a refusal that names no field: say which one, or what it is about")
+				faults = append(faults, t.at(n.Pos())+
+					": a refusal that names no field: say which one, or what it is about")
 			}
 			return true
 		})

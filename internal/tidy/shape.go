@@ -66,9 +66,11 @@ func checkLayers(t *tree, dir, design string, compiled map[string]string, allowe
 	faults = append(faults, broken...)
 	switch {
 	case len(up) > allowed:
-		faults = append(faults, fmt.Sprintf("%s: %d arrows run upward, %d are allowed:\n\t%s", dir, len(up), allowed, strings.Join(up, "\n\t")))
+		faults = append(faults, fmt.Sprintf("%s: %d arrows run upward, %d are allowed:\n\t%s", dir, len(up), allowed,
+			strings.Join(up, "\n\t")))
 	case len(up) < allowed:
-		faults = append(faults, fmt.Sprintf("%s: %d arrows run upward, %d are allowed: lower it", dir, len(up), allowed))
+		faults = append(faults, fmt.Sprintf("%s: %d arrows run upward, %d are allowed: lower it", dir, len(up),
+			allowed))
 	}
 	slices.Sort(faults)
 	return faults

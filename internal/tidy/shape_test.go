@@ -50,7 +50,8 @@ func TestLayers_find(t *testing.T) {
 		{"one allowed", design, 1, nil},
 		{"two allowed", design, 2, []string{"lower it"}},
 		{"a file in none", "1. **verbs**: `verb.go`.\n", 0, []string{"p/table.go stands in no layer"}},
-		{"a file that is not there", design + "3. **trees**: `tree.go`.\n", 1, []string{"names tree.go, which is not there"}},
+		{"a file that is not there", design + "3. **trees**: `tree.go`.\n", 1,
+			[]string{"names tree.go, which is not there"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

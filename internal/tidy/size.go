@@ -29,14 +29,17 @@ func checkSizes(t *tree, files, functions map[string]int) (reports, faults []str
 		used[key] = true
 		switch {
 		case listed && lines < limit:
-			faults = append(faults, fmt.Sprintf("%s has %d lines, the list of exceptions allows %d: lower it, or strike it out",
+			faults = append(faults, fmt.Sprintf(
+				"%s has %d lines, the list of exceptions allows %d: lower it, or strike it out",
 				where, lines, limit))
 		case listed && lines == limit && lines > most:
 			reports = append(reports, fmt.Sprintf("%s has %d lines (a listed exception)", where, lines))
 		case lines > most && !test:
-			faults = append(faults, fmt.Sprintf("%s has %d lines, at most %d are allowed: split it by idea", where, lines, most))
+			faults = append(faults, fmt.Sprintf("%s has %d lines, at most %d are allowed: split it by idea", where,
+				lines, most))
 		case lines > reported:
-			reports = append(reports, fmt.Sprintf("%s has %d lines, %d are enough for one idea", where, lines, reported))
+			reports = append(reports, fmt.Sprintf("%s has %d lines, %d are enough for one idea", where, lines,
+				reported))
 		}
 	}
 	for _, f := range t.files {

@@ -101,7 +101,8 @@ func strangers(root string) []string {
 	if err != nil {
 		return found
 	}
-	for _, word := range strings.FieldsFunc(strings.TrimSpace(string(out)), func(r rune) bool { return r == ',' || r == '|' }) {
+	for _, word := range strings.FieldsFunc(strings.TrimSpace(string(out)),
+		func(r rune) bool { return r == ',' || r == '|' }) {
 		if u, err := url.Parse(word); err == nil && u.Hostname() != "" && u.Hostname() != "localhost" {
 			found = append(found, u.Hostname())
 		}
@@ -136,7 +137,8 @@ func staleDescriptors(t *testing.T, root string) []string {
 			}
 			embedded, err := protoregistry.GlobalFiles.FindFileByPath(f.GetName())
 			if err != nil {
-				faults = append(faults, fmt.Sprintf("%s is not generated, or its package is not imported here: %v", f.GetName(), err))
+				faults = append(faults, fmt.Sprintf("%s is not generated, or its package is not imported here: %v",
+					f.GetName(), err))
 				continue
 			}
 			if !sameDescriptor(f, protodesc.ToFileDescriptorProto(embedded)) {
@@ -177,7 +179,8 @@ func staleServices(t *testing.T, tree *tree, root string) []string {
 			t.Fatal(err)
 		}
 		if !slices.Equal(want, got) {
-			faults = append(faults, fmt.Sprintf("%s: services are %v, generated are %v: run `make generate`", r.Glob, want, got))
+			faults = append(faults, fmt.Sprintf("%s: services are %v, generated are %v: run `make generate`", r.Glob,
+				want, got))
 		}
 	}
 	return faults

@@ -19,7 +19,8 @@ import (
 // exports asks the go command for the compiled form of packages and all that they import: import path → file. They come
 // from the build cache.
 func exports(dir string, patterns ...string) (map[string]string, error) {
-	cmd := exec.Command("go", append([]string{"list", "-e", "-export", "-deps", "-json=ImportPath,Export"}, patterns...)...)
+	cmd := exec.Command("go", append([]string{"list", "-e", "-export", "-deps", "-json=ImportPath,Export"},
+		patterns...)...)
 	var complaint bytes.Buffer
 	cmd.Dir, cmd.Stderr = dir, &complaint
 	out, err := cmd.Output()
@@ -114,7 +115,8 @@ func mapOrder(t *tree, f *file, info *types.Info) []string {
 				sorted[n.Args[0]] = true
 			}
 			if path == "maps" && (name == "Keys" || name == "Values" || name == "All") && !sorted[n] {
-				faults = append(faults, fmt.Sprintf("%s: maps.%s in map order: wrap it in slices.Sorted at once", t.at(n.Pos()), name))
+				faults = append(faults, fmt.Sprintf("%s: maps.%s in map order: wrap it in slices.Sorted at once",
+					t.at(n.Pos()), name))
 			}
 			if path == "reflect" && (name == "MapRange" || name == "MapKeys") {
 				faults = append(faults, t.at(n.Pos())+": reflection walks a map in its own order")

@@ -93,9 +93,12 @@ func (f Facts) Judge() Report {
 		name string
 		made func(*judge)
 	}{
-		{"members", (*judge).members}, {"health", (*judge).health}, {"quorum", (*judge).quorum}, {"leader", (*judge).leader},
-		{"configuration", (*judge).configuration}, {"log", (*judge).log}, {"digests", (*judge).digests}, {"clocks", (*judge).clocks},
-		{"certificates", (*judge).certificates}, {"disk", (*judge).disk}, {"backup", (*judge).backup}, {"mode", (*judge).mode},
+		{"members", (*judge).members}, {"health", (*judge).health}, {"quorum", (*judge).quorum},
+		{"leader", (*judge).leader},
+		{"configuration", (*judge).configuration}, {"log", (*judge).log}, {"digests", (*judge).digests},
+		{"clocks", (*judge).clocks},
+		{"certificates", (*judge).certificates}, {"disk", (*judge).disk}, {"backup", (*judge).backup},
+		{"mode", (*judge).mode},
 		{"versions", (*judge).versions}, {"rules", (*judge).rules}, {"formats", (*judge).formats},
 	} {
 		j.check = check.name

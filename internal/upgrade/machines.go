@@ -24,7 +24,8 @@ const (
 func (j *judge) clocks() {
 	for _, n := range j.answering() {
 		if n.WallSkew > maxSkew || n.WallSkew < -maxSkew {
-			j.say(Blocked, n.ID, fmt.Sprintf("its clock is %s off the voters' median", n.WallSkew), "synchronise it: docs/runbooks/RotaClockOff.md")
+			j.say(Blocked, n.ID, fmt.Sprintf("its clock is %s off the voters' median", n.WallSkew),
+				"synchronise it: docs/runbooks/RotaClockOff.md")
 		}
 	}
 	j.fine(fmt.Sprintf("all within %s of the voters' median", maxSkew))
@@ -41,7 +42,9 @@ func (j *judge) certificates() {
 		left := time.UnixMilli(int64(n.CertificateEnds)).Sub(j.Now)
 		switch next := "have a new one issued, it is read without a restart: docs/runbooks/RotaCertificateEnds.md"; {
 		case left <= 0:
-			j.say(Blocked, n.ID, fmt.Sprintf("its certificate ended %s: it does not start again with it", n.CertificateEnds), next)
+			j.say(Blocked, n.ID, fmt.Sprintf("its certificate ended %s: it does not start again with it",
+				n.CertificateEnds),
+				next)
 		case left < certificateNow:
 			j.say(Blocked, n.ID, fmt.Sprintf("its certificate ends %s", n.CertificateEnds), next)
 		case left < certificateSoon:
@@ -60,11 +63,14 @@ func (j *judge) disk() {
 	least := int64(-1)
 	for _, n := range j.answering() {
 		if n.DiskTotal == 0 {
-			j.say(Warning, n.ID, "does not know how much of its disk is free", "look yourself: df under its data directory")
+			j.say(Warning, n.ID, "does not know how much of its disk is free",
+				"look yourself: df under its data directory")
 			continue
 		}
 		if n.DiskFree < need {
-			j.say(Blocked, n.ID, fmt.Sprintf("has %d MiB free, and two snapshots may take %d MiB", n.DiskFree>>20, need>>20), "free space: docs/runbooks/RotaDiskLow.md")
+			j.say(Blocked, n.ID, fmt.Sprintf("has %d MiB free, and two snapshots may take %d MiB", n.DiskFree>>20,
+				need>>20),
+				"free space: docs/runbooks/RotaDiskLow.md")
 		}
 		if least < 0 || n.DiskFree < least {
 			least = n.DiskFree
@@ -78,7 +84,8 @@ func (j *judge) backup() {
 	const next = "rota operator backup now, or rota operator snapshot save FILE"
 	b := j.Status.Backup
 	if b == nil {
-		j.say(Warning, "", "the cluster knows of no backup: it is the only way back once newer rules are in force", next)
+		j.say(Warning, "", "the cluster knows of no backup: it is the only way back once newer rules are in force",
+			next)
 		return
 	}
 	if age := j.Now.Sub(time.UnixMilli(int64(b.Date))); age > backupOld {
@@ -94,7 +101,8 @@ func (j *judge) mode() {
 		if s.ModeReason != "" {
 			text += ": " + s.ModeReason
 		}
-		j.say(Warning, "", text, "an upgrade does not change it; rota mode get says since when, rota mode set NORMAL ends it")
+		j.say(Warning, "", text,
+			"an upgrade does not change it; rota mode get says since when, rota mode set NORMAL ends it")
 	}
 	j.fine("NORMAL")
 }

@@ -25,11 +25,13 @@ func (j *judge) members() {
 		answer, asked := j.Answers[n.ID]
 		switch {
 		case n.State == unreachable && (!asked || answer.Err != nil):
-			j.say(Blocked, n.ID, "does not answer", "start it, or remove it: rota operator raft remove-peer "+string(n.ID))
+			j.say(Blocked, n.ID, "does not answer", "start it, or remove it: rota operator raft remove-peer "+
+				string(n.ID))
 		case n.State == unreachable:
 			j.say(Blocked, n.ID, "answers here, and not the node that was asked", "mend the network between the nodes")
 		case asked && answer.Err != nil:
-			j.say(Blocked, n.ID, "does not answer here, though other nodes reach it: "+answer.Err.Error(), "ask from where all nodes can be reached, or mend the network")
+			j.say(Blocked, n.ID, "does not answer here, though other nodes reach it: "+answer.Err.Error(),
+				"ask from where all nodes can be reached, or mend the network")
 		}
 		for _, seen := range answer.Status.Nodes {
 			if seen.State == unreachable && n.State != unreachable && j.reached(seen.ID) {
@@ -42,12 +44,16 @@ func (j *judge) members() {
 
 // reached reports whether the node that was asked reaches another one.
 func (j *judge) reached(id rota.NodeID) bool {
-	return slices.ContainsFunc(j.Status.Nodes, func(n rota.NodeStatus) bool { return n.ID == id && n.State != unreachable })
+	return slices.ContainsFunc(j.Status.Nodes, func(n rota.NodeStatus) bool {
+		return n.ID == id &&
+			n.State != unreachable
+	})
 }
 
 // answering returns the nodes that answer the one that was asked.
 func (j *judge) answering() []rota.NodeStatus {
-	return slices.DeleteFunc(slices.Clone(j.Status.Nodes), func(n rota.NodeStatus) bool { return n.State == unreachable })
+	return slices.DeleteFunc(slices.Clone(j.Status.Nodes),
+		func(n rota.NodeStatus) bool { return n.State == unreachable })
 }
 
 // health passes on the problems that the nodes report about themselves.
@@ -55,7 +61,8 @@ func (j *judge) health() {
 	for _, n := range j.answering() {
 		switch {
 		case n.State == rebuilding:
-			j.say(Blocked, n.ID, "its state was wrong and is being rebuilt", "wait until it serves again, and keep the other nodes up")
+			j.say(Blocked, n.ID, "its state was wrong and is being rebuilt",
+				"wait until it serves again, and keep the other nodes up")
 		case !n.Healthy:
 			j.say(Blocked, n.ID, strings.Join(n.Problems, "; "), "mend that first")
 		case len(n.Problems) > 0:
@@ -78,10 +85,13 @@ func (j *judge) quorum() {
 	majority := voters/2 + 1
 	switch {
 	case voters < 3:
-		j.say(Blocked, "", fmt.Sprintf("with one of %s down no majority is left: nothing is admitted or leased until it is back", plural(voters, "voter")),
+		j.say(Blocked, "", fmt.Sprintf(
+			"with one of %s down no majority is left: nothing is admitted or leased until it is back",
+			plural(voters, "voter")),
 			"add nodes until there are three voters, or take a backup and accept the pause: rota operator snapshot save")
 	case up-1 < majority:
-		j.say(Blocked, "", fmt.Sprintf("%d of %d voters are up, and a majority is %d: none can be spared", up, voters, majority),
+		j.say(Blocked, "", fmt.Sprintf("%d of %d voters are up, and a majority is %d: none can be spared", up, voters,
+			majority),
 			"bring the others back first")
 	}
 	j.fine(fmt.Sprintf("%d voters: with one down %d are left, and a majority is %d", voters, up-1, majority))
@@ -94,7 +104,8 @@ func (j *judge) leader() {
 	}
 	for _, n := range j.answering() {
 		if a := j.Answers[n.ID]; a.Err == nil && a.Status.Leader != j.Status.Leader && a.Status.ClusterID != "" {
-			j.say(Blocked, n.ID, fmt.Sprintf("follows %s, the others %s", or(a.Status.Leader), or(j.Status.Leader)), "wait for the election to end and check again")
+			j.say(Blocked, n.ID, fmt.Sprintf("follows %s, the others %s", or(a.Status.Leader), or(j.Status.Leader)),
+				"wait for the election to end and check again")
 		}
 	}
 	j.fine(fmt.Sprintf("%s leads term %d", j.Status.Leader, j.Status.Term))
@@ -115,12 +126,18 @@ func (j *judge) configuration() {
 		}
 	}
 	auto := j.Status.Autopilot
-	silent := slices.ContainsFunc(j.Status.Nodes, func(n rota.NodeStatus) bool { return n.Voter && n.State == unreachable })
+	silent := slices.ContainsFunc(j.Status.Nodes, func(n rota.NodeStatus) bool {
+		return n.Voter &&
+			n.State == unreachable
+	})
 	if auto.Text != "" && silent {
-		j.say(Blocked, "", "the leader reports: "+auto.Text, "bring silent voters back, or replace them: docs/operations/replace-a-node.md")
+		j.say(Blocked, "", "the leader reports: "+auto.Text,
+			"bring silent voters back, or replace them: docs/operations/replace-a-node.md")
 	}
-	if voters := int64(len(slices.DeleteFunc(slices.Clone(j.Status.Nodes), func(n rota.NodeStatus) bool { return !n.Voter }))); voters < auto.VotersWanted {
-		j.say(Warning, "", fmt.Sprintf("%d voters of %d that are wanted", voters, auto.VotersWanted), "add nodes, or lower voters_wanted: rota cluster set voters_wanted="+fmt.Sprint(voters))
+	if voters := int64(len(slices.DeleteFunc(slices.Clone(j.Status.Nodes),
+		func(n rota.NodeStatus) bool { return !n.Voter }))); voters < auto.VotersWanted {
+		j.say(Warning, "", fmt.Sprintf("%d voters of %d that are wanted", voters, auto.VotersWanted),
+			"add nodes, or lower voters_wanted: rota cluster set voters_wanted="+fmt.Sprint(voters))
 	}
 	j.fine("no node is being added or removed")
 }
@@ -133,7 +150,8 @@ func (j *judge) log() {
 	}
 	for _, n := range j.answering() {
 		if behind := furthest - n.AppliedIndex; behind > maxLag {
-			j.say(Blocked, n.ID, fmt.Sprintf("is %d entries behind", behind), "wait until it has caught up; its disk or network may be slow")
+			j.say(Blocked, n.ID, fmt.Sprintf("is %d entries behind", behind),
+				"wait until it has caught up; its disk or network may be slow")
 		}
 	}
 	j.fine(fmt.Sprintf("all have applied the log up to about %d", furthest))
@@ -162,7 +180,8 @@ func (j *judge) digests() {
 			case !known:
 				said[n.AppliedIndex] = at{n.AppliedIndex, n.Digest, n.ID}
 			case first.digest != n.Digest && !compared[n.ID]:
-				j.say(Blocked, n.ID, fmt.Sprintf("its state differs from that of %s at index %d", first.node, n.AppliedIndex),
+				j.say(Blocked, n.ID, fmt.Sprintf("its state differs from that of %s at index %d", first.node,
+					n.AppliedIndex),
 					"keep all nodes up until the one that is wrong has rebuilt itself; then rota operator verify")
 				fallthrough
 			case first.node != n.ID:
@@ -172,7 +191,8 @@ func (j *judge) digests() {
 	}
 	for _, n := range j.answering() {
 		if !compared[n.ID] && len(j.answering()) > 1 {
-			j.say(OK, n.ID, "was not seen at one index with another node; nodes compare their states each second themselves", "rota operator verify compares them now")
+			j.say(OK, n.ID, "was not seen at one index with another node; nodes compare their states each second themselves",
+				"rota operator verify compares them now")
 		}
 	}
 	j.fine("the nodes' states are equal")
@@ -207,8 +227,9 @@ func (j *judge) order() []Node {
 	}
 	nodes := []Node{}
 	for _, n := range j.Status.Nodes {
-		nodes = append(nodes, Node{ID: n.ID, Version: n.Version, Rules: n.RulesVersion, Voter: n.Voter, Leader: n.ID == j.Status.Leader,
-			Done: j.To != nil && n.Version == j.To.Version})
+		nodes = append(nodes, Node{ID: n.ID, Version: n.Version, Rules: n.RulesVersion, Voter: n.Voter,
+			Leader: n.ID == j.Status.Leader,
+			Done:   j.To != nil && n.Version == j.To.Version})
 	}
 	slices.SortStableFunc(nodes, func(a, b Node) int { return cmp.Or(rank(a)-rank(b), cmp.Compare(a.ID, b.ID)) })
 	return nodes

@@ -54,7 +54,8 @@ func (j *judge) versions() {
 		for _, version := range all {
 			texts = append(texts, version+" on "+strings.Join(of[version], ", "))
 		}
-		j.say(Warning, "", "they are mixed: "+strings.Join(texts, "; "), "an upgrade is under way: end it before another begins")
+		j.say(Warning, "", "they are mixed: "+strings.Join(texts, "; "),
+			"an upgrade is under way: end it before another begins")
 	}
 	j.apart(all)
 	if j.To != nil {
@@ -84,7 +85,8 @@ func (j *judge) apart(versions []string) {
 		}
 	}
 	if oldest.major != newest.major || newest.minor-oldest.minor > MinorsApart {
-		j.say(Blocked, "", fmt.Sprintf("%s and %s run in one cluster: at most %d minor versions apart are supported", oldest, newest, MinorsApart),
+		j.say(Blocked, "", fmt.Sprintf("%s and %s run in one cluster: at most %d minor versions apart are supported",
+			oldest, newest, MinorsApart),
 			"bring the older ones up first")
 	}
 }
@@ -96,16 +98,23 @@ func (j *judge) beside(version string, nodes []string) {
 	who := rota.NodeID(nodes[0])
 	switch {
 	case !known || !ok:
-		j.say(Warning, who, fmt.Sprintf("%s to %s: not both are releases, so the support policy does not cover them", version, j.To.Version), "try it on another cluster first")
+		j.say(Warning, who, fmt.Sprintf("%s to %s: not both are releases, so the support policy does not cover them",
+			version, j.To.Version), "try it on another cluster first")
 	case to.major != from.major:
-		j.say(Blocked, who, fmt.Sprintf("%s to %s is another major version", version, j.To.Version), "read that version's release notes: they name the versions that can be upgraded")
+		j.say(Blocked, who, fmt.Sprintf("%s to %s is another major version", version, j.To.Version),
+			"read that version's release notes: they name the versions that can be upgraded")
 	case to.minor-from.minor > MinorsApart:
 		step := release{from.major, from.minor + MinorsApart}
-		j.say(Blocked, who, fmt.Sprintf("%s to %s is more than %d minor versions", version, j.To.Version, MinorsApart), "upgrade all nodes to "+step.String()+" first")
+		j.say(Blocked, who, fmt.Sprintf("%s to %s is more than %d minor versions", version, j.To.Version, MinorsApart),
+			"upgrade all nodes to "+step.String()+" first")
 	case from.minor-to.minor > MinorsApart:
-		j.say(Blocked, who, fmt.Sprintf("%s to %s is more than %d minor versions back", version, j.To.Version, MinorsApart), "restore a backup from before into a new cluster")
+		j.say(Blocked, who, fmt.Sprintf("%s to %s is more than %d minor versions back", version, j.To.Version,
+			MinorsApart),
+			"restore a backup from before into a new cluster")
 	case to.minor < from.minor:
-		j.say(Warning, who, fmt.Sprintf("%s to %s is a way back: it is open until newer rules are in force", version, j.To.Version), "")
+		j.say(Warning, who, fmt.Sprintf("%s to %s is a way back: it is open until newer rules are in force", version,
+			j.To.Version),
+			"")
 	}
 }
 
@@ -121,11 +130,15 @@ func (j *judge) rules() {
 	}
 	switch {
 	case least > inForce:
-		j.say(Warning, "", fmt.Sprintf("version %d is in force and every voter knows %d: it switches by itself within seconds, and there is no way back then", inForce, least), "check again once it has")
+		j.say(Warning, "", fmt.Sprintf(
+			"version %d is in force and every voter knows %d: it switches by itself within seconds, and there is no way back then",
+			inForce, least), "check again once it has")
 	case most > inForce:
 		for _, n := range j.answering() {
 			if n.Voter && n.RulesVersion < most {
-				j.say(Warning, n.ID, fmt.Sprintf("knows rules version %d, others %d: version %d stays in force until it runs a newer binary", n.RulesVersion, most, inForce), "upgrade it to end the upgrade that is under way")
+				j.say(Warning, n.ID, fmt.Sprintf(
+					"knows rules version %d, others %d: version %d stays in force until it runs a newer binary",
+					n.RulesVersion, most, inForce), "upgrade it to end the upgrade that is under way")
 			}
 		}
 	}
@@ -135,9 +148,12 @@ func (j *judge) rules() {
 	}
 	switch to := j.To.Formats.Rules; {
 	case to < inForce:
-		j.say(Blocked, "", fmt.Sprintf("version %d is in force, and %s knows %d: it does not start in this cluster", inForce, j.To.Version, to), "take a newer binary")
+		j.say(Blocked, "", fmt.Sprintf("version %d is in force, and %s knows %d: it does not start in this cluster",
+			inForce, j.To.Version, to), "take a newer binary")
 	case to > inForce:
-		j.say(OK, "", fmt.Sprintf("version %d is in force, %s knows %d: the leader switches once all voters run it, and until then there is a way back", inForce, j.To.Version, to), "")
+		j.say(OK, "", fmt.Sprintf(
+			"version %d is in force, %s knows %d: the leader switches once all voters run it, and until then there is a way back",
+			inForce, j.To.Version, to), "")
 	}
 	j.fine(fmt.Sprintf("version %d is in force, and %s has no newer one", inForce, j.To.Version))
 }
@@ -149,11 +165,13 @@ func (j *judge) formats() {
 		return
 	}
 	if j.To.Formats == nil {
-		j.say(Blocked, "", j.To.Version+" does not report which formats it reads: it is older than this check", "use a newer binary")
+		j.say(Blocked, "", j.To.Version+" does not report which formats it reads: it is older than this check",
+			"use a newer binary")
 		return
 	}
 	to := *j.To.Formats
-	if j.Own.Formats != nil && !slices.ContainsFunc(j.answering(), func(n rota.NodeStatus) bool { return n.Version != j.Own.Version }) {
+	if j.Own.Formats != nil && !slices.ContainsFunc(j.answering(),
+		func(n rota.NodeStatus) bool { return n.Version != j.Own.Version }) {
 		own := *j.Own.Formats
 		if j.Status.RulesVersion < own.Rules { // node.json does not change until newer rules are in force
 			own.Node = min(own.Node, to.Node)
@@ -161,13 +179,17 @@ func (j *judge) formats() {
 		for _, one := range []struct {
 			what    string
 			own, to uint32
-		}{{"node.json", own.Node, to.Node}, {"snapshots and backups", own.Snapshot, to.Snapshot}, {"ended jobs and events", own.History, to.History}} {
+		}{{"node.json", own.Node, to.Node}, {"snapshots and backups", own.Snapshot,
+			to.Snapshot}, {"ended jobs and events", own.History, to.History}} {
 			if one.to < one.own {
-				j.say(Blocked, "", fmt.Sprintf("%s of format %d are written, and %s reads up to %d", one.what, one.own, j.To.Version, one.to), "take a newer binary")
+				j.say(Blocked, "", fmt.Sprintf("%s of format %d are written, and %s reads up to %d", one.what, one.own,
+					j.To.Version, one.to), "take a newer binary")
 			}
 		}
 	} else {
-		j.say(Warning, "", "which file formats the nodes write is not known: this binary is "+j.Own.Version+", and not all of them run it", "check with the binary that they run")
+		j.say(Warning, "", "which file formats the nodes write is not known: this binary is "+j.Own.Version+
+			", and not all of them run it",
+			"check with the binary that they run")
 	}
 	j.fine(j.To.Version + " reads what the nodes write")
 }

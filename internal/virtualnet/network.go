@@ -313,7 +313,8 @@ func (n *Network) Dial(ctx context.Context, from Host, to string) (net.Conn, err
 		return nil, fmt.Errorf("dial %s: %w", to, errRefused)
 	}
 	forth, backwards := newPipe(there), newPipe(back)
-	near := &conn{net: n, host: from, peer: l.host, in: backwards, out: forth, local: address(from) + ":0", remote: l.at}
+	near := &conn{net: n, host: from, peer: l.host, in: backwards, out: forth, local: address(from) + ":0",
+		remote: l.at}
 	far := &conn{net: n, host: l.host, peer: from, in: forth, out: backwards, local: l.at, remote: address(from) + ":0"}
 	n.conns[near], n.conns[far] = struct{}{}, struct{}{}
 	n.mu.Unlock()

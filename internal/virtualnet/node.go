@@ -34,7 +34,8 @@ func (n *Network) Environment(of Host, f *Finder) cluster.Environment {
 func (n *Network) Start(ctx context.Context, on Host, config cluster.Config, log *slog.Logger) (*Node, error) {
 	n.Revive(on)
 	var self lateID
-	peers := transport.NewPeers(transport.PeerOptions{Self: config.Node, Name: config.Cluster, ClusterID: self.get, Logger: log, Dial: n.Dialer(on)})
+	peers := transport.NewPeers(transport.PeerOptions{Self: config.Node, Name: config.Cluster, ClusterID: self.get,
+		Logger: log, Dial: n.Dialer(on)})
 	node, err := cluster.Start(ctx, config, peers)
 	if err != nil {
 		_ = peers.Close()

@@ -76,7 +76,8 @@ func BenchmarkEncodeEvents(b *testing.B) {
 		copy(e.Chain[:], chance[16*i:])
 		for k := range events {
 			n := events*i + k
-			e.Bytes = fmt.Appendf(e.Bytes, "\x0a\x62\x12\x1a01K%x\x1a\x08queue-%02d\x22\x0atenant-%03d\x2a\x0bworker-%04d\x30",
+			e.Bytes = fmt.Appendf(e.Bytes,
+				"\x0a\x62\x12\x1a01K%x\x1a\x08queue-%02d\x22\x0atenant-%03d\x2a\x0bworker-%04d\x30",
 				chance[4*(n/3):4*(n/3)+11], n%20, n%1000, n%4)
 			e.Bytes = binary.AppendUvarint(e.Bytes, uint64(1_700_000_000_000+n))
 		}

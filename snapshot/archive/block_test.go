@@ -73,7 +73,8 @@ func (s *shelf) same(t *testing.T, a *Jobs, last uint64) {
 	for seq := uint64(1); seq <= last; seq++ {
 		e, ok, err := a.At(seq)
 		want, known := s.ended[seq]
-		if err != nil || ok != known || ok && e.Job.ID != want.Job.ID || a.Holds(seq) != (seq <= s.floor || s.held[seq]) {
+		if err != nil || ok != known || ok && e.Job.ID != want.Job.ID ||
+			a.Holds(seq) != (seq <= s.floor || s.held[seq]) {
 			t.Fatalf("number %d: %v %v %v", seq, ok, known, err)
 		}
 	}
@@ -105,7 +106,8 @@ func (s *shelf) same(t *testing.T, a *Jobs, last uint64) {
 	whole := a.meta
 	_ = a.db.View(func(tx *bbolt.Tx) error { whole.count(tx.Bucket(recordsBucket)); return nil })
 	if whole.records != a.meta.records || whole.bytes != a.meta.bytes {
-		t.Fatalf("%d records of %d bytes are counted, %d of %d are there", a.meta.records, a.meta.bytes, whole.records, whole.bytes)
+		t.Fatalf("%d records of %d bytes are counted, %d of %d are there", a.meta.records, a.meta.bytes, whole.records,
+			whole.bytes)
 	}
 }
 
@@ -133,7 +135,8 @@ func TestJobs_blocks(t *testing.T) {
 	for seed := range uint64(6) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		path := filepath.Join(t.TempDir(), FileName)
-		a, s := openJobs(t, path), &shelf{ended: map[uint64]fsm.Ended{}, ids: map[rota.JobID]uint64{}, held: map[uint64]bool{}}
+		a, s := openJobs(t, path), &shelf{ended: map[uint64]fsm.Ended{}, ids: map[rota.JobID]uint64{},
+			held: map[uint64]bool{}}
 		for range 14 {
 			batch := slices.Clone(entries[random.IntN(len(entries)):])
 			batch = batch[:min(len(batch), 1+random.IntN(1<<random.IntN(10)))]
@@ -186,7 +189,10 @@ func TestJobs_otherFormat(t *testing.T) {
 	for _, format := range [][]byte{{}, {Format - 1}, {Format + 1}, {Format, 0}} {
 		a := newJobs(t)
 		put(t, a, jobsEnded(t, 3))
-		if err := a.db.Update(func(tx *bbolt.Tx) error { return tx.Bucket(metaBucket).Put(metaFormat, format) }); err != nil {
+		if err := a.db.Update(func(tx *bbolt.Tx) error {
+			return tx.Bucket(metaBucket).Put(metaFormat,
+				format)
+		}); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := OpenJobs(a.db); rota.KindOf(err) != rota.KindConflict {
@@ -262,7 +268,8 @@ func TestJobs_blockBytes(t *testing.T) {
 			got  []byte
 			want string
 		}{
-			{tx.Bucket(recordsBucket).Get(seqKey(7)), "036f6e65666f757200000000000000070000000400000000000000090000000800000002000000000000000c79cf5e29"},
+			{tx.Bucket(recordsBucket).Get(seqKey(7)),
+				"036f6e65666f757200000000000000070000000400000000000000090000000800000002000000000000000c79cf5e29"},
 			{tx.Bucket(idsBucket).Get(firstID), "ff016100046d61726b02626300016d0000cfc84e97"},
 			{tx.Bucket(idsBucket).Get([]byte("c")), "fe646400022e7a2e86"},
 		} {
@@ -276,7 +283,8 @@ func TestJobs_blockBytes(t *testing.T) {
 
 // FuzzBlock reads any bytes as a block and as a leaf.
 func FuzzBlock(f *testing.F) {
-	many, _ := hex.DecodeString("036f6e65666f757200000000000000070000000400000000000000090000000800000002000000000000000c79cf5e29")
+	many, _ := hex.DecodeString(
+		"036f6e65666f757200000000000000070000000400000000000000090000000800000002000000000000000c79cf5e29")
 	several, _ := hex.DecodeString("ff016100046d61726b02626300016d0000cfc84e97")
 	f.Add(many)
 	f.Add(several)

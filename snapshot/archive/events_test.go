@@ -20,8 +20,10 @@ func told(from, n int) []EventEntry {
 	list := make([]EventEntry, n)
 	for i := range list {
 		k := from/2 + i
-		list[i] = EventEntry{Index: rota.Index(10 + 3*k), Before: uint64(2 * k), Count: 2, Chain: [32]byte{byte(k), byte(k >> 8)},
-			Prior: rota.Digest{Hi: uint64(k)}, Post: rota.Digest{Lo: uint64(k)}, Bytes: bytes.Repeat([]byte{byte(k)}, 1+k%50)}
+		list[i] = EventEntry{Index: rota.Index(10 + 3*k), Before: uint64(2 * k), Count: 2,
+			Chain: [32]byte{byte(k), byte(k >> 8)},
+			Prior: rota.Digest{Hi: uint64(k)}, Post: rota.Digest{Lo: uint64(k)},
+			Bytes: bytes.Repeat([]byte{byte(k)}, 1+k%50)}
 	}
 	return list
 }

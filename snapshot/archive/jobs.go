@@ -109,7 +109,8 @@ func OpenJobs(db *bbolt.DB) (*Jobs, error) {
 // refuseFormat refuses a format unknown to this binary.
 func refuseFormat(path string, b *bbolt.Bucket) error {
 	if format := b.Get(metaFormat); format != nil && !bytes.Equal(format, []byte{Format}) {
-		return rota.Refusef(rota.KindConflict, "archive", "%s has format %x, this binary knows %d: start the binary that wrote it",
+		return rota.Refusef(rota.KindConflict, "archive",
+			"%s has format %x, this binary knows %d: start the binary that wrote it",
 			path, format, Format)
 	}
 	return nil
@@ -225,9 +226,10 @@ func (a *Jobs) Claim(cluster rota.ClusterID, incarnation uint64) error {
 			return errNoChange
 		}
 		if s.cluster != "" {
-			return rota.Refusef(rota.KindConflict, "archive", "%s holds the history of cluster %s, incarnation %d, but this node is of "+
-				"cluster %s, incarnation %d: move it away, and the right one is fetched from the other nodes", a.db.Path(),
-				s.cluster, s.incarnation, cluster, incarnation)
+			return rota.Refusef(rota.KindConflict, "archive",
+				"%s holds the history of cluster %s, incarnation %d, but this node is of "+
+					"cluster %s, incarnation %d: move it away, and the right one is fetched from the other nodes",
+				a.db.Path(), s.cluster, s.incarnation, cluster, incarnation)
 		}
 		return nil
 	})

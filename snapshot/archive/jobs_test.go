@@ -202,8 +202,10 @@ func TestJobs(t *testing.T) {
 	t.Run("refuses_what_is_no_record", func(t *testing.T) {
 		t.Parallel()
 		a, entries := newJobs(t), jobsEnded(t, 2)
-		for _, bad := range []peer.ArchiveRecord{{Seq: 7, Data: entries[0].Data}, {Seq: 1, Data: entries[0].Data[1:]}, {Seq: 0}, {Seq: 1, Data: []byte("x")}} {
-			if err := a.Put([]peer.ArchiveRecord{entries[1], bad}, nil); rota.KindOf(err) != rota.KindInvalid || a.Stats().Records != 0 {
+		for _, bad := range []peer.ArchiveRecord{{Seq: 7, Data: entries[0].Data}, {Seq: 1, Data: entries[0].Data[1:]},
+			{Seq: 0}, {Seq: 1, Data: []byte("x")}} {
+			if err := a.Put([]peer.ArchiveRecord{entries[1], bad}, nil); rota.KindOf(err) != rota.KindInvalid ||
+				a.Stats().Records != 0 {
 				t.Fatalf("%d: %v", bad.Seq, err)
 			}
 		}
@@ -215,7 +217,8 @@ func TestJobs(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, err := range []error{a.Claim("c2", 2), a.Claim("c1", 3)} {
-			if rota.KindOf(err) != rota.KindConflict || !bytes.Contains([]byte(err.Error()), []byte("cluster c1, incarnation 2")) {
+			if rota.KindOf(err) != rota.KindConflict || !bytes.Contains([]byte(err.Error()),
+				[]byte("cluster c1, incarnation 2")) {
 				t.Fatal(err)
 			}
 		}
@@ -252,7 +255,8 @@ func TestJobs_aDamagedRecordIsNeverServed(t *testing.T) {
 				t.Fatalf("%+v, %v", s, err)
 			}
 		}
-		if err := a.Drop([]uint64{seq}); err != nil || !slices.Equal(a.Lacks(3, 9), Spans{{From: seq, To: seq}}) || a.Holds(seq) {
+		if err := a.Drop([]uint64{seq}); err != nil || !slices.Equal(a.Lacks(3, 9), Spans{{From: seq, To: seq}}) ||
+			a.Holds(seq) {
 			t.Fatalf("%v, %v", a.Lacks(3, 9), err)
 		}
 		put(t, a, entries) // from another node
@@ -313,7 +317,8 @@ func TestJobs_retention(t *testing.T) {
 		if listed != 200 || r.Lacks() {
 			t.Fatalf("%d jobs are listed, lacking %v", listed, r.Lacks())
 		}
-		for id, want := range map[rota.JobID]bool{"a": false, "j00000": false, "j00999": false, "j01000": true, "j01199": true, "z": false} {
+		for id, want := range map[rota.JobID]bool{"a": false, "j00000": false, "j00999": false, "j01000": true,
+			"j01199": true, "z": false} {
 			if _, ok, err := a.Mark(id); ok != want || err != nil {
 				t.Errorf("job %s is known: %v, %v", id, ok, err)
 			}
@@ -324,7 +329,8 @@ func TestJobs_retention(t *testing.T) {
 		a := newJobs(t)
 		put(t, a, entries)
 		most := a.Stats().Bytes / 2
-		if _, err := a.Prune(0, most); err != nil || a.Stats().Bytes > most || a.Stats().Bytes < most/2 || a.Stats().Records == 0 {
+		if _, err := a.Prune(0, most); err != nil || a.Stats().Bytes > most || a.Stats().Bytes < most/2 ||
+			a.Stats().Records == 0 {
 			t.Fatalf("%v, %+v", err, a.Stats())
 		}
 	})
@@ -457,7 +463,8 @@ func TestJobs_format(t *testing.T) {
 	var got string
 	_ = a.db.View(func(tx *bbolt.Tx) error {
 		got = fmt.Sprintf("record %s\nmark %s\n", hex.EncodeToString(tx.Bucket(recordsBucket).Get(seqKey(1))),
-			hex.EncodeToString(marksOf(tx).leafOf(tx.Bucket(idsBucket).Cursor(), []byte("golden")).body[1+len("golden")+2:]))
+			hex.EncodeToString(marksOf(tx).leafOf(tx.Bucket(idsBucket).Cursor(),
+				[]byte("golden")).body[1+len("golden")+2:]))
 		return nil
 	})
 	path := filepath.Join("testdata", "jobs.txt")
@@ -492,7 +499,8 @@ func FuzzRecord(f *testing.F) {
 		}
 		recordHead(b)
 		if m, ok := parseMark([]byte("id"), b); ok {
-			e := fsm.Ended{Seq: m.Seq, Job: rota.Job{JobSpec: rota.JobSpec{Queue: m.Queue, Tenant: m.Tenant, Type: m.Type}, State: m.State}}
+			e := fsm.Ended{Seq: m.Seq, Job: rota.Job{JobSpec: rota.JobSpec{Queue: m.Queue, Tenant: m.Tenant,
+				Type: m.Type}, State: m.State}}
 			if !bytes.Equal(appendMark(nil, &e), b) {
 				t.Fatalf("%x is another mark", b)
 			}
@@ -550,7 +558,8 @@ func TestReading_before(t *testing.T) {
 		}
 		defer reading.Close()
 		for mark, ok := reading.Before(from); ok; mark, ok = reading.Before(mark.Seq) {
-			if latest[mark.Seq] != mark.ID || mark.Tenant != "t1" || mark.Type != "work" || mark.State != rota.JobCancelled {
+			if latest[mark.Seq] != mark.ID || mark.Tenant != "t1" || mark.Type != "work" ||
+				mark.State != rota.JobCancelled {
 				t.Fatalf("%+v, of job %q", mark, latest[mark.Seq])
 			}
 			seqs = append(seqs, mark.Seq)

@@ -38,7 +38,8 @@ func (a *Jobs) Put(entries []peer.ArchiveRecord, also Spans) error {
 	for i, e := range entries {
 		ended, err := fsm.DecodeEnded(e.Data)
 		if err != nil || ended.Seq != e.Seq || e.Seq == 0 {
-			return rota.Refusef(rota.KindInvalid, "archive", "record %d does not belong to a terminal job of that number", e.Seq)
+			return rota.Refusef(rota.KindInvalid, "archive",
+				"record %d does not belong to a terminal job of that number", e.Seq)
 		}
 		rows[i] = incoming{mark: markOf(&ended), ended: ended.Job.Finished.Date, data: e.Data}
 	}
@@ -280,7 +281,8 @@ func (w *writer) putWithin(x block, r *incoming) error {
 	record := w.packer.append(nil, r.mark.Seq, r.ended, r.mark.ID, r.append(nil))
 	rows := x.appendRows(nil)
 	w.s.recount = w.s.recount || x.cut
-	at, known := slices.BinarySearchFunc(rows, r.mark.Seq, func(row recordRow, seq uint64) int { return cmp.Compare(row.seq, seq) })
+	at, known := slices.BinarySearchFunc(rows, r.mark.Seq,
+		func(row recordRow, seq uint64) int { return cmp.Compare(row.seq, seq) })
 	if known {
 		w.s.records, w.s.bytes = w.s.records-1, w.s.bytes-uint64(len(rows[at].value))
 		rows = slices.Delete(rows, at, at+1)

@@ -108,7 +108,8 @@ func unpack(z *zstd.Decoder, seq uint64, value []byte) (body []byte, ok bool) {
 func appendMark(b []byte, e *fsm.Ended) []byte { return appendMarkOf(b, markOf(e)) }
 
 func markOf(e *fsm.Ended) fsm.Mark {
-	return fsm.Mark{ID: e.Job.ID, Seq: e.Seq, Queue: e.Job.Queue, Tenant: e.Job.Tenant, Type: e.Job.Type, State: e.Job.State}
+	return fsm.Mark{ID: e.Job.ID, Seq: e.Seq, Queue: e.Job.Queue, Tenant: e.Job.Tenant, Type: e.Job.Type,
+		State: e.Job.State}
 }
 
 func appendMarkOf(b []byte, m fsm.Mark) []byte {

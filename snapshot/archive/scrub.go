@@ -172,7 +172,8 @@ func (a *Jobs) ScrubMarks(from rota.JobID, maxBytes int) (found MarkScrub, err e
 			if doubt {
 				found.Partial = append(found.Partial, IDSpan{rota.JobID(l.key), rota.JobID(l.upper)})
 			}
-			if found.Next = rota.JobID(l.upper); l.upper == nil || found.Read >= maxBytes || len(found.Damaged) >= maxScrub {
+			if found.Next = rota.JobID(l.upper); l.upper == nil || found.Read >= maxBytes ||
+				len(found.Damaged) >= maxScrub {
 				return nil
 			}
 			at = bytes.Clone(l.upper)

@@ -159,7 +159,8 @@ func TestJobs_aLeafUnderAWrongKey(t *testing.T) {
 		}
 		put(t, a, e.entries())
 		records := a.Stats().Records
-		if _, damaged := scrubAll(t, a); len(damaged) > 0 || a.Stats().Records != records || len(a.Lacks(records, 9)) > 0 {
+		if _, damaged := scrubAll(t, a); len(damaged) > 0 || a.Stats().Records != records ||
+			len(a.Lacks(records, 9)) > 0 {
 			t.Fatalf("%v are damaged, %+v", damaged, a.Stats())
 		}
 		for _, id := range ids(200) {

@@ -23,7 +23,10 @@ func (p *plan) measureAgainst(ctx context.Context) error {
 	var there, here [][]result
 	err = p.cluster(ctx, p.against, nil, func(old *servers) error {
 		return p.cluster(ctx, p.rota, nil, func(s *servers) error {
-			there, here, err = p.alternate(loads, func(args []string) (result, error) { return p.measure(ctx, p.against, old, args) },
+			there, here, err = p.alternate(loads, func(args []string) (result,
+				error) {
+				return p.measure(ctx, p.against, old, args)
+			},
 				func(args []string) (result, error) { return p.measure(ctx, p.rota, s, args) })
 			return err
 		})
@@ -36,7 +39,8 @@ func (p *plan) measureAgainst(ctx context.Context) error {
 }
 
 // alternate makes each measurement of both alternately, as often as the plan specifies.
-func (p *plan) alternate(loads []loadOf, old, now func(args []string) (result, error)) (there, here [][]result, err error) {
+func (p *plan) alternate(loads []loadOf, old, now func(args []string) (result,
+	error)) (there, here [][]result, err error) {
 	there, here = make([][]result, len(loads)), make([][]result, len(loads))
 	err = p.repeated(func(turn int) error {
 		for i, l := range loads {
@@ -48,8 +52,8 @@ func (p *plan) alternate(loads []loadOf, old, now func(args []string) (result, e
 			if err != nil {
 				return err
 			}
-			p.say("%d of %d, %s: %.0f and %.0f jobs/s, servers %.0f and %.0f µs a job", turn, p.repeat, l.name, a.JobsPerS,
-				b.JobsPerS, a.ServersCPUUs, b.ServersCPUUs)
+			p.say("%d of %d, %s: %.0f and %.0f jobs/s, servers %.0f and %.0f µs a job", turn, p.repeat, l.name,
+				a.JobsPerS, b.JobsPerS, a.ServersCPUUs, b.ServersCPUUs)
 			if turn > 0 {
 				there[i], here[i] = append(there[i], a), append(here[i], b)
 			}
@@ -63,7 +67,8 @@ func (p *plan) alternate(loads []loadOf, old, now func(args []string) (result, e
 // than either.
 func againstTable(loads []loadOf, old, now string, there, here [][]result) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "| load | median of %d pairs | %s | %s | %s ÷ %s (least to most) |\n|---|---|---:|---:|---:|\n", len(here[0]), old, now, now, old)
+	fmt.Fprintf(&b, "| load | median of %d pairs | %s | %s | %s ÷ %s (least to most) |\n|---|---|---:|---:|---:|\n",
+		len(here[0]), old, now, now, old)
 	for i, l := range loads {
 		for _, row := range figures {
 			olds, news, ratios := values(there[i], row.of), values(here[i], row.of), []float64{}
@@ -79,7 +84,8 @@ func againstTable(loads []loadOf, old, now string, there, here [][]result) strin
 			if len(ratios) > 0 {
 				ratio = fmt.Sprintf("%.2f (%.2f to %.2f)", median(ratios), ratios[0], ratios[len(ratios)-1])
 			}
-			fmt.Fprintf(&b, "| %s | %s | "+row.format+" | "+row.format+" | %s |\n", l.name, row.name, median(olds), median(news), ratio)
+			fmt.Fprintf(&b, "| %s | %s | "+row.format+" | "+row.format+" | %s |\n", l.name, row.name, median(olds),
+				median(news), ratio)
 		}
 	}
 	return b.String()

@@ -27,8 +27,8 @@ func (p *plan) measureAlone(ctx context.Context) error {
 		}
 		peak = s.peak()
 		start, err = timed(func() error { return s.restartAll(ctx) })
-		p.say("it took %.0f MiB at most, %.0f with mapped files; killed and started again it was ready after %.1f s", own/(1<<20),
-			peak/(1<<20), start)
+		p.say("it took %.0f MiB at most, %.0f with mapped files; killed and started again it was ready after %.1f s",
+			own/(1<<20), peak/(1<<20), start)
 		return err
 	})
 	if err != nil {

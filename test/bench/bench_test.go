@@ -35,7 +35,8 @@ func TestAgainstTable(t *testing.T) {
 	old := [][]result{{{JobsPerS: 100}, {JobsPerS: 200}, {JobsPerS: 400}}}
 	now := [][]result{{{JobsPerS: 150}, {JobsPerS: 220}, {JobsPerS: 800}}}
 	got := againstTable([]loadOf{{name: "l"}}, "before", "now", old, now)
-	for _, want := range []string{"| load | median of 3 pairs | before | now | now ÷ before (least to most) |\n", "| l | jobs/s | 200 | 220 | 1.50 (1.10 to 2.00) |\n", "| l | end to end, p50 ms | 0.0 | 0.0 | not told |\n"} {
+	for _, want := range []string{"| load | median of 3 pairs | before | now | now ÷ before (least to most) |\n",
+		"| l | jobs/s | 200 | 220 | 1.50 (1.10 to 2.00) |\n", "| l | end to end, p50 ms | 0.0 | 0.0 | not told |\n"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in\n%s", want, got)
 		}
@@ -121,7 +122,8 @@ func TestServerEnds(t *testing.T) {
 	if err := os.WriteFile(fake, []byte("#!/bin/sh\necho no such flag >&2\nexit 2\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := startServers(ctx, fake, t.TempDir(), 1, nil); err == nil || !strings.Contains(err.Error(), "no such flag") {
+	if _, err := startServers(ctx, fake, t.TempDir(), 1, nil); err == nil ||
+		!strings.Contains(err.Error(), "no such flag") {
 		t.Errorf("%v", err)
 	}
 }
@@ -132,7 +134,8 @@ func TestBigPending(t *testing.T) {
 	for _, one := range []struct {
 		pending []int
 		want    int
-	}{{[]int{1_000, 1_000_000, 2_000_000}, 1_000_000}, {[]int{1_000, 5_000}, 5_000}, {[]int{2_000_000, 3_000_000}, 2_000_000}} {
+	}{{[]int{1_000, 1_000_000, 2_000_000}, 1_000_000}, {[]int{1_000, 5_000}, 5_000}, {[]int{2_000_000, 3_000_000},
+		2_000_000}} {
 		p := &plan{scale: scalePlan{pending: one.pending}}
 		if got := p.bigPending(); got != one.want {
 			t.Errorf("%v: %d, not %d", one.pending, got, one.want)
@@ -153,7 +156,8 @@ func TestMeasureFault(t *testing.T) {
 			t.Fatal(err)
 		}
 		p := &plan{rota: fake}
-		if _, err := p.measure(t.Context(), fake, &servers{}, p.closed()); err == nil || !strings.Contains(err.Error(), one.want) {
+		if _, err := p.measure(t.Context(), fake, &servers{}, p.closed()); err == nil ||
+			!strings.Contains(err.Error(), one.want) {
 			t.Errorf("%s: %v", one.says, err)
 		}
 	}
@@ -163,9 +167,11 @@ func TestMeasureFault(t *testing.T) {
 func TestRegionsTable(t *testing.T) {
 	t.Parallel()
 	p := &plan{jobs: 20, seconds: 2, payload: 7}
-	got := p.regionsTable([]regionFigures{{layout: "two", rtt: 40, near: result{SubmitP50Ms: 1, SubmitP99Ms: 2, E2EP50Ms: 3}, far: result{SubmitP50Ms: 4},
+	got := p.regionsTable([]regionFigures{{layout: "two", rtt: 40,
+		near: result{SubmitP50Ms: 1, SubmitP99Ms: 2, E2EP50Ms: 3}, far: result{SubmitP50Ms: 4},
 		closed: result{JobsPerS: 5}, elections: 1, failovers: []float64{6, 7, 9}}})
-	for _, want := range []string{"| two | 40 ms | 1.0, 2.0 ms | 4.0 ms | 3.0 ms | 5 | 7 (6 to 9) ms |\n", "unasked meanwhile: 1.", "--rate 200"} {
+	for _, want := range []string{"| two | 40 ms | 1.0, 2.0 ms | 4.0 ms | 3.0 ms | 5 | 7 (6 to 9) ms |\n",
+		"unasked meanwhile: 1.", "--rate 200"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in\n%s", want, got)
 		}

@@ -73,8 +73,8 @@ func (p *plan) measureBig(ctx context.Context, s *servers, pending int) (b bigSt
 		return b, err
 	}
 	b.saved = info.Size()
-	p.say("snapshot saved in %.1f s, %.1f s of writing, %d bytes; frozen in %.5f s, no entry took longer than %.3f s to apply", b.save,
-		b.wrote, b.saved, b.frozen, b.held)
+	p.say("snapshot saved in %.1f s, %.1f s of writing, %d bytes; frozen in %.5f s, no entry took longer than %.3f s to apply",
+		b.save, b.wrote, b.saved, b.frozen, b.held)
 	if b.start, err = timed(func() error { return s.restartAll(ctx) }); err != nil {
 		return b, err
 	}
@@ -97,8 +97,8 @@ func (p *plan) measureJoin(ctx context.Context, file string, b *bigState) (err e
 		return err
 	}
 	b.restore, err = timed(func() error {
-		return run(ctx, maxCommand, nil, p.rota, "operator", "snapshot", "restore", file, "--data", first.Dir, "--node", first.ID,
-			"--raft", first.Raft)
+		return run(ctx, maxCommand, nil, p.rota, "operator", "snapshot", "restore", file, "--data", first.Dir, "--node",
+			first.ID, "--raft", first.Raft)
 	})
 	if err != nil {
 		return err
@@ -129,7 +129,8 @@ func (s *servers) caughtUp(ctx context.Context) error {
 	first, err := scrape(ctx, s.Nodes[0].Admin)
 	for err == nil {
 		var last sample
-		if last, err = scrape(ctx, s.Nodes[len(s.Nodes)-1].Admin); err != nil || last[metricApplied] >= first[metricApplied] {
+		if last, err = scrape(ctx, s.Nodes[len(s.Nodes)-1].Admin); err != nil ||
+			last[metricApplied] >= first[metricApplied] {
 			return err
 		}
 		select {

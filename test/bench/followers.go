@@ -40,7 +40,8 @@ func (p *plan) measureFollowers(ctx context.Context) error {
 			return err
 		}
 		defer c.Close()
-		w, err := client.NewWorker(c, rota.WorkerSpec{Queues: []rota.QueueName{rota.DefaultQueue}, Slots: 256, Prefetch: 256})
+		w, err := client.NewWorker(c, rota.WorkerSpec{Queues: []rota.QueueName{rota.DefaultQueue}, Slots: 256,
+			Prefetch: 256})
 		if err != nil {
 			return err
 		}
@@ -128,7 +129,8 @@ func followGRPC(ctx context.Context, api string, bytes *atomic.Int64) error {
 		return err
 	}
 	defer conn.Close()
-	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, rotav1.Events_Tail_FullMethodName, grpc.ForceCodecV2(counting{bytes}))
+	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, rotav1.Events_Tail_FullMethodName,
+		grpc.ForceCodecV2(counting{bytes}))
 	if err != nil {
 		return err
 	}

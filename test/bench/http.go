@@ -61,7 +61,8 @@ func (p *plan) measureHTTP(ctx context.Context) error {
 		"| by | servers' CPU a single submission, µs | jobs/s, %d in a call, %d calls at once | servers' CPU a job of these, µs |\n|---|--:|--:|--:|\n",
 		p.repeat, p.payload, httpBatch, httpInFlight)
 	for _, s := range sides {
-		fmt.Fprintf(&b, "| %s%s | %s | %s | %s |\n", s.name, s.how, between(s.singles), between(s.batches), between(s.inBatch))
+		fmt.Fprintf(&b, "| %s%s | %s | %s | %s |\n", s.name, s.how, between(s.singles), between(s.batches),
+			between(s.inBatch))
 	}
 	b.WriteString("\nAt most 100 µs more and 0.7 times as fast are wanted.")
 	for i := 0; i < len(sides); i += 2 {
@@ -71,13 +72,15 @@ func (p *plan) measureHTTP(ctx context.Context) error {
 			ratios[n] = http.batches[n] / gRPC.batches[n]
 		}
 		fmt.Fprintf(&b, " %sHTTP: a single submission costs %.0f µs more, batches go %.2f times as fast (in pairs %.2f to %.2f, median %.2f).", http.name,
-			middle(http.singles)-middle(gRPC.singles), middle(http.batches)/middle(gRPC.batches), slices.Min(ratios), slices.Max(ratios), middle(ratios))
+			middle(http.singles)-middle(gRPC.singles), middle(http.batches)/middle(gRPC.batches), slices.Min(ratios),
+			slices.Max(ratios), middle(ratios))
 	}
 	return p.publish("bench-http", b.String()+"\n\n"+m.markdown())
 }
 
 // httpSides runs a cluster of each binary, and both ways to submit to each.
-func (p *plan) httpSides(ctx context.Context, binaries [][2]string, sides []*httpSide, do func([]*httpSide) error) error {
+func (p *plan) httpSides(ctx context.Context, binaries [][2]string, sides []*httpSide,
+	do func([]*httpSide) error) error {
 	if len(binaries) == 0 {
 		return do(sides)
 	}
@@ -97,10 +100,11 @@ func (p *plan) httpSides(ctx context.Context, binaries [][2]string, sides []*htt
 		}
 		defer at.Close()
 		name := binaries[0][0]
-		return p.httpSides(ctx, binaries[1:], append(sides, &httpSide{name: name, how: "gRPC", servers: s, submit: func(ctx context.Context, jobs ...rota.JobSpec) error {
-			_, err := at.Submit(ctx, jobs...)
-			return err
-		}}, &httpSide{name: name, how: "HTTP", servers: s, submit: poster(leader)}), do)
+		return p.httpSides(ctx, binaries[1:], append(sides, &httpSide{name: name, how: "gRPC", servers: s,
+			submit: func(ctx context.Context, jobs ...rota.JobSpec) error {
+				_, err := at.Submit(ctx, jobs...)
+				return err
+			}}, &httpSide{name: name, how: "HTTP", servers: s, submit: poster(leader)}), do)
 	})
 }
 
@@ -113,12 +117,14 @@ func (p *plan) httpRounds(ctx context.Context, sides []*httpSide) error {
 			if err != nil {
 				return fmt.Errorf("%s%s: %w", side.name, side.how, err)
 			}
-			batched, rate, err := side.servers.submitted(ctx, "b"+name, httpBatches*httpBatch, httpBatch, httpInFlight, p.payload, side.submit)
+			batched, rate, err := side.servers.submitted(ctx, "b"+name, httpBatches*httpBatch, httpBatch, httpInFlight,
+				p.payload, side.submit)
 			if err != nil {
 				return fmt.Errorf("%s%s in batches: %w", side.name, side.how, err)
 			}
 			if round > 0 {
-				side.singles, side.inBatch, side.batches = append(side.singles, us), append(side.inBatch, batched), append(side.batches, rate)
+				side.singles, side.inBatch, side.batches = append(side.singles, us), append(side.inBatch,
+					batched), append(side.batches, rate)
 			}
 		}
 	}
@@ -162,7 +168,8 @@ func poster(api string) func(context.Context, ...rota.JobSpec) error {
 		}
 		defer answer.Body.Close()
 		text, err := io.ReadAll(answer.Body)
-		if err == nil && answer.StatusCode/100 != 2 || bytes.Contains(text, []byte(`"refused":`)) && !bytes.Contains(text, []byte(`"refused":0`)) {
+		if err == nil && answer.StatusCode/100 != 2 || bytes.Contains(text, []byte(`"refused":`)) &&
+			!bytes.Contains(text, []byte(`"refused":0`)) {
 			return fmt.Errorf("%s: %.300s", answer.Status, text)
 		}
 		return err
@@ -171,7 +178,8 @@ func poster(api string) func(context.Context, ...rota.JobSpec) error {
 
 // submitted submits jobs, `each` per call and `atOnce` calls at once, and returns the servers' cost of a job in
 // microseconds and the number of jobs per second.
-func (s *servers) submitted(ctx context.Context, name string, jobs, each, atOnce, payload int, submit func(context.Context, ...rota.JobSpec) error) (us, rate float64, err error) {
+func (s *servers) submitted(ctx context.Context, name string, jobs, each, atOnce, payload int,
+	submit func(context.Context, ...rota.JobSpec) error) (us, rate float64, err error) {
 	before, err := s.cpu()
 	if err != nil {
 		return 0, 0, err

@@ -68,7 +68,8 @@ func TestFlat(t *testing.T) {
 	if _, flat := soakTable([]*grown{{name: "nothing seen"}}); flat {
 		t.Error("nothing was seen, and it is called flat")
 	}
-	if text, flat := soakTable([]*grown{line(func(x float64) float64 { return x })}); flat || !strings.Contains(text, "**grows**") {
+	if text, flat := soakTable([]*grown{line(func(x float64) float64 { return x })}); flat ||
+		!strings.Contains(text, "**grows**") {
 		t.Errorf("%v\n%s", flat, text)
 	}
 	mapped := line(func(x float64) float64 { return x })
@@ -119,10 +120,11 @@ func TestVerdict(t *testing.T) {
 func TestChart(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]chart{
-		"curves": {title: "a < b & c", x: "x", y: "y", curves: []curve{{"p50", [][2]float64{{1, 5}, {1e6, 0.2}}}, {"p99", [][2]float64{{10, 700}}}}},
-		"log":    {logY: true, curves: []curve{{"p50", [][2]float64{{1, 5}, {1e6, 0}}}}},
-		"time":   {linearX: true, curves: []curve{{"m", [][2]float64{{0, 0}, {3600, 123}}}}},
-		"empty":  {},
+		"curves": {title: "a < b & c", x: "x", y: "y", curves: []curve{{"p50", [][2]float64{{1, 5}, {1e6, 0.2}}},
+			{"p99", [][2]float64{{10, 700}}}}},
+		"log":   {logY: true, curves: []curve{{"p50", [][2]float64{{1, 5}, {1e6, 0}}}}},
+		"time":  {linearX: true, curves: []curve{{"m", [][2]float64{{0, 0}, {3600, 123}}}}},
+		"empty": {},
 	} {
 		text := c.svg()
 		d := xml.NewDecoder(strings.NewReader(text))
@@ -176,12 +178,13 @@ func TestScaleTable(t *testing.T) {
 	t.Parallel()
 	p := &plan{rates: []int{500}}
 	all := []point{
-		{at: 1_000, fast: result{JobsPerS: 200, ServersCPUUs: 150}, open: result{E2EP50Ms: 2, E2EP99Ms: 9}, rss: 64 << 20},
-		{at: 1_000_000, fast: result{JobsPerS: 150}},
+		{at: 1_000, fast: result{JobsPerS: 200, ServersCPUUs: 150}, open: result{E2EP50Ms: 2, E2EP99Ms: 9},
+			rss: 64 << 20}, {at: 1_000_000, fast: result{JobsPerS: 150}},
 		{at: 10_000_000, late: true},
 	}
 	got := p.scaleTable("pending jobs", all)
-	for _, want := range []string{"| 1,000 | 200 | 1.00 | 150 | 2.0 | 9.0 | 64 |\n", "| 1,000,000 | 150 | 0.75 |", "| 10,000,000 | not within 5m0s |"} {
+	for _, want := range []string{"| 1,000 | 200 | 1.00 | 150 | 2.0 | 9.0 | 64 |\n", "| 1,000,000 | 150 | 0.75 |",
+		"| 10,000,000 | not within 5m0s |"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in\n%s", want, got)
 		}

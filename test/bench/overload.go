@@ -50,7 +50,10 @@ func (p *plan) measureOverload(ctx context.Context) error {
 	}
 	pin, load := p.apart()
 	o := overloaded{pinned: pin != nil, cap: p.overload.cap, memory: p.overload.memory}
-	if err := p.cluster(ctx, p.rota, pin, func(s *servers) error { return p.overloadThem(ctx, s, load, &o) }); err != nil {
+	if err := p.cluster(ctx, p.rota, pin, func(s *servers) error {
+		return p.overloadThem(ctx, s, load,
+			&o)
+	}); err != nil {
 		return err
 	}
 	text, holds := o.verdict()
@@ -83,7 +86,8 @@ func (p *plan) overloadThem(ctx context.Context, s *servers, load []string, o *o
 		}
 	}
 	bench := func(into *result, args ...string) error {
-		line := append(append(append([]string(nil), load...), p.rota), s.withAddr("bench", append([]string{"jobs"}, args...))...)
+		line := append(append(append([]string(nil), load...), p.rota),
+			s.withAddr("bench", append([]string{"jobs"}, args...))...)
 		return run(ctx, maxMeasure, into, line[0], line[1:]...)
 	}
 	payload := strconv.Itoa(p.payload)
@@ -120,11 +124,11 @@ func (p *plan) overloadThem(ctx context.Context, s *servers, load []string, o *o
 	var wait sync.WaitGroup
 	var failed error
 	wait.Go(func() {
-		failed = bench(&o.held, "--queue", heldQueue, "--jobs", strconv.Itoa(heldJobs), "--workers", "2", "--slots", strconv.Itoa(heldJobs/2),
-			"--hold", heldFor.String())
+		failed = bench(&o.held, "--queue", heldQueue, "--jobs", strconv.Itoa(heldJobs), "--workers", "2", "--slots",
+			strconv.Itoa(heldJobs/2), "--hold", heldFor.String())
 	})
-	err = bench(&o.load, "--queue", overloadQueue, "--jobs", strconv.Itoa(jobs), "--rate", strconv.Itoa(o.rate), "--drop",
-		"--producers", strconv.Itoa(overloadProducers), "--payload", payload)
+	err = bench(&o.load, "--queue", overloadQueue, "--jobs", strconv.Itoa(jobs), "--rate", strconv.Itoa(o.rate),
+		"--drop", "--producers", strconv.Itoa(overloadProducers), "--payload", payload)
 	wait.Wait()
 	stop()
 	// A bench ends with a failure if jobs were lost: the verdict handles that.
@@ -144,7 +148,8 @@ func (p *plan) overloadThem(ctx context.Context, s *servers, load []string, o *o
 	var verified struct {
 		Equal bool `json:"equal"`
 	}
-	if err := run(ctx, time.Minute, &verified, p.rota, s.withAddr("operator", []string{"verify", "-o", "json"})...); err != nil {
+	if err := run(ctx, time.Minute, &verified, p.rota, s.withAddr("operator",
+		[]string{"verify", "-o", "json"})...); err != nil {
 		return err
 	}
 	o.equal = verified.Equal
@@ -183,20 +188,28 @@ func (o *overloaded) verdict() (text string, holds bool) {
 		must, saw string
 		holds     bool
 	}{
-		{fmt.Sprintf("%d jobs/s are offered, %d %% of that at least", o.rate, int(offersOf*100)), fmt.Sprintf("%.0f", offered),
+		{fmt.Sprintf("%d jobs/s are offered, %d %% of that at least", o.rate, int(offersOf*100)),
+			fmt.Sprintf("%.0f", offered),
 			offered >= offersOf*float64(o.rate)},
-		{fmt.Sprintf("admission refuses (queue_cap %s)", thousands(o.cap)), fmt.Sprintf("%d of %d, %d of them by the client "+
-			"library until a delay had passed", o.load.Refused, o.load.Jobs, o.load.RefusedHeld), o.load.Refused > 0},
+		{fmt.Sprintf("admission refuses (queue_cap %s)", thousands(o.cap)),
+			fmt.Sprintf("%d of %d, %d of them by the client "+
+				"library until a delay had passed", o.load.Refused, o.load.Jobs, o.load.RefusedHeld),
+			o.load.Refused > 0},
 		{"every refusal names a delay", fmt.Sprintf("%d do not", o.load.RefusedHintless), o.load.RefusedHintless == 0},
 		{"nothing accepted is lost or done twice", fmt.Sprintf("%d accepted, %d lost, %d twice", o.load.Accepted,
-			o.load.Lost+o.held.Lost, o.load.Duplicated+o.held.Duplicated), o.load.Lost+o.load.Duplicated+o.held.Lost+o.held.Duplicated == 0},
-		{fmt.Sprintf("no lease expires: %d jobs are held for %s with leases of %d s", heldJobs, heldFor, heldLeaseMs/1000),
-			fmt.Sprintf("%d handlers beyond a job's first, %d of %d completed", o.held.Reruns+o.load.Reruns, o.held.Completed, heldJobs),
+			o.load.Lost+o.held.Lost, o.load.Duplicated+o.held.Duplicated),
+			o.load.Lost+o.load.Duplicated+o.held.Lost+o.held.Duplicated == 0},
+		{fmt.Sprintf("no lease expires: %d jobs are held for %s with leases of %d s", heldJobs, heldFor,
+			heldLeaseMs/1000),
+			fmt.Sprintf("%d handlers beyond a job's first, %d of %d completed", o.held.Reruns+o.load.Reruns,
+				o.held.Completed, heldJobs),
 			o.held.Reruns+o.load.Reruns == 0 && o.held.Completed == heldJobs},
-		{fmt.Sprintf("no server takes more than %d MiB", o.memory), fmt.Sprintf("%.0f MiB", o.rss/(1<<20)), o.rss <= float64(o.memory)*(1<<20)},
-		{fmt.Sprintf("throughput stays at %.1f of the peak of %.0f jobs/s, measured for as long before and after", keepsOf, o.peak),
-			fmt.Sprintf("%.0f jobs/s, %.2f", o.load.JobsPerS, o.load.JobsPerS/max(o.peak, 1)), o.load.JobsPerS >= keepsOf*o.peak},
-		{"digests of all nodes are equal", fmt.Sprint(o.equal), o.equal},
+		{fmt.Sprintf("no server takes more than %d MiB", o.memory), fmt.Sprintf("%.0f MiB", o.rss/(1<<20)),
+			o.rss <= float64(o.memory)*(1<<20)},
+		{fmt.Sprintf("throughput stays at %.1f of the peak of %.0f jobs/s, measured for as long before and after",
+			keepsOf, o.peak),
+			fmt.Sprintf("%.0f jobs/s, %.2f", o.load.JobsPerS, o.load.JobsPerS/max(o.peak, 1)),
+			o.load.JobsPerS >= keepsOf*o.peak}, {"digests of all nodes are equal", fmt.Sprint(o.equal), o.equal},
 	}
 	var b strings.Builder
 	b.WriteString("| what must hold | seen | |\n|---|---|---|\n")

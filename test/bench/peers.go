@@ -37,8 +37,9 @@ var peers = []peer{
 		what: "NATS JetStream: three servers, a work queue of three replicas, `sync_interval: always`"},
 	{name: "river", needs: []string{"initdb", "postgres"}, start: startPostgres,
 		what: "River: one PostgreSQL that syncs each commit, batches by `InsertManyFast`, `FetchCooldown: 2ms`"},
-	{name: "river-majority", driver: "river", needs: []string{"initdb", "postgres", "pg_basebackup"}, start: startPostgresMajority,
-		what: "River on a majority: the same with two standbys, `synchronous_standby_names = 'ANY 1 (s1, s2)'`: a commit is synced on two of three disks"},
+	{name: "river-majority", driver: "river", needs: []string{"initdb", "postgres", "pg_basebackup"},
+		start: startPostgresMajority,
+		what:  "River on a majority: the same with two standbys, `synchronous_standby_names = 'ANY 1 (s1, s2)'`: a commit is synced on two of three disks"},
 	{name: "asynq", needs: []string{"redis-server"}, start: startRedis,
 		what: "Asynq: one Redis, `appendfsync always`, `TaskCheckInterval: 2ms`; a job ends with its handler, since Asynq tells no later moment"},
 	{name: "beanstalkd", needs: []string{"beanstalkd"}, start: startBeanstalkd,
@@ -74,7 +75,10 @@ func (p *plan) measureNATS(ctx context.Context) error {
 	var there, here [][]result
 	err = p.peerCluster(ctx, peers[0], func(nats *peerServers) error {
 		return p.cluster(ctx, p.rota, nil, func(s *servers) error {
-			there, here, err = p.alternate(loads, func(args []string) (result, error) { return p.measureThere(ctx, nats, args) },
+			there, here, err = p.alternate(loads, func(args []string) (result,
+				error) {
+				return p.measureThere(ctx, nats, args)
+			},
 				func(args []string) (result, error) { return p.measure(ctx, p.rota, s, args) })
 			return err
 		})
@@ -100,7 +104,10 @@ func (p *plan) measurePeers(ctx context.Context) error {
 		return p.cluster(ctx, p.rota, nil, func(three *servers) error {
 			return p.clusterOf(ctx, 1, p.rota, nil, func(one *servers) error {
 				for _, s := range []*servers{three, one} {
-					measures = append(measures, func(args []string) (result, error) { return p.measure(ctx, p.rota, s, args) })
+					measures = append(measures, func(args []string) (result,
+						error) {
+						return p.measure(ctx, p.rota, s, args)
+					})
 				}
 				return then()
 			})
@@ -113,7 +120,10 @@ func (p *plan) measurePeers(ctx context.Context) error {
 				return p.peerCluster(ctx, one, func(s *peerServers) error {
 					names = append(names, one.name)
 					text += "- " + one.what + "; " + one.version(ctx) + ".\n"
-					measures = append(measures, func(args []string) (result, error) { return p.measureThere(ctx, s, args) })
+					measures = append(measures, func(args []string) (result,
+						error) {
+						return p.measureThere(ctx, s, args)
+					})
 					return then()
 				})
 			})
@@ -132,7 +142,8 @@ func (p *plan) measurePeers(ctx context.Context) error {
 					if err != nil {
 						return fmt.Errorf("%s: %w", names[k], err)
 					}
-					p.say("%d of %d, %s, %s: %.0f jobs/s, p50 %.1f ms, p99 %.1f ms", turn, p.repeat, names[k], l.name, r.JobsPerS, r.E2EP50Ms, r.E2EP99Ms)
+					p.say("%d of %d, %s, %s: %.0f jobs/s, p50 %.1f ms, p99 %.1f ms", turn, p.repeat, names[k], l.name,
+						r.JobsPerS, r.E2EP50Ms, r.E2EP99Ms)
 					if turn > 0 {
 						all[i][k] = append(all[i][k], r)
 					}
@@ -151,7 +162,8 @@ func (p *plan) measurePeers(ctx context.Context) error {
 func peersTable(loads []loadOf, names []string, all [][][]result) string {
 	var b strings.Builder
 	for i, l := range loads {
-		fmt.Fprintf(&b, "| %s, median of %d (least to most) | %s |\n|---|%s\n", l.name, len(all[i][0]), strings.Join(names, " | "), strings.Repeat("---:|", len(names)))
+		fmt.Fprintf(&b, "| %s, median of %d (least to most) | %s |\n|---|%s\n", l.name, len(all[i][0]),
+			strings.Join(names, " | "), strings.Repeat("---:|", len(names)))
 		for _, row := range figures {
 			fmt.Fprintf(&b, "| %s |", row.name)
 			for _, one := range all[i] {
@@ -172,7 +184,8 @@ func (p *plan) measureThere(ctx context.Context, s *peerServers, args []string) 
 		return r, err
 	}
 	line := []string{"--peer", cmp.Or(s.of.driver, s.of.name), "--addr", strings.Join(s.apis, ",")}
-	if err := run(ctx, maxMeasure, &r, p.peerJobs, append(line, args[1:]...)...); err != nil { // args[0] is rota's "jobs"
+	if err := run(ctx, maxMeasure, &r, p.peerJobs, append(line,
+		args[1:]...)...); err != nil { // args[0] is rota's "jobs"
 		return r, err
 	}
 	after, err := s.cpu()
@@ -219,7 +232,10 @@ func (s *peerServers) cpu() (sum float64, err error) {
 			return 0, err
 		}
 		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(file)))
-		if slices.ContainsFunc(s.processes, func(p *rig.Process) bool { return p.PID() == pid || p.PID() == t.parent }) {
+		if slices.ContainsFunc(s.processes, func(p *rig.Process) bool {
+			return p.PID() == pid ||
+				p.PID() == t.parent
+		}) {
 			sum += t.ticks / ticksPerSecond
 		}
 	}
@@ -253,7 +269,8 @@ func timesOf(stat string) (t times, err error) {
 func (p *plan) peerCluster(ctx context.Context, of peer, do func(*peerServers) error) (err error) {
 	for _, need := range of.needs {
 		if _, err := exec.LookPath(need); err != nil {
-			return fmt.Errorf("%s needs %s: %w (`make bench-nats` and `make bench-peers` see to it)", of.name, need, err)
+			return fmt.Errorf("%s needs %s: %w (`make bench-nats` and `make bench-peers` see to it)", of.name, need,
+				err)
 		}
 	}
 	dir, err := os.MkdirTemp(p.dir, "rota-bench-"+of.name+"-")
@@ -423,8 +440,8 @@ func startRedis(_ context.Context, s *peerServers, dir string) error {
 		return err
 	}
 	s.apis = []string{fmt.Sprintf("127.0.0.1:%d", port)}
-	return s.launch("redis", dir, exec.Command("redis-server", "--bind", "127.0.0.1", "--port", strconv.Itoa(port), "--dir", dir,
-		"--appendonly", "yes", "--appendfsync", "always", "--save", ""))
+	return s.launch("redis", dir, exec.Command("redis-server", "--bind", "127.0.0.1", "--port", strconv.Itoa(port),
+		"--dir", dir, "--appendonly", "yes", "--appendfsync", "always", "--save", ""))
 }
 
 func startBeanstalkd(_ context.Context, s *peerServers, dir string) error {
@@ -433,5 +450,6 @@ func startBeanstalkd(_ context.Context, s *peerServers, dir string) error {
 		return err
 	}
 	s.apis = []string{fmt.Sprintf("127.0.0.1:%d", port)}
-	return s.launch("beanstalkd", dir, exec.Command("beanstalkd", "-l", "127.0.0.1", "-p", strconv.Itoa(port), "-b", dir, "-f", "0"))
+	return s.launch("beanstalkd", dir, exec.Command("beanstalkd", "-l", "127.0.0.1", "-p", strconv.Itoa(port), "-b",
+		dir, "-f", "0"))
 }

@@ -40,7 +40,8 @@ func (p *plan) measureProfiles(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("%s version: %w", p.against, err)
 		}
-		binaries = append([]struct{ name, rota string }{{"Before (" + strings.Join(strings.Fields(string(out)), " ") + ")", p.against}},
+		binaries = append([]struct{ name, rota string }{{"Before (" + strings.Join(strings.Fields(string(out)), " ") +
+			")", p.against}},
 			binaries...)
 	}
 	for _, one := range binaries {
@@ -55,7 +56,8 @@ func (p *plan) measureProfiles(ctx context.Context) error {
 		p.say("%s is profiled", one.rota)
 		text += one.name + ":\n\n" + profileTable(own, cumulative) + "\n"
 	}
-	text += fmt.Sprintf("CPU samples of all three servers over %d s of `rota bench %s` after one round that does not count.\n",
+	text += fmt.Sprintf(
+		"CPU samples of all three servers over %d s of `rota bench %s` after one round that does not count.\n",
 		profileSeconds, strings.Join(p.closed(), " "))
 	return p.publish("bench-profile", text)
 }
@@ -144,7 +146,8 @@ func readTop(text string) (all []spent) {
 		own, err1 := strconv.ParseFloat(strings.TrimSuffix(fields[1], "%"), 64)
 		cumulative, err2 := strconv.ParseFloat(strings.TrimSuffix(fields[4], "%"), 64)
 		if err1 == nil && err2 == nil && len(all) < profileTop {
-			all = append(all, spent{strings.TrimPrefix(strings.Join(fields[5:], " "), "github.com/rotasched/"), own, cumulative})
+			all = append(all, spent{strings.TrimPrefix(strings.Join(fields[5:], " "), "github.com/rotasched/"), own,
+				cumulative})
 		}
 	}
 	return all

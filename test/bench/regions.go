@@ -81,7 +81,8 @@ func (p *plan) measureLayout(ctx context.Context, l layout) (all []regionFigures
 		host := w.address(i + 1)
 		at := func(port string) string { return net.JoinHostPort(host, port) }
 		id := fmt.Sprintf("n%d", i+1)
-		s.Nodes = append(s.Nodes, &rig.Node{ID: id, Dir: filepath.Join(dir, id), Log: filepath.Join(dir, id+".log"), Env: rig.Inherited(),
+		s.Nodes = append(s.Nodes, &rig.Node{ID: id, Dir: filepath.Join(dir, id), Log: filepath.Join(dir, id+".log"),
+			Env:   rig.Inherited(),
 			Addrs: rig.Addrs{API: at("6470"), Raft: at("6471"), Admin: at("6472"), Gossip: at("6473")},
 			Line:  append(w.within(i+1), p.rota), Flags: []string{"--insecure"}})
 	}
@@ -101,7 +102,8 @@ func (p *plan) measureLayout(ctx context.Context, l layout) (all []regionFigures
 		if err != nil {
 			return nil, fmt.Errorf("at %d ms: %w", rtt, err)
 		}
-		p.say("%s, %d ms: a submission p50 %.1f ms, far %.1f ms, %.0f jobs/s, failovers %.0f ms, %.0f elections, %d packets lost", l.name, rtt,
+		p.say("%s, %d ms: a submission p50 %.1f ms, far %.1f ms, %.0f jobs/s, failovers %.0f ms, %.0f elections, %d packets lost",
+			l.name, rtt,
 			f.near.SubmitP50Ms, f.far.SubmitP50Ms, f.closed.JobsPerS, f.failovers, f.elections, w.lost.Load())
 		all = append(all, f)
 	}
@@ -109,7 +111,8 @@ func (p *plan) measureLayout(ctx context.Context, l layout) (all []regionFigures
 }
 
 // measureAt measures at one round trip.
-func (p *plan) measureAt(ctx context.Context, s *servers, c *client.Client, l layout, rtt int) (f regionFigures, err error) {
+func (p *plan) measureAt(ctx context.Context, s *servers, c *client.Client, l layout,
+	rtt int) (f regionFigures, err error) {
 	f = regionFigures{layout: l.name, rtt: rtt}
 	far := s.Nodes[slices.Index(l.regions, 1)]
 	warm := p.open(regionsRate / 10)
@@ -117,7 +120,8 @@ func (p *plan) measureAt(ctx context.Context, s *servers, c *client.Client, l la
 		leader *rig.Node
 		args   []string
 		to     *result
-	}{{far, p.open(regionsRate), &f.far}, {s.Nodes[0], p.open(regionsRate), &f.near}, {s.Nodes[0], p.closed(), &f.closed}} {
+	}{{far, p.open(regionsRate), &f.far}, {s.Nodes[0], p.open(regionsRate), &f.near}, {s.Nodes[0], p.closed(),
+		&f.closed}} {
 		if err := lead(ctx, c, part.leader); err != nil {
 			return f, err
 		}
@@ -218,15 +222,19 @@ func failover(ctx context.Context, c *client.Client, n *rig.Node) (took time.Dur
 
 func (p *plan) regionsTable(all []regionFigures) string {
 	var b strings.Builder
-	b.WriteString("| five nodes in | round trip between regions | a submission, p50, p99 | with the leader elsewhere, p50 | submission to end, p50 | jobs/s | failover, median of " +
-		strconv.Itoa(regionsKills) + " (least to most) |\n|---|---:|---:|---:|---:|---:|---:|\n")
+	b.WriteString(
+		"| five nodes in | round trip between regions | a submission, p50, p99 | with the leader elsewhere, p50 | submission to end, p50 | jobs/s | failover, median of " +
+			strconv.Itoa(regionsKills) + " (least to most) |\n|---|---:|---:|---:|---:|---:|---:|\n")
 	elections := 0.0
 	for _, f := range all {
-		fmt.Fprintf(&b, "| %s | %d ms | %.1f, %.1f ms | %.1f ms | %.1f ms | %.0f | %.0f (%.0f to %.0f) ms |\n", f.layout, f.rtt, f.near.SubmitP50Ms, f.near.SubmitP99Ms,
-			f.far.SubmitP50Ms, f.near.E2EP50Ms, f.closed.JobsPerS, median(f.failovers), f.failovers[0], f.failovers[len(f.failovers)-1])
+		fmt.Fprintf(&b, "| %s | %d ms | %.1f, %.1f ms | %.1f ms | %.1f ms | %.0f | %.0f (%.0f to %.0f) ms |\n",
+			f.layout, f.rtt, f.near.SubmitP50Ms, f.near.SubmitP99Ms,
+			f.far.SubmitP50Ms, f.near.E2EP50Ms, f.closed.JobsPerS, median(f.failovers), f.failovers[0],
+			f.failovers[len(f.failovers)-1])
 		elections += f.elections
 	}
 	fmt.Fprintf(&b, "\nSubmitters and workers stand in the first region, and so does the leader but where it is elsewhere. Latencies by `rota bench %s`, jobs/s by `rota bench %s`. "+
-		"Leaders that changed unasked meanwhile: %.0f. None lost, none done twice.\n", strings.Join(p.open(regionsRate), " "), strings.Join(p.closed(), " "), elections)
+		"Leaders that changed unasked meanwhile: %.0f. None lost, none done twice.\n",
+		strings.Join(p.open(regionsRate), " "), strings.Join(p.closed(), " "), elections)
 	return b.String()
 }

@@ -80,7 +80,8 @@ func newWAN(regions []int) (w *wan, err error) {
 				return w, err
 			}
 		}
-		for _, args := range [][]string{{"addr", "add", w.address(i) + "/24", "dev", name}, {"link", "set", name, "mtu", wanMTU, "up"}} {
+		for _, args := range [][]string{{"addr", "add", w.address(i) + "/24", "dev", name},
+			{"link", "set", name, "mtu", wanMTU, "up"}} {
 			if err := in(args...); err != nil {
 				return w, err
 			}
@@ -118,7 +119,8 @@ func (w *wan) read(from int) {
 		if err != nil {
 			return
 		}
-		if n < 20 || buffer[0]>>4 != 4 || string(buffer[16:19]) != "\x0a\xd5\x00" { // for another network, as IPv6 greetings
+		if n < 20 || buffer[0]>>4 != 4 ||
+			string(buffer[16:19]) != "\x0a\xd5\x00" { // for another network, as IPv6 greetings
 			continue
 		}
 		to := int(buffer[19]) - 1

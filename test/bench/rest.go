@@ -61,8 +61,10 @@ func (p *plan) measureRest(ctx context.Context) error {
 			return err
 		}
 	}
-	return p.publish("bench-rest", text+fmt.Sprintf("A server alone with an empty log is ready %.2f s after its start (median of %d, at most %.2f).\n",
-		median(starts), len(starts), starts[len(starts)-1]))
+	return p.publish("bench-rest",
+		text+fmt.Sprintf(
+			"A server alone with an empty log is ready %.2f s after its start (median of %d, at most %.2f).\n",
+			median(starts), len(starts), starts[len(starts)-1]))
 }
 
 // restOf returns the table of one binary.
@@ -78,10 +80,13 @@ func (p *plan) restOf(ctx context.Context, name, rota string, s *servers) (strin
 			} else {
 				followers = append(followers, percent)
 			}
-			own, mapped = append(own, fmt.Sprintf("%.0f", one.own/(1<<20))), append(mapped, fmt.Sprintf("%.0f", one.mapping/(1<<20)))
+			own, mapped = append(own, fmt.Sprintf("%.0f", one.own/(1<<20))), append(mapped,
+				fmt.Sprintf("%.0f", one.mapping/(1<<20)))
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", what, strings.Join(leader, ", "), strings.Join(followers, ", "), strings.Join(own, ", "), strings.Join(mapped, ", "))
-		p.say("%s, %s: leader %s %%, followers %s %%", name, what, strings.Join(leader, ", "), strings.Join(followers, ", "))
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", what, strings.Join(leader, ", "), strings.Join(followers, ", "),
+			strings.Join(own, ", "), strings.Join(mapped, ", "))
+		p.say("%s, %s: leader %s %%, followers %s %%", name, what, strings.Join(leader, ", "),
+			strings.Join(followers, ", "))
 	}
 	all, err := s.rest(ctx)
 	if err != nil {
@@ -110,8 +115,9 @@ func (p *plan) restBeside(ctx context.Context, rota string, s *servers, workers,
 	done := make(chan error, 1)
 	go func() {
 		var r result
-		err := runWith(ctx, s.shows, maxMeasure, &r, rota, s.withAddr("bench", []string{"jobs", "--workers", strconv.Itoa(workers), "--slots", strconv.Itoa(max(1, slotsTogether/workers)),
-			"--jobs", strconv.Itoa(jobs), "--rate", strconv.Itoa(rate), "--payload", strconv.Itoa(p.payload)})...)
+		err := runWith(ctx, s.shows, maxMeasure, &r, rota, s.withAddr("bench",
+			[]string{"jobs", "--workers", strconv.Itoa(workers), "--slots", strconv.Itoa(max(1, slotsTogether/workers)),
+				"--jobs", strconv.Itoa(jobs), "--rate", strconv.Itoa(rate), "--payload", strconv.Itoa(p.payload)})...)
 		if err == nil && (r.Lost != 0 || r.Duplicated != 0) {
 			err = fmt.Errorf("%d jobs were lost and %d done twice", r.Lost, r.Duplicated)
 		}
@@ -161,7 +167,8 @@ func (s *servers) rest(ctx context.Context) ([]atRest, error) {
 	}
 	took, all := time.Since(began).Seconds(), make([]atRest, len(after))
 	for i := range after {
-		all[i] = atRest{leads: after[i][metricLeader] == 1, cpu: (after[i][metricCPU] - before[i][metricCPU]) / took * 100,
+		all[i] = atRest{leads: after[i][metricLeader] == 1,
+			cpu: (after[i][metricCPU] - before[i][metricCPU]) / took * 100,
 			own: ownMemory(after[i]), mapping: after[i][metricRSS]}
 	}
 	return all, nil

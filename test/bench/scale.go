@@ -83,7 +83,8 @@ func (p *plan) measureScale(ctx context.Context) error {
 	}
 	err = p.cluster(ctx, p.rota, nil, func(s *servers) (err error) {
 		for _, n := range p.scale.workers {
-			one, err := p.place(ctx, s, n, "workers", "--workers", strconv.Itoa(n), "--slots", strconv.Itoa(max(1, slotsTogether/n)))
+			one, err := p.place(ctx, s, n, "workers", "--workers", strconv.Itoa(n), "--slots",
+				strconv.Itoa(max(1, slotsTogether/n)))
 			if err != nil {
 				return err
 			}
@@ -96,8 +97,8 @@ func (p *plan) measureScale(ctx context.Context) error {
 	}
 	err = p.cluster(ctx, p.rota, nil, func(s *servers) (err error) {
 		for _, one := range [][2]int{{1, 1}, {p.scale.queues, 1}, {1, p.scale.tenants}} {
-			r, err := p.place(ctx, s, 0, fmt.Sprintf("%d queues, %d tenants", one[0], one[1]), "--queues", strconv.Itoa(one[0]),
-				"--tenants", strconv.Itoa(one[1]))
+			r, err := p.place(ctx, s, 0, fmt.Sprintf("%d queues, %d tenants", one[0], one[1]), "--queues",
+				strconv.Itoa(one[0]), "--tenants", strconv.Itoa(one[1]))
 			if err != nil {
 				return err
 			}
@@ -112,7 +113,8 @@ func (p *plan) measureScale(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	text := m.markdown() + p.scaleTable("pending jobs", pending) + "\n" + p.scaleTable("connected workers", workers) + "\n" +
+	text := m.markdown() + p.scaleTable("pending jobs", pending) + "\n" + p.scaleTable("connected workers", workers) +
+		"\n" +
 		p.wideTable(wide) + "\n" + big.table() + links
 	return p.publish("bench-scale", text)
 }
@@ -188,7 +190,8 @@ func (p *plan) inTurns(ctx context.Context, one *point, s, first *servers) error
 		if err != nil {
 			return err
 		}
-		p.say("in turns: %.0f jobs/s beside %s, %.0f beside %s", a.JobsPerS, thousands(p.scale.pending[0]), b.JobsPerS, thousands(one.at))
+		p.say("in turns: %.0f jobs/s beside %s, %.0f beside %s", a.JobsPerS, thousands(p.scale.pending[0]), b.JobsPerS,
+			thousands(one.at))
 		if turn > 0 {
 			here, ratios = append(here, b), append(ratios, b.JobsPerS/a.JobsPerS)
 		}
@@ -201,12 +204,14 @@ func (p *plan) inTurns(ctx context.Context, one *point, s, first *servers) error
 
 // fill adds pending jobs; together is their number afterwards.
 func (p *plan) fill(ctx context.Context, s *servers, more, together int) error {
-	if err := run(ctx, time.Minute, nil, p.rota, s.withAddr("queue", []string{"set", "waiting", "--preset", "standard", "--set",
-		fmt.Sprintf("queue_cap=%d", 2*max(together, 1_000_000))})...); err != nil {
+	if err := run(ctx, time.Minute, nil, p.rota, s.withAddr("queue",
+		[]string{"set", "waiting", "--preset", "standard", "--set",
+			fmt.Sprintf("queue_cap=%d", 2*max(together, 1_000_000))})...); err != nil {
 		return err
 	}
 	if together > fillUnasked {
-		if err := run(ctx, time.Minute, nil, p.rota, s.withAddr("cluster", []string{"set", fmt.Sprintf("state_bytes_max=%d", together*bytesPending)})...); err != nil {
+		if err := run(ctx, time.Minute, nil, p.rota, s.withAddr("cluster",
+			[]string{"set", fmt.Sprintf("state_bytes_max=%d", together*bytesPending)})...); err != nil {
 			return err
 		}
 	}
@@ -236,8 +241,8 @@ func (p *plan) place(ctx context.Context, s *servers, at int, what string, args 
 		return one, err
 	}
 	one.rss, err = s.most(ctx, metricRSS)
-	p.say("%d %s: %.0f jobs/s; at %d jobs/s end to end p50 %.1f ms, p99 %.1f ms; %.0f MiB", at, what, one.fast.JobsPerS, p.rates[0],
-		one.open.E2EP50Ms, one.open.E2EP99Ms, one.rss/(1<<20))
+	p.say("%d %s: %.0f jobs/s; at %d jobs/s end to end p50 %.1f ms, p99 %.1f ms; %.0f MiB", at, what, one.fast.JobsPerS,
+		p.rates[0], one.open.E2EP50Ms, one.open.E2EP99Ms, one.rss/(1<<20))
 	return one, err
 }
 
@@ -265,7 +270,8 @@ func (p *plan) scaleTable(what string, all []point) string {
 		inTurns = inTurns || all[i].ratio > 0
 	}
 	if inTurns {
-		fmt.Fprintf(&b, "\n÷ first: the median of %d pairs of rounds, in turns with a cluster of as many nodes beside %s.\n", pairsInTurns,
+		fmt.Fprintf(&b, "\n÷ first: the median of %d pairs of rounds, in turns with a cluster of as many nodes beside %s.\n",
+			pairsInTurns,
 			thousands(all[0].at))
 	}
 	return b.String()
@@ -274,7 +280,8 @@ func (p *plan) scaleTable(what string, all []point) string {
 func (p *plan) wideTable(all []point) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "| queues and tenants in turns | "+scaleHead, p.rates[0])
-	for i, name := range []string{"1 queue, 1 tenant", thousands(p.scale.queues) + " queues", thousands(p.scale.tenants) + " tenants"} {
+	for i, name := range []string{"1 queue, 1 tenant", thousands(p.scale.queues) + " queues",
+		thousands(p.scale.tenants) + " tenants"} {
 		fmt.Fprintf(&b, "| %s | %s", name, all[i].row(&all[0]))
 	}
 	return b.String()

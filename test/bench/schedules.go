@@ -33,7 +33,8 @@ func (p *plan) measureSchedules(ctx context.Context) error {
 			return err
 		}
 		defer c.Close()
-		w, err := client.NewWorker(c, rota.WorkerSpec{Queues: []rota.QueueName{rota.DefaultQueue}, Slots: 256, Prefetch: 256})
+		w, err := client.NewWorker(c, rota.WorkerSpec{Queues: []rota.QueueName{rota.DefaultQueue}, Slots: 256,
+			Prefetch: 256})
 		if err != nil {
 			return err
 		}
@@ -58,7 +59,8 @@ func (p *plan) runSchedules(ctx context.Context, s *servers, c *client.Client, b
 	if err != nil {
 		return err
 	}
-	plain, err := p.minutes(ctx, s, "jobs are submitted", minutes, func(ctx context.Context) error { return submitAll(ctx, c, job, n) })
+	plain, err := p.minutes(ctx, s, "jobs are submitted", minutes,
+		func(ctx context.Context) error { return submitAll(ctx, c, job, n) })
 	if err != nil {
 		return err
 	}
@@ -109,7 +111,8 @@ func runsOf(ctx context.Context, c *client.Client) (runs uint64, err error) {
 
 // minutes returns the share of a core that the servers use over some minutes, each from its half to the next one's; do
 // runs as each begins.
-func (p *plan) minutes(ctx context.Context, s *servers, what string, n int, do func(context.Context) error) (share float64, err error) {
+func (p *plan) minutes(ctx context.Context, s *servers, what string, n int,
+	do func(context.Context) error) (share float64, err error) {
 	p.say("%s for %d minutes", what, n)
 	from := time.Now().Truncate(time.Minute).Add(30 * time.Second)
 	if time.Until(from) < 0 {

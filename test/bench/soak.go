@@ -42,7 +42,8 @@ func newGrown() []*grown {
 		{name: "open files", of: func(s sample) float64 { return s[metricFDs] }, slack: 4},
 		// Including the mapped pages of raft.db and archive.db, which the kernel may reclaim at any time: they grow
 		// with the history on the disk.
-		{name: "resident memory, mapped files with it", unit: "MiB", of: func(s sample) float64 { return s[metricRSS] / (1 << 20) }, told: true},
+		{name: "resident memory, mapped files with it", unit: "MiB",
+			of: func(s sample) float64 { return s[metricRSS] / (1 << 20) }, told: true},
 	}
 }
 
@@ -95,8 +96,10 @@ func (p *plan) measureSoak(ctx context.Context) error {
 	if p.soak.of < minSoak {
 		text, flat = text+fmt.Sprintf("\nTo judge, %s are wanted at least.\n", minSoak), true
 	}
-	text = m.markdown() + fmt.Sprintf("%s at %d jobs/s after %s to warm up: %d jobs, none lost, none done twice; the worst minute's "+
-		"p99 end to end was %.0f ms.\n\n", p.soak.of, p.rates[0], thousands(p.soak.warm), r.Completed, r.E2EP99Ms) + text
+	text = m.markdown() + fmt.Sprintf(
+		"%s at %d jobs/s after %s to warm up: %d jobs, none lost, none done twice; the worst minute's "+
+			"p99 end to end was %.0f ms.\n\n", p.soak.of, p.rates[0], thousands(p.soak.warm), r.Completed,
+		r.E2EP99Ms) + text
 	if p.scale.pictures != "" {
 		c := chart{title: "Memory of a server over a soak", x: "s", y: "MiB", linearX: true,
 			curves: []curve{{name: "most of any server", points: all[0].seen}}}
@@ -176,7 +179,8 @@ func (g *grown) flat() (gains, mean float64, flat bool) {
 
 func soakTable(all []*grown) (text string, flat bool) {
 	var b strings.Builder
-	b.WriteString("| most of any server | mean of the second half | its fitted line gains | an hour | |\n|---|---:|---:|---:|---|\n")
+	b.WriteString(
+		"| most of any server | mean of the second half | its fitted line gains | an hour | |\n|---|---:|---:|---:|---|\n")
 	flat = true
 	for _, g := range all {
 		gains, mean, is := g.flat()

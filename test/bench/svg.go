@@ -119,7 +119,8 @@ func (c *chart) svg() string {
 	for _, v := range x.ticks {
 		at := x.at(v)
 		stroke(&b, at, chartTop, at, chartHigh-chartLow, "#ddd")
-		fmt.Fprintf(&b, `<text x="%.1f" y="%d" text-anchor="middle">%s</text>`+"\n", at, chartHigh-chartLow+18, amount(v))
+		fmt.Fprintf(&b, `<text x="%.1f" y="%d" text-anchor="middle">%s</text>`+"\n", at, chartHigh-chartLow+18,
+			amount(v))
 	}
 	for _, v := range y.ticks {
 		at := y.at(v)
@@ -128,7 +129,8 @@ func (c *chart) svg() string {
 	}
 	stroke(&b, chartLeft, chartHigh-chartLow, chartWide-chartRight, chartHigh-chartLow, "#444")
 	stroke(&b, chartLeft, chartTop, chartLeft, chartHigh-chartLow, "#444")
-	fmt.Fprintf(&b, `<text x="%d" y="%d" text-anchor="middle">%s</text>`+"\n", (chartLeft+chartWide-chartRight)/2, chartHigh-12,
+	fmt.Fprintf(&b, `<text x="%d" y="%d" text-anchor="middle">%s</text>`+"\n", (chartLeft+chartWide-chartRight)/2,
+		chartHigh-12,
 		escape(c.x))
 	fmt.Fprintf(&b, `<text x="16" y="%d" text-anchor="middle" transform="rotate(-90 16 %d)">%s</text>`+"\n",
 		(chartTop+chartHigh-chartLow)/2, (chartTop+chartHigh-chartLow)/2, escape(c.y))
@@ -145,15 +147,17 @@ func (c *chart) draw(b *strings.Builder, i int, one curve, x, y *axis) {
 	for _, p := range one.points {
 		places = append(places, fmt.Sprintf("%.1f,%.1f", x.at(p[0]), y.at(p[1])))
 	}
-	fmt.Fprintf(b, `<polyline fill="none" stroke="%s" stroke-width="2" points="%s"/>`+"\n", color, strings.Join(places, " "))
+	fmt.Fprintf(b, `<polyline fill="none" stroke="%s" stroke-width="2" points="%s"/>`+"\n", color,
+		strings.Join(places, " "))
 	for _, p := range one.points {
 		if len(one.points) <= 20 { // more would hide the curve
-			fmt.Fprintf(b, `<circle cx="%.1f" cy="%.1f" r="3" fill="%s"><title>%s, %s: %s</title></circle>`+"\n", x.at(p[0]), y.at(p[1]),
-				color, escape(one.name), amount(p[0]), amount(p[1]))
+			fmt.Fprintf(b, `<circle cx="%.1f" cy="%.1f" r="3" fill="%s"><title>%s, %s: %s</title></circle>`+"\n",
+				x.at(p[0]), y.at(p[1]), color, escape(one.name), amount(p[0]), amount(p[1]))
 		}
 	}
 	at := chartLeft + 140*i
-	fmt.Fprintf(b, `<rect x="%d" y="38" width="12" height="12" fill="%s"/><text x="%d" y="48">%s</text>`+"\n", at, color, at+18,
+	fmt.Fprintf(b, `<rect x="%d" y="38" width="12" height="12" fill="%s"/><text x="%d" y="48">%s</text>`+"\n", at,
+		color, at+18,
 		escape(one.name))
 }
 

@@ -23,8 +23,10 @@ type machine struct {
 func (p *plan) look(ctx context.Context) (m machine, err error) {
 	m = machine{processors: runtime.NumCPU(), processor: field("/proc/cpuinfo", "model name"), system: runtime.GOOS,
 		load: strings.Join(strings.Fields(line("/proc/loadavg") + " ? ? ?")[:3], ", ")}
-	if busy, err := strconv.ParseFloat(strings.Split(m.load, ",")[0], 64); err == nil && busy > float64(m.processors)/2 {
-		p.say("the machine has other work, a load of %s on %d processors: all figures will show it", m.load, m.processors)
+	if busy, err := strconv.ParseFloat(strings.Split(m.load, ",")[0], 64); err == nil &&
+		busy > float64(m.processors)/2 {
+		p.say("the machine has other work, a load of %s on %d processors: all figures will show it", m.load,
+			m.processors)
 	}
 	if release := line("/proc/sys/kernel/osrelease"); release != "" {
 		m.system += " " + release
@@ -104,8 +106,8 @@ func (p *plan) measureTable(ctx context.Context) error {
 				if err != nil {
 					return err
 				}
-				p.say("%d of %d, %s: %.0f jobs/s, end to end p50 %.1f ms, p99 %.1f ms", turn, p.repeat, l.name, r.JobsPerS,
-					r.E2EP50Ms, r.E2EP99Ms)
+				p.say("%d of %d, %s: %.0f jobs/s, end to end p50 %.1f ms, p99 %.1f ms", turn, p.repeat, l.name,
+					r.JobsPerS, r.E2EP50Ms, r.E2EP99Ms)
 				if turn > 0 { // the first is for warming up
 					all[i] = append(all[i], r)
 				}

@@ -46,7 +46,8 @@ func (v verdict) line(p plant) string {
 	if v.missed != "" {
 		return fmt.Sprintf("%-23s MISSED after %.1f s: %s", p.name, v.took.Seconds(), v.missed)
 	}
-	return fmt.Sprintf("%-23s %s: caught in %.1f s: %s", p.name, strings.Join(names, " and "), v.took.Seconds(), v.words)
+	return fmt.Sprintf("%-23s %s: caught in %.1f s: %s", p.name, strings.Join(names, " and "), v.took.Seconds(),
+		v.words)
 }
 
 func (c check) name() string { return c.pkg + " " + strings.Trim(c.run, "^$") }
@@ -56,7 +57,8 @@ func (c check) name() string { return c.pkg + " " + strings.Trim(c.run, "^$") }
 func (c check) test(ctx context.Context, tag string, seed uint64, most time.Duration) (output string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
-	args := []string{"test", "-count=1", "-vet=off", "-tags", tag, "-run", c.run, "-timeout", most.String(), module + c.pkg}
+	args := []string{"test", "-count=1", "-vet=off", "-tags", tag, "-run", c.run, "-timeout", most.String(),
+		module + c.pkg}
 	if c.drawn {
 		args = append(args, "-rapid.nofailfile", fmt.Sprintf("-rapid.seed=%d", seed))
 	}
@@ -71,7 +73,8 @@ func (c check) test(ctx context.Context, tag string, seed uint64, most time.Dura
 }
 
 // wrecks are failures that no checker caused.
-var wrecks = []string{"[build failed]", "[setup failed]", "panic: ", "fatal error: ", "no tests to run", "unexpected signal"}
+var wrecks = []string{"[build failed]", "[setup failed]", "panic: ", "fatal error: ", "no tests to run",
+	"unexpected signal"}
 
 // judge returns the checker's message, or why the failure does not count.
 func (c check) judge(output string, err error) (words, missed string) {

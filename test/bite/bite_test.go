@@ -94,7 +94,8 @@ func declares(t *testing.T, file string, run *regexp.Regexp) bool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return slices.ContainsFunc(declaration.FindAllStringSubmatch(string(text), -1), func(m []string) bool { return run.MatchString(m[1]) })
+	return slices.ContainsFunc(declaration.FindAllStringSubmatch(string(text), -1),
+		func(m []string) bool { return run.MatchString(m[1]) })
 }
 
 func TestRotate(t *testing.T) {
@@ -137,9 +138,9 @@ func TestJudge(t *testing.T) {
 		err    error
 		missed string
 	}{
-		"caught":                {said, failed(t, "1"), ""},
-		"on a second line":      {"--- FAIL: TestX (0.00s)\n    x_test.go:7: bad:\n        two of 3\nFAIL\n", failed(t, "1"), ""},
-		"passes":                {"ok x 0.1s\n", nil, "does not bite"},
+		"caught": {said, failed(t, "1"), ""},
+		"on a second line": {"--- FAIL: TestX (0.00s)\n    x_test.go:7: bad:\n        two of 3\nFAIL\n",
+			failed(t, "1"), ""}, "passes": {"ok x 0.1s\n", nil, "does not bite"},
 		"does not build":        {"x.go:1: two of 3\nFAIL\tx [build failed]\n", failed(t, "1"), "build failed"},
 		"a panic":               {said + "panic: two of 3\n", failed(t, "1"), "panic"},
 		"no test":               {"ok x 0.1s [no tests to run]\n", failed(t, "1"), "no tests"},
@@ -149,7 +150,8 @@ func TestJudge(t *testing.T) {
 		"not even a go command": {"", errors.New("not found"), "did not come to its end"},
 	} {
 		words, missed := c.judge(x.output, x.err)
-		if (missed == "") != (x.missed == "") || !strings.Contains(missed, x.missed) || (words == "") != (x.missed != "") {
+		if (missed == "") != (x.missed == "") || !strings.Contains(missed, x.missed) ||
+			(words == "") != (x.missed != "") {
 			t.Errorf("%s: caught by %q, missed by %q", name, words, missed)
 		}
 	}

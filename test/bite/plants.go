@@ -65,7 +65,8 @@ var plants = []plant{
 		says: `restart: .* I11: key \S+ counts`}}},
 	{"passes_head", []check{
 		{pkg: "fsm", run: "^TestKeysModel$", says: `was assigned: WAITING_IN_SEQUENCE`},
-		{pkg: "test/sim", run: "^TestSeeds$", says: `which stands before it in key|I4: job \w+ is blocked in its lane`}}},
+		{pkg: "test/sim", run: "^TestSeeds$",
+			says: `which stands before it in key|I4: job \w+ is blocked in its lane`}}},
 	{"hook_repeats", []check{
 		{pkg: "fsm", run: "^TestWebhook$", says: `a refusal STALE of "from" is wanted`},
 		{pkg: "fsm", run: "^TestWebhookModel$", says: `a refusal STALE of "from" is wanted`}}},
@@ -77,7 +78,8 @@ var plants = []plant{
 		{pkg: "sched", run: "^TestBackfill_random$", says: `is delayed`},
 		{pkg: "test/sim", run: "^TestSeeds$", says: `takes room that is kept there for one that came first`}}},
 	{"plan_forgotten", []check{
-		{pkg: "sched", run: "^TestConservative_random$", says: `where it delays one before it|starts, and has room from|has room at \S+ from \d+ on`},
+		{pkg: "sched", run: "^TestConservative_random$",
+			says: `where it delays one before it|starts, and has room from|has room at \S+ from \d+ on`},
 		{pkg: "test/sim", run: "^TestSeeds$", says: `takes room that is kept there for one that came first`}}},
 	{"same_id_rejoin", []check{{pkg: "cluster", run: "^TestNode_emptiedDirectoryOfAKnownIDIsRefused$",
 		says: `an emptied directory of a known id started`}}},

@@ -83,7 +83,8 @@ func (p Policy) allows(need permission) bool {
 		for _, action := range s.Action {
 			for _, resource := range s.Resource {
 				prefix, open := strings.CutSuffix(resource, "*")
-				if action == need.action && (resource == need.resource || open && strings.HasPrefix(need.resource, prefix)) {
+				if action == need.action && (resource == need.resource || open &&
+					strings.HasPrefix(need.resource, prefix)) {
 					return true
 				}
 			}

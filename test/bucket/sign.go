@@ -34,7 +34,8 @@ func signed(r *http.Request) *failure {
 		secret = mac(secret, part)
 	}
 	digest := sha256.Sum256([]byte(canonical(r, fields["SignedHeaders"])))
-	want := mac(secret, strings.Join([]string{"AWS4-HMAC-SHA256", r.Header.Get("X-Amz-Date"), scope, hex.EncodeToString(digest[:])}, "\n"))
+	want := mac(secret, strings.Join([]string{"AWS4-HMAC-SHA256", r.Header.Get("X-Amz-Date"), scope,
+		hex.EncodeToString(digest[:])}, "\n"))
 	if hex.EncodeToString(want) != fields["Signature"] {
 		return refused(http.StatusForbidden, "SignatureDoesNotMatch")
 	}

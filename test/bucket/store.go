@@ -65,7 +65,8 @@ func Start(t testing.TB, buckets ...string) *Store {
 
 // Environment returns the variables that make a process use the store, in the form of os.Environ.
 func (s *Store) Environment() []string {
-	return []string{"AWS_ACCESS_KEY_ID=" + AccessKey, "AWS_SECRET_ACCESS_KEY=" + SecretKey, "AWS_ENDPOINT_URL_S3=" + s.URL, "AWS_REGION=us-east-1"}
+	return []string{"AWS_ACCESS_KEY_ID=" + AccessKey, "AWS_SECRET_ACCESS_KEY=" + SecretKey,
+		"AWS_ENDPOINT_URL_S3=" + s.URL, "AWS_REGION=us-east-1"}
 }
 
 // Refuse makes the store refuse requests for which refuse returns a code; nil refuses none.
@@ -178,7 +179,9 @@ func (s *Store) serve(w http.ResponseWriter, r *http.Request, body []byte) (any,
 	q := r.URL.Query()
 	switch {
 	case key == "" && q.Has("location"):
-		return []byte(`<LocationConstraint xmlns="http://s3.amazonaws.com/doc/2006-03-01/">us-east-1</LocationConstraint>`), nil
+		return []byte(
+				`<LocationConstraint xmlns="http://s3.amazonaws.com/doc/2006-03-01/">us-east-1</LocationConstraint>`),
+			nil
 	case key == "" && q.Has("uploads"):
 		return s.listUploads(name, q.Get("prefix")), nil
 	case key == "":
@@ -247,7 +250,8 @@ func serveObject(w http.ResponseWriter, r *http.Request, o object) (any, *failur
 		first, _, _ := strings.Cut(text, "-")
 		from, _ = strconv.Atoi(first)
 		from = min(from, len(o.body))
-		w.Header().Set("Content-Range", "bytes "+strconv.Itoa(from)+"-"+strconv.Itoa(len(o.body)-1)+"/"+strconv.Itoa(len(o.body)))
+		w.Header().Set("Content-Range", "bytes "+strconv.Itoa(from)+"-"+strconv.Itoa(len(o.body)-1)+"/"+
+			strconv.Itoa(len(o.body)))
 	}
 	w.Header().Set("Content-Length", strconv.Itoa(len(o.body)-from))
 	if from > 0 {

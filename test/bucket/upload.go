@@ -147,7 +147,8 @@ func list(name string, b map[string]object, prefix, delimiter, after string) lis
 			break
 		}
 		o := b[key]
-		l.Contents = append(l.Contents, listed{key, o.made.UTC().Format("2006-01-02T15:04:05.000Z"), etag(o.body), len(o.body)})
+		l.Contents = append(l.Contents, listed{key, o.made.UTC().Format("2006-01-02T15:04:05.000Z"), etag(o.body),
+			len(o.body)})
 	}
 	l.KeyCount = len(l.Contents)
 	return l

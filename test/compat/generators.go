@@ -21,8 +21,8 @@ func generatorRows() []row {
 	return []row{
 		one("oapi-codegen", "", false, 10*time.Minute, oapiCodegen),
 		one("ogen", "", false, 15*time.Minute, ogen),
-		one("openapi-typescript", "", true, 5*time.Minute, typescriptOf("openapi-typescript", "openapi.json", "-o", "gen.ts")),
-		one("orval", "", true, 5*time.Minute, typescriptOf("orval", "--config", "orval.config.mjs")),
+		one("openapi-typescript", "", true, 5*time.Minute, typescriptOf("openapi-typescript", "openapi.json", "-o",
+			"gen.ts")), one("orval", "", true, 5*time.Minute, typescriptOf("orval", "--config", "orval.config.mjs")),
 		one("hey-api", "", true, 5*time.Minute, typescriptOf("openapi-ts", "-i", "openapi.json", "-o", "gen")),
 		one("openapi-python-client", "", true, 5*time.Minute, openapiPythonClient),
 		one("openapi-generator", "Python", false, 10*time.Minute, generatorPython),
@@ -52,7 +52,8 @@ func generated(build buildClient) func(context.Context, *scene, *installed) (str
 			return "", err
 		}
 		sources := filepath.Join(top, filepath.FromSlash("test/compat/testdata/clients"), t.name)
-		for _, from := range []string{sources + "/.", filepath.Join(top, filepath.FromSlash("docs/reference/openapi.json"))} {
+		for _, from := range []string{sources + "/.", filepath.Join(top,
+			filepath.FromSlash("docs/reference/openapi.json"))} {
 			if _, err := (command{dir: dir}).run(ctx, "cp", "-r", from, "."); err != nil {
 				return "", err
 			}
@@ -85,16 +86,20 @@ func (c command) steps(ctx context.Context, lines ...[]string) error {
 // goClient compiles a client of Go around the package gen that a step generates.
 func goClient(ctx context.Context, dir, runtime string, generate ...string) (command, []string, error) {
 	in := command{dir: dir, env: goEnv()}
-	return in, []string{"./client"}, in.steps(ctx, []string{"mkdir", "-p", "gen"}, generate, []string{"go", "mod", "init", "compat"},
-		[]string{"go", "get", runtime}, []string{"go", "mod", "tidy"}, []string{"go", "build", "-p", "1", "-o", "client", "."})
+	return in, []string{"./client"}, in.steps(ctx, []string{"mkdir", "-p", "gen"}, generate,
+		[]string{"go", "mod", "init", "compat"},
+		[]string{"go", "get", runtime}, []string{"go", "mod", "tidy"},
+		[]string{"go", "build", "-p", "1", "-o", "client", "."})
 }
 
 func oapiCodegen(ctx context.Context, _ *scene, t *installed, dir string) (command, []string, error) {
-	return goClient(ctx, dir, oapiRuntime, t.program, "-generate", "types,client", "-package", "gen", "-o", "gen/gen.go", "openapi.json")
+	return goClient(ctx, dir, oapiRuntime, t.program, "-generate", "types,client", "-package", "gen", "-o",
+		"gen/gen.go", "openapi.json")
 }
 
 func ogen(ctx context.Context, _ *scene, t *installed, dir string) (command, []string, error) {
-	return goClient(ctx, dir, "github.com/ogen-go/ogen@"+t.version, t.program, "--config", "ogen.yml", "--target", "gen", "--package", "gen", "--clean", "openapi.json")
+	return goClient(ctx, dir, "github.com/ogen-go/ogen@"+t.version, t.program, "--config", "ogen.yml", "--target",
+		"gen", "--package", "gen", "--clean", "openapi.json")
 }
 
 // typescriptOf generates with a program of npm, compiles strictly and runs on Node.
@@ -108,7 +113,8 @@ func typescriptOf(generate ...string) buildClient {
 			return in, nil, err
 		}
 		return in, []string{"node", "out/main.js"}, in.steps(ctx, append([]string{t.npx(generate[0])}, generate[1:]...),
-			[]string{t.npx("tsc"), "--strict", "--skipLibCheck", "--target", "es2022", "--lib", "es2022,dom,dom.iterable", "--module", "esnext",
+			[]string{t.npx("tsc"), "--strict", "--skipLibCheck", "--target", "es2022", "--lib",
+				"es2022,dom,dom.iterable", "--module", "esnext",
 				"--moduleResolution", "bundler", "--types", "node", "--outDir", "out", "main.ts"},
 			[]string{"node", "-e", bundled})
 	}
@@ -123,7 +129,8 @@ const to=p.join(p.dirname(at),b); return b.endsWith(".js")?all:a+(fs.existsSync(
 func openapiPythonClient(ctx context.Context, _ *scene, t *installed, dir string) (command, []string, error) {
 	in := command{dir: dir}
 	return in, []string{t.python(), "main.py"}, in.steps(ctx,
-		[]string{t.bin("openapi-python-client"), "generate", "--path", "openapi.json", "--output-path", "gen", "--meta", "none"})
+		[]string{t.bin("openapi-python-client"), "generate", "--path", "openapi.json", "--output-path", "gen", "--meta",
+			"none"})
 }
 
 // generate runs openapi-generator.
@@ -148,8 +155,10 @@ func generatorJava(ctx context.Context, _ *scene, t *installed, dir string) (com
 	if err := t.generate(ctx, dir, "java", "--library", "native"); err != nil {
 		return in, nil, err
 	}
-	err := in.steps(ctx, []string{"cp", "Main.java", "gen/src/main/java/"}, []string{"mvn", "-q", "-B", "-f", "gen", "compile", "-Dmaven.javadoc.skip=true"},
-		[]string{"mvn", "-q", "-B", "-f", "gen", "dependency:copy-dependencies", "-DincludeScope=runtime", "-DoutputDirectory=" + filepath.Join(dir, "lib")})
+	err := in.steps(ctx, []string{"cp", "Main.java", "gen/src/main/java/"},
+		[]string{"mvn", "-q", "-B", "-f", "gen", "compile", "-Dmaven.javadoc.skip=true"},
+		[]string{"mvn", "-q", "-B", "-f", "gen", "dependency:copy-dependencies", "-DincludeScope=runtime",
+			"-DoutputDirectory=" + filepath.Join(dir, "lib")})
 	return in, []string{"java", "-cp", "gen/target/classes:lib/*", "Main"}, err
 }
 
@@ -158,9 +167,12 @@ func generatorRust(ctx context.Context, _ *scene, t *installed, dir string) (com
 	if err := t.generate(ctx, dir, "rust", "--library", "reqwest"); err != nil {
 		return in, nil, err
 	}
-	return in, []string{"gen/target/debug/client"}, in.steps(ctx, []string{"mkdir", "-p", "gen/src/bin"}, []string{"cp", "main.rs", "gen/src/bin/client.rs"},
-		[]string{"cargo", "add", "-q", "--manifest-path", "gen/Cargo.toml", "tokio@1", "--features", "macros,rt,net,time"},
-		[]string{"cargo", "build", "-q", "-j", "1", "--manifest-path", "gen/Cargo.toml", "--bin", "client", "--no-default-features"})
+	return in, []string{"gen/target/debug/client"}, in.steps(ctx, []string{"mkdir", "-p", "gen/src/bin"},
+		[]string{"cp", "main.rs", "gen/src/bin/client.rs"},
+		[]string{"cargo", "add", "-q", "--manifest-path", "gen/Cargo.toml", "tokio@1", "--features",
+			"macros,rt,net,time"},
+		[]string{"cargo", "build", "-q", "-j", "1", "--manifest-path", "gen/Cargo.toml", "--bin", "client",
+			"--no-default-features"})
 }
 
 func generatorCSharp(context.Context, *scene, *installed, string) (command, []string, error) {

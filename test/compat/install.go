@@ -105,20 +105,25 @@ func (t tool) fetch(ctx context.Context, dir string) error {
 	case t.goPackage != "":
 		err = t.buildGo(ctx, dir)
 	case len(t.npm) > 0:
-		if err = os.WriteFile(filepath.Join(dir, "package.json"), []byte(`{"private":true,"type":"module"}`), 0o644); err == nil {
-			_, err = in.run(ctx, "npm", append([]string{"install", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error", "--save-exact"}, t.npm...)...)
+		if err = os.WriteFile(filepath.Join(dir, "package.json"), []byte(`{"private":true,"type":"module"}`),
+			0o644); err == nil {
+			_, err = in.run(ctx, "npm", append([]string{"install", "--ignore-scripts", "--no-audit", "--no-fund",
+				"--loglevel=error", "--save-exact"}, t.npm...)...)
 		}
 	case len(t.pip) > 0:
 		if _, err = in.run(ctx, "python3", "-m", "venv", "venv"); err == nil {
-			_, err = in.run(ctx, "venv/bin/pip", append([]string{"install", "-q", "--disable-pip-version-check"}, t.pip...)...)
+			_, err = in.run(ctx, "venv/bin/pip", append([]string{"install", "-q", "--disable-pip-version-check"},
+				t.pip...)...)
 		}
 	case t.maven != "":
-		_, err = in.run(ctx, "mvn", "-q", "-B", "dependency:copy", "-Dartifact="+t.maven, "-DoutputDirectory="+dir, "-Dmdep.stripVersion=true")
+		_, err = in.run(ctx, "mvn", "-q", "-B", "dependency:copy", "-Dartifact="+t.maven, "-DoutputDirectory="+dir,
+			"-Dmdep.stripVersion=true")
 		if err == nil {
 			err = os.Rename(filepath.Join(dir, strings.Split(t.maven, ":")[1]+".jar"), filepath.Join(dir, "tool.jar"))
 		}
 		if err == nil && t.archive != "" {
-			err = in.steps(ctx, []string{"jar", "xf", "tool.jar"}, []string{"tar", "xJf", t.archive}, []string{"rm", t.archive, "tool.jar"})
+			err = in.steps(ctx, []string{"jar", "xf", "tool.jar"}, []string{"tar", "xJf", t.archive},
+				[]string{"rm", t.archive, "tool.jar"})
 		}
 	case len(t.deb) > 0:
 		err = t.unpackDeb(ctx, dir)
@@ -189,7 +194,8 @@ func (t tool) settle(_ context.Context, got *installed) error {
 		}
 		got.version = strings.TrimSpace(string(text))
 		got.program = got.unpacked(t.program)
-		libs := got.unpacked("usr/lib/" + map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[runtime.GOARCH] + "-linux-gnu")
+		libs := got.unpacked("usr/lib/" + map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[runtime.GOARCH] +
+			"-linux-gnu")
 		got.env = []string{"LD_LIBRARY_PATH=" + libs}
 	case t.program != "":
 		got.program = filepath.Join(got.dir, t.program)

@@ -69,7 +69,8 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 		began := time.Now()
 		got := s.play(ctx, r, o.install)
 		results = append(results, got)
-		fmt.Fprintf(out, "%-12s %-24s %-12s %6.1f s  %s\n", r.group, r.tool, got.version, time.Since(began).Seconds(), got.text)
+		fmt.Fprintf(out, "%-12s %-24s %-12s %6.1f s  %s\n", r.group, r.tool, got.version, time.Since(began).Seconds(),
+			got.text)
 		if got.failed && r.fault == "" {
 			unexpected = append(unexpected, r.group+" "+r.tool)
 		}
@@ -103,7 +104,8 @@ func choose(all []row, only string) ([]row, error) {
 	})
 	for _, w := range wanted {
 		if !found[w] {
-			return nil, fmt.Errorf("ONLY: got %q, want a group (%s), the name of a tool, or quick", w, strings.Join(groups(all), ", "))
+			return nil, fmt.Errorf("ONLY: got %q, want a group (%s), the name of a tool, or quick", w,
+				strings.Join(groups(all), ", "))
 		}
 	}
 	return chosen, nil

@@ -40,12 +40,14 @@ func writePage(path string, all []row, results []result) error {
 	}
 	lines := map[string]string{}
 	for _, r := range results {
-		lines[r.key()] = fmt.Sprintf("| %s | %s | %s | %s | %s |", r.tool, r.does, cell(r.version), cell(r.text), r.date.Format(time.DateOnly))
+		lines[r.key()] = fmt.Sprintf("| %s | %s | %s | %s | %s |", r.tool, r.does, cell(r.version), cell(r.text),
+			r.date.Format(time.DateOnly))
 	}
 	var page strings.Builder
 	page.WriteString(pageHead)
 	for _, group := range groups(all) {
-		fmt.Fprintf(&page, "\n## %s\n\n| tool | actions | version | result | date |\n|---|---|---|---|---|\n", titles[group])
+		fmt.Fprintf(&page, "\n## %s\n\n| tool | actions | version | result | date |\n|---|---|---|---|---|\n",
+			titles[group])
 		for _, r := range all {
 			if r.group != group {
 				continue

@@ -30,7 +30,8 @@ func postgresRows() []row {
 		{group: "postgres", tool: "PostgreSQL 15", does: does, quick: true, most: 3 * time.Minute, try: outbox(false)},
 		{group: "postgres", tool: "PostgreSQL 17", does: does, quick: true, most: 3 * time.Minute, try: outbox(false)},
 		{group: "postgres", tool: "PostgreSQL 18", does: does, quick: true, most: 3 * time.Minute, try: outbox(false)},
-		{group: "postgres", tool: "PgBouncer", does: "transaction mode before PostgreSQL 15; " + does, quick: true, most: 3 * time.Minute, try: outbox(true)},
+		{group: "postgres", tool: "PgBouncer", does: "transaction mode before PostgreSQL 15; " + does, quick: true,
+			most: 3 * time.Minute, try: outbox(true)},
 	}
 }
 
@@ -93,13 +94,15 @@ func (d *database) start(ctx context.Context, programs string) (err error) {
 		return err
 	}
 	bin, data := filepath.Join(d.dir, "programs", "bin"), filepath.Join(d.dir, "data")
-	if said, err := d.command(nil, filepath.Join(bin, "initdb"), "-D", data, "-U", "rota", "-A", "trust", "-N", "-E", "UTF8").CombinedOutput(); err != nil {
+	if said, err := d.command(nil, filepath.Join(bin, "initdb"), "-D", data, "-U", "rota", "-A", "trust", "-N", "-E",
+		"UTF8").CombinedOutput(); err != nil {
 		return fmt.Errorf("initdb: %w: %s", err, said)
 	}
 	if d.port, err = rig.FreePort(); err != nil {
 		return err
 	}
-	return d.serve(nil, filepath.Join(bin, "postgres"), "-D", data, "-p", strconv.Itoa(d.port), "-k", d.dir, "-h", "127.0.0.1", "-c", "fsync=off")
+	return d.serve(nil, filepath.Join(bin, "postgres"), "-D", data, "-p", strconv.Itoa(d.port), "-k", d.dir, "-h",
+		"127.0.0.1", "-c", "fsync=off")
 }
 
 // bounce puts PgBouncer in transaction mode in front of the database, with one connection for all clients, so that
@@ -109,8 +112,9 @@ func (d *database) bounce(ctx context.Context, t *installed) error {
 	if err != nil {
 		return err
 	}
-	config := fmt.Sprintf("[databases]\npostgres = host=127.0.0.1 port=%d user=rota\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = %d\n"+
-		"unix_socket_dir =\nauth_type = any\npool_mode = transaction\ndefault_pool_size = 1\n", d.port, port)
+	config := fmt.Sprintf(
+		"[databases]\npostgres = host=127.0.0.1 port=%d user=rota\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = %d\n"+
+			"unix_socket_dir =\nauth_type = any\npool_mode = transaction\ndefault_pool_size = 1\n", d.port, port)
 	if err := os.WriteFile(filepath.Join(d.dir, "bouncer.ini"), []byte(config), 0o644); err != nil {
 		return err
 	}
@@ -119,7 +123,8 @@ func (d *database) bounce(ctx context.Context, t *installed) error {
 	}
 	d.port = port
 	libs := filepath.Join(d.dir, "bouncer", filepath.FromSlash("usr/lib/x86_64-linux-gnu"))
-	return d.serve([]string{"LD_LIBRARY_PATH=" + libs}, filepath.Join(d.dir, filepath.FromSlash("bouncer/usr/sbin/pgbouncer")), filepath.Join(d.dir, "bouncer.ini"))
+	return d.serve([]string{"LD_LIBRARY_PATH=" + libs}, filepath.Join(d.dir,
+		filepath.FromSlash("bouncer/usr/sbin/pgbouncer")), filepath.Join(d.dir, "bouncer.ini"))
 }
 
 func (d *database) dsn() string {
@@ -204,13 +209,16 @@ func (d *database) relay(ctx context.Context, s *scene, queue string) error {
 	var relays []*rig.Process
 	defer func() { killAll(relays) }()
 	for range 2 {
-		r, err := command{dir: s.dir, env: rig.Bare("ROTA_ADDR=" + s.nodes[0].API)}.serve(s.binary, "", "relay", "postgres", "--dsn-file", file)
+		r, err := command{dir: s.dir, env: rig.Bare("ROTA_ADDR=" + s.nodes[0].API)}.serve(s.binary, "", "relay",
+			"postgres", "--dsn-file", file)
 		if err != nil {
 			return err
 		}
 		relays = append(relays, r)
 	}
-	insert := fmt.Sprintf(`INSERT INTO rota_outbox (job_id, spec) SELECT '%s-' || i, '{"type":"t","queue":"%s"}' FROM generate_series(1, %d) i`, queue, queue, outboxRows)
+	insert := fmt.Sprintf(
+		`INSERT INTO rota_outbox (job_id, spec) SELECT '%s-' || i, '{"type":"t","queue":"%s"}' FROM generate_series(1, %d) i`,
+		queue, queue, outboxRows)
 	if _, err := conn.Exec(ctx, insert); err != nil {
 		return err
 	}

@@ -10,12 +10,16 @@ import (
 
 func protocolRows() []row {
 	return []row{
-		{group: "protocols", tool: "curl", does: "HTTP/1.1: submit, read", quick: true, most: time.Minute, try: curl("--http1.1")},
-		{group: "protocols", tool: "curl", does: "`--http2-prior-knowledge`: submit, read", quick: true, most: time.Minute,
+		{group: "protocols", tool: "curl", does: "HTTP/1.1: submit, read", quick: true, most: time.Minute,
+			try: curl("--http1.1")},
+		{group: "protocols", tool: "curl", does: "`--http2-prior-knowledge`: submit, read", quick: true,
+			most:  time.Minute,
 			try:   curl("--http2-prior-knowledge"),
 			fault: "Fault of rota: without TLS, a connection that begins as HTTP/2 is given to gRPC, whatever its content type"},
-		{group: "protocols", tool: "grpcio", does: "gRPC, plain: submit, read", quick: true, most: time.Minute, try: grpcio("none")},
-		{group: "protocols", tool: "grpcio", does: "gRPC with gzip: submit, read", quick: true, most: time.Minute, try: grpcio("gzip"),
+		{group: "protocols", tool: "grpcio", does: "gRPC, plain: submit, read", quick: true, most: time.Minute,
+			try: grpcio("none")},
+		{group: "protocols", tool: "grpcio", does: "gRPC with gzip: submit, read", quick: true, most: time.Minute,
+			try:   grpcio("gzip"),
 			fault: "Fault of rota: it has no decompressor for gRPC"},
 	}
 }
@@ -29,7 +33,8 @@ func curl(version string) func(context.Context, *scene, *installed) (string, err
 		}
 		job := s.url() + "/v1/jobs/" + queue
 		in := command{dir: s.dir}
-		put := []string{"-sS", "-i", version, "-X", "PUT", job, "-H", "Content-Type: application/json", "-d", `{"type":"t","queue":"` + queue + `"}`}
+		put := []string{"-sS", "-i", version, "-X", "PUT", job, "-H", "Content-Type: application/json", "-d",
+			`{"type":"t","queue":"` + queue + `"}`}
 		said, err := in.run(ctx, t.program, put...)
 		if err != nil {
 			return "", err
@@ -59,7 +64,8 @@ func grpcio(compression string) func(context.Context, *scene, *installed) (strin
 		if err != nil {
 			return "", err
 		}
-		_, err = command{dir: s.dir, env: pythonEnv(source)}.run(ctx, t.python(), script, s.nodes[0].API, queue, compression)
+		_, err = command{dir: s.dir, env: pythonEnv(source)}.run(ctx, t.python(), script, s.nodes[0].API, queue,
+			compression)
 		return "", err
 	}
 }

@@ -23,7 +23,8 @@ const (
 
 func proxyRows() []row {
 	one := func(tool string, files []string, args ...string) row {
-		return row{group: "proxies", tool: tool, does: "worker, `events tail --follow` and HTTP; idle for 65 s; restarted", most: 6 * time.Minute,
+		return row{group: "proxies", tool: tool,
+			does: "worker, `events tail --follow` and HTTP; idle for 65 s; restarted", most: 6 * time.Minute,
 			try: through(files, args...)}
 	}
 	return []row{
@@ -165,11 +166,13 @@ func killAll(all []*rig.Process) {
 // users starts a worker and a follower of events, which know only the proxy.
 func (p *proxy) users(s *scene, queue string) ([]*rig.Process, error) {
 	env := rig.Bare("ROTA_ADDR=" + p.grpc)
-	worker, err := command{dir: p.dir, env: env}.serve(s.binary, filepath.Join(p.dir, "worker.log"), "worker", "run", "--queues", queue)
+	worker, err := command{dir: p.dir, env: env}.serve(s.binary, filepath.Join(p.dir, "worker.log"), "worker", "run",
+		"--queues", queue)
 	if err != nil {
 		return nil, err
 	}
-	follower, err := command{dir: p.dir, env: env}.serve(s.binary, "", "events", "tail", "--follow", "--kind", "jobCompleted", "--queue", queue)
+	follower, err := command{dir: p.dir, env: env}.serve(s.binary, "", "events", "tail", "--follow", "--kind",
+		"jobCompleted", "--queue", queue)
 	if err != nil {
 		worker.Kill()
 		return nil, err
@@ -184,14 +187,16 @@ func (p *proxy) job(ctx context.Context, s *scene, follower *rig.Process, queue,
 	defer cancel()
 	at := "http://" + p.http + "/v1/jobs/" + job
 	in := command{dir: p.dir}
-	said, err := in.run(ctx, "curl", "-sS", "-f", "-X", "PUT", at, "-H", "Content-Type: application/json", "-d", `{"type":"t","queue":"`+queue+`"}`)
+	said, err := in.run(ctx, "curl", "-sS", "-f", "-X", "PUT", at, "-H", "Content-Type: application/json", "-d",
+		`{"type":"t","queue":"`+queue+`"}`)
 	if err != nil {
 		return fmt.Errorf("submit by HTTP: %w", err)
 	}
 	if !strings.Contains(said, job) {
 		return fmt.Errorf("submit by HTTP: got %s", said)
 	}
-	if said, err = in.run(ctx, "curl", "-sS", "-f", at+"?wait=30s"); err != nil || !strings.Contains(said, rota.JobCompleted.String()) {
+	if said, err = in.run(ctx, "curl", "-sS", "-f", at+"?wait=30s"); err != nil ||
+		!strings.Contains(said, rota.JobCompleted.String()) {
 		return errors.Join(fmt.Errorf("the worker did not complete %s in 30 s: %.200s", job, said), err)
 	}
 	return rig.Until(ctx, func() error {

@@ -13,9 +13,12 @@ import (
 
 func recipientRows() []row {
 	return []row{
-		{group: "recipients", tool: "age", does: "X25519: `server --check`, back up, drill", quick: true, most: time.Minute, try: oneRecipient()},
-		{group: "recipients", tool: "age", does: "post-quantum: `server --check`, back up, drill", quick: true, most: time.Minute, try: oneRecipient("-pq")},
-		{group: "recipients", tool: "age", does: "X25519 and post-quantum together: refused by `server --check` and at the start", quick: true,
+		{group: "recipients", tool: "age", does: "X25519: `server --check`, back up, drill", quick: true,
+			most: time.Minute, try: oneRecipient()},
+		{group: "recipients", tool: "age", does: "post-quantum: `server --check`, back up, drill", quick: true,
+			most: time.Minute, try: oneRecipient("-pq")},
+		{group: "recipients", tool: "age",
+			does: "X25519 and post-quantum together: refused by `server --check` and at the start", quick: true,
 			most: time.Minute, try: mixedRecipients},
 	}
 }
@@ -50,7 +53,8 @@ func oneRecipient(flags ...string) func(context.Context, *scene, *installed) (st
 		if _, err := (command{dir: dir}).run(ctx, "mkdir", place); err != nil {
 			return "", err
 		}
-		if _, err := (command{dir: dir, env: rig.Bare()}).run(ctx, s.binary, append(node.Args(), "--check")...); err != nil {
+		if _, err := (command{dir: dir, env: rig.Bare()}).run(ctx, s.binary,
+			append(node.Args(), "--check")...); err != nil {
 			return "", fmt.Errorf("server --check: %w", err)
 		}
 		if err := errors.Join(node.Start(), node.AwaitReady(ctx)); err != nil {
@@ -83,8 +87,10 @@ func mixedRecipients(ctx context.Context, s *scene, t *installed) (string, error
 	if err != nil {
 		return "", err
 	}
-	node.Flags = []string{"--bootstrap-expect", "1", "--backup-to", dir, "--backup-recipient", plain, "--backup-recipient", quantum}
-	for name, args := range map[string][]string{"server --check": append(node.Args(), "--check"), "server": node.Args()} {
+	node.Flags = []string{"--bootstrap-expect", "1", "--backup-to", dir, "--backup-recipient", plain,
+		"--backup-recipient", quantum}
+	for name, args := range map[string][]string{"server --check": append(node.Args(), "--check"),
+		"server": node.Args()} {
 		said, err := command{dir: dir, env: rig.Bare()}.run(ctx, s.binary, args...)
 		if err == nil || ctx.Err() != nil {
 			return "", fmt.Errorf("%s accepted the mix: %s", name, said)

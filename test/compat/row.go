@@ -95,7 +95,8 @@ func firstLines(err error) string {
 // rows returns the whole matrix, in the order of the page.
 func rows() []row {
 	var all []row
-	for _, part := range [][]row{protocolRows(), generatorRows(), proxyRows(), postgresRows(), storeRows(), runtimeRows(), recipientRows()} {
+	for _, part := range [][]row{protocolRows(), generatorRows(), proxyRows(), postgresRows(), storeRows(),
+		runtimeRows(), recipientRows()} {
 		all = append(all, part...)
 	}
 	return all

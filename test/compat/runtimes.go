@@ -14,10 +14,13 @@ import (
 
 func runtimeRows() []row {
 	return []row{
-		{group: "runtimes", tool: "Python client", does: "the client's quickstart: submit, work, complete", quick: true, most: 2 * time.Minute, try: pythonQuickstart},
-		{group: "runtimes", tool: "Bun", does: "the TypeScript client's quickstart", quick: true, most: 2 * time.Minute, try: typescriptQuickstart("run")},
-		{group: "runtimes", tool: "Deno", does: "the TypeScript client's quickstart", quick: true, most: 2 * time.Minute,
-			try: typescriptQuickstart("run", "--allow-all", "--node-modules-dir=manual", "--no-lock")},
+		{group: "runtimes", tool: "Python client", does: "the client's quickstart: submit, work, complete", quick: true,
+			most: 2 * time.Minute, try: pythonQuickstart},
+		{group: "runtimes", tool: "Bun", does: "the TypeScript client's quickstart", quick: true, most: 2 * time.Minute,
+			try: typescriptQuickstart("run")},
+		{group: "runtimes", tool: "Deno", does: "the TypeScript client's quickstart", quick: true,
+			most: 2 * time.Minute,
+			try:  typescriptQuickstart("run", "--allow-all", "--node-modules-dir=manual", "--no-lock")},
 	}
 }
 
@@ -48,7 +51,8 @@ func pythonQuickstart(ctx context.Context, s *scene, _ *installed) (string, erro
 		return "", err
 	}
 	env := pythonEnv(filepath.Join(top, filepath.FromSlash("sdk/python/src")), "ROTA_ADDR="+s.nodes[0].API)
-	said, err := command{dir: s.dir, env: env}.run(ctx, packages.python(), filepath.Join(top, filepath.FromSlash("sdk/python/examples/quickstart.py")))
+	said, err := command{dir: s.dir, env: env}.run(ctx, packages.python(),
+		filepath.Join(top, filepath.FromSlash("sdk/python/examples/quickstart.py")))
 	if err == nil && said == "" {
 		err = errors.New("the quickstart printed nothing")
 	}
@@ -66,7 +70,8 @@ func typescriptQuickstart(args ...string) func(context.Context, *scene, *install
 			return "", err
 		}
 		env := rig.Inherited("ROTA_ADDR=" + s.nodes[0].API)
-		said, err := command{dir: dir, env: env}.run(ctx, t.program, append(args[:len(args):len(args)], "quickstart.ts")...)
+		said, err := command{dir: dir, env: env}.run(ctx, t.program,
+			append(args[:len(args):len(args)], "quickstart.ts")...)
 		if err != nil {
 			return "", err
 		}
@@ -92,7 +97,9 @@ func (s *scene) typescriptClient(ctx context.Context) (string, error) {
 	in := command{dir: dir}
 	for _, step := range [][]string{
 		{"mkdir", "client"},
-		{"cp", "-r", filepath.Join(top, filepath.FromSlash("sdk/typescript/src")), filepath.Join(top, filepath.FromSlash("sdk/typescript/package.json")), filepath.Join(top, filepath.FromSlash("sdk/typescript/tsconfig.json")), client},
+		{"cp", "-r", filepath.Join(top, filepath.FromSlash("sdk/typescript/src")),
+			filepath.Join(top, filepath.FromSlash("sdk/typescript/package.json")),
+			filepath.Join(top, filepath.FromSlash("sdk/typescript/tsconfig.json")), client},
 		{"cp", filepath.Join(top, filepath.FromSlash("sdk/typescript/examples/quickstart.ts")), dir},
 		{"cp", "-r", packages.modules(), dir},
 		{"mkdir", "-p", "node_modules/@rotasched"},

@@ -14,7 +14,8 @@ import (
 
 func storeRows() []row {
 	one := func(tool string, args ...string) row {
-		return row{group: "stores", tool: tool, does: "back up four times, list, drill, restore, prune to three", quick: true, most: 4 * time.Minute, try: store(args...)}
+		return row{group: "stores", tool: tool, does: "back up four times, list, drill, restore, prune to three",
+			quick: true, most: 4 * time.Minute, try: store(args...)}
 	}
 	return []row{
 		one("moto", "-H", "127.0.0.1", "-p", "PORT"),
@@ -47,7 +48,8 @@ func store(args ...string) func(context.Context, *scene, *installed) (string, er
 		if !own {
 			keys = storeKeys[""]
 		}
-		env := []string{"AWS_ACCESS_KEY_ID=" + keys[0], "AWS_SECRET_ACCESS_KEY=" + keys[1], "AWS_ENDPOINT_URL_S3=http://" + addr, "AWS_REGION=us-east-1"}
+		env := []string{"AWS_ACCESS_KEY_ID=" + keys[0], "AWS_SECRET_ACCESS_KEY=" + keys[1],
+			"AWS_ENDPOINT_URL_S3=http://" + addr, "AWS_REGION=us-east-1"}
 		fill := strings.NewReplacer("PORT", port, "DIR", objects)
 		var line []string
 		for _, a := range args {
@@ -74,7 +76,8 @@ func (s *scene) makeBucket(ctx context.Context, server *rig.Process, dir, addr s
 		if !server.Running() {
 			return rig.Final(fmt.Errorf("the store ended: %s", server.LastWords(maxSaid)))
 		}
-		_, err := command{dir: dir}.run(ctx, "curl", "-sS", "-m", "5", "-o", "made", "-X", "PUT", "http://"+addr+"/compat")
+		_, err := command{dir: dir}.run(ctx, "curl", "-sS", "-m", "5", "-o", "made", "-X", "PUT",
+			"http://"+addr+"/compat")
 		return err
 	})
 }
@@ -113,8 +116,8 @@ func (s *scene) backUp(ctx context.Context, dir string, env []string) error {
 	if _, err := run("operator", "backup", "drill", "--from", place); err != nil {
 		return fmt.Errorf("drill: %w", err)
 	}
-	said, err := run("operator", "snapshot", "restore", place+"/"+filepath.Base(names[0]), "--data", filepath.Join(dir, "restored"), "--node", "r1",
-		"--raft", "127.0.0.1:1", "--cluster", "rota")
+	said, err := run("operator", "snapshot", "restore", place+"/"+filepath.Base(names[0]), "--data",
+		filepath.Join(dir, "restored"), "--node", "r1", "--raft", "127.0.0.1:1", "--cluster", "rota")
 	if err != nil {
 		return fmt.Errorf("restore: %w: %s", err, said)
 	}

@@ -85,7 +85,8 @@ func TestConformance(t *testing.T) {
 }
 
 // liveAll runs all scenarios on one cluster, once for each of deaths: whether the leader dies.
-func liveAll(t *testing.T, all []scenario, deaths []bool, binary string, line []string, mark string, slow time.Duration) {
+func liveAll(t *testing.T, all []scenario, deaths []bool, binary string, line []string, mark string,
+	slow time.Duration) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	c, err := startCluster(ctx, t.TempDir(), binary)
@@ -117,7 +118,8 @@ func liveAll(t *testing.T, all []scenario, deaths []bool, binary string, line []
 			t.Run(name, func(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), lifeTime)
 				defer cancel()
-				r := &run{cluster: c, start: start, deadly: deadly, prefix: fmt.Sprintf("%s-%d-%t-", mark, i, deadly), slow: slow}
+				r := &run{cluster: c, start: start, deadly: deadly, prefix: fmt.Sprintf("%s-%d-%t-", mark, i, deadly),
+					slow: slow}
 				if err := r.live(ctx, &s); err != nil {
 					t.Fatalf("%s\n%v", s.About, err)
 				}
@@ -133,12 +135,16 @@ func TestOrderly(t *testing.T) {
 		reports []answer
 		wrong   string
 	}{
-		"one after the other":   {[]answer{on("started", "1.1"), on("ended", "1.1"), on("started", "1.2"), on("ended", "1.2")}, ""},
-		"after it was lost":     {[]answer{on("started", "1.1"), on("lost", "1.1"), on("started", "1.2"), on("ended", "1.1")}, ""},
-		"two at once":           {[]answer{on("started", "1.1"), on("started", "1.2")}, "while one ran"},
-		"an older token":        {[]answer{on("started", "1.2"), on("ended", "1.2"), on("started", "1.1")}, "came after"},
-		"the same token twice":  {[]answer{on("started", "1.2"), on("ended", "1.2"), on("started", "1.2")}, "came after"},
-		"no token":              {[]answer{on("started", "")}, "a token is"},
+		"one after the other": {[]answer{on("started", "1.1"), on("ended", "1.1"), on("started", "1.2"),
+			on("ended", "1.2")},
+			""},
+		"after it was lost": {[]answer{on("started", "1.1"), on("lost", "1.1"), on("started", "1.2"),
+			on("ended", "1.1")},
+			""}, "two at once": {[]answer{on("started", "1.1"), on("started", "1.2")}, "while one ran"},
+		"an older token": {[]answer{on("started", "1.2"), on("ended", "1.2"), on("started", "1.1")},
+			"came after"},
+		"the same token twice": {[]answer{on("started", "1.2"), on("ended", "1.2"), on("started", "1.2")},
+			"came after"}, "no token": {[]answer{on("started", "")}, "a token is"},
 		"a word of the drivers": {[]answer{on("began", "1.1")}, "reported"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -29,7 +29,8 @@ func (r *run) expected(ctx context.Context, id rota.JobID, e *expect) error {
 func (r *run) fits(ctx context.Context, job *rota.Job, e *expect) error {
 	id := job.ID
 	if job.State.String() != e.State {
-		err := fmt.Errorf("job %s is %s (%s, %q, %d attempts), wanted is %s", id, job.State, job.Reason, job.Error, len(job.Attempts), e.State)
+		err := fmt.Errorf("job %s is %s (%s, %q, %d attempts), wanted is %s", id, job.State, job.Reason, job.Error,
+			len(job.Attempts), e.State)
 		if job.State.Terminal() {
 			return rig.Final(err)
 		}
@@ -55,7 +56,8 @@ func (r *run) fits(ctx context.Context, job *rota.Job, e *expect) error {
 			differ("output", string(job.Output), e.Output)
 		}
 	}
-	if want, err := base64.StdEncoding.DecodeString(e.Bytes); err != nil || e.Bytes != "" && !bytes.Equal(want, job.Output) {
+	if want, err := base64.StdEncoding.DecodeString(e.Bytes); err != nil || e.Bytes != "" &&
+		!bytes.Equal(want, job.Output) {
 		differ("output", base64.StdEncoding.EncodeToString(job.Output), e.Bytes)
 	}
 	if !strings.Contains(job.Error, e.Error) {

@@ -153,7 +153,8 @@ func (d *driver) await(ctx context.Context, on, job string, times int) error {
 		select {
 		case <-news:
 		case <-d.ended:
-			return fmt.Errorf("the driver ended before it reported %s of %s; it said:\n%s", on, job, d.process.LastWords(lastLines))
+			return fmt.Errorf("the driver ended before it reported %s of %s; it said:\n%s", on, job,
+				d.process.LastWords(lastLines))
 		case <-ctx.Done():
 			return fmt.Errorf("%d reports of %s of %s, %d are wanted: %w", seen, on, job, times, ctx.Err())
 		}

@@ -81,9 +81,11 @@ func (r *run) step(ctx context.Context, s *step) error {
 	case s.Queue != nil:
 		return r.set(ctx, s.Queue)
 	case s.Rule != nil:
-		return r.cluster.client.Keys().SetRule(ctx, rota.KeyRule{Queue: rota.QueueName(r.queue()), Name: s.Rule.Name, Concurrency: s.Rule.Concurrency})
+		return r.cluster.client.Keys().SetRule(ctx, rota.KeyRule{Queue: rota.QueueName(r.queue()), Name: s.Rule.Name,
+			Concurrency: s.Rule.Concurrency})
 	case s.Worker != nil:
-		return r.ok("worker", map[string]any{"name": r.prefix + s.Worker.Name, "queues": []string{r.queue()}, "slots": max(1, s.Worker.Slots)})
+		return r.ok("worker", map[string]any{"name": r.prefix + s.Worker.Name, "queues": []string{r.queue()},
+			"slots": max(1, s.Worker.Slots)})
 	case s.Submit != nil:
 		return r.submit(s.Submit)
 	case s.Workflow != nil:
@@ -91,7 +93,8 @@ func (r *run) step(ctx context.Context, s *step) error {
 	case s.Wait != nil:
 		return r.wait(s.Wait)
 	case s.Ask != nil:
-		kind, err := r.driver.ask(s.Ask.Do, map[string]any{"id": r.prefix + s.Ask.Job, "counted": s.Ask.Counted, "priority": s.Ask.Priority}, nil)
+		kind, err := r.driver.ask(s.Ask.Do, map[string]any{"id": r.prefix + s.Ask.Job, "counted": s.Ask.Counted,
+			"priority": s.Ask.Priority}, nil)
 		if err == nil && kind != s.Ask.Refused {
 			err = fmt.Errorf("%s of %s was answered %q, %q is wanted", s.Ask.Do, s.Ask.Job, kind, s.Ask.Refused)
 		}
@@ -260,7 +263,8 @@ func (r *run) expect(ctx context.Context, e *expect) error {
 		return rig.Until(ctx, func() error {
 			err := r.expected(ctx, rota.JobID(r.prefix+e.Job), e)
 			if err != nil && r.driver != nil && !r.driver.process.Running() {
-				return rig.Final(fmt.Errorf("%w; the driver ended, and said:\n%s", err, r.driver.process.LastWords(lastLines)))
+				return rig.Final(fmt.Errorf("%w; the driver ended, and said:\n%s", err,
+					r.driver.process.LastWords(lastLines)))
 			}
 			return err
 		})

@@ -249,7 +249,8 @@ func (c *cluster) handOver(n *node, r role) {
 func submitWorkflow(c *cluster, n *node, _ role) {
 	c.flows++
 	spec := rota.WorkflowSpec{ID: rota.WorkflowID(fmt.Sprintf("flow-%d", c.flows)), Nodes: []rota.NodeSpec{
-		rota.NewNodeSpec("a", "load", nil), rota.NewNodeSpec("b", "load", nil, "a"), rota.NewNodeSpec("c", "load", nil, "a")}}
+		rota.NewNodeSpec("a", "load", nil), rota.NewNodeSpec("b", "load", nil, "a"), rota.NewNodeSpec("c", "load", nil,
+			"a")}}
 	jobs := make([]rota.JobID, 0, len(spec.Nodes))
 	for _, node := range spec.Nodes {
 		jobs = append(jobs, rota.NodeJobID(spec.ID, node.ID))

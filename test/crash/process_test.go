@@ -133,7 +133,8 @@ func (n *node) diesAt(p point) {
 		n.t.Fatalf("%s never died at %s: nothing passes that point; %s", n.ID, p.name, n.account())
 	}
 	status, ok := n.Life().State().Sys().(syscall.WaitStatus)
-	if !ok || !status.Signaled() || status.Signal() != syscall.SIGKILL || !strings.Contains(n.said(), "failpoint: "+p.name) {
+	if !ok || !status.Signaled() || status.Signal() != syscall.SIGKILL ||
+		!strings.Contains(n.said(), "failpoint: "+p.name) {
 		n.t.Fatalf("%s ended by itself (%s) before it came to %s:\n%s", n.ID, n.Life().State(), p.name, tail(n.said()))
 	}
 }

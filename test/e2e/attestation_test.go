@@ -56,7 +56,8 @@ func TestAttestation(t *testing.T) {
 			"expired.json": "expired at", "stranger.json": "does not name", "elsewhere.json": `"c-elsewhere"`,
 			"other.json": `for worker "other"`, "changed.json": "signature is wrong",
 		} {
-			r := c.rota(t, "worker", "run", "--queues", "trusted", "--id", "bad", "--attestation", file(name)).want(t, 8)
+			r := c.rota(t, "worker", "run", "--queues", "trusted", "--id", "bad", "--attestation", file(name)).want(t,
+				8)
 			contains(t, name, r.stderr, says)
 		}
 	})

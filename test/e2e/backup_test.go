@@ -40,8 +40,8 @@ func TestBackupAndRestore(t *testing.T) {
 	if r := c.rota(t, "operator", "snapshot", "save", file); r.code == 0 {
 		t.Error("a backup overwrote another one")
 	}
-	contains(t, "who read the state", c.rota(t, "events", "tail", "--kind", "snapshotRead", "-o", "jsonl").stdout, `"actor":"anonymous"`, `/grpc"`,
-		fmt.Sprintf(`"index":%d`, saved.Index))
+	contains(t, "who read the state", c.rota(t, "events", "tail", "--kind", "snapshotRead", "-o", "jsonl").stdout,
+		`"actor":"anonymous"`, `/grpc"`, fmt.Sprintf(`"index":%d`, saved.Index))
 	if info, err := os.Stat(file); err != nil || info.Mode().Perm()&0o077 != 0 {
 		t.Errorf("the backup's file: %v, %v: others may read it", info.Mode(), err)
 	}
@@ -83,7 +83,8 @@ func tokensGrow(t *testing.T, c *nodes, before rota.Job) {
 	}
 	now := c.job(t, string(before.ID))
 	if now.Lease != nil || now.State != rota.JobQueued {
-		t.Errorf("job %s is %s with lease %+v in the restored cluster, want QUEUED without one", now.ID, now.State, now.Lease)
+		t.Errorf("job %s is %s with lease %+v in the restored cluster, want QUEUED without one", now.ID, now.State,
+			now.Lease)
 	}
 	w := c.worker(t, "--id", string(before.Worker), "--queues", string(before.Queue))
 	now = c.awaitState(t, c.dial(t), string(before.ID), 30*time.Second, rota.JobCompleted)
@@ -110,12 +111,15 @@ func TestBackup_staleWithoutQuorum(t *testing.T) {
 	}
 	denied := left.rota(t, "operator", "snapshot", "save", file, "--stale").want(t, 8)
 	contains(t, "by the network", denied.stderr, "socket", "--data")
-	r := command(t, nil, "", "operator", "snapshot", "save", file, "--stale", "--data", c.all[0].Dir, "-o", "json").want(t, 0)
+	r := command(t, nil, "", "operator", "snapshot", "save", file, "--stale", "--data", c.all[0].Dir, "-o",
+		"json").want(t, 0)
 	info := decode[rota.SnapshotInfo](t, r)
 	contains(t, "what is said", r.stderr, fmt.Sprint("index ", info.Index), info.Date.String())
-	contains(t, "the node's log", c.all[0].Life().Stderr.String(), "no leader is there to tell it", "actor=local", fmt.Sprint("index=", info.Index))
+	contains(t, "the node's log", c.all[0].Life().Stderr.String(), "no leader is there to tell it", "actor=local",
+		fmt.Sprint("index=", info.Index))
 	n := newNode(t, "r1", "--bootstrap-expect", "1")
-	command(t, nil, "", "operator", "snapshot", "restore", file, "--data", n.Dir, "--node", n.ID, "--raft", n.Raft).want(t, 0)
+	command(t, nil, "", "operator", "snapshot", "restore", file, "--data", n.Dir, "--node", n.ID, "--raft",
+		n.Raft).want(t, 0)
 	n.start(t)
 	n.awaitReady(t)
 	second := &nodes{t: t, all: []*node{n}}
@@ -128,7 +132,8 @@ func TestBackup_staleWithoutQuorum(t *testing.T) {
 func TestBackup_byTheLeader(t *testing.T) {
 	t.Parallel()
 	to := t.TempDir()
-	c := &nodes{t: t, all: []*node{newNode(t, "n1", "--bootstrap-expect", "1", "--backup-to", to, "--backup-every", "1s", "--backup-keep", "3")}}
+	c := &nodes{t: t, all: []*node{newNode(t, "n1", "--bootstrap-expect", "1", "--backup-to", to, "--backup-every",
+		"1s", "--backup-keep", "3")}}
 	c.all[0].start(t)
 	c.awaitReady()
 	submitTo(t, c.dial(t), "default", "kept", 5)
@@ -180,7 +185,8 @@ func TestBackup_sealedInABucket(t *testing.T) {
 	check(t, err)
 	s3 := bucket.Start(t, "backups")
 	const to = "s3://backups/rota"
-	n := newNode(t, "n1", "--bootstrap-expect", "1", "--backup-to", to, "--backup-every", "1h", "--backup-recipient", key.Recipient().String())
+	n := newNode(t, "n1", "--bootstrap-expect", "1", "--backup-to", to, "--backup-every", "1h", "--backup-recipient",
+		key.Recipient().String())
 	n.Env = rig.Bare(s3.Environment()...)
 	c := &nodes{t: t, all: []*node{n}}
 	n.start(t)
@@ -193,9 +199,11 @@ func TestBackup_sealedInABucket(t *testing.T) {
 	if status.Backup == nil || !reflect.DeepEqual(*status.Backup, stored) {
 		t.Errorf("status reports %+v, backup now %+v", status.Backup, stored)
 	}
-	contains(t, "events", c.rota(t, "events", "tail", "--kind", "backupStored", "-o", "json").stdout, stored.SHA256.String(), stored.Name)
+	contains(t, "events", c.rota(t, "events", "tail", "--kind", "backupStored", "-o", "json").stdout,
+		stored.SHA256.String(), stored.Name)
 	n.Kill()
-	if stolen := s3.Object("backups", newest); bytes.Contains(stolen, []byte("kept")) || !bytes.HasPrefix(stolen, []byte("age-encryption.org/v1\n")) {
+	if stolen := s3.Object("backups", newest); bytes.Contains(stolen, []byte("kept")) ||
+		!bytes.HasPrefix(stolen, []byte("age-encryption.org/v1\n")) {
 		t.Error("the stored backup is readable without the key")
 	}
 	identity := filepath.Join(t.TempDir(), "identity")
@@ -213,8 +221,8 @@ func TestBackup_sealedInABucket(t *testing.T) {
 
 	second := newNode(t, "r1", "--bootstrap-expect", "1")
 	restore := func(sum [32]byte) *result {
-		return run("snapshot", "restore", at, "--identity", identity, "--sha256", hex.EncodeToString(sum[:]), "--data", second.Dir, "--node", second.ID,
-			"--raft", second.Raft)
+		return run("snapshot", "restore", at, "--identity", identity, "--sha256", hex.EncodeToString(sum[:]), "--data",
+			second.Dir, "--node", second.ID, "--raft", second.Raft)
 	}
 	sum := sha256.Sum256(s3.Object("backups", newest))
 	if !bytes.Equal(sum[:], stored.SHA256) {

@@ -71,8 +71,8 @@ func (one *badInput) refused(t testing.TB, c *nodes) {
 	t.Helper()
 	r := c.rota(t, one.args...)
 	if r.code != one.code || r.stdout != "" || !strings.Contains(r.stderr, one.says) {
-		t.Errorf("rota %s: exit code %d, want %d; stderr %q should name %q", strings.Join(one.args, " "), r.code, one.code,
-			r.stderr, one.says)
+		t.Errorf("rota %s: exit code %d, want %d; stderr %q should name %q", strings.Join(one.args, " "), r.code,
+			one.code, r.stderr, one.says)
 	}
 }
 
@@ -139,7 +139,8 @@ func nodesHoldOnTheirOwn(t *testing.T, c *nodes) {
 	digest := rota.NewJobSpec("x", nil)
 	digest.Queue, digest.ExpectedDigest = "paused", []byte{1, 2, 3}
 	outcomes, err := client.EachOutcome(cl.Submit(ctx, digest))
-	if err != nil || rota.KindOf(outcomes[0].Err) != rota.KindInvalid || rota.ErrorOf(outcomes[0].Err).Subject != "expected_digest" {
+	if err != nil || rota.KindOf(outcomes[0].Err) != rota.KindInvalid ||
+		rota.ErrorOf(outcomes[0].Err).Subject != "expected_digest" {
 		t.Errorf("a digest of 3 bytes: %+v, %v", outcomes, err)
 	}
 	errOf := func(_ any, err error) error { return err }

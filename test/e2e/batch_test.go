@@ -44,10 +44,12 @@ func TestBatches(t *testing.T) {
 		t.Errorf("%+v", b)
 	}
 	done := decode[rota.Job](t, c.rota(t, "job", "show", "b@done", "-o", "json").want(t, 0))
-	if done.State != rota.JobQueued || done.Labels["rota.total"] != "4" || done.Labels["rota.cancelled"] != "4" || done.Priority != 2 || done.Life != 0 {
+	if done.State != rota.JobQueued || done.Labels["rota.total"] != "4" || done.Labels["rota.cancelled"] != "4" ||
+		done.Priority != 2 || done.Life != 0 {
 		t.Errorf("%+v", done)
 	}
-	if told := c.rota(t, "events", "tail", "--kind", "batchFinished", "-o", "jsonl").want(t, 0).stdout; strings.Count(told, "\n") != 1 {
+	if told := c.rota(t, "events", "tail", "--kind", "batchFinished", "-o", "jsonl").want(t,
+		0).stdout; strings.Count(told, "\n") != 1 {
 		t.Errorf("the end is not reported exactly once: %s", told)
 	}
 	c.rota(t, "job", "list", "--filter", "batch=b state=CANCELLED", "--count").want(t, 0)

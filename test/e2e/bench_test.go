@@ -35,9 +35,11 @@ type measured struct {
 // judge checks the counts of a measurement.
 func (m *measured) judge(t *testing.T, jobs int) {
 	t.Helper()
-	for name, there := range map[string]bool{"jobs": m.Jobs != nil, "seconds": m.Seconds != nil, "jobs_per_s": m.JobsPerS != nil,
+	for name, there := range map[string]bool{"jobs": m.Jobs != nil, "seconds": m.Seconds != nil,
+		"jobs_per_s": m.JobsPerS != nil,
 		"e2e_p50_ms": m.E2EP50Ms != nil, "e2e_p99_ms": m.E2EP99Ms != nil, "submit_p50_ms": m.SubmitP50Ms != nil,
-		"submit_p99_ms": m.SubmitP99Ms != nil, "lost": m.Lost != nil, "duplicated": m.Duplicated != nil, "errors": m.Errors != nil} {
+		"submit_p99_ms": m.SubmitP99Ms != nil, "lost": m.Lost != nil, "duplicated": m.Duplicated != nil,
+		"errors": m.Errors != nil} {
 		if !there {
 			t.Fatalf("the measurement has no field %q", name)
 		}
@@ -45,9 +47,10 @@ func (m *measured) judge(t *testing.T, jobs int) {
 	if *m.Jobs != jobs || *m.Lost != 0 || *m.Duplicated != 0 {
 		t.Errorf("%d jobs, %d lost, %d done twice: want %d, 0 and 0", *m.Jobs, *m.Lost, *m.Duplicated, jobs)
 	}
-	if *m.Seconds <= 0 || *m.JobsPerS <= 0 || *m.E2EP50Ms <= 0 || *m.E2EP50Ms > *m.E2EP99Ms || *m.SubmitP50Ms > *m.SubmitP99Ms {
-		t.Errorf("the figures do not fit: %.3f s, %.1f/s, e2e %.1f and %.1f ms, submit %.1f and %.1f ms", *m.Seconds, *m.JobsPerS,
-			*m.E2EP50Ms, *m.E2EP99Ms, *m.SubmitP50Ms, *m.SubmitP99Ms)
+	if *m.Seconds <= 0 || *m.JobsPerS <= 0 || *m.E2EP50Ms <= 0 || *m.E2EP50Ms > *m.E2EP99Ms ||
+		*m.SubmitP50Ms > *m.SubmitP99Ms {
+		t.Errorf("the figures do not fit: %.3f s, %.1f/s, e2e %.1f and %.1f ms, submit %.1f and %.1f ms", *m.Seconds,
+			*m.JobsPerS, *m.E2EP50Ms, *m.E2EP99Ms, *m.SubmitP50Ms, *m.SubmitP99Ms)
 	}
 }
 
@@ -55,8 +58,8 @@ func (m *measured) judge(t *testing.T, jobs int) {
 func TestBenchJobsWhileLeaderDies(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
-	p := launch(t, "bench jobs", []string{c.env()}, "bench", "jobs", "--jobs", "2000", "--rate", "300", "--workers", "2",
-		"--admin", c.all[0].Admin+","+c.all[1].Admin+","+c.all[2].Admin)
+	p := launch(t, "bench jobs", []string{c.env()}, "bench", "jobs", "--jobs", "2000", "--rate", "300", "--workers",
+		"2", "--admin", c.all[0].Admin+","+c.all[1].Admin+","+c.all[2].Admin)
 	flowing(t, c, "bench", 300)
 	dies(t, c, p)
 	m := finish(t, p, 120*time.Second)
@@ -146,8 +149,8 @@ func excerpt(jobs int) string {
 			run = 600
 		}
 		processors := []int{1, 1, 1, 2, 4, 8, 16, 32, 64, 96}[i*7%10]
-		fmt.Fprintf(&text, "%d %d -1 %d %d -1 -1 %d %d -1 1 %d 1 1 %d 1 -1 -1\n", i+1, at, run, processors, processors, 2*run,
-			1+i%7, i%4)
+		fmt.Fprintf(&text, "%d %d -1 %d %d -1 -1 %d %d -1 1 %d 1 1 %d 1 -1 -1\n", i+1, at, run, processors, processors,
+			2*run, 1+i%7, i%4)
 	}
 	return text.String()
 }

@@ -40,7 +40,8 @@ func TestStateBytesMax(t *testing.T) {
 		}
 	}
 	// Nine tenths of 64 MiB are 230 payloads and a part of one; 256 are all of it.
-	if urgent := taken[0]; taken[rota.DefaultPriority] < 229 || taken[rota.DefaultPriority] > 231 || urgent+taken[rota.DefaultPriority] != 255 {
+	if urgent := taken[0]; taken[rota.DefaultPriority] < 229 || taken[rota.DefaultPriority] > 231 ||
+		urgent+taken[rota.DefaultPriority] != 255 {
 		t.Errorf("accepted jobs by priority: got %v, want about 230, then 255 with those of priority 0", taken)
 	}
 	if kb := peak(t, c.all[0]); kb >= 512<<10 {

@@ -114,13 +114,14 @@ func TestCanaries(t *testing.T) {
 	}
 	file := func(name string, text []byte) string { return writeFile(t, filepath.Join(files, name), string(text)) }
 	gossip := file("gossip.key", planted["the gossip key"])
-	worker, old := file("worker.secret", planted["the worker's secret"]), file("takeover.secret", planted["the secret of takeovers"])
+	worker, old := file("worker.secret", planted["the worker's secret"]), file("takeover.secret",
+		planted["the secret of takeovers"])
 	unknown := file("unknown.token", append([]byte("rota_canarycanary_"), planted["an unknown token"]...))
 
 	c := &nodes{t: t}
 	for _, id := range []string{"n1", "n2", "n3"} {
-		n := newNode(t, id, append(ca.flags(t, id), "--client-ca", ca.file, "--gossip-key-file", gossip, "--bootstrap-expect", "3",
-			"--snapshot-entries", "64", "--snapshot-every", "1s", "--log-level", "debug")...)
+		n := newNode(t, id, append(ca.flags(t, id), "--client-ca", ca.file, "--gossip-key-file", gossip,
+			"--bootstrap-expect", "3", "--snapshot-entries", "64", "--snapshot-every", "1s", "--log-level", "debug")...)
 		c.all = append(c.all, n)
 		planted["the TLS key of "+id] = keyIn(t, filepath.Join(ca.dir, id+".key"))
 	}
@@ -140,7 +141,9 @@ func TestCanaries(t *testing.T) {
 	}
 
 	// A token, whose secret is its own.
-	made := c.rota(t, append(root, "auth", "token", "create", "--role", "operator,worker", "--expires", "1h")...).want(t, 0)
+	made := c.rota(t, append(root, "auth", "token", "create", "--role", "operator,worker", "--expires",
+		"1h")...).want(t,
+		0)
 	text := strings.TrimSpace(made.stdout)
 	planted["a token"] = []byte(text[strings.LastIndex(text, "_")+1:])
 	token := []string{"--tls-ca", ca.file, "--token-file", file("token", []byte(text))}
@@ -151,11 +154,12 @@ func TestCanaries(t *testing.T) {
 	c.rota(t, append(token, "auth", "whoami")...).want(t, 0)
 
 	// Work, failures and refusals.
-	w := launch(t, "worker", []string{c.env()}, append(token, "worker", "run", "--id", "w1", "--secret-file", worker, "--queues", "default",
-		"--exec", "tr '\\0' ' ' </proc/self/cmdline; env; exit $((ROTA_ATTEMPT == 0))")...)
+	w := launch(t, "worker", []string{c.env()}, append(token, "worker", "run", "--id", "w1", "--secret-file", worker,
+		"--queues", "default", "--exec", "tr '\\0' ' ' </proc/self/cmdline; env; exit $((ROTA_ATTEMPT == 0))")...)
 	w.says(t, 20*time.Second, "connected to")
 	for i := range 6 {
-		ask(token, "job", "submit", "--type", "x", "--id", fmt.Sprint("j", i), "--payload", string(seenByAll)).want(t, 0)
+		ask(token, "job", "submit", "--type", "x", "--id", fmt.Sprint("j", i), "--payload", string(seenByAll)).want(t,
+			0)
 	}
 	for i := range 6 {
 		ask(token, "job", "wait", fmt.Sprint("j", i))
@@ -166,8 +170,8 @@ func TestCanaries(t *testing.T) {
 		ask(stranger, "job", "list").want(t, 8)
 		ask(token, "auth", "token", "list").want(t, 8)
 	}
-	thief := launch(t, "a thief of ids", []string{c.env()}, append(token, "worker", "run", "--id", "w1", "--takeover-secret-file", old,
-		"--takeover", "--queues", "default", "--exec", "true")...)
+	thief := launch(t, "a thief of ids", []string{c.env()}, append(token, "worker", "run", "--id", "w1",
+		"--takeover-secret-file", old, "--takeover", "--queues", "default", "--exec", "true")...)
 	planted.findInCommandLines(t, w, thief, c.all[0].process, c.all[1].process, c.all[2].process)
 	thief.Wait(5 * time.Second)
 	thief.Kill()

@@ -12,10 +12,14 @@ import (
 )
 
 func cliQueue(t *testing.T, c *nodes) {
-	shown := object(t, c.rota(t, "queue", "set", "q1", "--preset", "aicf-quantum", "--set", "queue_cap=99", "-o", "json"))
-	fields(t, "the queue", shown, "name", "policy", "etag", "pending", "blocked", "delayed", "queued", "assigned", "running", "submitted_total",
-		"assigned_total", "completed_total", "dead_total", "expired_total", "cancelled_total", "staged", "lanes", "workers", "oldest_wait_ms",
-		"usage_permille", "lease_usage_permille", "backlog_usage_permille", "backpressure", "bytes", "throttled_lanes", "tiers", "domains?", "types?")
+	shown := object(t, c.rota(t, "queue", "set", "q1", "--preset", "aicf-quantum", "--set", "queue_cap=99", "-o",
+		"json"))
+	fields(t, "the queue", shown, "name", "policy", "etag", "pending", "blocked", "delayed", "queued", "assigned",
+		"running", "submitted_total",
+		"assigned_total", "completed_total", "dead_total", "expired_total", "cancelled_total", "staged", "lanes",
+		"workers", "oldest_wait_ms",
+		"usage_permille", "lease_usage_permille", "backlog_usage_permille", "backpressure", "bytes", "throttled_lanes",
+		"tiers", "domains?", "types?")
 	q := decode[rota.Queue](t, c.rota(t, "queue", "show", "q1", "-o", "json"))
 	if q.Policy.Preset != "aicf-quantum" || q.Policy.QueueCap != 99 || q.Policy.LeaseMs != 180_000 {
 		t.Errorf("the policy is %+v", q.Policy)
@@ -48,12 +52,15 @@ func cliQueue(t *testing.T, c *nodes) {
 
 func cliWorker(t *testing.T, c *nodes) {
 	shown := object(t, c.rota(t, "worker", "show", "cli-w1", "-o", "json"))
-	fields(t, "the worker", shown, "id", "queues", "slots", "prefetch", "region", "zone", "capabilities", "cpu_milli", "memory_bytes", "stake?", "attested_stake?",
-		"status", "session", "status_since*", "silent_since*?", "open_leases", "cpu_milli_taken?", "memory_bytes_taken?",
-		"io_bytes_per_s?", "io_bytes_per_s_taken?", "health",
-		"assigned_total", "completed_total", "failed_total", "leases?", "load", "limits?", "slashed?", "invalid_proofs?",
+	fields(t, "the worker", shown, "id", "queues", "slots", "prefetch", "region", "zone", "capabilities", "cpu_milli",
+		"memory_bytes", "stake?", "attested_stake?",
+		"status", "session", "status_since*", "silent_since*?", "open_leases", "cpu_milli_taken?",
+		"memory_bytes_taken?", "io_bytes_per_s?", "io_bytes_per_s_taken?", "health",
+		"assigned_total", "completed_total", "failed_total", "leases?", "load", "limits?", "slashed?",
+		"invalid_proofs?",
 		"jailed_until*?", "attested_until_ms?", "attested_until_at?", "cooling?", "denied?", "units?")
-	if shown["status"] != "ACTIVE" || shown["region"] != "eu" || shown["slots"] != 4.0 || shown["memory_bytes"] != 1_000_000.0 {
+	if shown["status"] != "ACTIVE" || shown["region"] != "eu" || shown["slots"] != 4.0 ||
+		shown["memory_bytes"] != 1_000_000.0 {
 		t.Errorf("the worker is %v", shown)
 	}
 	list(t, object(t, c.rota(t, "worker", "list", "-o", "json")), "workers")
@@ -61,7 +68,8 @@ func cliWorker(t *testing.T, c *nodes) {
 	w := c.worker(t, "--queues", "not-yet", "--id", "drained-by-command")
 	c.rota(t, "queue", "set", "not-yet").want(t, 0)
 	c.rota(t, "job", "submit", "--queue", "not-yet", "--type", "x", "--wait", "--timeout", "20s").want(t, 0)
-	if drained := object(t, c.rota(t, "worker", "drain", "drained-by-command", "-o", "json")); drained["status"] != "DRAINING" {
+	if drained := object(t, c.rota(t, "worker", "drain", "drained-by-command", "-o",
+		"json")); drained["status"] != "DRAINING" {
 		t.Errorf("a drained worker is %v", drained)
 	}
 	c.rota(t, "job", "submit", "--queue", "not-yet", "--type", "x", "--id", "after-drain").want(t, 0)
@@ -72,7 +80,8 @@ func cliWorker(t *testing.T, c *nodes) {
 func cliStatus(t *testing.T, c *nodes) {
 	for _, n := range c.all {
 		s := object(t, command(t, nil, "", "cluster", "status", "--addr", n.API, "-o", "json"))
-		fields(t, "the status", s, "cluster_id", "etag", "leader", "term", "applied_index", "clock_ms", "date_ms", "date_at", "mode", "mode_reason?",
+		fields(t, "the status", s, "cluster_id", "etag", "leader", "term", "applied_index", "clock_ms", "date_ms",
+			"date_at", "mode", "mode_reason?",
 			"drained?", "jobs", "workers", "nodes", "rules_version", "state_bytes", "state_bytes_max",
 			"autopilot", "backup?", "tzdata")
 		if c.byID(s["leader"].(string)) == nil || s["mode"] != "NORMAL" {
@@ -83,10 +92,14 @@ func cliStatus(t *testing.T, c *nodes) {
 			t.Errorf("%d nodes in the status", len(all))
 		}
 		for _, one := range all {
-			fields(t, "the node", one, "id", "api", "raft", "state", "voter", "version", "applied_index", "digest", "healthy", "problems",
-				"rules_version", "non_voter", "disk_free_bytes", "disk_bytes", "wall_skew_ms?", "certificate_ends_ms?", "certificate_ends_at?", "snapshot?", "archive", "healthy_since_ms?", "healthy_since_at?", "last_contact_ms?", "last_contact_at?")
+			fields(t, "the node", one, "id", "api", "raft", "state", "voter", "version", "applied_index", "digest",
+				"healthy", "problems",
+				"rules_version", "non_voter", "disk_free_bytes", "disk_bytes", "wall_skew_ms?", "certificate_ends_ms?",
+				"certificate_ends_at?", "snapshot?", "archive", "healthy_since_ms?", "healthy_since_at?",
+				"last_contact_ms?", "last_contact_at?")
 			list(t, one, "problems")
-			if one["voter"] != true || one["healthy"] != true || one["rules_version"] != s["rules_version"] || len(one["digest"].(string)) != 32 {
+			if one["voter"] != true || one["healthy"] != true || one["rules_version"] != s["rules_version"] ||
+				len(one["digest"].(string)) != 32 {
 				t.Errorf("the node is %v", one)
 			}
 		}
@@ -97,7 +110,8 @@ func cliOperator(t *testing.T, c *nodes) {
 	peers := list(t, object(t, c.rota(t, "operator", "raft", "list-peers", "-o", "json")), "peers")
 	leaders := 0
 	for _, p := range peers {
-		fields(t, "the peer", p, "id", "address", "voter", "leader", "healthy_since_ms?", "healthy_since_at?", "last_contact_ms?",
+		fields(t, "the peer", p, "id", "address", "voter", "leader", "healthy_since_ms?", "healthy_since_at?",
+			"last_contact_ms?",
 			"last_contact_at?")
 		if p["leader"] == true {
 			leaders++
@@ -116,9 +130,11 @@ func cliOperator(t *testing.T, c *nodes) {
 		t.Errorf("the verdict is %v", v)
 	}
 	file := filepath.Join(t.TempDir(), "backup")
-	names := []string{"cluster_id", "incarnation", "index", "term", "clock_ms", "date_ms", "date_at", "digest", "rules_version", "format", "records", "bytes"}
+	names := []string{"cluster_id", "incarnation", "index", "term", "clock_ms", "date_ms", "date_at", "digest",
+		"rules_version", "format", "records", "bytes"}
 	fields(t, "save", object(t, c.rota(t, "operator", "snapshot", "save", file, "-o", "json")), names...)
-	fields(t, "inspect", object(t, command(t, nil, "", "operator", "snapshot", "inspect", file, "-o", "json")), names...)
+	fields(t, "inspect", object(t, command(t, nil, "", "operator", "snapshot", "inspect", file, "-o", "json")),
+		names...)
 	if r := command(t, nil, "", "operator", "snapshot", "inspect", file+"-none"); r.code == 0 {
 		t.Error("a file that is not there was inspected")
 	}
@@ -157,14 +173,16 @@ func cliFile(t *testing.T, c *nodes) {
 	report := parse[map[string]any](t, r)
 	fields(t, "the report", report, "accepted", "existed", "refused", "refusals", "refusals_unlisted?")
 	if report["accepted"] != 4.0 || report["existed"] != 1.0 || report["refused"] != 14.0 {
-		t.Errorf("accepted %v, existed %v, refused %v: want 4, 1 and 14", report["accepted"], report["existed"], report["refused"])
+		t.Errorf("accepted %v, existed %v, refused %v: want 4, 1 and 14", report["accepted"], report["existed"],
+			report["refused"])
 	}
 	told := make(map[float64]map[string]any)
 	for _, refusal := range list(t, report, "refusals") {
 		fields(t, "the refusal", refusal, "line", "id?", "kind", "error")
 		told[refusal["line"].(float64)] = refusal
 	}
-	for line, word := range map[float64]string{4: "colour", 5: "", 6: "priority", 7: "", 8: "1048576", 9: "1048576", 10: "nowhere", 11: "", 13: "id", 14: "fee",
+	for line, word := range map[float64]string{4: "colour", 5: "", 6: "priority", 7: "", 8: "1048576", 9: "1048576",
+		10: "nowhere", 11: "", 13: "id", 14: "fee",
 		15: "delay_ms", 16: "", 17: "type", 18: "labels"} {
 		if told[line] == nil {
 			t.Errorf("line %.0f was not refused", line)
@@ -194,10 +212,12 @@ func cliFileBulk(t *testing.T, c *nodes) {
 			t.Errorf("the report is %v", report)
 		}
 	}
-	if q := decode[rota.Queue](t, c.rota(t, "queue", "show", "bulk", "-o", "json")); q.Pending != count || q.SubmittedTotal != count {
+	if q := decode[rota.Queue](t, c.rota(t, "queue", "show", "bulk", "-o", "json")); q.Pending != count ||
+		q.SubmittedTotal != count {
 		t.Errorf("%d pending of %d submitted, want %d", q.Pending, q.SubmittedTotal, count)
 	}
-	names := strings.Fields(c.rota(t, "job", "list", "--queue", "bulk", "--limit", "10000", "-o", "name").want(t, 0).stdout)
+	names := strings.Fields(c.rota(t, "job", "list", "--queue", "bulk", "--limit", "10000", "-o", "name").want(t,
+		0).stdout)
 	slices.Sort(names)
 	if len(names) != count || names[0] != "bulk-00000" || names[count-1] != "bulk-04999" {
 		t.Errorf("%d jobs are listed", len(names))

@@ -26,8 +26,8 @@ func TestCLI(t *testing.T) {
 		{"job_wait", cliWait}, {"job_cancel_and_retry", cliChange}, {"payload", cliPayload},
 		{"delay_and_ttl", cliDelay}, {"requirements", cliRequires}, {"expected_digest", cliDigest},
 		{"usage_is_2", cliUsage}, {"unknown_is_3", cliUnknown}, {"refused_is_4", cliRefused},
-		{"queue", cliQueue}, {"delete", cliDelete}, {"worker", cliWorker}, {"cluster_status", cliStatus}, {"operator", cliOperator},
-		{"file", cliFile}, {"file_in_bulk", cliFileBulk},
+		{"queue", cliQueue}, {"delete", cliDelete}, {"worker", cliWorker}, {"cluster_status", cliStatus},
+		{"operator", cliOperator}, {"file", cliFile}, {"file_in_bulk", cliFileBulk},
 	} {
 		t.Run(one.name, func(t *testing.T) {
 			t.Parallel()
@@ -83,7 +83,8 @@ func list(t *testing.T, from map[string]any, field string) []map[string]any {
 
 // Every command that prints data prints it in all formats, the same data.
 func cliFormats(t *testing.T, c *nodes) {
-	c.rota(t, "job", "submit", "--queue", "cli", "--type", "f", "--id", "formats", "--payload", "yes: no", "--wait").want(t, 0)
+	c.rota(t, "job", "submit", "--queue", "cli", "--type", "f", "--id", "formats", "--payload", "yes: no",
+		"--wait").want(t, 0)
 	c.rota(t, "tenant", "set", "cli-t1", "--weight", "2").want(t, 0)
 	for _, args := range [][]string{
 		{"job", "show", "formats"}, {"job", "list", "--type", "f"}, {"job", "wait", "formats"},
@@ -108,7 +109,10 @@ func cliFormats(t *testing.T, c *nodes) {
 					}
 				}
 			case "name":
-				if slices.ContainsFunc(lines, func(l string) bool { return l == "" || strings.ContainsAny(l, " \t{") }) {
+				if slices.ContainsFunc(lines, func(l string) bool {
+					return l == "" ||
+						strings.ContainsAny(l, " \t{")
+				}) {
 					t.Errorf("%s -o name printed %q", what, r.stdout)
 				}
 			}
@@ -138,30 +142,41 @@ func cliStreams(t *testing.T, c *nodes) {
 	for shell, mark := range map[string]string{"bash": "complete", "zsh": "compdef", "fish": "complete"} {
 		contains(t, shell+" completion", c.rota(t, "completion", shell).want(t, 0).stdout, mark, "rota")
 	}
-	fields(t, "version", object(t, c.rota(t, "version", "-o", "json")), "version", "revision", "dirty", "go", "platform", "formats")
+	fields(t, "version", object(t, c.rota(t, "version", "-o", "json")), "version", "revision", "dirty", "go",
+		"platform", "formats")
 }
 
 func cliUsage(t *testing.T, c *nodes) {
 	for _, args := range []string{
-		"", "nonsense", "job", "job nonsense", "job submit --nonsense", "job submit", "job submit --type x --priority 11",
-		"job submit --type x --priority -1", "job submit --type x --priority five", "job submit --type x --id a/b", "job submit --type x --fee -1",
-		"job submit --type x --expected-digest zz", "job submit --type x --expected-digest abcd", "job submit --type x --delay -1s",
-		"job submit --type x --payload @/no/such/file", "job submit --file /no/such/file", "job submit --file x --type y",
-		"job list --state NONSENSE", "job list --limit 0", "job show", "job show a b", "job wait", "job wait /etc", "job cancel",
-		"queue set q --preset nonsense", "queue set q --set nonsense=1", "queue set q --set queue_cap", "queue set q --set queue_cap=many",
-		"queue set q --set queue_cap=-1", "queue set bad/name", "worker run", "worker run --queues q --slots -1", "worker show", "worker nonsense",
-		"cluster", "operator raft", "operator snapshot save", "operator snapshot restore f", "bench jobs --jobs 0", "bench trace /no/such.swf",
-		"cluster status --timeout 0s", "cluster status --timeout soon", "server", "server --node n", "server --node n --data d --api nonsense",
-		"dev --nodes 0", "cluster status --addr nonsense",
+		"", "nonsense", "job", "job nonsense", "job submit --nonsense", "job submit",
+		"job submit --type x --priority 11",
+		"job submit --type x --priority -1", "job submit --type x --priority five", "job submit --type x --id a/b",
+		"job submit --type x --fee -1",
+		"job submit --type x --expected-digest zz", "job submit --type x --expected-digest abcd",
+		"job submit --type x --delay -1s",
+		"job submit --type x --payload @/no/such/file", "job submit --file /no/such/file",
+		"job submit --file x --type y",
+		"job list --state NONSENSE", "job list --limit 0", "job show", "job show a b", "job wait", "job wait /etc",
+		"job cancel",
+		"queue set q --preset nonsense", "queue set q --set nonsense=1", "queue set q --set queue_cap",
+		"queue set q --set queue_cap=many",
+		"queue set q --set queue_cap=-1", "queue set bad/name", "worker run", "worker run --queues q --slots -1",
+		"worker show", "worker nonsense",
+		"cluster", "operator raft", "operator snapshot save", "operator snapshot restore f", "bench jobs --jobs 0",
+		"bench trace /no/such.swf",
+		"cluster status --timeout 0s", "cluster status --timeout soon", "server", "server --node n",
+		"server --node n --data d --api nonsense", "dev --nodes 0", "cluster status --addr nonsense",
 	} {
 		r := c.rota(t, strings.Fields(args)...)
 		if r.code != 2 || r.stdout != "" || r.stderr == "" {
-			t.Errorf("rota %s: exit code %d, stdout %q, stderr %q; want 2, nothing and a reason", args, r.code, r.stdout, r.stderr)
+			t.Errorf("rota %s: exit code %d, stdout %q, stderr %q; want 2, nothing and a reason", args, r.code,
+				r.stdout, r.stderr)
 		}
 	}
 	for args, names := range map[string][]string{
-		"queue set q --preset nonsense": {"nonsense", "standard", "aicf-ai"}, "job list --state NONSENSE": {"NONSENSE", "COMPLETED"},
-		"queue set q --set nonsense=1": {"nonsense"}, "job submit --type x --priority 11": {"priority", "11", "10"},
+		"queue set q --preset nonsense": {"nonsense", "standard", "aicf-ai"},
+		"job list --state NONSENSE":     {"NONSENSE", "COMPLETED"},
+		"queue set q --set nonsense=1":  {"nonsense"}, "job submit --type x --priority 11": {"priority", "11", "10"},
 	} {
 		contains(t, "rota "+args, c.rota(t, strings.Fields(args)...).stderr, names...)
 	}
@@ -169,16 +184,18 @@ func cliUsage(t *testing.T, c *nodes) {
 
 func cliUnknown(t *testing.T, c *nodes) {
 	for _, args := range []string{
-		"job submit --type x --queue nowhere", "job show nothing", "job cancel nothing", "job retry nothing", "job delete nothing", "job wait nothing --timeout 5s",
-		"queue show nowhere", "queue pause nowhere", "queue resume nowhere", "worker show nobody", "worker drain nobody",
-		"operator raft remove-peer nobody", "operator raft transfer-leadership --to nobody",
+		"job submit --type x --queue nowhere", "job show nothing", "job cancel nothing", "job retry nothing",
+		"job delete nothing", "job wait nothing --timeout 5s",
+		"queue show nowhere", "queue pause nowhere", "queue resume nowhere", "worker show nobody",
+		"worker drain nobody", "operator raft remove-peer nobody", "operator raft transfer-leadership --to nobody",
 	} {
 		if r := c.rota(t, strings.Fields(args)...); r.code != 3 {
 			t.Errorf("rota %s: exit code %d, want 3: %s", args, r.code, r.stderr)
 		}
 	}
 	c.rota(t, "queue", "show", "nowhere").want(t, 3) // a pause created none
-	contains(t, "the refusal", c.rota(t, "job", "submit", "--type", "x", "--queue", "nowhere").stderr, "nowhere", "rota queue set")
+	contains(t, "the refusal", c.rota(t, "job", "submit", "--type", "x", "--queue", "nowhere").stderr, "nowhere",
+		"rota queue set")
 }
 
 func cliRefused(t *testing.T, c *nodes) {
@@ -202,11 +219,13 @@ func cliRefused(t *testing.T, c *nodes) {
 func TestNoCluster(t *testing.T) {
 	t.Parallel()
 	addr := freeAddress(t)
-	for _, args := range []string{"cluster status", "job list", "job submit --type x", "queue list", "worker list", "operator verify",
+	for _, args := range []string{"cluster status", "job list", "job submit --type x", "queue list", "worker list",
+		"operator verify",
 		"operator raft list-peers"} {
 		r := command(t, nil, "", append(strings.Fields(args), "--addr", addr, "--timeout", "1s")...)
 		if r.code != 7 || r.took > 5*time.Second {
-			t.Errorf("rota %s without a cluster: exit code %d after %s, want 7 after 1 s: %s", args, r.code, r.took, r.stderr)
+			t.Errorf("rota %s without a cluster: exit code %d after %s, want 7 after 1 s: %s", args, r.code, r.took,
+				r.stderr)
 		}
 		contains(t, "stderr", r.stderr, addr, "ROTA_ADDR")
 	}
@@ -233,9 +252,11 @@ func TestSettingsPrecedence(t *testing.T) {
 	run([]string{"ROTA_ADDR=" + addr, "ROTA_TIMEOUT=nonsense"}, "job", "list").want(t, 0) // the flag is given
 	bad := command(t, []string{"ROTA_TIMEOUT=nonsense"}, "", "job", "list").want(t, 2)
 	contains(t, "stderr", bad.stderr, "ROTA_TIMEOUT", "nonsense")
-	job := decode[rota.Job](t, run([]string{"ROTA_PRIORITY=2", "ROTA_ZONE=z"}, "job", "submit", "--config", file, "-o", "json", "--zone", "y"))
+	job := decode[rota.Job](t, run([]string{"ROTA_PRIORITY=2", "ROTA_ZONE=z"}, "job", "submit", "--config", file, "-o",
+		"json", "--zone", "y"))
 	if job.Type != "from-file" || job.Priority != 2 || job.Zone != "y" {
-		t.Errorf("type %s from the file, priority %d from the environment, zone %s from the flag", job.Type, job.Priority, job.Zone)
+		t.Errorf("type %s from the file, priority %d from the environment, zone %s from the flag", job.Type,
+			job.Priority, job.Zone)
 	}
 	unknown := writeFile(t, t.TempDir()+"/bad.yaml", "adr: "+addr+"\n")
 	contains(t, "stderr", run(nil, "cluster", "status", "--config", unknown).want(t, 2).stderr, "adr", unknown)

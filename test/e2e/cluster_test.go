@@ -203,7 +203,8 @@ func parse[T any](t testing.TB, r *result) T {
 	t.Helper()
 	var v T
 	if err := json.Unmarshal([]byte(r.stdout), &v); err != nil {
-		t.Fatalf("rota %s: stdout is not JSON: %v\n%s\n%s", strings.Join(r.args, " "), err, clip(r.stdout), clip(r.stderr))
+		t.Fatalf("rota %s: stdout is not JSON: %v\n%s\n%s", strings.Join(r.args, " "), err, clip(r.stdout),
+			clip(r.stderr))
 	}
 	return v
 }
@@ -215,7 +216,8 @@ func (c *nodes) job(t testing.TB, id string) rota.Job {
 }
 
 // awaitState waits until a job is in one of the states.
-func (c *nodes) awaitState(t testing.TB, cl *client.Client, id string, most time.Duration, states ...rota.JobState) rota.Job {
+func (c *nodes) awaitState(t testing.TB, cl *client.Client, id string, most time.Duration,
+	states ...rota.JobState) rota.Job {
 	t.Helper()
 	var job rota.Job
 	eventually(t, most, fmt.Sprintf("job %s is %v", id, states), func() error {

@@ -80,7 +80,8 @@ func TestHalfSentMessages(t *testing.T) {
 		t.Cleanup(calls.CloseIdleConnections)
 		for range 10 {
 			read, write := io.Pipe()
-			req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+c.all[0].API+"/rota.v1.Jobs/Submit", read)
+			req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+c.all[0].API+"/rota.v1.Jobs/Submit",
+				read)
 			check(t, err)
 			req.Header.Set("Content-Type", "application/grpc")
 			req.Header.Set("Te", "trailers")

@@ -43,7 +43,8 @@ func (p *poller) call(n *node, path, body string, most time.Duration) (status in
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), most)
 	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+n.API+"/v1/workers/"+p.id+path, strings.NewReader(body))
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+n.API+"/v1/workers/"+p.id+path,
+		strings.NewReader(body))
 	check(p.t, err)
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Rota-Worker-Secret", p.secret)
@@ -74,7 +75,8 @@ func (p *poller) want(n *node, path, body string, status int) acquired {
 
 func asking(queue rota.QueueName, slots, most, wait int, holding ...string) string {
 	held, _ := json.Marshal(append([]string{}, holding...)) // texts only
-	return fmt.Sprintf(`{"worker":{"queues":[%q],"slots":%d},"max":%d,"wait_ms":%d,"holding":%s}`, queue, slots, most, wait, held)
+	return fmt.Sprintf(`{"worker":{"queues":[%q],"slots":%d},"max":%d,"wait_ms":%d,"holding":%s}`, queue, slots, most,
+		wait, held)
 }
 
 // TestCurlWorker has the worker of examples/curl-worker, bash and curl, do jobs, a thousand or fewer, while nodes are
@@ -101,13 +103,15 @@ func TestCurlWorker(t *testing.T) {
 	var running []*rig.Process
 	for i := range workers {
 		cmd := exec.Command("../../examples/curl-worker/worker.sh", "curl", "tr", "a-z", "A-Z")
-		cmd.Env = rig.Bare("ROTA_URLS=http://"+strings.Join(c.addrs(), " http://"), fmt.Sprintf("WORKER_ID=sh%d", i), "MAX=5")
+		cmd.Env = rig.Bare("ROTA_URLS=http://"+strings.Join(c.addrs(), " http://"), fmt.Sprintf("WORKER_ID=sh%d", i),
+			"MAX=5")
 		started, err := rig.Start(fmt.Sprintf("sh%d", i), cmd, "")
 		check(t, err)
 		running = append(running, watched(t, started, []string{"a shell worker"}).Process)
 	}
 	done := func() int {
-		return int(decode[rota.JobCount](t, c.rota(t, "job", "list", "--filter", "queue=curl state=COMPLETED", "--count", "-o", "json").want(t, 0)).Count)
+		return int(decode[rota.JobCount](t, c.rota(t, "job", "list", "--filter", "queue=curl state=COMPLETED",
+			"--count", "-o", "json").want(t, 0)).Count)
 	}
 	begun, kills := time.Now(), 0
 	for before := 0; before < jobs; kills++ {
@@ -127,7 +131,8 @@ func TestCurlWorker(t *testing.T) {
 		n.start(t)
 		c.awaitReady()
 	}
-	t.Logf("%d jobs by %d shell workers in %s, %d nodes killed on the way", jobs, workers, time.Since(begun).Round(time.Second), kills)
+	t.Logf("%d jobs by %d shell workers in %s, %d nodes killed on the way", jobs, workers,
+		time.Since(begun).Round(time.Second), kills)
 	for _, w := range running {
 		if err := w.Stop(30 * time.Second); err != nil {
 			t.Error(err)
@@ -137,7 +142,9 @@ func TestCurlWorker(t *testing.T) {
 	for _, spec := range specs {
 		job, err := cl.Job(context.Background(), spec.ID)
 		check(t, err)
-		if want := fmt.Sprintf("JOB é %s", strings.TrimPrefix(string(spec.Payload), "job é ")); job.State != rota.JobCompleted || string(job.Output) != want {
+		if want := fmt.Sprintf("JOB é %s", strings.TrimPrefix(string(spec.Payload),
+			"job é ")); job.State != rota.JobCompleted ||
+			string(job.Output) != want {
 			t.Errorf("job %s is %s with output %q", spec.ID, job.State, job.Output)
 		}
 		for _, a := range job.Attempts {
@@ -173,7 +180,8 @@ func TestPolling(t *testing.T) {
 	}
 
 	// A poll that gets nothing leaves no room: later jobs wait.
-	if got := p.want(a, "/acquire", asking("polled", 3, 2, 300), 200); len(got.Leases) != 0 || got.Status != "ACTIVE" || offered() != 0 {
+	if got := p.want(a, "/acquire", asking("polled", 3, 2, 300), 200); len(got.Leases) != 0 || got.Status != "ACTIVE" ||
+		offered() != 0 {
 		t.Fatalf("%+v, offered %d", got, offered())
 	}
 	submit("one")
@@ -183,12 +191,14 @@ func TestPolling(t *testing.T) {
 
 	// A lost answer is repaired by a repeated request, at another node.
 	first := p.want(b, "/acquire", asking("polled", 3, 1, 5000), 200)
-	if len(first.Leases) != 1 || first.Leases[0].Job.ID != "one" || first.Leases[0].Job.Payload != "payload of one" || first.Leases[0].ValidMs < 3000 ||
+	if len(first.Leases) != 1 || first.Leases[0].Job.ID != "one" || first.Leases[0].Job.Payload != "payload of one" ||
+		first.Leases[0].ValidMs < 3000 ||
 		first.Leases[0].ValidMs > 7000 {
 		t.Fatalf("%+v", first)
 	}
 	again := p.want(d, "/acquire", asking("polled", 3, 1, 5000), 200)
-	if len(again.Leases) != 1 || again.Leases[0].Lease != first.Leases[0].Lease || again.Leases[0].Token != first.Leases[0].Token {
+	if len(again.Leases) != 1 || again.Leases[0].Lease != first.Leases[0].Lease ||
+		again.Leases[0].Token != first.Leases[0].Token {
 		t.Fatalf("repeated: %+v, at first %+v", again, first)
 	}
 	one := first.Leases[0]
@@ -212,17 +222,20 @@ func TestPolling(t *testing.T) {
 	thief.want(a, "/acquire", asking("polled", 3, 1, 100), 409)
 	thief.want(a, "/leases/"+one.Lease+"/complete", claim(one.Token, "one", ""), 403)
 	thief.want(b, "/unregister", "", 403)
-	if got := p.want(b, "/leases/"+one.Lease+"/complete", claim("1.99", "one", ""), 409); got.Kind != "STALE" || got.Field != "token" {
+	if got := p.want(b, "/leases/"+one.Lease+"/complete", claim("1.99", "one", ""), 409); got.Kind != "STALE" ||
+		got.Field != "token" {
 		t.Fatalf("another token: %+v", got)
 	}
 	p.want(d, "/leases/"+one.Lease+"/progress", claim(one.Token, "one", `,"progress":50,"note":"half"`), 200)
-	p.want(d, "/leases/"+one.Lease+"/progress", claim(one.Token, "one", `,"progress":90,"note":"nearly","final":true`), 200) // within the second
+	p.want(d, "/leases/"+one.Lease+"/progress", claim(one.Token, "one", `,"progress":90,"note":"nearly","final":true`),
+		200) // within the second
 	p.want(a, "/leases/"+one.Lease+"/complete", claim(one.Token, "one", `,"output_digest":"00ff"`), 400)
 	elsewhere := strings.Repeat("5a", 32)
 	done := claim(one.Token, "one", `,"output":"done","output_digest":"`+elsewhere+`"`)
 	p.want(a, "/leases/"+one.Lease+"/complete", done, 200)
 	p.want(b, "/leases/"+one.Lease+"/complete", done, 200) // its answer may have been lost
-	if got := p.want(b, "/acquire", asking("polled", 3, 1, 100, one.Lease), 200); len(got.Ended) != 1 || len(got.Leases) != 0 {
+	if got := p.want(b, "/acquire", asking("polled", 3, 1, 100, one.Lease), 200); len(got.Ended) != 1 ||
+		len(got.Leases) != 0 {
 		t.Fatalf("%+v", got)
 	}
 	if job := c.job(t, "one"); job.State != rota.JobCompleted || string(job.Output) != "done" || job.Attempt != 0 ||
@@ -245,7 +258,8 @@ func TestPolling(t *testing.T) {
 	submit("two")
 	lost := p.want(d, "/acquire", asking("polled", 3, 3, 5000), 200).Leases[0]
 	c.awaitAttempt(t, cl, "two", 1)
-	if job := c.job(t, "two"); job.Attempts[0].End != rota.ReasonLeaseExpired { // of 8 s: it is not silent for long enough to be lost
+	if job := c.job(
+		t, "two"); job.Attempts[0].End != rota.ReasonLeaseExpired { // of 8 s: it is not silent for long enough to be lost
 		t.Fatalf("%+v", job)
 	}
 	if got := p.want(a, "/leases/"+lost.Lease+"/complete", claim(lost.Token, "two", ""), 409); got.Kind != "STALE" {
@@ -256,7 +270,8 @@ func TestPolling(t *testing.T) {
 		t.Fatalf("%+v", second)
 	}
 	two := second.Leases[0]
-	if got := p.want(a, "/leases/"+two.Lease+"/complete", claim(lost.Token, "two", ""), 409); got.Kind != "STALE" || got.Field != "token" {
+	if got := p.want(a, "/leases/"+two.Lease+"/complete", claim(lost.Token, "two", ""), 409); got.Kind != "STALE" ||
+		got.Field != "token" {
 		t.Fatalf("a stale token on the new lease: %+v", got)
 	}
 	p.want(a, "/leases/"+two.Lease+"/fail", claim(two.Token, "two", `,"error":"no","no_retry":true`), 200)

@@ -74,17 +74,22 @@ func TestOperatorDebug(t *testing.T) {
 	_, secret, _ := strings.Cut(strings.TrimPrefix(token, "rota_"), "_")
 	tokenFile := writeFile(t, filepath.Join(dir, "token"), token)
 	const pem, password = "planted-pem", "planted-password"
-	log := writeFile(t, filepath.Join(dir, "rota.log"), strings.Repeat("a line of a log\n", 300_000)+c.all[0].Stderr.String()+"level=WARN msg=odd token="+token+
-		" gossip_key="+gossipKey+"\n-----BEGIN PRIVATE KEY-----\n"+pem+"\n-----END PRIVATE KEY-----\nto=postgres://u:"+password+"@db/x\nthe last line\n")
-	settings := writeFile(t, filepath.Join(dir, "server.yaml"), "node: n1\nbootstrap-expect: 3\ngossip-key-file: "+gossipKey+"\ntoken-file: "+tokenFile+
-		"\ntls-key: "+password+"\nmine: "+password+"\n")
+	log := writeFile(t, filepath.Join(dir, "rota.log"), strings.Repeat("a line of a log\n",
+		300_000)+c.all[0].Stderr.String()+"level=WARN msg=odd token="+token+
+		" gossip_key="+gossipKey+"\n-----BEGIN PRIVATE KEY-----\n"+pem+"\n-----END PRIVATE KEY-----\nto=postgres://u:"+
+		password+"@db/x\nthe last line\n")
+	settings := writeFile(t, filepath.Join(dir, "server.yaml"),
+		"node: n1\nbootstrap-expect: 3\ngossip-key-file: "+gossipKey+"\ntoken-file: "+tokenFile+
+			"\ntls-key: "+password+"\nmine: "+password+"\n")
 	down := c.all[2]
 	down.Kill()
-	args := []string{"operator", "debug", "--token-file", tokenFile, "--interval", "1s", "--log", log, "--server-config", settings, "--data", c.all[0].Dir, "-o", "json"}
+	args := []string{"operator", "debug", "--token-file", tokenFile, "--interval", "1s", "--log", log,
+		"--server-config", settings, "--data", c.all[0].Dir, "-o", "json"}
 	for _, n := range c.all {
 		args = append(args, "--admin", n.Admin)
 	}
-	planted := map[string]string{"the token": secret, "the gossip key": gossipKey, "a private key": pem, "a password": password}
+	planted := map[string]string{"the token": secret, "the gossip key": gossipKey, "a private key": pem,
+		"a password": password}
 	users := map[string]string{"a payload": payload, "what a handler said": failure}
 	collect := func(name string, more ...string) (map[string]string, map[string]string) {
 		out := filepath.Join(dir, name)
@@ -106,10 +111,14 @@ func TestOperatorDebug(t *testing.T) {
 	files, missing := collect("plain.tar.gz")
 	at := func(n *node) string { return "admin/" + strings.ReplaceAll(n.Admin, ":", "_") + "/" }
 	for name, part := range map[string]string{
-		"version.json": `"version"`, "status.json": `"leader"`, "nodes/n1/status.json": `"cluster_id"`, "nodes/n2/peers.json": `"voter": true`, "queues.json": `"default"`,
-		at(c.all[0]) + "metrics-1.txt": "rota_raft_commit_index", at(c.all[0]) + "metrics-2.txt": "rota_raft_commit_index", at(c.all[1]) + "readyz.txt": "ready",
-		at(c.all[0]) + "heap.pprof": "", at(c.all[0]) + "cpu.pprof": "", at(c.all[0]) + "goroutines.txt": "goroutine 1 [", "events.jsonl": `"jobDead"`,
-		"settings.json": `"bootstrap-expect": "3"`, "node.json": `"node": "n1"`, "data.json": `"raft.db"`, "logs/1-rota.log": "the last line",
+		"version.json": `"version"`, "status.json": `"leader"`, "nodes/n1/status.json": `"cluster_id"`,
+		"nodes/n2/peers.json": `"voter": true`, "queues.json": `"default"`,
+		at(c.all[0]) + "metrics-1.txt": "rota_raft_commit_index",
+		at(c.all[0]) + "metrics-2.txt": "rota_raft_commit_index", at(c.all[1]) + "readyz.txt": "ready",
+		at(c.all[0]) + "heap.pprof": "", at(c.all[0]) + "cpu.pprof": "",
+		at(c.all[0]) + "goroutines.txt": "goroutine 1 [", "events.jsonl": `"jobDead"`,
+		"settings.json": `"bootstrap-expect": "3"`, "node.json": `"node": "n1"`, "data.json": `"raft.db"`,
+		"logs/1-rota.log": "the last line",
 	} {
 		if text, there := files[name]; !there || !strings.Contains(text, part) {
 			t.Errorf("%s lacks %q: %s", name, part, clip(text))
@@ -122,7 +131,8 @@ func TestOperatorDebug(t *testing.T) {
 			}
 		}
 	}
-	for name, part := range map[string]string{at(down): "refused", "nodes/" + down.ID + "/status.json": "", at(c.all[1]) + "heap.pprof": "--pprof"} {
+	for name, part := range map[string]string{at(down): "refused", "nodes/" + down.ID + "/status.json": "",
+		at(c.all[1]) + "heap.pprof": "--pprof"} {
 		if why, there := missing[name]; !there && missing["nodes/"+down.ID+"/"] == "" || !strings.Contains(why, part) {
 			t.Errorf("the manifest does not explain why %s is missing: %q", name, why)
 		}
@@ -136,7 +146,8 @@ func TestOperatorDebug(t *testing.T) {
 	for _, text := range small {
 		bytes += len(text)
 	}
-	if bytes > 1<<20 || !strings.Contains(small["logs/1-rota.log"], "the last line") || !strings.Contains(small["MANIFEST"], `"cut"`) {
+	if bytes > 1<<20 || !strings.Contains(small["logs/1-rota.log"], "the last line") ||
+		!strings.Contains(small["MANIFEST"], `"cut"`) {
 		t.Errorf("%d bytes, missing %v", bytes, cut)
 	}
 	_, running := collect("running.tar.gz", "--audit")
@@ -160,7 +171,8 @@ func TestOperatorDebug_silent(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	addr := freeAddress(t)
-	command(t, nil, "", "operator", "debug", "--addr", addr, "--admin", addr, "--interval", "1s", "--out", filepath.Join(dir, "x.tar.gz")).want(t, 7)
+	command(t, nil, "", "operator", "debug", "--addr", addr, "--admin", addr, "--interval", "1s", "--out",
+		filepath.Join(dir, "x.tar.gz")).want(t, 7)
 	if names, err := os.ReadDir(dir); err != nil || len(names) > 0 {
 		t.Errorf("it left %v, %v", names, err)
 	}

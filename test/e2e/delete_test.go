@@ -31,7 +31,8 @@ func cliDelete(t *testing.T, c *nodes) {
 	c.rota(t, "queue", "delete", "going").want(t, 0)
 	c.rota(t, "job", "cancel", "moving").want(t, 0)
 	c.rota(t, "queue", "delete", "staying").want(t, 0)
-	if names := c.rota(t, "queue", "list", "-o", "name").want(t, 0).stdout; strings.Contains(names, "going") || strings.Contains(names, "staying") {
+	if names := c.rota(t, "queue", "list", "-o", "name").want(t, 0).stdout; strings.Contains(names, "going") ||
+		strings.Contains(names, "staying") {
 		t.Errorf("the queues are %s", names)
 	}
 	c.rota(t, "tenant", "set", "leaving", "--weight", "7").want(t, 0)

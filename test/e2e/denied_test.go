@@ -25,7 +25,8 @@ func TestWorker_refused(t *testing.T) {
 	unknown := writeFile(t, filepath.Join(t.TempDir(), "token"), "rota_abcdefghijkl_"+strings.Repeat("a", 52))
 	check(t, os.Chmod(unknown, 0o600))
 	for name, token := range map[string][]string{"of a reader": reader, "unknown": {"--token-file", unknown}} {
-		if refused := c.rota(t, append([]string{"worker", "run", "--queues", "default"}, token...)...).want(t, 8); refused.stderr == "" {
+		if refused := c.rota(t, append([]string{"worker", "run", "--queues", "default"}, token...)...).want(t,
+			8); refused.stderr == "" {
 			t.Errorf("a worker with a token %s is refused without a message", name)
 		}
 	}
@@ -71,7 +72,8 @@ func TestDeniedFlood(t *testing.T) {
 			Dropped                                  int
 		}
 		check(t, json.Unmarshal([]byte(line), &l))
-		if l.Time.IsZero() || l.Method != "/rota.v1.Jobs/Get" || l.Principal != "unknown" || !strings.HasPrefix(l.Peer, "127.0.0.1:") ||
+		if l.Time.IsZero() || l.Method != "/rota.v1.Jobs/Get" || l.Principal != "unknown" ||
+			!strings.HasPrefix(l.Peer, "127.0.0.1:") ||
 			l.Reason == "" || l.Request == "" {
 			t.Fatalf("a line is %s", line)
 		}

@@ -39,7 +39,8 @@ func TestFullDisk(t *testing.T) {
 	// is correct.
 	l.Allow(func(err error) bool {
 		var e *rota.Error
-		return errors.As(err, &e) && e.Kind == rota.KindExhausted && e.Subject == "disk" && e.RetryAfter > 0 && strings.Contains(e.Text, small.Dir)
+		return errors.As(err, &e) && e.Kind == rota.KindExhausted && e.Subject == "disk" && e.RetryAfter > 0 &&
+			strings.Contains(e.Text, small.Dir)
 	})
 
 	filled := time.Now()
@@ -70,7 +71,8 @@ func smallDisk(t *testing.T, size string) string {
 		t.Skip("a full disk is made by mounting a small one, which requires root")
 	}
 	dir := t.TempDir()
-	if said, err := exec.Command("mount", "-t", "tmpfs", "-o", "size="+size, "tmpfs", dir).CombinedOutput(); err != nil {
+	if said, err := exec.Command("mount", "-t", "tmpfs", "-o", "size="+size, "tmpfs",
+		dir).CombinedOutput(); err != nil {
 		t.Skipf("no small disk: mount: %v: %s", err, said)
 	}
 	t.Cleanup(func() {

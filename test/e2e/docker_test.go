@@ -28,7 +28,8 @@ func TestDockerCompose(t *testing.T) {
 	image(t)
 	project := fmt.Sprintf("rota-e2e-%d", os.Getpid())
 	run := func(most time.Duration, args ...string) (string, error) {
-		return external(root, most, append(append(compose, "-p", project, "-f", filepath.Join(root, "docker-compose.yml")), args...)...)
+		return external(root, most, append(append(compose, "-p", project, "-f",
+			filepath.Join(root, "docker-compose.yml")), args...)...)
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -62,7 +63,8 @@ func TestDockerCompose(t *testing.T) {
 	}
 	eventually(t, 60*time.Second, "all three are equal again", func() error {
 		// Nodes are known by names that only containers resolve: one of them is asked.
-		said, err := run(20*time.Second, "exec", "-T", "n1", "/rota", "operator", "verify", "--addr", "n1:6470,n2:6470,n3:6470", "--timeout", "10s")
+		said, err := run(20*time.Second, "exec", "-T", "n1", "/rota", "operator", "verify", "--addr",
+			"n1:6470,n2:6470,n3:6470", "--timeout", "10s")
 		if err != nil {
 			return fmt.Errorf("%w: %s", err, said)
 		}
@@ -111,7 +113,8 @@ func external(dir string, most time.Duration, args ...string) (string, error) {
 	cmd.Stdout, cmd.Stderr = &said, &said
 	err := cmd.Run()
 	if err != nil {
-		err = fmt.Errorf("%s: %w: %s", strings.Join(args[:min(3, len(args))], " "), err, clip(strings.TrimSpace(said.String())))
+		err = fmt.Errorf("%s: %w: %s", strings.Join(args[:min(3, len(args))], " "), err,
+			clip(strings.TrimSpace(said.String())))
 	}
 	return said.String(), err
 }

@@ -23,11 +23,13 @@ func TestETAOverTheWire(t *testing.T) {
 		return decode[rota.ETA](t, c.rota(t, append([]string{"job", "eta", id, "-o", "json"}, more...)...))
 	}
 	r := c.rota(t, "job", "eta", "lonely", "-o", "json").want(t, 0)
-	fields(t, "the forecast", object(t, r), "job", "state", "index", "clock_ms", "date_ms", "date_at", "basis", "reasons", "would_run_if")
+	fields(t, "the forecast", object(t, r), "job", "state", "index", "clock_ms", "date_ms", "date_at", "basis",
+		"reasons", "would_run_if")
 	if x := eta("lonely"); x.Expected != 0 || len(x.Reasons) == 0 || x.Reasons[0].Reason != "NO_WORKER_REGISTERED" {
 		t.Errorf("without a worker: %+v", x)
 	}
-	contains(t, "the text", c.rota(t, "job", "eta", "lonely").want(t, 0).stdout, "no date can be given", "NO_WORKER_REGISTERED", "it would run if")
+	contains(t, "the text", c.rota(t, "job", "eta", "lonely").want(t, 0).stdout, "no date can be given",
+		"NO_WORKER_REGISTERED", "it would run if")
 
 	w := c.puppet(t, "eta-w", q, 1)
 	w.serves("lonely")
@@ -42,14 +44,16 @@ func TestETAOverTheWire(t *testing.T) {
 			}
 			x := parse[rota.ETA](t, r)
 			if x.Expected <= x.Date || x.Earliest > x.Expected || x.Expected > x.Latest || len(x.Reasons) > 0 ||
-				!slices.Contains(x.HangsOn, rota.HangsOn{Tenant: rota.DefaultTenant, Jobs: 1, Running: true, Worker: "eta-w"}) ||
+				!slices.Contains(x.HangsOn, rota.HangsOn{Tenant: rota.DefaultTenant, Jobs: 1, Running: true,
+					Worker: "eta-w"}) ||
 				!slices.Contains(x.HangsOn, rota.HangsOn{Tenant: rota.DefaultTenant, Jobs: 1}) {
 				return fmt.Errorf("%+v", x)
 			}
 			return nil
 		})
 	}
-	contains(t, "the text", c.rota(t, "job", "eta", "third").want(t, 0).stdout, "starts", "from", "to", "1 job of tenant default on worker eta-w")
+	contains(t, "the text", c.rota(t, "job", "eta", "third").want(t, 0).stdout, "starts", "from", "to",
+		"1 job of tenant default on worker eta-w")
 	contains(t, "the job", c.rota(t, "job", "show", "third").want(t, 0).stdout, "it should start at")
 	if x := eta("lonely"); x.Started == 0 || x.Expected != 0 {
 		t.Errorf("of a running job: %+v", x)
@@ -94,7 +98,8 @@ func TestETA_withoutLeader(t *testing.T) {
 	}
 	x := ask()
 	if x.State != rota.JobQueued || x.Expected <= x.Date || x.Earliest > x.Expected || x.Expected > x.Latest ||
-		!slices.Contains(x.HangsOn, rota.HangsOn{Tenant: rota.DefaultTenant, Jobs: 1, Running: true, Worker: "alone-w"}) {
+		!slices.Contains(x.HangsOn, rota.HangsOn{Tenant: rota.DefaultTenant, Jobs: 1, Running: true,
+			Worker: "alone-w"}) {
 		t.Errorf("without a leader: %+v", x)
 	}
 	contains(t, "what it was reckoned from", strings.Join(x.Basis, "\n"), "no leader answers: the state is that of")

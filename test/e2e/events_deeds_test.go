@@ -35,16 +35,18 @@ var lives = map[string]string{
 		lifeRuns + `jobCompleted `,
 	"declined_once": lifeBegin + lifeTaken + `leaseDeclined (?:jobRetryScheduled )?jobEnqueued ` + lifeLost + lifeRuns +
 		`jobCompleted `,
-	"dies":              lifeBegin + lifeTaken + `jobDead `,
-	"is_retried":        lifeBegin + lifeTaken + `jobDead ` + lifeBegin + lifeRuns + `jobCompleted `,
-	"tells":             lifeBegin + `jobAssigned (?:leaseAcked jobRunning jobProgress|jobProgress leaseAcked jobRunning) jobCompleted `,
+	"dies":       lifeBegin + lifeTaken + `jobDead `,
+	"is_retried": lifeBegin + lifeTaken + `jobDead ` + lifeBegin + lifeRuns + `jobCompleted `,
+	"tells": lifeBegin +
+		`jobAssigned (?:leaseAcked jobRunning jobProgress|jobProgress leaseAcked jobRunning) jobCompleted `,
 	"outlives_a_lease":  lifeBegin + lifeRuns + `(?:leaseRenewed )+jobCompleted `,
 	"expires":           `jobEnqueued jobExpired `,
 	"cancelled_waiting": `jobEnqueued jobCancelled `,
-	"cancelled_running": lifeBegin + lifeRuns + `(?:leaseRenewed )*(?:leaseCancelled jobCancelled |jobCancelled (?:leaseRenewed )*leaseCancelled )`, // from rules version 2 on the lease ends last
-	"rises":             `jobEnqueued (?:jobPromoted )+jobCancelled `,
-	"is_delayed":        `jobDelayed ` + lifeBegin + lifeRuns + `jobCompleted `,
-	"may_be":            `(?:jobEnqueued .*)?`,
+	"cancelled_running": lifeBegin + lifeRuns +
+		`(?:leaseRenewed )*(?:leaseCancelled jobCancelled |jobCancelled (?:leaseRenewed )*leaseCancelled )`, // from rules version 2 on the lease ends last
+	"rises":      `jobEnqueued (?:jobPromoted )+jobCancelled `,
+	"is_delayed": `jobDelayed ` + lifeBegin + lifeRuns + `jobCompleted `,
+	"may_be":     `(?:jobEnqueued .*)?`,
 }
 
 // deeds records the requests that users made of a cluster while its nodes were killed, and so the events that must
@@ -170,7 +172,8 @@ func (d *deeds) do() {
 	d.ask("retry", d.cl.Retry, dead)
 }
 
-func (d *deeds) ask(what string, call func(context.Context, ...rota.JobID) ([]rota.JobOutcome, error), ids ...rota.JobID) {
+func (d *deeds) ask(what string, call func(context.Context, ...rota.JobID) ([]rota.JobOutcome, error),
+	ids ...rota.JobID) {
 	d.t.Helper()
 	d.until(fmt.Sprintf("%s %v", what, ids), func(ctx context.Context) error {
 		outcomes, err := call(ctx, ids...)
@@ -196,8 +199,8 @@ func (d *deeds) doOnce() {
 	d.told("tenant acme", []string{"tenantChanged"}, "tenant", "set", "acme", "--max-concurrent", "7")
 	d.told("mode", []string{"modeChanged", "modeChanged"}, "mode", "set", "DEGRADED", "--reason", "a test")
 	d.told("mode", nil, "mode", "set", "NORMAL", "--reason", "a test")
-	d.told("worker deeds-w2", []string{"providerRegistered", "providerStatusChanged SUSPENDED", "providerStatusChanged ACTIVE",
-		"providerStatusChanged DRAINING"}, "worker", "suspend", "deeds-w2")
+	d.told("worker deeds-w2", []string{"providerRegistered", "providerStatusChanged SUSPENDED",
+		"providerStatusChanged ACTIVE", "providerStatusChanged DRAINING"}, "worker", "suspend", "deeds-w2")
 	d.told("worker deeds-w2", nil, "worker", "resume", "deeds-w2")
 	d.told("worker deeds-w2", nil, "worker", "drain", "deeds-w2")
 	d.singles["worker deeds-w0"], d.singles["worker deeds-w1"] = []string{"providerRegistered"}, []string{"providerRegistered"}
@@ -231,8 +234,8 @@ func (d *deeds) told(subject string, kinds []string, command ...string) {
 // settle waits until all jobs have ended.
 func (d *deeds) settle() {
 	d.t.Helper()
-	ends := map[string]rota.JobState{"dies": rota.JobDead, "expires": rota.JobExpired, "cancelled_waiting": rota.JobCancelled,
-		"cancelled_running": rota.JobCancelled, "rises": rota.JobCancelled}
+	ends := map[string]rota.JobState{"dies": rota.JobDead, "expires": rota.JobExpired,
+		"cancelled_waiting": rota.JobCancelled, "cancelled_running": rota.JobCancelled, "rises": rota.JobCancelled}
 	for _, id := range slices.Sorted(maps.Keys(d.jobs)) {
 		state, ok := ends[d.jobs[id]]
 		if !ok {
@@ -368,22 +371,28 @@ func transient(what string) bool { return strings.HasSuffix(what, " UNREACHABLE"
 // TestUntoldEventsBite: the comparison above detects each kind of event that is missing or duplicated.
 func TestUntoldEventsBite(t *testing.T) {
 	t.Parallel()
-	script := []string{"queueChanged::q", "providerRegistered:::w", "jobEnqueued:a", "jobAssigned:a", "leaseAcked:a", "jobRunning:a",
-		"leaseCancelled:a", "jobRetryScheduled:a", "jobEnqueued:a", "jobAssigned:a", "leaseAcked:a", "jobRunning:a", "jobCompleted:a",
-		"jobEnqueued:b", "jobExpired:b", "jobEnqueued:c", "jobAssigned:c", "leaseAcked:c", "jobRunning:c", "jobProgress:c", "jobCompleted:c",
-		"jobEnqueued:d", "jobAssigned:d", "leaseAcked:d", "jobRunning:d", "leaseDeclined:d", "jobEnqueued:d", "jobAssigned:d",
+	script := []string{"queueChanged::q", "providerRegistered:::w", "jobEnqueued:a", "jobAssigned:a", "leaseAcked:a",
+		"jobRunning:a",
+		"leaseCancelled:a", "jobRetryScheduled:a", "jobEnqueued:a", "jobAssigned:a", "leaseAcked:a", "jobRunning:a",
+		"jobCompleted:a",
+		"jobEnqueued:b", "jobExpired:b", "jobEnqueued:c", "jobAssigned:c", "leaseAcked:c", "jobRunning:c",
+		"jobProgress:c", "jobCompleted:c",
+		"jobEnqueued:d", "jobAssigned:d", "leaseAcked:d", "jobRunning:d", "leaseDeclined:d", "jobEnqueued:d",
+		"jobAssigned:d",
 		"leaseAcked:d", "jobRunning:d", "jobCompleted:d", "jobEnqueued:e", "jobPromoted:e", "jobCancelled:e",
-		"jobEnqueued:f", "jobAssigned:f", "leaseAcked:f", "jobRunning:f", "leaseRenewed:f", "jobCompleted:f", "modeChanged",
+		"jobEnqueued:f", "jobAssigned:f", "leaseAcked:f", "jobRunning:f", "leaseRenewed:f", "jobCompleted:f",
+		"modeChanged",
 		"jobDelayed:g", "jobEnqueued:g", "jobAssigned:g", "leaseAcked:g", "jobRunning:g", "jobCompleted:g"}
 	jobs := map[rota.JobID]string{"a": "fails_once", "b": "expires", "c": "tells", "d": "declined_once", "e": "rises",
 		"f": "outlives_a_lease", "g": "is_delayed"}
-	singles := map[string][]string{"queue q": {"queueChanged"}, "worker w": {"providerRegistered"}, "mode": {"modeChanged"}}
+	singles := map[string][]string{"queue q": {"queueChanged"}, "worker w": {"providerRegistered"},
+		"mode": {"modeChanged"}}
 	text := func(script []string) string {
 		var b strings.Builder
 		for i, s := range script {
 			p := append(strings.Split(s, ":"), "", "", "")
-			line, err := json.Marshal(toldEvent{ID: rota.EventID{Incarnation: 1, Index: rota.Index(i + 1)}, Kind: p[0], Job: rota.JobID(p[1]),
-				Queue: p[2], Worker: p[3]})
+			line, err := json.Marshal(toldEvent{ID: rota.EventID{Incarnation: 1, Index: rota.Index(i + 1)}, Kind: p[0],
+				Job: rota.JobID(p[1]), Queue: p[2], Worker: p[3]})
 			check(t, err)
 			b.Write(append(line, '\n'))
 		}
@@ -393,7 +402,8 @@ func TestUntoldEventsBite(t *testing.T) {
 		t.Fatalf("a correct stream of events is reported as faulty: %v", faults)
 	}
 	for i, s := range script {
-		if faults := unreported(text(slices.Delete(slices.Clone(script), i, i+1)), jobs, singles, nil); len(faults) == 0 {
+		if faults := unreported(text(slices.Delete(slices.Clone(script), i, i+1)), jobs, singles,
+			nil); len(faults) == 0 {
 			t.Errorf("%s, number %d, is left out, and this is not noticed", s, i)
 		}
 		if s == "jobPromoted:e" || s == "leaseRenewed:f" {
@@ -403,7 +413,8 @@ func TestUntoldEventsBite(t *testing.T) {
 			t.Errorf("%s, number %d, is reported twice, and this is not noticed", s, i)
 		}
 	}
-	if faults := unreported(text(append(script, "jobEnqueued:z", "jobCancelled:z")), jobs, singles, nil); len(faults) == 0 {
+	if faults := unreported(text(append(script, "jobEnqueued:z", "jobCancelled:z")), jobs, singles,
+		nil); len(faults) == 0 {
 		t.Error("a job without a submission is not noticed")
 	}
 	if faults := unreported(text(script), jobs, singles, map[rota.JobID][]rota.LeaseID{"a": {{7}}}); len(faults) == 0 {

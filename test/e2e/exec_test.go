@@ -48,9 +48,11 @@ func execQueue(t *testing.T, c *nodes, name string) {
 func execEnvironment(t *testing.T, c *nodes) {
 	execQueue(t, c, "env")
 	c.worker(t, "--queues", "env", "--id", "env", "--pass-env", "SHOWN", "--exec", "env")
-	r := command(t, []string{c.env()}, "", "job", "submit", "--queue", "env", "--type", "env", "--id", "env-1", "--wait", "-o", "json", "--timeout", "20s")
+	r := command(t, []string{c.env()}, "", "job", "submit", "--queue", "env", "--type", "env", "--id", "env-1",
+		"--wait", "-o", "json", "--timeout", "20s")
 	job := decode[rota.Job](t, r)
-	if out := string(job.Output); !strings.Contains(out, "PATH=") || !strings.Contains(out, "ROTA_JOB_ID=env-1") || strings.Contains(out, "ROTA_ADDR") ||
+	if out := string(job.Output); !strings.Contains(out, "PATH=") || !strings.Contains(out, "ROTA_JOB_ID=env-1") ||
+		strings.Contains(out, "ROTA_ADDR") ||
 		strings.Contains(out, "SECRET_OF_THE_WORKER") {
 		t.Errorf("the command's environment is\n%s", out)
 	}
@@ -111,8 +113,10 @@ func execExit(t *testing.T, c *nodes) {
 func execTooMuch(t *testing.T, c *nodes) {
 	execQueue(t, c, "much")
 	c.worker(t, "--queues", "much", "--exec", `head -c $ROTA_JOB_TYPE /dev/zero`)
-	c.rota(t, "job", "submit", "--queue", "much", "--type", fmt.Sprint(rota.MaxPayloadBytes), "--wait", "--timeout", "30s").want(t, 0)
-	over := c.rota(t, "job", "submit", "--queue", "much", "--type", fmt.Sprint(rota.MaxPayloadBytes+1), "--wait", "-o", "json", "--timeout", "30s")
+	c.rota(t, "job", "submit", "--queue", "much", "--type", fmt.Sprint(rota.MaxPayloadBytes), "--wait", "--timeout",
+		"30s").want(t, 0)
+	over := c.rota(t, "job", "submit", "--queue", "much", "--type", fmt.Sprint(rota.MaxPayloadBytes+1), "--wait", "-o",
+		"json", "--timeout", "30s")
 	contains(t, "the job's error", parse[rota.Job](t, over.want(t, 6)).Error, fmt.Sprint(rota.MaxPayloadBytes))
 }
 
@@ -197,7 +201,8 @@ func execDrains(t *testing.T, c *nodes) {
 	eventually(t, 20*time.Second, "the command runs", began)
 	w.Signal(syscall.SIGTERM)
 	eventually(t, 10*time.Second, "the worker is DRAINING", func() error {
-		if w := decode[rota.Worker](t, c.rota(t, "worker", "show", "drainer", "-o", "json")); w.Status != rota.WorkerDraining {
+		if w := decode[rota.Worker](t, c.rota(t, "worker", "show", "drainer", "-o",
+			"json")); w.Status != rota.WorkerDraining {
 			return fmt.Errorf("it is %s", w.Status)
 		}
 		return nil

@@ -40,7 +40,8 @@ func TestExportUnderLoad(t *testing.T) {
 	t.Parallel()
 	const jobs = 1500
 	c := newCluster(t, 3)
-	p := launch(t, "bench jobs", []string{c.env()}, "bench", "jobs", "--jobs", "1500", "--rate", "200", "--workers", "2", "--slots", "8", "--hold", "20ms", "--tenants", "2")
+	p := launch(t, "bench jobs", []string{c.env()}, "bench", "jobs", "--jobs", "1500", "--rate", "200", "--workers",
+		"2", "--slots", "8", "--hold", "20ms", "--tenants", "2")
 	flowing(t, c, "bench", jobs/10)
 	for _, n := range c.all {
 		lines, seen := exports(t, n.at(t, "job", "export", "--queue", "bench")), map[rota.JobID]bool{}
@@ -72,7 +73,8 @@ func TestExportUnderLoad(t *testing.T) {
 		}
 		j, err := cl.Job(t.Context(), l.ID)
 		check(t, err)
-		if a := j.Attempts[len(j.Attempts)-1]; *l.Run != int64(a.Ended.Clock-a.Started.Clock) || l.Submit != int64(j.Enqueued.Date) {
+		if a := j.Attempts[len(j.Attempts)-1]; *l.Run != int64(a.Ended.Clock-a.Started.Clock) ||
+			l.Submit != int64(j.Enqueued.Date) {
 			t.Errorf("%s is exported as %+v, and ran from %+v to %+v", l.ID, l, a.Started, a.Ended)
 		}
 	}
@@ -88,7 +90,8 @@ func TestExportUnderLoad(t *testing.T) {
 			Makespan float64 `json:"makespan_s"`
 		} `json:"policies"`
 	}](t, c.rota(t, "simulate", file, "--procs", "10000", "--policy", "p:ranking=fifo", "-o", "json"))
-	if s := simulated.Policies[0]; s.Jobs != jobs || s.WaitMax != 0 || int64(s.Makespan*1000+0.5) != until-lines[0].Submit {
+	if s := simulated.Policies[0]; s.Jobs != jobs || s.WaitMax != 0 ||
+		int64(s.Makespan*1000+0.5) != until-lines[0].Submit {
 		t.Errorf("simulated: %+v, they take %d ms", s, until-lines[0].Submit)
 	}
 }

@@ -58,7 +58,8 @@ func endAtFirst(t testing.TB, c *nodes, jobs []longJob, most time.Duration) {
 	t.Helper()
 	cl := c.dial(t)
 	for _, j := range jobs {
-		job := c.awaitState(t, cl, string(j.id), most, rota.JobCompleted, rota.JobDead, rota.JobCancelled, rota.JobExpired)
+		job := c.awaitState(t, cl, string(j.id), most, rota.JobCompleted, rota.JobDead, rota.JobCancelled,
+			rota.JobExpired)
 		if job.State != rota.JobCompleted || job.Attempt != 0 || len(job.Attempts) != 1 {
 			t.Errorf("job %s is %s after %d attempts (%v), want COMPLETED at attempt 0", j.id, job.State,
 				len(job.Attempts), job.Attempts)
@@ -160,9 +161,11 @@ func TestLeaderPaused(t *testing.T) {
 	l.flows(t, 50)
 	t.Logf("longest time without a committed job after SIGSTOP of the leader: %s", l.Gap(paused))
 	// A call has time for the nodes that answer, whichever of --addr is silent.
-	first := command(t, []string{"ROTA_ADDR=" + leader.API + "," + c.env()[len("ROTA_ADDR="):]}, "", "cluster", "status", "--timeout", "4s")
+	first := command(t, []string{"ROTA_ADDR=" + leader.API + "," + c.env()[len("ROTA_ADDR="):]}, "", "cluster",
+		"status", "--timeout", "4s")
 	if first.code != 0 {
-		t.Errorf("cluster status with a silent first address: exit code %d after %s: %s", first.code, first.took, first.stderr)
+		t.Errorf("cluster status with a silent first address: exit code %d after %s: %s", first.code, first.took,
+			first.stderr)
 	}
 	others := c.dial(t, c.followers(t)...)
 	mine := submitTo(t, others, "default", "under-the-second", 20)
@@ -215,7 +218,8 @@ func TestMajorityGone(t *testing.T) {
 	} {
 		r := c.rota(t, args...)
 		if r.code != 7 || r.took > 6*time.Second || r.stderr == "" {
-			t.Errorf("rota %v without a majority: exit code %d after %s, want 7 after 3 s\n%s", args, r.code, r.took, r.stderr)
+			t.Errorf("rota %v without a majority: exit code %d after %s, want 7 after 3 s\n%s", args, r.code, r.took,
+				r.stderr)
 		}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)

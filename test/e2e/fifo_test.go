@@ -45,7 +45,9 @@ func TestFIFOOrder(t *testing.T) {
 				for _, id := range ids {
 					fmt.Fprintf(&text, "{\"id\":%q,\"queue\":%q,\"type\":\"work\"}\n", id, q)
 				}
-				c.rota(t, "job", "submit", "--file", writeFile(t, filepath.Join(t.TempDir(), "jobs"), text.String())).want(t, 0)
+				c.rota(t, "job", "submit", "--file", writeFile(t, filepath.Join(t.TempDir(), "jobs"),
+					text.String())).want(t,
+					0)
 			} else {
 				submitAll(t, c.dial(t, c.followers(t)[0]), jobs...)
 			}
@@ -65,8 +67,8 @@ func TestFIFOOrder(t *testing.T) {
 // they began.
 func (c *nodes) workedOff(t *testing.T, q rota.QueueName, prefetch int32, jobs int) (order []string) {
 	t.Helper()
-	w, err := client.NewWorker(c.dial(t), rota.WorkerSpec{ID: rota.WorkerID("w-" + string(q)), Queues: []rota.QueueName{q},
-		Slots: 1, Prefetch: prefetch})
+	w, err := client.NewWorker(c.dial(t), rota.WorkerSpec{ID: rota.WorkerID("w-" + string(q)),
+		Queues: []rota.QueueName{q}, Slots: 1, Prefetch: prefetch})
 	check(t, err)
 	var mu sync.Mutex
 	all := make(chan struct{})

@@ -99,7 +99,8 @@ func guardKilledWorker(t *testing.T, c *nodes) {
 		t.Fatalf("attempts %+v", job.Attempts)
 	}
 	one, two := job.Attempts[0], job.Attempts[1]
-	if one.Worker != "first" || one.End != rota.ReasonWorkerLost || one.Number != 0 || two.Worker != "second" || two.Number != 0 {
+	if one.Worker != "first" || one.End != rota.ReasonWorkerLost || one.Number != 0 || two.Worker != "second" ||
+		two.Number != 0 {
 		t.Errorf("attempts %+v", job.Attempts)
 	}
 	contains(t, "the first attempt's error", one.Error, "guard")
@@ -121,7 +122,8 @@ func guardKilled(t *testing.T, c *nodes) {
 	c.awaitState(t, c.dial(t), "unguarded", 20*time.Second, rota.JobRunning)
 	w.Kill()
 	gone(t, 40*time.Second, ids)
-	if job := c.job(t, "unguarded"); job.State != rota.JobQueued || job.Attempt != 0 || job.Attempts[0].End != rota.ReasonDeclined {
+	if job := c.job(t, "unguarded"); job.State != rota.JobQueued || job.Attempt != 0 ||
+		job.Attempts[0].End != rota.ReasonDeclined {
 		t.Errorf("the job is %s, attempt %d after %+v", job.State, job.Attempt, job.Attempts)
 	}
 }
@@ -146,7 +148,8 @@ func guardHangup(t *testing.T, c *nodes) {
 			t.Errorf("process %d outlives the guard: %v", id, err)
 		}
 	}
-	if job := c.job(t, "hangup"); job.Attempt != 0 || job.WorkerLosses != 1 || job.Attempts[0].End != rota.ReasonWorkerLost {
+	if job := c.job(t, "hangup"); job.Attempt != 0 || job.WorkerLosses != 1 ||
+		job.Attempts[0].End != rota.ReasonWorkerLost {
 		t.Errorf("the job is %s, attempt %d after %+v", job.State, job.Attempt, job.Attempts)
 	}
 }

@@ -69,7 +69,8 @@ func TestGuide_security(t *testing.T) {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, unshare, "-n", "-p", "-f", "--kill-child", "sh", "-c", guideScript)
 	cmd.Dir, cmd.SysProcAttr = dir, rig.Attributes()
-	cmd.Env = append(rig.Bare("BLOCKS="+blocks, "ROTA_DISK_LOW=0", "ROTA_DISK_CRITICAL=0"), "PATH="+filepath.Dir(rotaBinary)+":"+os.Getenv("PATH"))
+	cmd.Env = append(rig.Bare("BLOCKS="+blocks, "ROTA_DISK_LOW=0", "ROTA_DISK_CRITICAL=0"),
+		"PATH="+filepath.Dir(rotaBinary)+":"+os.Getenv("PATH"))
 	var said rig.Output
 	cmd.Stdout, cmd.Stderr = &said, &said
 	if err := cmd.Run(); err != nil {

@@ -28,10 +28,13 @@ func TestHalfSentBodies(t *testing.T) {
 	check(t, z.Flush())
 	for _, half := range []halfSent{
 		{name: "one_a_connection", path: "/v1/jobs", kind: "application/json", sends: spaces, conns: 600, each: 1},
-		{name: "of_unknown_length", path: "/v1/jobs", kind: "application/json", sends: spaces, chunked: true, conns: 600, each: 1},
-		{name: "compressed", path: "/v1/jobs", kind: "application/json", coding: "gzip", sends: zipped.Bytes(), conns: 600, each: 1},
+		{name: "of_unknown_length", path: "/v1/jobs", kind: "application/json", sends: spaces, chunked: true,
+			conns: 600, each: 1},
+		{name: "compressed", path: "/v1/jobs", kind: "application/json", coding: "gzip", sends: zipped.Bytes(),
+			conns: 600, each: 1},
 		{name: "of_lines", path: "/v1/workflows/f1", kind: "application/x-ndjson", sends: spaces, conns: 600, each: 1},
-		{name: "ten_a_connection_of_HTTP2", path: "/v1/jobs", kind: "application/json", sends: spaces, tls: true, conns: 60, each: 10},
+		{name: "ten_a_connection_of_HTTP2", path: "/v1/jobs", kind: "application/json", sends: spaces, tls: true,
+			conns: 60, each: 10},
 	} {
 		t.Run(half.name, func(t *testing.T) { half.run(t) })
 	}
@@ -79,7 +82,9 @@ func (h *halfSent) run(t *testing.T) {
 		}
 	}
 	c.rota(t, append(ca, "job", "submit", "--type", "work", "--id", "j1")...).want(t, 0)
-	answer, err := (&http.Client{Transport: &http.Transport{TLSClientConfig: trust}}).Post(scheme+"://"+c.all[0].API+"/v1/jobs", "application/json",
+	answer, err := (&http.Client{Transport: &http.Transport{TLSClientConfig: trust}}).Post(scheme+"://"+c.all[0].API+
+		"/v1/jobs",
+		"application/json",
 		strings.NewReader(`{"jobs":[{"id":"j2","type":"work"}]}`))
 	check(t, err)
 	_ = answer.Body.Close()

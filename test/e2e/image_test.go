@@ -18,7 +18,8 @@ func healthCommand(t *testing.T, data string) []string {
 	_, list, called := strings.Cut(rest, "CMD ")
 	list, _, _ = strings.Cut(list, "\n")
 	var command []string
-	if err := json.Unmarshal([]byte(list), &command); !found || !called || err != nil || len(command) < 2 || command[0] != "/rota" {
+	if err := json.Unmarshal([]byte(list), &command); !found || !called || err != nil || len(command) < 2 ||
+		command[0] != "/rota" {
 		t.Fatalf("the Dockerfile has no health check in exec form: %q, %v", list, err)
 	}
 	for i := range command {
@@ -41,7 +42,8 @@ func TestImage_health(t *testing.T) {
 	// As in a container, whose environment has the server's settings.
 	env := []string{"ROTA_API=" + n.API}
 	for i := 0; i+1 < len(flags); i += 2 {
-		env = append(env, "ROTA_"+strings.ToUpper(strings.ReplaceAll(strings.TrimPrefix(flags[i], "--"), "-", "_"))+"="+flags[i+1])
+		env = append(env, "ROTA_"+strings.ToUpper(strings.ReplaceAll(strings.TrimPrefix(flags[i], "--"), "-", "_"))+"="+
+			flags[i+1])
 	}
 	eventually(t, 10*time.Second, "it is healthy", func() error {
 		if r := command(t, env, "", health...); r.code != 0 {

@@ -34,8 +34,8 @@ func TestInterrupted(t *testing.T) {
 		t.Errorf("exit code %d, stderr %q: want 130 and the new id", got, p.Stderr.String())
 	}
 	for i, line := range [][]string{
-		{"job", "wait", "waits"}, {"job", "submit", "--type", "x", "--id", "more", "--wait"}, {"workflow", "wait", "flow"},
-		{"events", "tail", "--follow", "-o", "jsonl"},
+		{"job", "wait", "waits"}, {"job", "submit", "--type", "x", "--id", "more", "--wait"},
+		{"workflow", "wait", "flow"}, {"events", "tail", "--follow", "-o", "jsonl"},
 	} {
 		for sig, code := range map[syscall.Signal]int{syscall.SIGINT: 130, syscall.SIGTERM: 143} {
 			t.Run(fmt.Sprintf("%s by %s", strings.Join(line[:2], " "), sig), func(t *testing.T) {
@@ -89,8 +89,10 @@ func TestInterrupted_bench(t *testing.T) {
 		if out, err := clean.CombinedOutput(); err != nil {
 			t.Fatalf("%s: %v: %s", line[0], err, out)
 		}
-		if q := decode[rota.Queue](t, c.rota(t, "queue", "show", queue, "-o", "json")); q.Pending != 1 || q.Running != 0 {
-			t.Errorf("%s: %d jobs are pending and %d run: want only the other submitter's job", line[0], q.Pending, q.Running)
+		if q := decode[rota.Queue](t, c.rota(t, "queue", "show", queue, "-o", "json")); q.Pending != 1 ||
+			q.Running != 0 {
+			t.Errorf("%s: %d jobs are pending and %d run: want only the other submitter's job", line[0], q.Pending,
+				q.Running)
 		}
 	}
 }

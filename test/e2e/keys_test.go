@@ -65,7 +65,8 @@ func TestKeys_leaderKilled(t *testing.T) {
 	var all sync.WaitGroup
 	t.Cleanup(func() { cancel(); all.Wait() })
 	for i := range 3 {
-		w, err := client.NewWorker(c.dial(t), rota.WorkerSpec{ID: rota.WorkerID(fmt.Sprint("w", i)), Slots: 8, Queues: []rota.QueueName{rota.DefaultQueue}})
+		w, err := client.NewWorker(c.dial(t), rota.WorkerSpec{ID: rota.WorkerID(fmt.Sprint("w", i)), Slots: 8,
+			Queues: []rota.QueueName{rota.DefaultQueue}})
 		check(t, err)
 		for typ, s := range seen {
 			w.Handle(typ, s.handle)
@@ -111,7 +112,8 @@ func TestKeys_blocked(t *testing.T) {
 	c := newCluster(t, 3)
 	c.rota(t, "key", "set", "line", "--sequence", "block").want(t, 0)
 	for _, id := range []string{"a", "b"} {
-		c.rota(t, "job", "submit", "--type", "x", "--id", id, "--key", "line:1", "--ttl", map[string]string{"a": "100ms", "b": "0"}[id]).want(t, 0)
+		c.rota(t, "job", "submit", "--type", "x", "--id", id, "--key", "line:1", "--ttl",
+			map[string]string{"a": "100ms", "b": "0"}[id]).want(t, 0)
 	}
 	cl := c.dial(t)
 	c.awaitState(t, cl, "a", 30*time.Second, rota.JobExpired)

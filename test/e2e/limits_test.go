@@ -50,17 +50,19 @@ func limitsTenant(t *testing.T, c *nodes) {
 	if unset.Known || unset.TenantLimits != rota.DefaultTenantLimits() {
 		t.Errorf("a tenant without a setting is %+v", unset)
 	}
-	set := object(t, c.all[1].at(t, "tenant", "set", "acme", "--tier", "premium", "--weight", "3", "--max-concurrent", "50",
-		"--rate-limit-rps", "100", "--penalty", "2s", "-o", "json"))
-	fields(t, "the tenant", set, "id", "etag", "tier", "weight", "max_concurrent", "rate_limit_rps", "penalty_ms", "bytes_max", "open_leases",
-		"throttled", "known", "bytes", "rate_left")
+	set := object(t, c.all[1].at(t, "tenant", "set", "acme", "--tier", "premium", "--weight", "3", "--max-concurrent",
+		"50", "--rate-limit-rps", "100", "--penalty", "2s", "-o", "json"))
+	fields(t, "the tenant", set, "id", "etag", "tier", "weight", "max_concurrent", "rate_limit_rps", "penalty_ms",
+		"bytes_max", "open_leases", "throttled", "known", "bytes", "rate_left")
 	want := rota.TenantLimits{Tier: rota.TierPremium, Weight: 3, MaxConcurrent: 50, RateLimitRPS: 100, PenaltyMs: 2000}
-	if got := decode[rota.Tenant](t, c.all[2].at(t, "tenant", "show", "acme", "-o", "json")); !got.Known || got.TenantLimits != want {
+	if got := decode[rota.Tenant](t, c.all[2].at(t, "tenant", "show", "acme", "-o", "json")); !got.Known ||
+		got.TenantLimits != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 	// One key changes; the others stay.
 	want.MaxConcurrent = 0
-	if got := decode[rota.Tenant](t, c.rota(t, "tenant", "set", "acme", "--max-concurrent", "0", "-o", "json")); got.TenantLimits != want {
+	if got := decode[rota.Tenant](t, c.rota(t, "tenant", "set", "acme", "--max-concurrent", "0", "-o",
+		"json")); got.TenantLimits != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 	listed := list(t, object(t, c.rota(t, "tenant", "list", "-o", "json")), "tenants")
@@ -78,8 +80,8 @@ func limitsConcurrency(t *testing.T, c *nodes) {
 	c.rota(t, "tenant", "set", "noisy", "--max-concurrent", "2", "--penalty", "0s").want(t, 0)
 	c.worker(t, "--queues", "crowd", "--slots", "4", "--id", "crowd-w")
 	for i := range 6 {
-		c.rota(t, "job", "submit", "--queue", "crowd", "--type", "x", "--tenant", "noisy", "--id", fmt.Sprint("noisy-", i),
-			"--simulate-ms", "60000").want(t, 0)
+		c.rota(t, "job", "submit", "--queue", "crowd", "--type", "x", "--tenant", "noisy", "--id",
+			fmt.Sprint("noisy-", i), "--simulate-ms", "60000").want(t, 0)
 	}
 	eventually(t, 20*time.Second, "the noisy tenant is throttled", func() error {
 		got := decode[rota.Tenant](t, c.rota(t, "tenant", "show", "noisy", "-o", "json"))
@@ -88,14 +90,17 @@ func limitsConcurrency(t *testing.T, c *nodes) {
 		}
 		return nil
 	})
-	c.rota(t, "job", "submit", "--queue", "crowd", "--type", "x", "--tenant", "quiet", "--wait", "--timeout", "10s").want(t, 0)
-	if q := decode[rota.Queue](t, c.rota(t, "queue", "show", "crowd", "-o", "json")); q.Throttled != 1 || q.Queued != 4 {
+	c.rota(t, "job", "submit", "--queue", "crowd", "--type", "x", "--tenant", "quiet", "--wait", "--timeout",
+		"10s").want(t, 0)
+	if q := decode[rota.Queue](t, c.rota(t, "queue", "show", "crowd", "-o", "json")); q.Throttled != 1 ||
+		q.Queued != 4 {
 		t.Errorf("%d lanes are throttled, %d jobs are QUEUED: want 1 and 4", q.Throttled, q.Queued)
 	}
 	contains(t, "the metrics", metricsOf(t, c.all[0]), "rota_tenants_throttled 1")
 	c.rota(t, "tenant", "set", "noisy", "--max-concurrent", "0").want(t, 0)
 	eventually(t, 20*time.Second, "the limit is gone", func() error {
-		if got := decode[rota.Tenant](t, c.rota(t, "tenant", "show", "noisy", "-o", "json")); got.Open != 4 || got.Throttled {
+		if got := decode[rota.Tenant](t, c.rota(t, "tenant", "show", "noisy", "-o", "json")); got.Open != 4 ||
+			got.Throttled {
 			return fmt.Errorf("it is %+v", got)
 		}
 		return nil
@@ -117,14 +122,16 @@ func metricsOf(t testing.TB, n *node) string {
 func limitsWorker(t *testing.T, c *nodes) {
 	c.rota(t, "queue", "set", "standing").want(t, 0)
 	c.worker(t, "--queues", "standing", "--id", "standing-w", "--slots", "2")
-	c.rota(t, "job", "submit", "--queue", "standing", "--type", "x", "--id", "standing-1", "--simulate-ms", "60000").want(t, 0)
+	c.rota(t, "job", "submit", "--queue", "standing", "--type", "x", "--id", "standing-1", "--simulate-ms",
+		"60000").want(t, 0)
 	cl := c.dial(t)
 	c.awaitState(t, cl, "standing-1", 20*time.Second, rota.JobRunning)
 	w := decode[rota.Worker](t, c.all[0].at(t, "worker", "suspend", "standing-w", "-o", "json"))
 	if w.Status != rota.WorkerSuspended || w.Open != 0 {
 		t.Errorf("a suspended worker is %+v", w)
 	}
-	if job := c.awaitState(t, cl, "standing-1", 20*time.Second, rota.JobQueued); job.Attempt != 0 || job.Reason != rota.ReasonWorkerSuspended {
+	if job := c.awaitState(t, cl, "standing-1", 20*time.Second, rota.JobQueued); job.Attempt != 0 ||
+		job.Reason != rota.ReasonWorkerSuspended {
 		t.Errorf("its job is %+v", job)
 	}
 	w = decode[rota.Worker](t, c.all[1].at(t, "worker", "resume", "standing-w", "-o", "json"))
@@ -146,22 +153,26 @@ func limitsWorker(t *testing.T, c *nodes) {
 
 func limitsProof(t *testing.T, c *nodes, key string) {
 	c.rota(t, "queue", "set", "proof", "--set", "health_steps=on").want(t, 0)
-	signed := c.rota(t, "worker", "attest", "--key", key, "--worker", "proof-w", "--expires", "1h", "--stake", "1000").want(t, 0)
+	signed := c.rota(t, "worker", "attest", "--key", key, "--worker", "proof-w", "--expires", "1h", "--stake",
+		"1000").want(t, 0)
 	c.worker(t, "--queues", "proof", "--slots", "2", "--attestation", writeFile(t, key+".attested", signed.stdout))
 	for _, again := range []bool{false, true} {
 		id := fmt.Sprint("proof-", again)
-		args := []string{"job", "submit", "--queue", "proof", "--type", "x", "--id", id, "--wait", "-o", "json", "--timeout", "20s"}
+		args := []string{"job", "submit", "--queue", "proof", "--type", "x", "--id", id, "--wait", "-o", "json",
+			"--timeout", "20s"}
 		if again {
 			args = append(args, "--retry-on-invalid-proof")
 		}
 		c.rota(t, "job", "reject", id, "--reason", "too early").want(t, 3)
 		lease := decode[rota.Job](t, c.rota(t, args...)).Attempts[0].Lease
 		c.rota(t, "job", "reject", id, "--reason", "other lease", "--lease", strings.Repeat("ab", 32)).want(t, 1)
-		rejected := object(t, c.rota(t, "job", "reject", id, "--reason", "wrong sum", "--lease", lease.String(), "-o", "json"))
+		rejected := object(t, c.rota(t, "job", "reject", id, "--reason", "wrong sum", "--lease", lease.String(), "-o",
+			"json"))
 		fields(t, "the outcome", rejected, "id", "state")
 		want := []rota.JobState{rota.JobCompleted}
 		if again {
-			want = []rota.JobState{rota.JobCompleted, rota.JobQueued, rota.JobDelayed, rota.JobAssigned, rota.JobRunning}
+			want = []rota.JobState{rota.JobCompleted, rota.JobQueued, rota.JobDelayed, rota.JobAssigned,
+				rota.JobRunning}
 		}
 		job := c.awaitState(t, c.dial(t), id, 20*time.Second, want...)
 		if !again && job.Reason != rota.ReasonProofRejected {
@@ -205,13 +216,15 @@ func limitsOffers(t *testing.T, c *nodes) {
 	if w.Limits["depth"] != 20 || w.Limits["width"] != 4 {
 		t.Errorf("the worker offers %v", w.Limits)
 	}
-	c.rota(t, "job", "submit", "--queue", "depths", "--type", "x", "--limit", "depth=20", "--wait", "--timeout", "20s").want(t, 0)
+	c.rota(t, "job", "submit", "--queue", "depths", "--type", "x", "--limit", "depth=20", "--wait", "--timeout",
+		"20s").want(t, 0)
 	c.rota(t, "job", "submit", "--queue", "depths", "--type", "x", "--limit", "depth=21", "--id", "too-deep").want(t, 0)
 	c.rota(t, "job", "wait", "too-deep", "--timeout", "1500ms").want(t, 5)
 }
 
 func limitsThrottle(t *testing.T, c *nodes) {
-	c.rota(t, "queue", "set", "small", "--set", "queue_cap=10", "--set", "reject_threshold=0.9", "--set", "paused=true").want(t, 0)
+	c.rota(t, "queue", "set", "small", "--set", "queue_cap=10", "--set", "reject_threshold=0.9", "--set",
+		"paused=true").want(t, 0)
 	for i := range 9 {
 		r := c.rota(t, "job", "submit", "--queue", "small", "--type", "x").want(t, 0)
 		if hinted := strings.Contains(r.stderr, "slow down"); hinted != (i >= 5) {
@@ -219,9 +232,11 @@ func limitsThrottle(t *testing.T, c *nodes) {
 		}
 	}
 	// At reject_threshold priority 0 is accepted to the end.
-	contains(t, "the refusal", c.rota(t, "job", "submit", "--queue", "small", "--type", "x").want(t, 4).stderr, "reject_threshold")
+	contains(t, "the refusal", c.rota(t, "job", "submit", "--queue", "small", "--type", "x").want(t, 4).stderr,
+		"reject_threshold")
 	c.rota(t, "job", "submit", "--queue", "small", "--type", "x", "--priority", "0").want(t, 0)
-	contains(t, "the refusal", c.rota(t, "job", "submit", "--queue", "small", "--type", "x", "--priority", "0").want(t, 4).stderr,
+	contains(t, "the refusal", c.rota(t, "job", "submit", "--queue", "small", "--type", "x", "--priority", "0").want(t,
+		4).stderr,
 		"queue_cap")
 	if q := decode[rota.Queue](t, c.rota(t, "queue", "show", "small", "-o", "json")); q.UsagePermille != 1000 {
 		t.Errorf("a full queue is %d permille full", q.UsagePermille)
@@ -240,11 +255,12 @@ func limitsQueue(t *testing.T, c *nodes) {
 	c.worker(t, "--queues", "as-dfps", "--slots", "4")
 	c.rota(t, "queue", "set", "as-dfps", "--set", "expected.typed=50ms").want(t, 0)
 	for i := range 3 {
-		c.rota(t, "job", "submit", "--queue", "as-dfps", "--type", "typed", "--domain", "zone-1", "--expected-ms", "70", "--wait",
-			"--timeout", "20s", "--id", fmt.Sprint("typed-", i)).want(t, 0)
+		c.rota(t, "job", "submit", "--queue", "as-dfps", "--type", "typed", "--domain", "zone-1", "--expected-ms", "70",
+			"--wait", "--timeout", "20s", "--id", fmt.Sprint("typed-", i)).want(t, 0)
 	}
 	q := decode[rota.Queue](t, c.rota(t, "queue", "show", "as-dfps", "-o", "json"))
-	if len(q.Types) != 1 || q.Types[0].Type != "typed" || q.Types[0].Success != 3 || q.Types[0].Expected != 50*time.Millisecond || q.Types[0].Weight < 0.1 {
+	if len(q.Types) != 1 || q.Types[0].Type != "typed" || q.Types[0].Success != 3 ||
+		q.Types[0].Expected != 50*time.Millisecond || q.Types[0].Weight < 0.1 {
 		t.Errorf("the types are %+v", q.Types)
 	}
 	if len(q.Domains) != 1 || q.Domains[0].Name != "zone-1" || q.Domains[0].Outcomes != 3 || q.Domains[0].Isolated {

@@ -62,8 +62,8 @@ func startLoad(t testing.TB, c *nodes, queue string, submitters, workers int, ev
 
 func (l *load) newWorker(c *nodes, id string) *client.Worker {
 	cl := c.dial(l.t)
-	w, err := client.NewWorker(cl, rota.WorkerSpec{ID: rota.WorkerID(id), Queues: []rota.QueueName{rota.QueueName(l.queue)},
-		Slots: 8, Prefetch: 8})
+	w, err := client.NewWorker(cl, rota.WorkerSpec{ID: rota.WorkerID(id),
+		Queues: []rota.QueueName{rota.QueueName(l.queue)}, Slots: 8, Prefetch: 8})
 	check(l.t, err)
 	w.Handle("", func(ctx context.Context, job *client.Job) (client.Result, error) {
 		l.take(job.ID(), w.ID())

@@ -19,7 +19,8 @@ func TestLogs(t *testing.T) {
 	c.rota(t, "queue", "set", "logs", "--set", "attempt_max=1").want(t, 0)
 	gate := filepath.Join(t.TempDir(), "gate")
 	w := c.worker(t, "--queues", "logs", "--id", "w", "--slots", "2", "--exec",
-		`echo "begins $ROTA_JOB_ID" >&2; until [ -e `+gate+`.$ROTA_JOB_ID ]; do sleep 0.1; done; printf 'ends\033[2J' >&2`)
+		`echo "begins $ROTA_JOB_ID" >&2; until [ -e `+gate+
+			`.$ROTA_JOB_ID ]; do sleep 0.1; done; printf 'ends\033[2J' >&2`)
 	for _, id := range []string{"good", "dies"} {
 		c.rota(t, "job", "submit", "--queue", "logs", "--type", "t", "--id", id).want(t, 0)
 	}
@@ -41,7 +42,8 @@ func TestLogs(t *testing.T) {
 	shows("dies", "begins dies\n")
 	var followers []*process
 	for _, n := range c.all {
-		followers = append(followers, launch(t, "follower", []string{"ROTA_ADDR=" + n.API}, "job", "logs", "good", "-f"))
+		followers = append(followers, launch(t, "follower", []string{"ROTA_ADDR=" + n.API}, "job", "logs", "good",
+			"-f"))
 	}
 	prints := func(f *process, text string) {
 		t.Helper()
@@ -77,7 +79,8 @@ func TestLogs(t *testing.T) {
 	c.awaitReady()
 	shows("good", whole)
 	l := decode[rota.AttemptLog](t, c.rota(t, "job", "logs", "good", "--attempt", "0", "-o", "json"))
-	if l.Open || l.Worker != "w" || l.Job != "good" || len(l.Parts) != 1 || !strings.HasPrefix(string(l.Parts[0].Text), "begins") {
+	if l.Open || l.Worker != "w" || l.Job != "good" || len(l.Parts) != 1 ||
+		!strings.HasPrefix(string(l.Parts[0].Text), "begins") {
 		t.Errorf("%+v", l)
 	}
 	c.rota(t, "job", "logs", "good", "--attempt", "1").want(t, 3)

@@ -149,7 +149,8 @@ func TestNonVoter(t *testing.T) {
 		return nil
 	})
 	for _, n := range status().Nodes {
-		if n.NonVoter != (n.ID == "far") || n.Voter == n.NonVoter || !n.Healthy || strings.Contains(strings.Join(n.Problems, " "), "--non-voter") {
+		if n.NonVoter != (n.ID == "far") || n.Voter == n.NonVoter || !n.Healthy ||
+			strings.Contains(strings.Join(n.Problems, " "), "--non-voter") {
 			t.Errorf("%+v", n)
 		}
 	}
@@ -181,7 +182,8 @@ func TestLeaderTerminated(t *testing.T) {
 	// Heartbeats are missed for 500 ms before a node starts an election. A disk or a processor that was busy for as
 	// long makes the same gap, but then no election starts.
 	if gap > 700*time.Millisecond && begun > 0 {
-		t.Errorf("%s without a committed job, and %d nodes started an election: leadership was not handed over", gap, begun)
+		t.Errorf("%s without a committed job, and %d nodes started an election: leadership was not handed over", gap,
+			begun)
 	}
 	leader.start(t)
 	leader.awaitReady(t)

@@ -28,7 +28,8 @@ func TestNamesOfOthers(t *testing.T) {
 	key := writeFile(t, filepath.Join(t.TempDir(), "gossip.key"), "0123456789abcdef0123456789abcdef")
 	c := &nodes{t: t}
 	for _, id := range []string{"n1", "n2", "n3"} {
-		c.all = append(c.all, newNode(t, id, append(ca.flags(t, id), "--gossip-key-file", key, "--bootstrap-expect", "3")...))
+		c.all = append(c.all, newNode(t, id, append(ca.flags(t, id), "--gossip-key-file", key, "--bootstrap-expect",
+			"3")...))
 	}
 	for _, n := range c.all {
 		n.Flags = append(n.Flags, c.joins(n)...)
@@ -39,7 +40,8 @@ func TestNamesOfOthers(t *testing.T) {
 	for name, file := range map[string]string{"a client's": "root-n1", "node n2's": "n2"} {
 		pair, err := tls.LoadX509KeyPair(filepath.Join(ca.dir, file+".pem"), filepath.Join(ca.dir, file+".key"))
 		check(t, err)
-		config := &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{pair}, InsecureSkipVerify: true}
+		config := &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{pair},
+			InsecureSkipVerify: true}
 		for _, n := range c.all {
 			t.Run(name+"_certificate_at_"+n.ID, func(t *testing.T) {
 				callAs(t, config, n.API, "n1")

@@ -72,7 +72,8 @@ func (c *signIns) issuer(args ...string) {
 // jwt makes the provider sign a token with the current time.
 func (c *signIns) jwt(alg string, change map[string]any) string {
 	now := time.Now().Unix()
-	claims := map[string]any{"iss": c.idp.URL, "sub": "repo:acme/site", "aud": "rota", "iat": now - 10, "exp": now + 600,
+	claims := map[string]any{"iss": c.idp.URL, "sub": "repo:acme/site", "aud": "rota", "iat": now - 10,
+		"exp": now + 600,
 		"jti": fmt.Sprint(len(c.planted))}
 	maps.Copy(claims, change)
 	jwt := c.idp.Sign(alg, claims)
@@ -89,7 +90,8 @@ func (c *signIns) login(n *node, jwt string, code int, parts ...string) []string
 	c.t.Helper()
 	dir := c.t.TempDir()
 	out := filepath.Join(dir, "out.token")
-	r := c.at(n, code, "auth", "login", "--jwt-file", writeFile(c.t, filepath.Join(dir, "id.jwt"), jwt+"\n"), "--out", out)
+	r := c.at(n, code, "auth", "login", "--jwt-file", writeFile(c.t, filepath.Join(dir, "id.jwt"), jwt+"\n"), "--out",
+		out)
 	contains(c.t, "the answer", r.stdout+r.stderr, parts...)
 	text, err := os.ReadFile(out)
 	if code != 0 {
@@ -122,7 +124,8 @@ func TestOIDC(t *testing.T) {
 	ca := writeFile(t, filepath.Join(t.TempDir(), "idp.pem"), c.idp.CA)
 	early := c.jwt("ES256", nil)
 	c.login(c.all[0], early, 8, "not set", "rota auth issuer set")
-	c.issuer("set", c.idp.URL, "--audience", "rota", "--map", "groups=ops:operator", "--map", "sub=repo:acme/*:submitter", "--ca-file", ca)
+	c.issuer("set", c.idp.URL, "--audience", "rota", "--map", "groups=ops:operator", "--map",
+		"sub=repo:acme/*:submitter", "--ca-file", ca)
 
 	var spent []string
 	var token []string
@@ -134,11 +137,13 @@ func TestOIDC(t *testing.T) {
 		n := c.all[(i+1)%3]
 		var who rota.Identity
 		check(t, json.Unmarshal([]byte(c.at(n, 0, append(token, "auth", "whoami", "-o", "json")...).stdout), &who))
-		if want := rota.OIDCPrincipal(c.idp.URL, "repo:acme/site"); who.By != want || !strings.HasPrefix(string(who.Principal), "token:") {
+		if want := rota.OIDCPrincipal(c.idp.URL, "repo:acme/site"); who.By != want ||
+			!strings.HasPrefix(string(who.Principal), "token:") {
 			t.Errorf("%s: it is %s by %s, want %s", alg, who.Principal, who.By, want)
 		}
 		c.at(n, 0, append(token, "job", "submit", "--type", "x", "--payload", string(seenByAll))...)
-		for _, args := range [][]string{{"auth", "token", "list"}, {"queue", "set", "default"}, {"auth", "issuer", "delete", c.idp.URL}} {
+		for _, args := range [][]string{{"auth", "token", "list"}, {"queue", "set", "default"},
+			{"auth", "issuer", "delete", c.idp.URL}} {
 			c.at(n, 8, append(token, args...)...)
 		}
 	}
@@ -159,7 +164,8 @@ func TestOIDC(t *testing.T) {
 		{c.jwt("none", nil), []string{"not signed by a key"}},
 		{c.jwt("HS256", nil), []string{"not signed by a key", "RS256, ES256, EdDSA"}},
 		{good[0] + "." + good[1] + ".", []string{"not signed by a key"}},
-		{c.jwt("ES256", map[string]any{"exp": now - 1, "iat": now - 100}), []string{"ended at", "ask the issuer for another"}},
+		{c.jwt("ES256", map[string]any{"exp": now - 1, "iat": now - 100}),
+			[]string{"ended at", "ask the issuer for another"}},
 		{c.jwt("ES256", map[string]any{"iat": now - 10, "exp": now + 86_400}), []string{"maximum 24h"}},
 		{c.jwt("ES256", map[string]any{"nbf": now + 3_600}), []string{"does not count yet"}},
 		{c.jwt("ES256", map[string]any{"iss": other.URL}), []string{other.URL, "not set"}},
@@ -216,7 +222,9 @@ func (c *signIns) tellsNobody() {
 	events := c.at(c.all[0], 0, append(c.root, "events", "tail", "-o", "jsonl")...)
 	contains(t, "the events", events.stdout, `"authChanged"`, "oidc:"+c.idp.URL+"/repo:acme/site")
 	for _, n := range c.all {
-		contains(t, "the metrics", metricsOf(t, n), fmt.Sprintf(`rota_calls_denied_total{method="/rota.v1.Auth/Exchange",reason="UNAUTHENTICATED"} %d`, c.denied[n]))
+		contains(t, "the metrics", metricsOf(t, n),
+			fmt.Sprintf(`rota_calls_denied_total{method="/rota.v1.Auth/Exchange",reason="UNAUTHENTICATED"} %d`,
+				c.denied[n]))
 		eventually(t, 30*time.Second, n.ID+" has a snapshot", func() error {
 			if len(snapshots(t, n.Dir)) == 0 {
 				return errors.New("there is none")

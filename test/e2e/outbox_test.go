@@ -49,11 +49,12 @@ func newDatabase(t *testing.T) *database {
 		check(t, os.Chown(dir, uid, gid))
 		d.as = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
 	}
-	if out, err := d.command("initdb", "-D", filepath.Join(dir, "data"), "-U", "rota", "-A", "trust", "-N").CombinedOutput(); err != nil {
+	if out, err := d.command("initdb", "-D", filepath.Join(dir, "data"), "-U", "rota", "-A", "trust",
+		"-N").CombinedOutput(); err != nil {
 		t.Fatalf("initdb: %v\n%s", err, out)
 	}
-	server, err := rig.Start("postgres", d.command("postgres", "-D", filepath.Join(dir, "data"), "-p", strconv.Itoa(port), "-k", dir, "-h", "127.0.0.1",
-		"-c", "fsync=off"), "")
+	server, err := rig.Start("postgres", d.command("postgres", "-D", filepath.Join(dir, "data"), "-p",
+		strconv.Itoa(port), "-k", dir, "-h", "127.0.0.1", "-c", "fsync=off"), "")
 	check(t, err)
 	t.Cleanup(server.Kill)
 	eventually(t, 60*time.Second, "the database answers", func() error {
@@ -105,7 +106,8 @@ func TestOutbox(t *testing.T) {
 	const rows = 10_000
 	must(`INSERT INTO rota_outbox (job_id, spec) SELECT 'row-' || i, jsonb_build_object('type', 'mail', 'payload', 'n ' || i) FROM generate_series(1, ` +
 		strconv.Itoa(rows) + `) i`)
-	bad := map[string]string{"unknown-field": `{"type":"t","nonsense":1}`, "no-type": `{}`, "no-queue": `{"type":"t","queue":"none"}`, "other-id": `{"id":"x","type":"t"}`,
+	bad := map[string]string{"unknown-field": `{"type":"t","nonsense":1}`, "no-type": `{}`,
+		"no-queue": `{"type":"t","queue":"none"}`, "other-id": `{"id":"x","type":"t"}`,
 		"no-object": `[1]`, "priority": `{"type":"t","priority":99}`}
 	for id, spec := range bad {
 		must(fmt.Sprintf(`INSERT INTO rota_outbox (job_id, spec) VALUES ('%s', '%s')`, id, spec))
@@ -137,7 +139,8 @@ func TestOutbox(t *testing.T) {
 		relay := launch(t, "relay", []string{c.env()}, "relay", "postgres", "--dsn-file", file)
 		before := left
 		eventually(t, 60*time.Second, "rows go", func() (err error) {
-			if left, err = strconv.Atoi(must(`SELECT count(*) FROM rota_outbox WHERE error IS NULL`)); err == nil && left > max(0, before-rows/8) {
+			if left, err = strconv.Atoi(must(`SELECT count(*) FROM rota_outbox WHERE error IS NULL`)); err == nil &&
+				left > max(0, before-rows/8) {
 				err = fmt.Errorf("%d are left", left)
 			}
 			return err
@@ -160,7 +163,8 @@ func TestOutbox(t *testing.T) {
 	if n := strings.Count(stay, "\n") + 1; n != len(bad)+2 {
 		t.Errorf("%d rows remain: %s", n, stay)
 	}
-	for _, want := range []string{"unknown-field: INVALID", `nonsense`, "taken: CONFLICT", "no-queue: NOT_FOUND", "large: INVALID"} {
+	for _, want := range []string{"unknown-field: INVALID", `nonsense`, "taken: CONFLICT", "no-queue: NOT_FOUND",
+		"large: INVALID"} {
 		if !strings.Contains(stay, want) {
 			t.Errorf("no %q in the rest: %s", want, stay)
 		}
@@ -216,7 +220,9 @@ func TestOutbox_fullQueue(t *testing.T) {
 		}
 		return nil
 	})
-	if left, failed := count(`spec->>'queue' = 'full'`), count(`spec->>'queue' = 'full' AND error IS NOT NULL`); left < rows-2*cap || failed != 0 {
+	if left, failed := count(`spec->>'queue' = 'full'`), count(
+		`spec->>'queue' = 'full' AND error IS NOT NULL`); left < rows-2*cap ||
+		failed != 0 {
 		t.Errorf("of %d rows of a queue for %d jobs %d are left, %d with an error", rows, cap, left, failed)
 	}
 	c.rota(t, "queue", "set", "full", "--set", "queue_cap=10000").want(t, 0)

@@ -38,20 +38,22 @@ func TestOverload(t *testing.T) {
 	c := newCluster(t, 3)
 	c.rota(t, "queue", "set", "flood", "--preset", "standard", "--set", "queue_cap=500").want(t, 0)
 	c.rota(t, "queue", "set", "held", "--preset", "standard", "--set", "lease_ms=6000").want(t, 0)
-	held := launch(t, "held", []string{c.env()}, "bench", "jobs", "--queue", "held", "--jobs", "32", "--workers", "2", "--slots", "16",
-		"--hold", "15s")
-	flood := launch(t, "flood", []string{c.env()}, "bench", "jobs", "--queue", "flood", "--jobs", "60000", "--rate", "20000", "--drop", "--heedless",
-		"--producers", "64", "--workers", "2", "--slots", "8")
+	held := launch(t, "held", []string{c.env()}, "bench", "jobs", "--queue", "held", "--jobs", "32", "--workers", "2",
+		"--slots", "16", "--hold", "15s")
+	flood := launch(t, "flood", []string{c.env()}, "bench", "jobs", "--queue", "flood", "--jobs", "60000", "--rate",
+		"20000", "--drop", "--heedless", "--producers", "64", "--workers", "2", "--slots", "8")
 	f, h := floodCountOf(t, flood), floodCountOf(t, held)
 	if f.Refused == 0 || f.RefusedHintless != 0 || f.Accepted == 0 || f.Accepted+f.Refused != int64(f.Jobs) {
 		t.Errorf("%d jobs: %d accepted, %d refused, %d of these without a delay: want every job as one or the other, "+
 			"want some of each, and a delay for each refusal", f.Jobs, f.Accepted, f.Refused, f.RefusedHintless)
 	}
 	if f.Completed != f.Accepted || f.Lost != 0 || f.Duplicated != 0 {
-		t.Errorf("of %d accepted jobs %d are completed, %d lost, %d done twice", f.Accepted, f.Completed, f.Lost, f.Duplicated)
+		t.Errorf("of %d accepted jobs %d are completed, %d lost, %d done twice", f.Accepted, f.Completed, f.Lost,
+			f.Duplicated)
 	}
 	if h.Completed != 32 || h.Reruns != 0 || f.Reruns != 0 {
-		t.Errorf("leases ended under load: %d of 32 held jobs completed, %d and %d handlers beyond a job's first", h.Completed, h.Reruns,
+		t.Errorf("leases ended under load: %d of 32 held jobs completed, %d and %d handlers beyond a job's first",
+			h.Completed, h.Reruns,
 			f.Reruns)
 	}
 	c.verified(t, 3)

@@ -15,8 +15,10 @@ func TestPlans(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
 	for _, bad := range [][]string{
-		{"cancel", "--filter", `label.x="cut`}, {"cancel", "--filter", ""}, {"cancel", "--filter", "state=DEAD"}, {"drop", "--filter", "id=*"},
-		{"move", "--filter", "id=*"}, {"reprioritise", "--filter", "id=*"}, {"cancel", "--filter", "id=*", "--priority", "1"},
+		{"cancel", "--filter", `label.x="cut`}, {"cancel", "--filter", ""}, {"cancel", "--filter", "state=DEAD"},
+		{"drop", "--filter", "id=*"},
+		{"move", "--filter", "id=*"}, {"reprioritise", "--filter", "id=*"},
+		{"cancel", "--filter", "id=*", "--priority", "1"},
 	} {
 		c.rota(t, append([]string{"plan", "start"}, bad...)...).want(t, 2)
 	}
@@ -39,7 +41,8 @@ func TestPlans(t *testing.T) {
 			check(t, s.Err)
 		}
 	}
-	would := decode[rota.PlanPreview](t, c.rota(t, "plan", "start", "cancel", "--filter", "id=bulk*", "--dry-run", "-o", "json").want(t, 0))
+	would := decode[rota.PlanPreview](t, c.rota(t, "plan", "start", "cancel", "--filter", "id=bulk*", "--dry-run", "-o",
+		"json").want(t, 0))
 	if would.Count != jobs || len(would.Jobs) != 20 || !would.Complete {
 		t.Errorf("%+v", would)
 	}
@@ -60,15 +63,18 @@ func TestPlans(t *testing.T) {
 	if p := seen(); p.State != rota.PlanDone || p.Done != jobs || p.Refused+p.Passed != 0 {
 		t.Errorf("%+v", p)
 	}
-	count := decode[rota.JobCount](t, c.rota(t, "job", "list", "--filter", "id=bulk* state=CANCELLED", "--count", "-o", "json").want(t, 0))
+	count := decode[rota.JobCount](t, c.rota(t, "job", "list", "--filter", "id=bulk* state=CANCELLED", "--count", "-o",
+		"json").want(t, 0))
 	if count.Count != jobs {
 		t.Errorf("%d jobs are cancelled of %d", count.Count, jobs)
 	}
-	p := decode[rota.Plan](t, c.rota(t, "plan", "start", "retry", "--filter", "id=bulk00000*", "--wait", "-o", "json").want(t, 0))
+	p := decode[rota.Plan](t, c.rota(t, "plan", "start", "retry", "--filter", "id=bulk00000*", "--wait", "-o",
+		"json").want(t, 0))
 	if p.State != rota.PlanDone || p.Done != 10 {
 		t.Errorf("%+v", p)
 	}
-	if p := decode[rota.Plan](t, c.rota(t, "plan", "start", "delete", "--filter", "id=nobody", "--wait", "-o", "json").want(t, 0)); p.Done != 0 {
+	if p := decode[rota.Plan](t, c.rota(t, "plan", "start", "delete", "--filter", "id=nobody", "--wait", "-o",
+		"json").want(t, 0)); p.Done != 0 {
 		t.Errorf("%+v", p)
 	}
 	c.rota(t, "operator", "verify").want(t, 0)

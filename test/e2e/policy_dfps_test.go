@@ -22,7 +22,8 @@ var errWork = errors.New("the work fails")
 func dfps(t *testing.T) (*nodes, *client.Client, rota.QueueName) {
 	t.Helper()
 	c := newCluster(t, 3)
-	q := c.policyQueue(t, "demand", "dfps", "oldest_every=0", "backoff_base=0", "attempt_max=1000", "domain_failure_threshold=1",
+	q := c.policyQueue(t, "demand", "dfps", "oldest_every=0", "backoff_base=0", "attempt_max=1000",
+		"domain_failure_threshold=1",
 		"estimate=user")
 	cl := c.dial(t)
 	return c, cl, q
@@ -36,7 +37,8 @@ func (c *nodes) knows(t testing.TB, queue rota.QueueName, want rota.TypeStats) r
 		if got.Type != want.Type {
 			continue
 		}
-		want.Weight = weightOf(float64(want.Success), float64(want.Fail), float64(want.Expected.Milliseconds()), float64(want.EMA.Microseconds())/1000)
+		want.Weight = weightOf(float64(want.Success), float64(want.Fail), float64(want.Expected.Milliseconds()),
+			float64(want.EMA.Microseconds())/1000)
 		if got != want {
 			t.Errorf("of type %s %+v is known, want %+v", want.Type, got, want)
 		}
@@ -67,7 +69,8 @@ func TestEarlySampleBias(t *testing.T) {
 	c, cl, q := dfps(t)
 	const expected = 5
 	fresh := func(id string, change ...func(*rota.JobSpec)) rota.JobSpec {
-		return policyJob(id, q, append(change, ofType("fresh"), func(s *rota.JobSpec) { s.Expected = millis.Duration(expected) })...)
+		return policyJob(id, q, append(change, ofType("fresh"),
+			func(s *rota.JobSpec) { s.Expected = millis.Duration(expected) })...)
 	}
 	w := c.puppet(t, "w", q, 1)
 	submitAll(t, cl, fresh("first"))
@@ -96,7 +99,8 @@ func TestEarlySampleBias(t *testing.T) {
 		weight = weightOf(0, float64(n+1), expected, float64(ema)/1000)
 	}
 	w.serves("between")
-	got := c.knows(t, q, rota.TypeStats{Type: "fresh", Fail: 2, EMA: millis.Micros(ema), Expected: millis.Duration(expected)})
+	got := c.knows(t, q, rota.TypeStats{Type: "fresh", Fail: 2, EMA: millis.Micros(ema),
+		Expected: millis.Duration(expected)})
 	// Two samples, both bad and ten times too slow, are trusted for 4 %.
 	if raw := expected / (float64(ema) / 1000) * 2 / 6; raw > 0.04 || got.Weight < 0.96 || got.Weight > 0.97 {
 		t.Errorf("weight %v, of a raw one of %v", got.Weight, raw)
@@ -234,7 +238,8 @@ func TestStarvingPeasant(t *testing.T) {
 	const crossing = 1_500
 	factor := 1 + float64(crossing)/1000/600
 	size := int64(0.1 * 4 / (factor * factor) * (1 << 20))
-	if scoreOf(1, crossing-10, 1, 1) >= scoreOf(2, 0, 1, size) || scoreOf(1, crossing+10, 1, 1) <= scoreOf(2, 0, 1, size) {
+	if scoreOf(1, crossing-10, 1, 1) >= scoreOf(2, 0, 1, size) ||
+		scoreOf(1, crossing+10, 1, 1) <= scoreOf(2, 0, 1, size) {
 		t.Fatalf("%d bytes do not put the crossing at %d ms", size, crossing)
 	}
 	w := c.puppet(t, "w", q, 1)
@@ -266,7 +271,8 @@ func TestStarvingPeasant(t *testing.T) {
 	}
 	_, then := placedBy(t, cl, "peasant", 0, 1)
 	fresh := jobOf(t, cl, last)
-	if fresh.State != rota.JobQueued || scoreOf(2, then-fresh.Enqueued.Clock, 1, size) >= scoreOf(1, then-born.Clock, 1, 1) {
+	if fresh.State != rota.JobQueued || scoreOf(2, then-fresh.Enqueued.Clock, 1, size) >= scoreOf(1, then-born.Clock, 1,
+		1) {
 		t.Errorf("the LOW job went before %s, which is %s, after %d ms", last, fresh.State, then-born.Clock)
 	}
 	if waited := then - born.Clock; waited < crossing-100 {

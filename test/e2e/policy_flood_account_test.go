@@ -59,8 +59,10 @@ func newFloodAccount(t *testing.T, runs []*floodRun) *floodAccount {
 		leases: map[rota.JobID]floodLease{}, working: map[rota.WorkerID]bool{}}
 	for _, r := range runs {
 		a.runs[rota.QueueName(r.name)] = r
-		a.queues[rota.QueueName(r.name)] = &floodQueue{waiting: map[rota.JobID]rota.TenantID{}, open: map[rota.TenantID]int{},
-			taken: map[rota.WorkerID]int{}, turns: map[rota.WorkerID]int{}, leases: map[rota.WorkerID]int{}, failed: map[rota.JobType]int{}}
+		a.queues[rota.QueueName(r.name)] = &floodQueue{waiting: map[rota.JobID]rota.TenantID{},
+			open:  map[rota.TenantID]int{},
+			taken: map[rota.WorkerID]int{}, turns: map[rota.WorkerID]int{}, leases: map[rota.WorkerID]int{},
+			failed: map[rota.JobType]int{}}
 	}
 	return a
 }
@@ -102,7 +104,8 @@ func (a *floodAccount) judge() {
 		}
 		for _, typ := range floodTypes[1:] {
 			if q.failed[typ] < minFlood {
-				a.fault("%s: of type %s %d leases failed or were declined: the test shows nothing", name, typ, q.failed[typ])
+				a.fault("%s: of type %s %d leases failed or were declined: the test shows nothing", name, typ,
+					q.failed[typ])
 			}
 		}
 	}
@@ -163,8 +166,8 @@ func (a *floodAccount) tell(e *rota.ServedEvent) {
 		a.leases[e.Job] = floodLease{e.Tenant, e.Worker}
 		q.open[e.Tenant]++
 		q.taken[e.Worker]++
-	case rota.EventJobRetryScheduled, rota.EventJobCompleted, rota.EventJobDead, rota.EventJobExpired, rota.EventJobCancelled, rota.EventLeaseExpired,
-		rota.EventLeaseCancelled, rota.EventLeaseDeclined:
+	case rota.EventJobRetryScheduled, rota.EventJobCompleted, rota.EventJobDead, rota.EventJobExpired,
+		rota.EventJobCancelled, rota.EventLeaseExpired, rota.EventLeaseCancelled, rota.EventLeaseDeclined:
 		delete(q.waiting, e.Job)
 		a.ends(q, e)
 		if e.Kind == rota.EventLeaseCancelled || e.Kind == rota.EventLeaseDeclined {
@@ -219,14 +222,18 @@ func (a *floodAccount) decision(name rota.QueueName, events []rota.ServedEvent) 
 		if e.Queue != name || e.Kind != rota.EventJobAssigned {
 			continue
 		}
-		a.draw(q, r, &e, drawn[e.Tenant], func(tenant rota.TenantID) (rota.JobID, int) { return stays[tenant], drawn[tenant] })
+		a.draw(q, r, &e, drawn[e.Tenant], func(tenant rota.TenantID) (rota.JobID, int) {
+			return stays[tenant],
+				drawn[tenant]
+		})
 		drawn[e.Tenant]++
 	}
 	for i := range floodWorkers {
 		w := r.worker(i)
 		if free := floodSlots - q.taken[w] - used[w]; a.working[w] && free > 0 {
 			for tenant, job := range stays {
-				a.fault("the decision at %s leaves job %s of %s QUEUED and %d slots of worker %s free", events[0].ID, job, tenant, free, w)
+				a.fault("the decision at %s leaves job %s of %s QUEUED and %d slots of worker %s free", events[0].ID,
+					job, tenant, free, w)
 			}
 		}
 	}
@@ -234,7 +241,8 @@ func (a *floodAccount) decision(name rota.QueueName, events []rota.ServedEvent) 
 
 // draw judges one assignment: drawn is the number of its tenant's assignments before it in the entry, stays returns
 // which job of a tenant the entry leaves QUEUED, and how many the tenant drew before.
-func (a *floodAccount) draw(q *floodQueue, r *floodRun, e *rota.ServedEvent, drawn int, stays func(rota.TenantID) (rota.JobID, int)) {
+func (a *floodAccount) draw(q *floodQueue, r *floodRun, e *rota.ServedEvent, drawn int,
+	stays func(rota.TenantID) (rota.JobID, int)) {
 	a.t.Helper()
 	open := q.open[e.Tenant] + drawn
 	if r.limit > 0 {
@@ -245,8 +253,10 @@ func (a *floodAccount) draw(q *floodQueue, r *floodRun, e *rota.ServedEvent, dra
 	}
 	if a.placing(e).Reasoning.Rule == "TurnOfTheOldest" {
 		q.turns[e.Worker]++
-		if every := int(rota.StandardPolicy().OldestEvery); len(r.set) > 0 || q.turns[e.Worker]*(every-1) > q.leases[e.Worker] {
-			a.fault("at %s worker %s takes turn %d of the oldest, after %d other leases", e.ID, e.Worker, q.turns[e.Worker], q.leases[e.Worker])
+		if every := int(rota.StandardPolicy().OldestEvery); len(r.set) > 0 ||
+			q.turns[e.Worker]*(every-1) > q.leases[e.Worker] {
+			a.fault("at %s worker %s takes turn %d of the oldest, after %d other leases", e.ID, e.Worker,
+				q.turns[e.Worker], q.leases[e.Worker])
 		}
 		return
 	}
@@ -254,8 +264,8 @@ func (a *floodAccount) draw(q *floodQueue, r *floodRun, e *rota.ServedEvent, dra
 	for n := 1; n < 3; n++ {
 		quiet := r.tenant(n)
 		if job, before := stays(quiet); job != "" && quiet != e.Tenant && open > q.open[quiet]+before {
-			a.fault("at %s tenant %s with %d leases is given another; job %s of %s, which has %d, stays QUEUED", e.ID, e.Tenant, open, job,
-				quiet, q.open[quiet]+before)
+			a.fault("at %s tenant %s with %d leases is given another; job %s of %s, which has %d, stays QUEUED", e.ID,
+				e.Tenant, open, job, quiet, q.open[quiet]+before)
 		}
 	}
 }

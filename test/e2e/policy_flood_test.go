@@ -68,7 +68,8 @@ func readTrace(t *testing.T, most int) []traced {
 		if len(jobs) == 0 {
 			first = n[0]
 		}
-		jobs = append(jobs, traced{time.Duration(n[0]-first) * time.Second / floodSpeedup, time.Duration(n[1]) * time.Second / floodSpeedup, n[2]})
+		jobs = append(jobs, traced{time.Duration(n[0]-first) * time.Second / floodSpeedup,
+			time.Duration(n[1]) * time.Second / floodSpeedup, n[2]})
 	}
 	return jobs
 }
@@ -94,28 +95,33 @@ func (r *floodRun) worker(n int) rota.WorkerID { return rota.WorkerID(fmt.Sprint
 func (r *floodRun) floodJob() rota.JobSpec {
 	typ := floodTypes[r.sent%len(floodTypes)]
 	r.sent++
-	return policyJob(fmt.Sprintf("%s-%s-%05d", r.name, typ, r.sent), rota.QueueName(r.name), ofType(typ), func(s *rota.JobSpec) {
-		s.Tenant, s.Simulate = r.tenant(0), millis.Duration(floodWorkMs)
-		if typ == "domain-fails" {
-			s.Domain = "zone"
-		}
-	})
+	return policyJob(fmt.Sprintf("%s-%s-%05d", r.name, typ, r.sent), rota.QueueName(r.name), ofType(typ),
+		func(s *rota.JobSpec) {
+			s.Tenant, s.Simulate = r.tenant(0), millis.Duration(floodWorkMs)
+			if typ == "domain-fails" {
+				s.Domain = "zone"
+			}
+		})
 }
 
 // begin sets up the queue and its workers, and submits the flood to it.
 func (r *floodRun) begin(t *testing.T, c *nodes) {
 	t.Helper()
 	r.cl, r.taken, r.shown = c.dial(t), make(chan rota.JobType, 1<<16), make(chan struct{})
-	c.rota(t, "tenant", "set", string(r.tenant(0)), "--max-concurrent", fmt.Sprint(r.limit), "--penalty", "0s").want(t, 0)
+	c.rota(t, "tenant", "set", string(r.tenant(0)), "--max-concurrent", fmt.Sprint(r.limit), "--penalty", "0s").want(t,
+		0)
 	q := c.policyQueue(t, r.name, "standard", r.set...)
 	for i := range floodWorkers {
-		c.floodWorker(t, rota.WorkerSpec{ID: r.worker(i), Queues: []rota.QueueName{q}, Slots: floodSlots, CPUMilli: floodCPU}, r.taken)
+		c.floodWorker(t, rota.WorkerSpec{ID: r.worker(i), Queues: []rota.QueueName{q}, Slots: floodSlots,
+			CPUMilli: floodCPU},
+			r.taken)
 	}
 	jobs := []rota.JobSpec{
 		policyJob(r.name+"-impossible", q, ofType("flood"), func(s *rota.JobSpec) {
 			s.Tenant, s.Priority, s.CPUMilli = r.tenant(0), 0, floodCPU+1
 		}),
-		policyJob(r.name+"-unhandled", q, ofType("unhandled"), func(s *rota.JobSpec) { s.Tenant, s.Priority = r.tenant(0), 0 }),
+		policyJob(r.name+"-unhandled", q, ofType("unhandled"),
+			func(s *rota.JobSpec) { s.Tenant, s.Priority = r.tenant(0), 0 }),
 	}
 	for range floodDepth {
 		jobs = append(jobs, r.floodJob())
@@ -127,9 +133,10 @@ func (r *floodRun) begin(t *testing.T, c *nodes) {
 func (c *nodes) floodWorker(t *testing.T, spec rota.WorkerSpec, taken chan<- rota.JobType) {
 	t.Helper()
 	connected := make(chan struct{}, 16)
-	w, err := client.NewWorker(c.dial(t), spec, client.WithDrainTimeout(50*time.Millisecond), client.WithObserver(client.Observer{
-		Connected: func(client.ConnectionEvent) { connected <- struct{}{} },
-	}))
+	w, err := client.NewWorker(c.dial(t), spec, client.WithDrainTimeout(50*time.Millisecond),
+		client.WithObserver(client.Observer{
+			Connected: func(client.ConnectionEvent) { connected <- struct{}{} },
+		}))
 	check(t, err)
 	w.Handle("trace", runFor)
 	for i, typ := range floodTypes {
@@ -173,9 +180,10 @@ func (r *floodRun) replay(ctx context.Context, log []traced) error {
 	began := time.Now()
 	for i, j := range log {
 		time.Sleep(time.Until(began.Add(j.at)))
-		spec := policyJob(fmt.Sprintf("%s-%05d", r.name, i), rota.QueueName(r.name), ofType("trace"), func(s *rota.JobSpec) {
-			s.Tenant, s.Simulate = r.tenant(j.user%3), j.run
-		})
+		spec := policyJob(fmt.Sprintf("%s-%05d", r.name, i), rota.QueueName(r.name), ofType("trace"),
+			func(s *rota.JobSpec) {
+				s.Tenant, s.Simulate = r.tenant(j.user%3), j.run
+			})
 		if _, err := r.cl.Submit(ctx, spec); err != nil {
 			return fmt.Errorf("submit %s: %w", spec.ID, err)
 		}

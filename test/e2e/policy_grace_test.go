@@ -53,7 +53,8 @@ func TestGraceOnDisconnect(t *testing.T) {
 	c := newCluster(t, 3)
 	cl := c.dial(t)
 	// The leases are so long that their deadlines have no effect.
-	graced := c.policyQueue(t, "graced", "standard", "lease_grace_on_disconnect=10s", "lease_ms=600000", "backoff_base=100ms", "backoff_cap=100ms")
+	graced := c.policyQueue(t, "graced", "standard", "lease_grace_on_disconnect=10s", "lease_ms=600000",
+		"backoff_base=100ms", "backoff_cap=100ms")
 	plain := c.policyQueue(t, "plain", "standard", "lease_ms=600000")
 	all := c.wires(t)
 	first, keeps := all.worker(t, "first", graced), all.worker(t, "keeps", plain)
@@ -80,7 +81,8 @@ func TestGraceOnDisconnect(t *testing.T) {
 		t.Error("the job runs again while its first handler works on it")
 	}
 	job := jobOf(t, cl, "graced-1")
-	if len(job.Attempts) != 1 || job.Attempts[0].Lease != lease || job.Attempts[0].End != rota.ReasonWorkerLost || job.Attempt != 0 {
+	if len(job.Attempts) != 1 || job.Attempts[0].Lease != lease || job.Attempts[0].End != rota.ReasonWorkerLost ||
+		job.Attempt != 0 {
 		t.Fatalf("attempt %d after %+v", job.Attempt, job.Attempts)
 	}
 	shown := decode[rota.Worker](t, c.rota(t, "worker", "show", "first", "-o", "json"))
@@ -88,7 +90,8 @@ func TestGraceOnDisconnect(t *testing.T) {
 		t.Errorf("its stream broke at %d, its lease ended at %d", since, end)
 	}
 	// By its own id and secret, and so in its own session.
-	c.hand(t, c.all[0], "first", graced, 1).refused(rota.KindStale, rota.VerbComplete, rota.Lease{ID: lease, Job: "graced-1"})
+	c.hand(t, c.all[0], "first", graced, 1).refused(rota.KindStale, rota.VerbComplete,
+		rota.Lease{ID: lease, Job: "graced-1"})
 	spare.ends("graced-1", nil)
 	c.awaitState(t, cl, "graced-1", 30*time.Second, rota.JobCompleted)
 
@@ -110,7 +113,8 @@ func TestGraceOnDisconnect(t *testing.T) {
 			t.Fatalf("worker %s: no answer to its outcome", k.id)
 		}
 	}
-	if job := jobOf(t, cl, "plain-1"); job.State != rota.JobCompleted || len(job.Attempts) != 1 || job.Attempts[0].Worker != "keeps" {
+	if job := jobOf(t, cl, "plain-1"); job.State != rota.JobCompleted || len(job.Attempts) != 1 ||
+		job.Attempts[0].Worker != "keeps" {
 		t.Errorf("job plain-1 is %s after %+v", job.State, job.Attempts)
 	}
 	contains(t, "events", c.all[0].tailed(t, c), `"kind":"workerDisconnected"`)

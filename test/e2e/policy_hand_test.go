@@ -48,8 +48,9 @@ func (c *nodes) handOf(t testing.TB, n *node, token []string, id string, queue r
 	conn, err := grpc.NewClient(n.API, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	check(t, err)
 	ctx, cancel := context.WithCancel(showing(t, context.Background(), token))
-	h := &hand{t: t, id: rota.WorkerID(id), taken: make(chan rota.Lease, 1000), answers: make(map[uint64]chan *rotav1.LeaseAnswers),
-		ended: make(map[rota.LeaseID]rota.Reason), revoked: make(map[rota.LeaseID]rota.Reason)}
+	h := &hand{t: t, id: rota.WorkerID(id), taken: make(chan rota.Lease, 1000),
+		answers: make(map[uint64]chan *rotav1.LeaseAnswers),
+		ended:   make(map[rota.LeaseID]rota.Reason), revoked: make(map[rota.LeaseID]rota.Reason)}
 	h.stream, err = rotav1.NewWorkersClient(conn).Work(ctx)
 	check(t, err)
 	spec := rota.WorkerSpec{ID: h.id, Queues: []rota.QueueName{queue}, Slots: slots}

@@ -22,14 +22,17 @@ func TestConformance_AssignmentAndLease(t *testing.T) {
 		set  []string
 	}{
 		{"an_unacknowledged_lease_is_cancelled_with_backoff", leaseUnacked, []string{"ack_timeout=4000ms"}},
-		{"renewals_extend_by_half_a_lease_as_often_as_allowed", leaseRenewed, []string{"lease_ms=8000", "ack_timeout=8000ms"}},
+		{"renewals_extend_by_half_a_lease_as_often_as_allowed", leaseRenewed,
+			[]string{"lease_ms=8000", "ack_timeout=8000ms"}},
 		{"cancelled_when_the_provider_leaves", leaseCancelled, nil},
 		{"revoked_when_quotas_are_reduced", leaseCut, nil},
 		{"a_decline_cools_the_provider_down_for_the_class", leaseDeclined, nil},
 	} {
 		t.Run(one.name, func(t *testing.T) {
 			t.Parallel()
-			set := append([]string{"lease_ms=60000", "ack_timeout=20000ms", "renewals_max=2", "backoff_base=100ms", "backoff_unit=1ms"}, one.set...)
+			set := append([]string{"lease_ms=60000", "ack_timeout=20000ms", "renewals_max=2", "backoff_base=100ms",
+				"backoff_unit=1ms"},
+				one.set...)
 			one.run(t, c, cl, c.policyQueue(t, one.name[:12], "aicf-ai", set...))
 		})
 	}
@@ -42,7 +45,8 @@ func leased(t *testing.T, c *nodes, cl *client.Client, h *hand, job rota.JobSpec
 	l := h.serves(job.ID)
 	seed := seedOf(t, jobOf(t, cl, job.ID), l)
 	p := decode[rota.Queue](t, c.rota(t, "queue", "show", string(job.Queue), "-o", "json")).Policy
-	if l.AckBy.Clock != l.Started.Clock+rota.Clock(p.AckTimeoutMs) || l.Deadline.Clock != l.Started.Clock+rota.Clock(p.LeaseMs) ||
+	if l.AckBy.Clock != l.Started.Clock+rota.Clock(p.AckTimeoutMs) ||
+		l.Deadline.Clock != l.Started.Clock+rota.Clock(p.LeaseMs) ||
 		l.RenewBy.Clock != l.Started.Clock+rota.Clock(p.LeaseMs*p.RenewAlphaPermille/1000) {
 		t.Errorf("lease %+v does not match %+v", l, p)
 	}
@@ -86,7 +90,8 @@ func leaseUnacked(t *testing.T, c *nodes, cl *client.Client, q rota.QueueName) {
 	again := h.serves("unacked")
 	job := jobOf(t, cl, "unacked")
 	first := job.Attempts[0]
-	if again.Attempt != 1 || first.End != rota.ReasonAckTimeout || first.Ended.Clock < l.AckBy.Clock || first.Ended.Clock > l.Deadline.Clock {
+	if again.Attempt != 1 || first.End != rota.ReasonAckTimeout || first.Ended.Clock < l.AckBy.Clock ||
+		first.Ended.Clock > l.Deadline.Clock {
 		t.Errorf("attempt %+v; the lease was to be acknowledged by %d", first, l.AckBy)
 	}
 	p := decode[rota.Queue](t, c.rota(t, "queue", "show", string(q), "-o", "json")).Policy
@@ -116,13 +121,15 @@ func leaseRenewed(t *testing.T, c *nodes, cl *client.Client, q rota.QueueName) {
 		}
 	}
 	h.refused(rota.KindConflict, rota.VerbRenew, l, func(c *peer.LeaseCommand) { c.Ordinal = 3 })
-	if job := jobOf(t, cl, "renewed"); job.State != rota.JobRunning || job.Lease.State != rota.LeaseRenewed || job.Lease.Deadline.Clock != deadline.Clock {
+	if job := jobOf(t, cl, "renewed"); job.State != rota.JobRunning || job.Lease.State != rota.LeaseRenewed ||
+		job.Lease.Deadline.Clock != deadline.Clock {
 		t.Errorf("job %+v", job)
 	}
 	h.hears(l, false, rota.ReasonLeaseExpired)
 	job := jobOf(t, cl, "renewed")
 	first := job.Attempts[0]
-	if first.End != rota.ReasonLeaseExpired || first.Ended.Clock < deadline.Clock || first.Renewals != 2 || job.Attempt != 1 {
+	if first.End != rota.ReasonLeaseExpired || first.Ended.Clock < deadline.Clock || first.Renewals != 2 ||
+		job.Attempt != 1 {
 		t.Errorf("attempt %+v; its lease ran until %d", first, deadline.Clock)
 	}
 	h.refused(rota.KindStale, rota.VerbComplete, l) // a replay is rejected
@@ -138,13 +145,15 @@ func leaseRenewed(t *testing.T, c *nodes, cl *client.Client, q rota.QueueName) {
 }
 
 func leaseCancelled(t *testing.T, c *nodes, cl *client.Client, q rota.QueueName) {
-	for verb, why := range map[string]rota.Reason{"suspend": rota.ReasonWorkerSuspended, "retire": rota.ReasonWorkerRetired} {
+	for verb, why := range map[string]rota.Reason{"suspend": rota.ReasonWorkerSuspended,
+		"retire": rota.ReasonWorkerRetired} {
 		id := rota.JobID("left-" + verb)
 		h := c.hand(t, c.all[0], verb, q, 1)
 		l := leased(t, c, cl, h, policyJob(string(id), q))
 		h.does(rota.VerbAck, l)
 		c.rota(t, "worker", verb, verb).want(t, 0)
-		if job := jobOf(t, cl, id); job.State != rota.JobQueued || job.Attempt != 0 || job.Reason != why || job.Attempts[0].End != why {
+		if job := jobOf(t, cl, id); job.State != rota.JobQueued || job.Attempt != 0 || job.Reason != why ||
+			job.Attempts[0].End != why {
 			t.Errorf("after worker %s job %s is %+v", verb, id, job)
 		}
 		if verb == "suspend" {
@@ -175,7 +184,8 @@ func leaseCut(t *testing.T, c *nodes, cl *client.Client, q rota.QueueName) {
 		h.hears(l, true, rota.ReasonQuotaCut)
 		h.refused(rota.KindStale, rota.VerbRenew, l, func(c *peer.LeaseCommand) { c.Ordinal = 1 })
 		h.does(rota.VerbDecline, l)
-		if job := jobOf(t, cl, l.Job); job.State != rota.JobQueued || job.Attempt != 0 || job.Attempts[0].End != rota.ReasonQuotaCut {
+		if job := jobOf(t, cl, l.Job); job.State != rota.JobQueued || job.Attempt != 0 ||
+			job.Attempts[0].End != rota.ReasonQuotaCut {
 			t.Errorf("job %s is %+v", l.Job, job)
 		}
 	}
@@ -195,7 +205,8 @@ func leaseCut(t *testing.T, c *nodes, cl *client.Client, q rota.QueueName) {
 func leaseDeclined(t *testing.T, c *nodes, cl *client.Client, q rota.QueueName) {
 	h := c.hand(t, c.all[0], "declining", q, 1)
 	h.does(rota.VerbDecline, leased(t, c, cl, h, policyJob("declined", q)))
-	if job := jobOf(t, cl, "declined"); job.State != rota.JobQueued || job.Attempt != 0 || job.Attempts[0].End != rota.ReasonDeclined {
+	if job := jobOf(t, cl, "declined"); job.State != rota.JobQueued || job.Attempt != 0 ||
+		job.Attempts[0].End != rota.ReasonDeclined {
 		t.Errorf("job %+v", job)
 	}
 	eventuallyWhy(t, cl, "declined", "COOLING_DOWN", 1)

@@ -45,7 +45,8 @@ func TestConformance_QueueMatcher(t *testing.T) {
 			good: func(w *rota.WorkerSpec) { w.Limits = map[string]int64{"depth": 9} }},
 		{name: "STAKE_TOO_LOW", set: "min_stake=5", bad: func(w *rota.WorkerSpec) { w.Stake = 1 << 60 },
 			goodOption: attested("STAKE_TOO_LOW-good", "5")},
-		{name: "ATTESTATION_MISSING", set: "require_attestation=on", goodOption: attested("ATTESTATION_MISSING-good", "0")},
+		{name: "ATTESTATION_MISSING", set: "require_attestation=on",
+			goodOption: attested("ATTESTATION_MISSING-good", "0")},
 		{name: "CPU_FULL", job: func(s *rota.JobSpec) { s.CPUMilli = 2000 },
 			bad:  func(w *rota.WorkerSpec) { w.CPUMilli = 1999 },
 			good: func(w *rota.WorkerSpec) { w.CPUMilli = 2000 }},
@@ -113,7 +114,8 @@ func matcherHealth(t *testing.T, c *nodes, cl *client.Client) {
 	submitAll(t, cl, wrong)
 	w.serves("wrong")
 	contains(t, "the answer", fmt.Sprint(w.answered("wrong", nil)), "PROOF_INVALID")
-	if job := c.awaitState(t, cl, "wrong", 20*time.Second, rota.JobDead); job.Attempts[0].End != rota.ReasonProofInvalid {
+	if job := c.awaitState(t, cl, "wrong", 20*time.Second,
+		rota.JobDead); job.Attempts[0].End != rota.ReasonProofInvalid {
 		t.Errorf("job %+v", job)
 	}
 	submitAll(t, cl, policyJob("next", q))
@@ -158,7 +160,8 @@ func matcherQuotas(t *testing.T, c *nodes, cl *client.Client) {
 	units("e", 1, "first")
 	w.serves("e")
 	w.ends("e", nil)
-	if got := decode[rota.Worker](t, c.rota(t, "worker", "show", "quoted", "-o", "json")).Units; len(got) != 1 || got[0].Used != 10 {
+	if got := decode[rota.Worker](t, c.rota(t, "worker", "show", "quoted", "-o", "json")).Units; len(got) != 1 ||
+		got[0].Used != 10 {
 		t.Errorf("the worker's units are %+v", got)
 	}
 	// The requester's rolling window: four starts so far, the fifth fills it.

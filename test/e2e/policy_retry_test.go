@@ -31,7 +31,8 @@ func TestConformance_RetryTTL(t *testing.T) {
 }
 
 func retryBackoff(t *testing.T, c *nodes, cl *client.Client) {
-	q := c.policyQueue(t, "backoff", "aicf-quantum", "backoff_base=150ms", "backoff_cap=500ms", "backoff_unit=10ms", "attempt_max=5")
+	q := c.policyQueue(t, "backoff", "aicf-quantum", "backoff_base=150ms", "backoff_cap=500ms", "backoff_unit=10ms",
+		"attempt_max=5")
 	p := decode[rota.Queue](t, c.rota(t, "queue", "show", string(q), "-o", "json")).Policy
 	submitAll(t, cl, policyJob("retried", q))
 	due := rota.Clock(0)
@@ -68,7 +69,8 @@ func retryBackoff(t *testing.T, c *nodes, cl *client.Client) {
 		}
 	}
 	job := jobOf(t, cl, "retried")
-	if job.State != rota.JobDead || job.Reason != rota.ReasonProviderFail || len(job.Attempts) != 5 || job.Error != "no luck" {
+	if job.State != rota.JobDead || job.Reason != rota.ReasonProviderFail || len(job.Attempts) != 5 ||
+		job.Error != "no luck" {
 		t.Errorf("job %+v", job)
 	}
 	// The tombstone keeps it out, and reports its final state.
@@ -98,12 +100,13 @@ func retryAbsolute(t *testing.T, c *nodes, cl *client.Client) {
 }
 
 func retryRelative(t *testing.T, c *nodes, cl *client.Client) {
-	q := c.policyQueue(t, "relative", "aicf-ai", "ttl_rel_max=5000ms", "lease_ms=60000", "ack_timeout=20000ms", "backoff_base=50ms",
-		"backoff_unit=1ms", "paused=true")
+	q := c.policyQueue(t, "relative", "aicf-ai", "ttl_rel_max=5000ms", "lease_ms=60000", "ack_timeout=20000ms",
+		"backoff_base=50ms", "backoff_unit=1ms", "paused=true")
 	submitAll(t, cl, policyJob("attempted", q))
 	h := c.hand(t, c.all[1], "relative", q, 1)
 	eventually(t, 20*time.Second, "it is older than ttl_rel_max", func() error {
-		if x, err := cl.Why(within(t), "attempted"); err != nil || x.Clock < jobOf(t, cl, "attempted").Submitted.Clock+5100 {
+		if x, err := cl.Why(within(t), "attempted"); err != nil ||
+			x.Clock < jobOf(t, cl, "attempted").Submitted.Clock+5100 {
 			return fmt.Errorf("clock %d, %v", x.Clock, err)
 		}
 		return nil
@@ -112,7 +115,8 @@ func retryRelative(t *testing.T, c *nodes, cl *client.Client) {
 	h.does(rota.VerbFail, h.serves("attempted"))
 	second := h.serves("attempted")
 	job := c.awaitState(t, cl, "attempted", 20*time.Second, rota.JobExpired)
-	if job.Reason != rota.ReasonTTLRelative || job.Finished.Clock < job.FirstLease.Clock+5000 || len(job.Attempts) != 2 ||
+	if job.Reason != rota.ReasonTTLRelative || job.Finished.Clock < job.FirstLease.Clock+5000 ||
+		len(job.Attempts) != 2 ||
 		job.Attempts[1].End != rota.ReasonTTLRelative {
 		t.Errorf("job %+v", job)
 	}
@@ -121,7 +125,8 @@ func retryRelative(t *testing.T, c *nodes, cl *client.Client) {
 
 // A job that is queued again keeps its age, and with it its place.
 func retryPlace(t *testing.T, c *nodes, cl *client.Client) {
-	q := c.policyQueue(t, "place", "standard", "ranking=fifo", "fair_share=off", "oldest_every=0", "backoff_base=0", "lease_ms=60000", "ack_timeout=20000ms")
+	q := c.policyQueue(t, "place", "standard", "ranking=fifo", "fair_share=off", "oldest_every=0", "backoff_base=0",
+		"lease_ms=60000", "ack_timeout=20000ms")
 	h := c.hand(t, c.all[2], "placing", q, 1)
 	submitAll(t, cl, policyJob("older", q))
 	l := h.serves("older")

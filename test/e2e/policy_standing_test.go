@@ -21,7 +21,8 @@ func TestBadJobsHoldNobodyUp(t *testing.T) {
 	c.worker(t, "--queues", "qa,qb", "--slots", "16", "--id", "only", "--exec", `[ "$ROTA_JOB_TYPE" != bad ]`)
 	var bad []rota.JobSpec
 	for i := range 3 {
-		bad = append(bad, policyJob(fmt.Sprint("bad", i), qa, ofType("bad"), func(s *rota.JobSpec) { s.Tenant = "evil" }))
+		bad = append(bad, policyJob(fmt.Sprint("bad", i), qa, ofType("bad"),
+			func(s *rota.JobSpec) { s.Tenant = "evil" }))
 	}
 	submitAll(t, cl, bad...)
 	for _, s := range bad {
@@ -46,7 +47,8 @@ func TestMaxConcurrentKeepsUp(t *testing.T) {
 	c.worker(t, "--queues", "limited", "--slots", "8")
 	var jobs []rota.JobSpec
 	for i := range 40 {
-		jobs = append(jobs, policyJob(fmt.Sprint("a", i), q, func(s *rota.JobSpec) { s.Tenant, s.Simulate = "ann", 100*time.Millisecond }))
+		jobs = append(jobs, policyJob(fmt.Sprint("a", i), q,
+			func(s *rota.JobSpec) { s.Tenant, s.Simulate = "ann", 100*time.Millisecond }))
 	}
 	submitAll(t, cl, jobs...)
 	type moment struct {
@@ -60,7 +62,10 @@ func TestMaxConcurrentKeepsUp(t *testing.T) {
 		moments = append(moments, moment{a.Started.Clock, 1}, moment{a.Ended.Clock, -1})
 		began, ended = append(began, a.Started.Clock), append(ended, a.Ended.Clock)
 	}
-	slices.SortFunc(moments, func(a, b moment) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.opens, b.opens)) })
+	slices.SortFunc(moments, func(a, b moment) int {
+		return cmp.Or(cmp.Compare(a.at, b.at),
+			cmp.Compare(a.opens, b.opens))
+	})
 	open := 0
 	for _, m := range moments {
 		if open += m.opens; open > 2 {

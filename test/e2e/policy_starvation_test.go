@@ -45,8 +45,8 @@ func flow(t *testing.T, c *nodes, queue rota.QueueName, spec func(id string) rot
 	t.Helper()
 	s := &stream{t: t, c: c, cl: c.dial(t), queue: queue, spec: spec, slots: streamSlots,
 		tokens: make(chan struct{}, streamPending), peasant: make(chan rota.Lease, 1)}
-	w, err := client.NewWorker(s.cl, rota.WorkerSpec{ID: rota.WorkerID("w-" + string(queue)), Queues: []rota.QueueName{queue},
-		Slots: streamSlots}, client.WithDrainTimeout(time.Second))
+	w, err := client.NewWorker(s.cl, rota.WorkerSpec{ID: rota.WorkerID("w-" + string(queue)),
+		Queues: []rota.QueueName{queue}, Slots: streamSlots}, client.WithDrainTimeout(time.Second))
 	check(t, err)
 	w.Handle("", func(_ context.Context, job *client.Job) (client.Result, error) {
 		n := s.leases.Add(1)
@@ -124,7 +124,8 @@ type seen struct {
 // account reads all jobs of the stream. Those that were enqueued up to `window` after the job precede it.
 func (s *stream) account(p rota.Job, placed, window rota.Clock) seen {
 	s.t.Helper()
-	interval := decode[rota.Queue](s.t, s.c.rota(s.t, "queue", "show", string(s.queue), "-o", "json")).Policy.DispatchIntervalMs
+	interval := decode[rota.Queue](s.t, s.c.rota(s.t, "queue", "show", string(s.queue), "-o",
+		"json")).Policy.DispatchIntervalMs
 	a := seen{delta: rota.Clock(interval + 2*s.commits.Load())}
 	for job, err := range s.cl.Jobs(within(s.t), rota.JobFilter{Queue: s.queue}) {
 		check(s.t, err)
@@ -151,7 +152,8 @@ func (a *seen) take(j, p *rota.Job, placed, window rota.Clock) {
 	if j.Enqueued.Clock <= p.Enqueued.Clock+window {
 		a.precede++
 	} else if !j.FirstLease.IsZero() && j.FirstLease.Clock < placed {
-		a.overtakers = append(a.overtakers, fmt.Sprintf("%s, enqueued %d ms later", j.ID, j.Enqueued.Clock-p.Enqueued.Clock))
+		a.overtakers = append(a.overtakers, fmt.Sprintf("%s, enqueued %d ms later", j.ID,
+			j.Enqueued.Clock-p.Enqueued.Clock))
 	}
 }
 
@@ -175,7 +177,8 @@ func TestStarvation(t *testing.T) {
 	})
 	t.Run("aging", func(t *testing.T) {
 		const factor = 100
-		starve(t, c, "aging", rota.MaxPriority*factor, []string{"ranking=aging", fmt.Sprint("aging_factor=", factor, "ms")},
+		starve(t, c, "aging", rota.MaxPriority*factor, []string{"ranking=aging",
+			fmt.Sprint("aging_factor=", factor, "ms")},
 			func(s *rota.JobSpec) { s.Priority = 0 })
 	})
 	t.Run("market", func(t *testing.T) {
@@ -207,13 +210,14 @@ func starve(t *testing.T, c *nodes, name string, window rota.Clock, set []string
 	p := jobOf(t, s.cl, rota.JobID(name+"-peasant"))
 	a := s.account(p, lease.Started.Clock, window)
 	waited, bound := lease.Started.Clock-p.Enqueued.Clock, a.first(s.slots)
-	t.Logf("%s: waited %d ms behind %d jobs (%d of them older, %d placed in all before it); the bound is %d ms (L %d, delta %d)", name,
-		waited, a.precede, a.older, s.before.Load(), bound, a.longest, a.delta)
+	t.Logf("%s: waited %d ms behind %d jobs (%d of them older, %d placed in all before it); the bound is %d ms (L %d, delta %d)",
+		name, waited, a.precede, a.older, s.before.Load(), bound, a.longest, a.delta)
 	if waited > bound {
 		t.Errorf("it waited %d ms, the bound is %d", waited, bound)
 	}
 	if len(a.overtakers) > 0 {
-		t.Errorf("%d jobs were placed before it though it precedes them: %v", len(a.overtakers), a.overtakers[:min(5, len(a.overtakers))])
+		t.Errorf("%d jobs were placed before it though it precedes them: %v", len(a.overtakers),
+			a.overtakers[:min(5, len(a.overtakers))])
 	}
 	if waited < window/2 {
 		t.Errorf("it waited %d ms: the stream was not dense enough", waited)
@@ -251,8 +255,8 @@ func starveAdaptive(t *testing.T, c *nodes) {
 	a := s.account(p, lease.Started.Clock, 0)
 	resumed := s.resumed(p)
 	waited, bound := lease.Started.Clock-resumed, a.second(s.slots)
-	t.Logf("adaptive: waited %d ms from the queue's resumption, %d jobs placed before it; the bound is %d ms (L %d, delta %d)", waited,
-		s.before.Load(), bound, a.longest, a.delta)
+	t.Logf("adaptive: waited %d ms from the queue's resumption, %d jobs placed before it; the bound is %d ms (L %d, delta %d)",
+		waited, s.before.Load(), bound, a.longest, a.delta)
 	if waited > bound {
 		t.Errorf("it waited %d ms, the bound is %d", waited, bound)
 	}
@@ -282,7 +286,8 @@ func starveAdaptive(t *testing.T, c *nodes) {
 		}
 		return nil
 	})
-	t.Logf("adaptive without the turn: QUEUED beyond %d ms, after %d leases of others", a.second(s.slots), s.leases.Load())
+	t.Logf("adaptive without the turn: QUEUED beyond %d ms, after %d leases of others", a.second(s.slots),
+		s.leases.Load())
 	s.stop()
 }
 

@@ -33,9 +33,11 @@ func TestConformance_Vectors(t *testing.T) {
 		var jobs []rota.JobSpec
 		for i := range 40 {
 			id := fmt.Sprintf("vectors-%d-%02d", part, i)
-			jobs = append(jobs, policyJob(id, queues[i%4], priority(int32(i%11)), sized(int64(i)<<20), func(s *rota.JobSpec) {
-				s.Fee, s.Tenant, s.Simulate = int64(i%5)*500_000, rota.TenantID(fmt.Sprint("t", i%3)), millis.Duration(int64(i%4))
-			}))
+			jobs = append(jobs, policyJob(id, queues[i%4], priority(int32(i%11)), sized(int64(i)<<20),
+				func(s *rota.JobSpec) {
+					s.Fee, s.Tenant, s.Simulate = int64(i%5)*500_000, rota.TenantID(fmt.Sprint("t",
+						i%3)), millis.Duration(int64(i%4))
+				}))
 			ids = append(ids, rota.JobID(id))
 		}
 		submitAll(t, cl, jobs...)
@@ -47,7 +49,8 @@ func TestConformance_Vectors(t *testing.T) {
 	seeds := map[uint64]string{}
 	for _, id := range ids {
 		for _, a := range jobOf(t, cl, id).Attempts {
-			want := hashOf([]byte("AICF|lease"), []byte(id), []byte(a.Worker), number(uint64(a.Number)), a.Decision.Seed)
+			want := hashOf([]byte("AICF|lease"), []byte(id), []byte(a.Worker), number(uint64(a.Number)),
+				a.Decision.Seed)
 			if a.Lease != rota.LeaseID(want) {
 				t.Errorf("job %s: lease %s is not the hash of job, worker, attempt and seed", id, a.Lease)
 			}
@@ -76,7 +79,8 @@ func findPlanted(t *testing.T, c *nodes, cl *client.Client, dir string, id rota.
 	r := command(t, nil, "", "operator", "audit", "-o", "json", "--data", dir).want(t, 1)
 	report := parse[rota.AuditReport](t, r)
 	d := report.Difference
-	if d == nil || d.Index != at || d.Epoch != a.Decision.Epoch || d.Height != a.Decision.Height || report.Proved >= report.Rounds {
+	if d == nil || d.Index != at || d.Epoch != a.Decision.Epoch || d.Height != a.Decision.Height ||
+		report.Proved >= report.Rounds {
 		t.Fatalf("planted at index %d, reported %+v of %+v", at, d, report)
 	}
 	contains(t, "the refusal", r.stderr, "does not lead to the recorded state")
@@ -109,7 +113,8 @@ func plant(t *testing.T, path string, index uint64, job, worker, other string) {
 			head := append(append(bytes.Clone(frame[:16]), frame[26]), make([]byte, 8)...)
 			return crc32.Update(crc32.Checksum(head, castagnoli), castagnoli, data)
 		}
-		if sum() != binary.LittleEndian.Uint32(frame[20:]) || crc32.Update(salt, castagnoli, frame[:28]) != binary.LittleEndian.Uint32(frame[28:]) {
+		if sum() != binary.LittleEndian.Uint32(frame[20:]) ||
+			crc32.Update(salt, castagnoli, frame[:28]) != binary.LittleEndian.Uint32(frame[28:]) {
 			t.Fatalf("entry %d is not sealed as documented: % x", index, frame[:32])
 		}
 		copy(data[pair+len(field(0x0a, job))+2:], other)
@@ -132,13 +137,15 @@ func proveAll(t *testing.T, c *nodes, least uint64) (dir string) {
 	for _, from := range [][]string{{"--data", one.Dir}, {"--backup", file}} {
 		r := command(t, nil, "", append([]string{"operator", "audit", "-o", "json"}, from...)...)
 		report := decode[rota.AuditReport](t, r)
-		if report.Difference != nil || report.Rounds < least || report.Proved != report.Rounds || report.Operations == 0 {
+		if report.Difference != nil || report.Rounds < least || report.Proved != report.Rounds ||
+			report.Operations == 0 {
 			t.Errorf("audit %s: %+v, %d rounds were seen", from[0], report, least)
 		}
-		t.Logf("audit %s: %d of %d rounds proved, %d entries, %d operations in %s", from[0], report.Proved, report.Rounds,
-			report.Entries, report.Operations, r.took.Round(time.Millisecond))
+		t.Logf("audit %s: %d of %d rounds proved, %d entries, %d operations in %s", from[0], report.Proved,
+			report.Rounds, report.Entries, report.Operations, r.took.Round(time.Millisecond))
 	}
-	fields(t, "the report", object(t, command(t, nil, "", "operator", "audit", "-o", "json", "--data", one.Dir)), "from", "to",
+	fields(t, "the report", object(t, command(t, nil, "", "operator", "audit", "-o", "json", "--data", one.Dir)),
+		"from", "to",
 		"entries", "operations", "rounds", "proved", "fires", "fires_proved", "fires_refused", "first_difference")
 	running := command(t, nil, "", "operator", "audit", "--data", c.leader(t).Dir).want(t, 1)
 	contains(t, "the refusal", running.stderr, "another process")

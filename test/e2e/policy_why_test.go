@@ -59,7 +59,8 @@ func (c *nodes) why(t testing.TB, id string, more ...string) rota.Explanation {
 func whyNames(t testing.TB, x rota.Explanation, reason string, workers int64) {
 	t.Helper()
 	if !slices.ContainsFunc(x.Reasons, func(w rota.Why) bool { return w.Reason == reason && w.Workers == workers }) {
-		t.Errorf("job %s, which is %s, is explained by %+v, want %s of %d workers", x.Job, x.State, x.Reasons, reason, workers)
+		t.Errorf("job %s, which is %s, is explained by %+v, want %s of %d workers", x.Job, x.State, x.Reasons, reason,
+			workers)
 	}
 	if len(x.WouldRun) == 0 {
 		t.Errorf("job %s: no change would let it run", x.Job)
@@ -70,13 +71,15 @@ func whyNoWorker(t *testing.T, c *nodes, cl *client.Client) {
 	q := c.policyQueue(t, "lonely", "standard")
 	submitAll(t, cl, policyJob("lonely", q))
 	r := c.rota(t, "job", "why", "lonely", "-o", "json")
-	fields(t, "the explanation", object(t, r), "job", "state", "index", "clock_ms", "date_ms", "date_at", "reasons", "rank", "before", "score", "would_run_if")
+	fields(t, "the explanation", object(t, r), "job", "state", "index", "clock_ms", "date_ms", "date_at", "reasons",
+		"rank", "before", "score", "would_run_if")
 	fields(t, "the reason", list(t, object(t, r), "reasons")[0], "reason", "workers", "detail?")
 	x := c.why(t, "lonely")
 	if whyNames(t, x, "NO_WORKER_REGISTERED", 0); x.Rank != 0 || x.Before != 0 || x.State != rota.JobQueued {
 		t.Errorf("it is explained as %+v", x)
 	}
-	contains(t, "the table", c.rota(t, "job", "why", "lonely").want(t, 0).stdout, "NO_WORKER_REGISTERED", "it would run if",
+	contains(t, "the table", c.rota(t, "job", "why", "lonely").want(t, 0).stdout, "NO_WORKER_REGISTERED",
+		"it would run if",
 		"rota worker run")
 }
 
@@ -117,7 +120,8 @@ func whyTenant(t *testing.T, c *nodes, cl *client.Client) {
 // A job behind others may have room and no place: on the exact state on which a round was decided.
 func whyRank(t *testing.T, c *nodes, cl *client.Client) {
 	q := c.policyQueue(t, "ranked", "standard", "paused=true", "fair_share=off")
-	submitAll(t, cl, policyJob("rank-low", q, priority(9)), policyJob("rank-mid", q, priority(5)), policyJob("rank-high", q, priority(1)))
+	submitAll(t, cl, policyJob("rank-low", q, priority(9)), policyJob("rank-mid", q, priority(5)),
+		policyJob("rank-high", q, priority(1)))
 	for id, before := range map[string]int64{"rank-high": 0, "rank-mid": 1, "rank-low": 2} {
 		if x := c.why(t, id); x.Rank != before || x.Before != before {
 			t.Errorf("job %s is of rank %d, behind %d, want %d", id, x.Rank, x.Before, before)
@@ -202,11 +206,13 @@ func whyPlaced(t *testing.T, c *nodes, cl *client.Client) {
 	if !ok {
 		t.Fatalf("there is no decision: %s", r.stdout)
 	}
-	fields(t, "the decision", decision, "epoch", "height", "seed", "score", "rank", "worker", "attempt", "reasoning", "others", "note?")
+	fields(t, "the decision", decision, "epoch", "height", "seed", "score", "rank", "worker", "attempt", "reasoning",
+		"others", "note?")
 	x := parse[rota.Explanation](t, r)
 	d := x.Decision
 	job := jobOf(t, cl, "placed")
-	if d.Worker != job.Lease.Worker || d.Height == 0 || len(d.Seed) != 32 || d.Reasoning.Rule != rota.ReasoningByLeastLoaded || d.Note != "" {
+	if d.Worker != job.Lease.Worker || d.Height == 0 || len(d.Seed) != 32 ||
+		d.Reasoning.Rule != rota.ReasoningByLeastLoaded || d.Note != "" {
 		t.Errorf("the decision is %+v, the lease %+v", d, job.Lease)
 	}
 	others := map[rota.WorkerID]string{}
@@ -223,7 +229,8 @@ func whyPlaced(t *testing.T, c *nodes, cl *client.Client) {
 	}
 	c.rota(t, "job", "cancel", "placed").want(t, 0)
 	over := c.why(t, "placed")
-	if over.State != rota.JobCancelled || len(over.Reasons) != 1 || over.Reasons[0].Reason != "CANCELLED" || over.Decision == nil ||
+	if over.State != rota.JobCancelled || len(over.Reasons) != 1 || over.Reasons[0].Reason != "CANCELLED" ||
+		over.Decision == nil ||
 		over.Decision.Worker != d.Worker || len(over.Decisions) != 1 || over.Clock == 0 || over.Date == 0 {
 		t.Errorf("after its end it is explained as %+v", over)
 	}
@@ -259,7 +266,8 @@ func whyPast(t *testing.T, c *nodes, cl *client.Client) {
 				first = x
 			}
 			if x.Index != at || x.State != want[i] || !reflect.DeepEqual(x, first) {
-				t.Errorf("at index %d node %s returns %+v, the first returned %+v; want %s", at, n.ID, x, first, want[i])
+				t.Errorf("at index %d node %s returns %+v, the first returned %+v; want %s", at, n.ID, x, first,
+					want[i])
 			}
 		}
 	}

@@ -270,7 +270,8 @@ func placedBy(t testing.TB, cl *client.Client, id rota.JobID, attempt int, weigh
 	eventually(t, 20*time.Second, fmt.Sprintf("attempt %d of job %s is on record", attempt, id), func() error {
 		job = jobOf(t, cl, id)
 		if job.Lease != nil && int(job.Lease.Attempt) == attempt {
-			a = rota.Attempt{Worker: job.Lease.Worker, Lease: job.Lease.ID, Started: job.Lease.Started, Decision: job.Lease.Decision}
+			a = rota.Attempt{Worker: job.Lease.Worker, Lease: job.Lease.ID, Started: job.Lease.Started,
+				Decision: job.Lease.Decision}
 			return nil
 		}
 		for _, one := range job.Attempts {

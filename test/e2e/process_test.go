@@ -31,8 +31,8 @@ func watched(t testing.TB, started *rig.Process, args []string) *process {
 	t.Cleanup(func() {
 		started.Kill()
 		if t.Failed() {
-			t.Logf("%s (rota %s), exit code %d\nstdout: %s\nstderr: %s", started.Name, strings.Join(args, " "), started.ExitCode(),
-				clip(started.Stdout.String()), clip(started.Stderr.String()))
+			t.Logf("%s (rota %s), exit code %d\nstdout: %s\nstderr: %s", started.Name, strings.Join(args, " "),
+				started.ExitCode(), clip(started.Stdout.String()), clip(started.Stderr.String()))
 		}
 	})
 	return &process{started}

@@ -14,13 +14,16 @@ import (
 )
 
 // overHTTP are the reads of a tenant's objects over HTTP.
-var overHTTP = []string{"jobs", "jobs?view=full", "jobs/acme-waits", "jobs/acme-leased", "jobs/acme-ended", "jobs/acme-waits/why", "jobs/acme-leased/why",
-	"jobs/acme-waits/eta", "queues", "queues/default", "queues/acme-queue", "tenants", "tenants/acme", "workflows", "workflows/acme-flow", "batches",
+var overHTTP = []string{"jobs", "jobs?view=full", "jobs/acme-waits", "jobs/acme-leased", "jobs/acme-ended",
+	"jobs/acme-waits/why", "jobs/acme-leased/why",
+	"jobs/acme-waits/eta", "queues", "queues/default", "queues/acme-queue", "tenants", "tenants/acme", "workflows",
+	"workflows/acme-flow", "batches",
 	"batches/acme-batch", "schedules", "schedules/acme-schedule", "webhooks", "key-rules", "key-states"}
 
 // passing matches the parts of an answer that every entry of the log changes, for every reader: indexes, dates, and
 // times that are counted from now.
-var passing = regexp.MustCompile(`\d{12,}|\d{4}-\d\d-\d\dT[0-9:.]+Z|in \d+ ms|for \d+ ms|"?index"?: *"?\d+"?|scanned: *"[0-9.]+"|"request_id":"[^"]*"`)
+var passing = regexp.MustCompile(
+	`\d{12,}|\d{4}-\d\d-\d\dT[0-9:.]+Z|in \d+ ms|for \d+ ms|"?index"?: *"?\d+"?|scanned: *"[0-9.]+"|"request_id":"[^"]*"`)
 
 // fresh matches the age of an answer's state. An answer omits an age of 0.
 var fresh = regexp.MustCompile(`\s*age_ms: *\d+`)
@@ -70,7 +73,8 @@ func TestReads_otherLoad(t *testing.T) {
 			return true
 		})
 		for _, path := range overHTTP {
-			got, body, err := request{method: "GET", path: "/v1/" + path, headers: []string{"Authorization", "Bearer " + strings.TrimSpace(string(secret))}}.ask(t, c.all[0])
+			got, body, err := request{method: "GET", path: "/v1/" + path,
+				headers: []string{"Authorization", "Bearer " + strings.TrimSpace(string(secret))}}.ask(t, c.all[0])
 			check(t, err)
 			all["GET "+path] = lasting(got.StatusCode, body)
 		}
@@ -100,7 +104,8 @@ func TestReads_otherLoad(t *testing.T) {
 				}
 				continue
 			}
-			c.rota(t, append([]string{"job", "submit", "--tenant", "umbrella", "--id", fmt.Sprintf("umbrella-%s-%d", name, try), "--type", "x"}, load...)...).want(t, 0)
+			c.rota(t, append([]string{"job", "submit", "--tenant", "umbrella", "--id",
+				fmt.Sprintf("umbrella-%s-%d", name, try), "--type", "x"}, load...)...).want(t, 0)
 			changed := differing(first, answers())
 			if len(changed) == 0 {
 				break

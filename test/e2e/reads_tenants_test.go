@@ -33,7 +33,8 @@ var ofTenants = map[protoreflect.FullName]func(tenant string) []proto.Message{
 		return all
 	},
 	"rota.v1.Jobs.List": func(x string) []proto.Message {
-		return []proto.Message{&rotav1.ListJobsRequest{}, &rotav1.ListJobsRequest{Tenant: x}, &rotav1.ListJobsRequest{Queue: "default", Limit: 100},
+		return []proto.Message{&rotav1.ListJobsRequest{}, &rotav1.ListJobsRequest{Tenant: x},
+			&rotav1.ListJobsRequest{Queue: "default", Limit: 100},
 			&rotav1.ListJobsRequest{Queue: x + "-queue"}}
 	},
 	"rota.v1.Jobs.Log": func(x string) []proto.Message {
@@ -61,7 +62,8 @@ var ofTenants = map[protoreflect.FullName]func(tenant string) []proto.Message{
 		return []proto.Message{&rotav1.GetKeyRequest{Tenant: x, Key: x + "-key:" + x}}
 	},
 	"rota.v1.Keys.States": func(x string) []proto.Message {
-		return []proto.Message{&rotav1.ListKeyStatesRequest{}, &rotav1.ListKeyStatesRequest{Tenant: x}, &rotav1.ListKeyStatesRequest{Queue: x + "-queue"},
+		return []proto.Message{&rotav1.ListKeyStatesRequest{}, &rotav1.ListKeyStatesRequest{Tenant: x},
+			&rotav1.ListKeyStatesRequest{Queue: x + "-queue"},
 			&rotav1.ListKeyStatesRequest{Name: x + "-key"}}
 	},
 	"rota.v1.Schedules.List": func(string) []proto.Message { return []proto.Message{&rotav1.ListSchedulesRequest{}} },
@@ -83,10 +85,12 @@ var ofTenants = map[protoreflect.FullName]func(tenant string) []proto.Message{
 		return []proto.Message{&rotav1.GetWebhookRequest{Name: x + "-hook"}}
 	},
 	"rota.v1.Explain.Why": func(x string) []proto.Message {
-		return []proto.Message{&rotav1.WhyRequest{Id: x + "-leased"}, &rotav1.WhyRequest{Id: x + "-ended"}, &rotav1.WhyRequest{Id: x + "-waits"}}
+		return []proto.Message{&rotav1.WhyRequest{Id: x + "-leased"}, &rotav1.WhyRequest{Id: x + "-ended"},
+			&rotav1.WhyRequest{Id: x + "-waits"}}
 	},
 	"rota.v1.Explain.Eta": func(x string) []proto.Message {
-		return []proto.Message{&rotav1.EtaRequest{Id: x + "-leased"}, &rotav1.EtaRequest{Id: x + "-ended"}, &rotav1.EtaRequest{Id: x + "-waits"}}
+		return []proto.Message{&rotav1.EtaRequest{Id: x + "-leased"}, &rotav1.EtaRequest{Id: x + "-ended"},
+			&rotav1.EtaRequest{Id: x + "-waits"}}
 	},
 	"rota.v1.Events.Tail": func(x string) []proto.Message {
 		return []proto.Message{&rotav1.TailRequest{}, &rotav1.TailRequest{Job: x + "-ended"}}
@@ -114,11 +118,13 @@ func TestReads_everyCall(t *testing.T) {
 	for _, tenant := range []string{"acme", "umbrella"} {
 		c.furnish(t, tenant)
 	}
-	c.rota(t, "auth", "role", "set", "acmes", "--grant", "read tenant=acme queue=default", "--grant", "read tenant=acme queue=acme-queue").want(t, 0)
+	c.rota(t, "auth", "role", "set", "acmes", "--grant", "read tenant=acme queue=default", "--grant",
+		"read tenant=acme queue=acme-queue").want(t, 0)
 	c.rota(t, "auth", "role", "set", "acme", "--grant", "read tenant=acme").want(t, 0)
 	c.rota(t, "auth", "role", "set", "acme-keys", "--grant", "read tenant=* queue=acme-queue").want(t, 0)
 	reader, ofTenant := c.tokenFile(t, "--role", "acmes"), c.tokenFile(t, "--role", "acme") // a tenant is in no queue
-	c.rota(t, "auth", "role", "set", "acme-data", "--grant", "read tenant=acme", "--grant", "data tenant=acme").want(t, 0)
+	c.rota(t, "auth", "role", "set", "acme-data", "--grant", "read tenant=acme", "--grant", "data tenant=acme").want(t,
+		0)
 	ofData := c.tokenFile(t, "--role", "acme-data")  // a log is data
 	ofQueue := c.tokenFile(t, "--role", "acme-keys") // a rule is of no tenant
 	conn, err := grpc.NewClient(c.all[0].API, grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -144,7 +150,10 @@ func TestReads_everyCall(t *testing.T) {
 				if methods.Get(k).FullName() == "rota.v1.Jobs.Log" {
 					by = ofData
 				}
-				t.Run(string(methods.Get(k).FullName()), func(t *testing.T) { readsNothingOfAnother(t, conn, by, methods.Get(k)) })
+				t.Run(string(methods.Get(k).FullName()), func(t *testing.T) {
+					readsNothingOfAnother(t, conn, by,
+						methods.Get(k))
+				})
 			}
 		}
 		return true
@@ -159,7 +168,8 @@ func readsNothingOfAnother(t *testing.T, conn *grpc.ClientConn, reader []string,
 	if !known {
 		text, err := ask(t, conn, reader, method, dynamicpb.NewMessage(method.Input()))
 		told := slices.Contains(ofNobody, method.FullName())
-		if code := status.Code(err); !told && code != codes.PermissionDenied && code != codes.Unauthenticated || strings.Contains(text, "umbrella") {
+		if code := status.Code(err); !told && code != codes.PermissionDenied && code != codes.Unauthenticated ||
+			strings.Contains(text, "umbrella") {
 			t.Errorf("a reader is answered %s, %v: is it one of ofTenants?", text, err)
 		}
 		return
@@ -188,22 +198,26 @@ func readsNothingOfAnother(t *testing.T, conn *grpc.ClientConn, reader []string,
 	}
 	if slices.Contains(idless, method.FullName()) {
 		if everything == "" || own == "" {
-			t.Errorf("nothing is proven: a reader of everything gets %s, the reader of its own %s", clip(everything), clip(own))
+			t.Errorf("nothing is proven: a reader of everything gets %s, the reader of its own %s", clip(everything),
+				clip(own))
 		}
 		return
 	}
 	if !strings.Contains(everything, "umbrella") || !strings.Contains(own, "acme") {
-		t.Errorf("nothing is proven: a reader of everything gets %s, the reader of its own %s", clip(everything), clip(own))
+		t.Errorf("nothing is proven: a reader of everything gets %s, the reader of its own %s", clip(everything),
+			clip(own))
 	}
 }
 
 // ask makes a call and returns all its answers, and the error; the error's text lacks the requested ids.
-func ask(t *testing.T, conn *grpc.ClientConn, token []string, method protoreflect.MethodDescriptor, request proto.Message) (text string, err error) {
+func ask(t *testing.T, conn *grpc.ClientConn, token []string, method protoreflect.MethodDescriptor,
+	request proto.Message) (text string, err error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(showing(t, t.Context(), token))
 	defer cancel()
 	name := "/" + string(method.Parent().FullName()) + "/" + string(method.Name())
-	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: method.IsStreamingClient(), ServerStreams: true}, name)
+	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: method.IsStreamingClient(), ServerStreams: true},
+		name)
 	check(t, err)
 	_ = stream.SendMsg(request) // a refusal arrives when receiving
 	_ = stream.CloseSend()
@@ -241,9 +255,11 @@ func (c *nodes) furnish(t *testing.T, tenant string) {
 	c.rota(t, "tenant", "set", tenant, "--weight", "2").want(t, 0)
 	c.rota(t, "queue", "set", tenant+"-queue").want(t, 0)
 	submit := func(id string, more ...string) {
-		c.rota(t, append([]string{"job", "submit", "--tenant", tenant, "--id", tenant + id, "--type", "x", "--payload", tenant}, more...)...).want(t, 0)
+		c.rota(t, append([]string{"job", "submit", "--tenant", tenant, "--id", tenant + id, "--type", "x", "--payload",
+			tenant}, more...)...).want(t, 0)
 	}
-	worker := c.handOf(t, c.all[0], c.tokenFile(t, "--role", "worker", "--tenant", tenant), tenant+"-worker", rota.DefaultQueue, 1)
+	worker := c.handOf(t, c.all[0], c.tokenFile(t, "--role", "worker", "--tenant", tenant), tenant+"-worker",
+		rota.DefaultQueue, 1)
 	submit("-ended")
 	l := worker.serves(rota.JobID(tenant + "-ended"))
 	worker.does(rota.VerbAck, l)
@@ -253,9 +269,12 @@ func (c *nodes) furnish(t *testing.T, tenant string) {
 	submit("-waits")
 	c.rota(t, "key", "set", tenant+"-key", "--queue", tenant+"-queue", "--concurrency", "1").want(t, 0)
 	submit("-elsewhere", "--queue", tenant+"-queue", "--key", tenant+"-key:"+tenant)
-	c.rota(t, "schedule", "set", tenant+"-schedule", "--cron", "0 0 1 1 *", "--tenant", tenant, "--type", "x", "--payload", tenant).want(t, 0)
-	c.rota(t, "auth", "role", "set", tenant+"-hooks", "--grant", "read tenant="+tenant, "--grant", "control tenant="+tenant).want(t, 0)
-	c.rota(t, append([]string{"webhook", "set", tenant + "-hook", "--url", "https://example.com/" + tenant}, c.tokenFile(t, "--role", tenant+"-hooks")...)...).want(t, 0)
+	c.rota(t, "schedule", "set", tenant+"-schedule", "--cron", "0 0 1 1 *", "--tenant", tenant, "--type", "x",
+		"--payload", tenant).want(t, 0)
+	c.rota(t, "auth", "role", "set", tenant+"-hooks", "--grant", "read tenant="+tenant, "--grant",
+		"control tenant="+tenant).want(t, 0)
+	c.rota(t, append([]string{"webhook", "set", tenant + "-hook", "--url", "https://example.com/" + tenant},
+		c.tokenFile(t, "--role", tenant+"-hooks")...)...).want(t, 0)
 	c.rota(t, "batch", "open", tenant+"-batch", "--tenant", tenant, "--type", "x").want(t, 0)
 	c.rota(t, "batch", "seal", tenant+"-batch").want(t, 0)
 	for _, id := range []string{"-flow", "-over"} {

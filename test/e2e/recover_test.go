@@ -107,14 +107,16 @@ func TestRecover_oneDisk(t *testing.T) {
 	var both [2]*result
 	var wait sync.WaitGroup
 	wait.Go(func() {
-		both[0] = command(t, nil, "", "operator", "recover", "--data", survivor.Dir, "--yes-lose-quorum", "--others", files[1], "--others", files[2], "-o", "json")
+		both[0] = command(t, nil, "", "operator", "recover", "--data", survivor.Dir, "--yes-lose-quorum", "--others",
+			files[1], "--others", files[2], "-o", "json")
 	})
 	wait.Go(func() {
 		both[1] = command(t, nil, "", "operator", "recover", "--data", second, "--yes-lose-quorum", "-o", "json")
 	})
 	wait.Wait()
 	r, other := decode[recovered](t, both[0]), decode[recovered](t, both[1])
-	if r.Incarnation == other.Incarnation || r.ClusterID == other.ClusterID || r.ClusterID == reports[0].ClusterID || r.Incarnation <= reports[0].Incarnation {
+	if r.Incarnation == other.Incarnation || r.ClusterID == other.ClusterID || r.ClusterID == reports[0].ClusterID ||
+		r.Incarnation <= reports[0].Incarnation {
 		t.Errorf("recovered to %+v and %+v from %+v", r, other, reports[0])
 	}
 	if _, err := os.Stat(filepath.Join(r.Aside, "raft.db")); err != nil {
@@ -214,7 +216,8 @@ func TestRecover_refuses(t *testing.T) {
 	submitTo(t, c.dial(t), "default", "before", 10)
 	n, other := c.all[0], c.all[1]
 	try := func(args ...string) *result {
-		return command(t, nil, "", append([]string{"operator", "recover", "--data", n.Dir, "--yes-lose-quorum"}, args...)...)
+		return command(t, nil, "", append([]string{"operator", "recover", "--data", n.Dir, "--yes-lose-quorum"},
+			args...)...)
 	}
 	says := func(r *result, code int, parts ...string) {
 		t.Helper()

@@ -116,7 +116,8 @@ func refuseOtherDirectory(t *testing.T, c *nodes, victim *node) {
 }
 
 // damage changes a file of a node, expects a refusal, and puts it back.
-func damage(t *testing.T, c *nodes, victim *node, file func(t *testing.T, dir string) string, change func(whole []byte) []byte, parts ...string) {
+func damage(t *testing.T, c *nodes, victim *node, file func(t *testing.T, dir string) string,
+	change func(whole []byte) []byte, parts ...string) {
 	t.Helper()
 	victim.Kill()
 	path := file(t, victim.Dir)
@@ -253,11 +254,13 @@ func TestSnapshotRefused(t *testing.T) {
 	flipped[len(flipped)/2] ^= 0x10
 	for path, text := range map[string]string{
 		newer: "newer", writeFile(t, backup+"-flipped", string(flipped)): "",
-		writeFile(t, backup+"-short", string(whole[:len(whole)-7])): "", writeFile(t, backup+"-none", "PK\x03\x04 no snapshot"): "not a rota snapshot",
+		writeFile(t, backup+"-short", string(whole[:len(whole)-7])): "",
+		writeFile(t, backup+"-none", "PK\x03\x04 no snapshot"):      "not a rota snapshot",
 	} {
 		r := command(t, nil, "", "operator", "snapshot", "inspect", path).want(t, 1)
 		contains(t, "stderr", r.stderr, text)
-		command(t, nil, "", "operator", "snapshot", "restore", path, "--data", filepath.Join(t.TempDir(), "d"), "--node", "r").want(t, 1)
+		command(t, nil, "", "operator", "snapshot", "restore", path, "--data", filepath.Join(t.TempDir(), "d"),
+			"--node", "r").want(t, 1)
 	}
 	for _, one := range []struct {
 		name   string
@@ -269,7 +272,8 @@ func TestSnapshotRefused(t *testing.T) {
 		{"damaged", func(b []byte) []byte { b[len(b)/2] ^= 1; return b }, false, "checksum"},
 	} {
 		n := newNode(t, "r-"+one.name, "--bootstrap-expect", "1")
-		command(t, nil, "", "operator", "snapshot", "restore", backup, "--data", n.Dir, "--node", n.ID, "--raft", n.Raft).want(t, 0)
+		command(t, nil, "", "operator", "snapshot", "restore", backup, "--data", n.Dir, "--node", n.ID, "--raft",
+			n.Raft).want(t, 0)
 		changeSnapshot(t, n.Dir, one.change, one.fixed)
 		n.refused(t, one.text)
 	}

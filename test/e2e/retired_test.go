@@ -20,7 +20,9 @@ func TestRetired(t *testing.T) {
 		secrets[whose] = writeFile(t, filepath.Join(t.TempDir(), whose), strings.Repeat(whose, 8))
 	}
 	args := func(whose string, more ...string) []string {
-		return append([]string{"--queues", "retired", "--id", "gpu-7", "--secret-file", secrets[whose], "--exec", "cat"}, more...)
+		return append([]string{"--queues", "retired", "--id", "gpu-7", "--secret-file", secrets[whose], "--exec",
+			"cat"},
+			more...)
 	}
 	worker := func(whose string) *process { return c.worker(t, args(whose)...) }
 	refused := func() {
@@ -39,7 +41,8 @@ func TestRetired(t *testing.T) {
 	c.awaitReady()
 	refused()
 	p := &poller{t: t, id: "gpu-7", secret: strings.Repeat("one", 8)}
-	if got := p.want(c.all[0], "/acquire", asking("retired", 1, 1, 100), 409); got.Kind != "STALE" || got.Field != "session" {
+	if got := p.want(c.all[0], "/acquire", asking("retired", 1, 1, 100), 409); got.Kind != "STALE" ||
+		got.Field != "session" {
 		t.Fatalf("a poll: %+v", got)
 	}
 	c.rota(t, "job", "submit", "--queue", "retired", "--type", "x", "--id", "waits").want(t, 0)

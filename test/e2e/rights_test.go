@@ -46,12 +46,15 @@ func TestStrangersAreNobody(t *testing.T) {
 	root, reader, worker := as("root"), as("reader"), as("worker")
 	ask(root, "job", "submit", "--type", "x", "--id", "mine", "--payload", "secret").want(t, 0)
 	calls := [][]string{
-		{"cluster", "status"}, {"job", "list"}, {"job", "show", "mine"}, {"job", "cancel", "mine"}, {"job", "submit", "--type", "x"},
-		{"queue", "set", "q"}, {"tenant", "set", "t", "--weight", "2"}, {"mode", "set", "READ_ONLY", "--reason", "mine"},
-		{"operator", "snapshot", "save", filepath.Join(t.TempDir(), "s")}, {"operator", "raft", "leave"}, {"operator", "verify"}, {"events", "tail"},
-		{"worker", "list"},
+		{"cluster", "status"}, {"job", "list"}, {"job", "show", "mine"}, {"job", "cancel", "mine"},
+		{"job", "submit", "--type", "x"},
+		{"queue", "set", "q"}, {"tenant", "set", "t", "--weight", "2"},
+		{"mode", "set", "READ_ONLY", "--reason", "mine"},
+		{"operator", "snapshot", "save", filepath.Join(t.TempDir(), "s")}, {"operator", "raft", "leave"},
+		{"operator", "verify"}, {"events", "tail"}, {"worker", "list"},
 	}
-	for who, flags := range map[string][]string{"nobody": {"--tls-ca", ours.file}, "a node": ours.flags(t, "n9"), "a role that is none": as("nosuch")} {
+	for who, flags := range map[string][]string{"nobody": {"--tls-ca", ours.file}, "a node": ours.flags(t, "n9"),
+		"a role that is none": as("nosuch")} {
 		for _, call := range calls {
 			if r := ask(flags, call...); r.code != 8 {
 				t.Errorf("%s: rota %s ends with %d: %s", who, strings.Join(call, " "), r.code, r.stderr)
@@ -67,11 +70,13 @@ func TestStrangersAreNobody(t *testing.T) {
 			t.Errorf("a worker: rota %s ends with %d: %s", strings.Join(call, " "), r.code, r.stderr)
 		}
 	}
-	if r := ask(reader, "job", "show", "mine", "-o", "json").want(t, 0); strings.Contains(r.stdout, "secret") || strings.Contains(r.stdout, "c2VjcmV0") {
+	if r := ask(reader, "job", "show", "mine", "-o", "json").want(t, 0); strings.Contains(r.stdout, "secret") ||
+		strings.Contains(r.stdout, "c2VjcmV0") {
 		t.Errorf("a reader sees the payload: %s", r.stdout)
 	}
 	ask(root, "cluster", "status").want(t, 0)
-	p := launch(t, "worker", nil, append(append([]string{"worker", "run", "--queues", "default"}, addr[:2]...), worker...)...)
+	p := launch(t, "worker", nil, append(append([]string{"worker", "run", "--queues", "default"}, addr[:2]...),
+		worker...)...)
 	p.says(t, 20e9, "connected to")
 	ask(root, "job", "wait", "mine").want(t, 0)
 }

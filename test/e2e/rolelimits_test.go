@@ -26,8 +26,8 @@ func TestRoleLimits(t *testing.T) {
 	contains(t, "the list", c.rota(t, "auth", "role", "list").want(t, 0).stdout, "max_workers=2000", "max_workers=3")
 	contains(t, "the list", c.rota(t, "auth", "role", "list", "-o", "json").want(t, 0).stdout, `"max_workers": 2000`)
 	c.rota(t, "auth", "role", "set", "fleet", "--grant", "work", "--max-workers", "100001").want(t, 2)
-	contains(t, "the refusal", c.rota(t, "auth", "role", "set", "fleet", "--grant", "work", "--max-queues", "5").want(t, 2).stderr,
-		"max_queues", "does not grant queue")
+	contains(t, "the refusal", c.rota(t, "auth", "role", "set", "fleet", "--grant", "work", "--max-queues", "5").want(t,
+		2).stderr, "max_queues", "does not grant queue")
 
 	const wanted = limits.MaxOwnedWorkers + 1
 	for _, r := range []struct {
@@ -55,7 +55,8 @@ func (c *nodes) registers(t *testing.T, name string, token []string, n int) (tak
 		if err != nil {
 			return err
 		}
-		spec := rota.WorkerSpec{ID: rota.WorkerID(fmt.Sprintf("%s-%d", name, i)), Queues: []rota.QueueName{rota.DefaultQueue}, Slots: 1}
+		spec := rota.WorkerSpec{ID: rota.WorkerID(fmt.Sprintf("%s-%d", name, i)),
+			Queues: []rota.QueueName{rota.DefaultQueue}, Slots: 1}
 		hello := &rotav1.Hello{Worker: words.WorkerSpecToWire(&spec), Secret: handSecret(string(spec.ID))}
 		if err := stream.Send(&rotav1.WorkRequest{Message: &rotav1.WorkRequest_Hello{Hello: hello}}); err != nil {
 			return err

@@ -46,8 +46,8 @@ func TestRotation(t *testing.T) {
 	}
 	for _, id := range []string{"n1", "n2", "n3"} {
 		certified(before, id)
-		c.all = append(c.all, newNode(t, id, "--tls-cert", path(id+".pem"), "--tls-key", path(id+".key"), "--tls-ca", path("ca.pem"),
-			"--gossip-key-file", path("gossip.key"), "--bootstrap-expect", "3"))
+		c.all = append(c.all, newNode(t, id, "--tls-cert", path(id+".pem"), "--tls-key", path(id+".key"), "--tls-ca",
+			path("ca.pem"), "--gossip-key-file", path("gossip.key"), "--bootstrap-expect", "3"))
 	}
 	for _, n := range c.all {
 		n.Flags = append(n.Flags, c.joins(n)...)
@@ -55,7 +55,8 @@ func TestRotation(t *testing.T) {
 	}
 	c.awaitReady()
 	token := func(n int) (id string) {
-		made := strings.TrimSpace(c.rota(t, "--tls-ca", path("ca.pem"), "auth", "token", "create", "--role", "submitter", "--expires", "1h").want(t, 0).stdout)
+		made := strings.TrimSpace(c.rota(t, "--tls-ca", path("ca.pem"), "auth", "token", "create", "--role",
+			"submitter", "--expires", "1h").want(t, 0).stdout)
 		put("token", made)
 		return strings.Split(made, "_")[1]
 	}

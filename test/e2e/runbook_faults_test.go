@@ -61,8 +61,8 @@ func TestCertificateRunbook(t *testing.T) {
 		n.start(t)
 	}
 	c.awaitReady()
-	env := runbookEnv(t, c.env(), "ROTA_TLS_CA="+authority.file, "SECRETS="+authority.dir, "FRESH="+fresh, "NODES=n1 n2 n3",
-		"CERTS="+strings.Join(append([]string{authority.file}, certs...), " "))
+	env := runbookEnv(t, c.env(), "ROTA_TLS_CA="+authority.file, "SECRETS="+authority.dir, "FRESH="+fresh,
+		"NODES=n1 n2 n3", "CERTS="+strings.Join(append([]string{authority.file}, certs...), " "))
 	if code, said := shell(t, env, "rota job submit --type t --id kept"); code != 0 {
 		t.Fatal(said)
 	}
@@ -178,7 +178,8 @@ func TestClockRunbook(t *testing.T) {
 	env := runbookEnv(t, c.env(), "ADMINS="+strings.Join(admins, " "))
 	eventually(t, 30*time.Second, "the node reports that its clock is off", func() error {
 		said := c.rota(t, "cluster", "status").stdout
-		if !strings.Contains(said, off.ID+": wall clock is ") || !strings.Contains(said, "off the median of the voters: synchronise it") {
+		if !strings.Contains(said, off.ID+": wall clock is ") ||
+			!strings.Contains(said, "off the median of the voters: synchronise it") {
 			return errors.New(said)
 		}
 		return nil

@@ -36,7 +36,8 @@ var startTroubles = map[string]func(*testing.T, *node, *refusedStart){
 		n.awaitReady(t)
 		others, err := rig.FreeAddrs()
 		check(t, err)
-		r.settings = append(r.settings, "--api", others.API, "--raft", others.Raft, "--admin", others.Admin, "--gossip", others.Gossip)
+		r.settings = append(r.settings, "--api", others.API, "--raft", others.Raft, "--admin", others.Admin, "--gossip",
+			others.Gossip)
 	},
 	"StartOtherNode": func(_ *testing.T, _ *node, r *refusedStart) { r.settings = append(r.settings, "--node", "n9") },
 	"StartCopiedData": func(t *testing.T, n *node, r *refusedStart) {
@@ -66,7 +67,8 @@ var startTroubles = map[string]func(*testing.T, *node, *refusedStart){
 	},
 	"StartRecoveryUnfinished": func(t *testing.T, n *node, _ *refusedStart) {
 		// A recovery whose note, which is removed last, is still there.
-		if code, said := shell(t, rig.Bare(), rotaBinary+" operator recover --data "+n.Dir+" --yes-lose-quorum"); code != 0 {
+		if code, said := shell(t, rig.Bare(), rotaBinary+" operator recover --data "+n.Dir+
+			" --yes-lose-quorum"); code != 0 {
 			t.Fatal(said)
 		}
 		rewrite(t, n, func(text string) string {
@@ -104,7 +106,10 @@ var startTroubles = map[string]func(*testing.T, *node, *refusedStart){
 		}
 		r.env = append(r.env, "NODE=n1")
 	},
-	"StartExposed": func(_ *testing.T, _ *node, r *refusedStart) { r.settings = append(r.settings, "--api", "0.0.0.0:0") },
+	"StartExposed": func(_ *testing.T, _ *node, r *refusedStart) {
+		r.settings = append(r.settings, "--api",
+			"0.0.0.0:0")
+	},
 	"StartAlone": func(t *testing.T, n *node, r *refusedStart) {
 		// As a node whose first start waited without success, and the lost flags.
 		r.data = n.Dir + "-fresh"
@@ -128,7 +133,8 @@ var startTroubles = map[string]func(*testing.T, *node, *refusedStart){
 func certified(t *testing.T, r *refusedStart) string {
 	t.Helper()
 	dir := t.TempDir()
-	for _, args := range [][]string{{"tls", "ca", "--dir", dir}, {"tls", "issue", "node", "n1", "--dir", dir}, {"tls", "issue", "node", "n9", "--dir", dir}} {
+	for _, args := range [][]string{{"tls", "ca", "--dir", dir}, {"tls", "issue", "node", "n1", "--dir", dir},
+		{"tls", "issue", "node", "n9", "--dir", dir}} {
 		if said, err := exec.Command(rotaBinary, args...).CombinedOutput(); err != nil {
 			t.Fatalf("%v: %v\n%s", args, err, said)
 		}
@@ -263,7 +269,8 @@ func shell(t *testing.T, env []string, command string) (code int, said string) {
 // digestOf returns the names in a directory with sizes, times of change and checksums.
 func digestOf(t *testing.T, dir string) string {
 	t.Helper()
-	_, said := shell(t, rig.Bare(), "cd "+dir+" && find . -printf '%p %m %s %T@ %i\\n' | sort && find . -type f -exec sha256sum {} + | sort")
+	_, said := shell(t, rig.Bare(), "cd "+dir+
+		" && find . -printf '%p %m %s %T@ %i\\n' | sort && find . -type f -exec sha256sum {} + | sort")
 	if said == "" {
 		t.Fatalf("no sign of %s", dir)
 	}

@@ -35,7 +35,8 @@ func TestRunbooks(t *testing.T) {
 	for _, n := range c.all {
 		admins = append(admins, n.Admin)
 	}
-	env := append(rig.Bare(c.env(), "ADMIN="+admins[0], "ADMINS="+strings.Join(admins, " ")), "PATH="+bin+":"+os.Getenv("PATH"))
+	env := append(rig.Bare(c.env(), "ADMIN="+admins[0], "ADMINS="+strings.Join(admins, " ")),
+		"PATH="+bin+":"+os.Getenv("PATH"))
 	for _, page := range pages {
 		t.Run(strings.TrimSuffix(filepath.Base(page), ".md"), func(t *testing.T) {
 			text, err := os.ReadFile(page)
@@ -67,7 +68,8 @@ func TestShaped(t *testing.T) {
 		want       bool
 	}{
 		{"a …\nb", "a   1\nb\n", true}, {"a …\nb", "a 1\n", false}, {"a …", "b 1", false},
-		{"a\n…\nb", "a\nx\ny\nb", true}, {"a\n…\nb", "a\nb", true}, {"equal  true", "equal  false", false}, {"a.c", "abc", false},
+		{"a\n…\nb", "a\nx\ny\nb", true}, {"a\n…\nb", "a\nb", true}, {"equal  true", "equal  false", false},
+		{"a.c", "abc", false},
 	} {
 		if got := shaped(one.page, one.said); got != one.want {
 			t.Errorf("%q as %q: %t", one.said, one.page, got)

@@ -12,7 +12,8 @@ import (
 func TestSchedules(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
-	c.rota(t, "schedule", "set", "tick", "--every", "1s", "--overlap", "allow", "--catch-up-max", "100", "--type", "t").want(t, 0)
+	c.rota(t, "schedule", "set", "tick", "--every", "1s", "--overlap", "allow", "--catch-up-max", "100", "--type",
+		"t").want(t, 0)
 	seen := func() rota.Schedule {
 		return decode[rota.Schedule](t, c.rota(t, "schedule", "show", "tick", "-o", "json").want(t, 0))
 	}
@@ -33,7 +34,8 @@ func TestSchedules(t *testing.T) {
 	c.rota(t, "schedule", "pause", "tick").want(t, 0)
 	last = seen()
 	if due := uint64((last.Through - last.Set) / 1000); due != last.Runs+last.Skipped+last.Missed || last.Skipped > 0 {
-		t.Errorf("%d dates were due, %d became runs, %d were skipped, %d missed", due, last.Runs, last.Skipped, last.Missed)
+		t.Errorf("%d dates were due, %d became runs, %d were skipped, %d missed", due, last.Runs, last.Skipped,
+			last.Missed)
 	}
 	if len(last.Live) != int(last.Runs) {
 		t.Errorf("%d runs live of %d: no worker runs them", len(last.Live), last.Runs)

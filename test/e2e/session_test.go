@@ -28,7 +28,8 @@ func newBrowser(t *testing.T) browser {
 }
 
 // ask makes a request of a page at one node, and returns the answer.
-func (b browser) ask(n *node, method, path, bearer, cookie string, body any) (status int, text string, set []*http.Cookie) {
+func (b browser) ask(n *node, method, path, bearer, cookie string,
+	body any) (status int, text string, set []*http.Cookie) {
 	b.t.Helper()
 	var written []byte
 	if body != nil {
@@ -71,7 +72,8 @@ func (b browser) claim(n *node, link, secret string) (id, session string) {
 	}
 	id = strings.Split(code, "_")[1]
 	eventually(b.t, 30*time.Second, "the link is answered", func() error { // where a leader was lost, by the next
-		if status, text, _ := b.ask(n, "POST", "/v1/sessions/"+id+"/claim", code, "", map[string]string{"hash": sum(id, secret)}); status != 200 {
+		if status, text, _ := b.ask(n, "POST", "/v1/sessions/"+id+"/claim", code, "",
+			map[string]string{"hash": sum(id, secret)}); status != 200 {
 			return fmt.Errorf("%d %s", status, text)
 		}
 		return nil
@@ -92,7 +94,8 @@ func (c *nodes) signIn(t *testing.T, ca *authority, token []string, planted cana
 	if status != 200 || len(set) != 1 || set[0].Value != session {
 		t.Fatalf("the session is not kept: %d %s %v", status, text, set)
 	}
-	shown := c.rota(t, "queue", "list", "--tls-ca", ca.file, "--token-file", writeFile(t, filepath.Join(t.TempDir(), "session"), session)).want(t, 0)
+	shown := c.rota(t, "queue", "list", "--tls-ca", ca.file, "--token-file",
+		writeFile(t, filepath.Join(t.TempDir(), "session"), session)).want(t, 0)
 	if status, text, _ := b.ask(c.all[1], "DELETE", "/v1/sessions/"+id, session, "", nil); status != 200 {
 		t.Fatalf("the session is not signed out: %d %s", status, text)
 	}
@@ -106,7 +109,8 @@ func TestSession_leaderKilled(t *testing.T) {
 	ca := newAuthority(t)
 	c := &nodes{t: t}
 	for _, id := range []string{"n1", "n2", "n3"} {
-		c.all = append(c.all, newNode(t, id, append(ca.flags(t, id), "--client-ca", ca.file, "--bootstrap-expect", "3")...))
+		c.all = append(c.all, newNode(t, id, append(ca.flags(t, id), "--client-ca", ca.file, "--bootstrap-expect",
+			"3")...))
 	}
 	for _, n := range c.all {
 		n.Flags = append(n.Flags, c.joins(n)...)
@@ -114,7 +118,8 @@ func TestSession_leaderKilled(t *testing.T) {
 	}
 	c.awaitReady()
 	root := ca.client(t, "root", "ann")
-	made := strings.TrimSpace(c.rota(t, append(root, "auth", "token", "create", "--role", "operator", "--expires", "1h")...).want(t, 0).stdout)
+	made := strings.TrimSpace(c.rota(t, append(root, "auth", "token", "create", "--role", "operator", "--expires",
+		"1h")...).want(t, 0).stdout)
 	token := []string{"--tls-ca", ca.file, "--token-file", writeFile(t, filepath.Join(t.TempDir(), "token"), made)}
 	link := c.rota(t, append(token, "console")...).want(t, 0).stdout
 
@@ -133,24 +138,29 @@ func TestSession_leaderKilled(t *testing.T) {
 	secret := strings.Repeat("abcd2345", 6) + "abcd"
 	id, session := b.claim(alive[0], link, secret)
 	_, code, _ := strings.Cut(strings.TrimSpace(link), "#code=")
-	if status, text, _ := b.ask(alive[1], "POST", "/v1/sessions/"+id+"/claim", code, "", map[string]string{"hash": sum(id, strings.Repeat("z", 52))}); status != 401 {
+	if status, text, _ := b.ask(alive[1], "POST", "/v1/sessions/"+id+"/claim", code, "",
+		map[string]string{"hash": sum(id, strings.Repeat("z", 52))}); status != 401 {
 		t.Errorf("the link counts twice: %d %s", status, text)
 	}
 	leader.start(t)
 	leader.awaitReady(t)
 	for _, n := range c.all {
 		eventually(t, 20*time.Second, n.ID+" takes the session", func() error { return b.want(n, session, 200) })
-		if status, text, _ := b.ask(n, "GET", "/v1/whoami", "", session, nil); status != 200 || !strings.Contains(text, `"anonymous"`) {
+		if status, text, _ := b.ask(n, "GET", "/v1/whoami", "", session, nil); status != 200 ||
+			!strings.Contains(text, `"anonymous"`) {
 			t.Errorf("the API of %s takes a cookie: %d %s", n.ID, status, text)
 		}
-		if status, text, _ := b.ask(n, "POST", "/ui/session", "", session, nil); status != 200 || !strings.Contains(text, session) {
+		if status, text, _ := b.ask(n, "POST", "/ui/session", "", session, nil); status != 200 ||
+			!strings.Contains(text, session) {
 			t.Errorf("after a reload at %s: %d %s", n.ID, status, text)
 		}
 	}
 	c.rota(t, append(root, "auth", "token", "revoke", strings.Split(made, "_")[1])...).want(t, 0)
 	for _, n := range c.all {
-		eventually(t, 20*time.Second, n.ID+" has applied the revocation", func() error { return b.want(n, session, 401) })
-		if status, text, set := b.ask(n, "POST", "/ui/session", "", session, nil); status != 200 || strings.Contains(text, "rota_") || len(set) != 1 || set[0].MaxAge >= 0 {
+		eventually(t, 20*time.Second, n.ID+" has applied the revocation",
+			func() error { return b.want(n, session, 401) })
+		if status, text, set := b.ask(n, "POST", "/ui/session", "", session, nil); status != 200 ||
+			strings.Contains(text, "rota_") || len(set) != 1 || set[0].MaxAge >= 0 {
 			t.Errorf("the cookie of a session that has ended, at %s: %d %s %v", n.ID, status, text, set)
 		}
 	}

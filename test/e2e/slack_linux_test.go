@@ -33,11 +33,13 @@ func TestServer_slack(t *testing.T) {
 			t.Skip("another process' slack is visible to processes that may set it")
 		}
 		check(t, err)
-		if ns, err := strconv.Atoi(strings.TrimSpace(string(text))); err != nil || time.Duration(ns) != 2*time.Millisecond {
+		if ns, err := strconv.Atoi(strings.TrimSpace(string(text))); err != nil ||
+			time.Duration(ns) != 2*time.Millisecond {
 			t.Errorf("thread %s may be woken %d ns late, %v", thread.Name(), ns, err)
 		}
 	}
-	if name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", n.process.PID())); err != nil || !strings.HasPrefix(string(name), "rota") {
+	if name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", n.process.PID())); err != nil ||
+		!strings.HasPrefix(string(name), "rota") {
 		t.Errorf("the process is called %q, %v", name, err)
 	}
 }

@@ -22,8 +22,8 @@ func TestDamagedNewestSnapshot(t *testing.T) {
 	c := newCluster(t, 1, "--snapshot-entries", "256", "--snapshot-every", "1s")
 	n := c.all[0]
 	marked := submitTo(t, c.dial(t), "default", "marked", 10)
-	busy := launch(t, "bench jobs", []string{c.env()}, "bench", "jobs", "--jobs", "500000", "--batch", "1", "--producers", "4",
-		"--workers", "4", "--slots", "1")
+	busy := launch(t, "bench jobs", []string{c.env()}, "bench", "jobs", "--jobs", "500000", "--batch", "1",
+		"--producers", "4", "--workers", "4", "--slots", "1")
 	eventually(t, 4*time.Minute, "two snapshots are there", func() error {
 		if !busy.Running() {
 			t.Fatal("the measurement ended early")
@@ -74,7 +74,8 @@ func snapshots(t *testing.T, dir string) []string {
 	for _, entry := range found {
 		s := one{path: filepath.Join(dir, "snapshots", entry.Name())}
 		var at uint64
-		if k, _ := fmt.Sscanf(entry.Name(), "%d-%d-%d", &s.term, &s.index, &at); k == 3 && !strings.HasSuffix(entry.Name(), ".tmp") {
+		if k, _ := fmt.Sscanf(entry.Name(), "%d-%d-%d", &s.term, &s.index, &at); k == 3 &&
+			!strings.HasSuffix(entry.Name(), ".tmp") {
 			all = append(all, s)
 		}
 	}

@@ -36,7 +36,8 @@ func TestFirstToken(t *testing.T) {
 		return command(t, []string{c.env(), "ROTA_TOKEN=" + token}, "", args...).want(t, code).stdout
 	}
 	ask(root, 0, "job", "list")
-	reset := command(t, []string{"ROTA_TOKEN=" + root}, "", "auth", "reset", "--data", c.all[2].Dir, "--expires", "1h").want(t, 0)
+	reset := command(t, []string{"ROTA_TOKEN=" + root}, "", "auth", "reset", "--data", c.all[2].Dir, "--expires",
+		"1h").want(t, 0)
 	again := strings.TrimSpace(reset.stdout)
 	contains(t, "the reset", reset.stderr, "earlier tokens that are valid: 1;")
 	ask(again, 0, "operator", "verify")
@@ -79,7 +80,8 @@ func TestSocket(t *testing.T) {
 	ask(0, "auth", "token", "list")
 	ask(0, "operator", "snapshot", "save", filepath.Join(t.TempDir(), "backup"))
 	ask(0, "operator", "snapshot", "save", "--stale", filepath.Join(t.TempDir(), "stale"))
-	for _, args := range [][]string{{"job", "list"}, {"job", "submit", "--type", "x"}, {"queue", "list"}, {"queue", "set", "q"}, {"operator", "verify"},
+	for _, args := range [][]string{{"job", "list"}, {"job", "submit", "--type", "x"}, {"queue", "list"},
+		{"queue", "set", "q"}, {"operator", "verify"},
 		{"mode", "set", "READ_ONLY", "--reason", "x"}, {"operator", "raft", "leave"}, {"events", "tail"}} {
 		ask(8, args...)
 	}

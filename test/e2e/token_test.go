@@ -34,16 +34,22 @@ func TestTokenOfATenant(t *testing.T) {
 	ask := func(code int, who []string, args ...string) string {
 		t.Helper()
 		r := c.rota(t, append(args, who...)...).want(t, code)
-		if strings.Contains(r.stdout, "umbrella") || strings.Contains(strings.ReplaceAll(r.stderr, "umbrella-job", ""), "umbrella") {
+		if strings.Contains(r.stdout, "umbrella") || strings.Contains(strings.ReplaceAll(r.stderr, "umbrella-job", ""),
+			"umbrella") {
 			t.Errorf("rota %s: %s %s", strings.Join(args, " "), r.stdout, r.stderr)
 		}
 		return r.stdout
 	}
-	c.rota(t, append(umbrella, "job", "submit", "--tenant", "umbrella", "--id", "umbrella-job", "--type", "x", "--wait")...).want(t, 0)
-	flow := writeFile(t, filepath.Join(t.TempDir(), "flow.yaml"), "id: acme-flow\ntenant: acme\nnodes:\n  - {id: a, type: x}\n")
+	c.rota(t, append(umbrella, "job", "submit", "--tenant", "umbrella", "--id", "umbrella-job", "--type", "x",
+		"--wait")...).want(t,
+		0)
+	flow := writeFile(t, filepath.Join(t.TempDir(), "flow.yaml"),
+		"id: acme-flow\ntenant: acme\nnodes:\n  - {id: a, type: x}\n")
 	for _, args := range [][]string{
-		{"job", "submit", "--tenant", "acme", "--id", "acme-job", "--type", "x", "--payload", "acme's", "--wait"}, {"job", "wait", "acme-job"},
-		{"workflow", "submit", flow, "--wait"}, {"workflow", "show", "acme-flow"}, {"workflow", "list"}, {"job", "why", "acme-job"},
+		{"job", "submit", "--tenant", "acme", "--id", "acme-job", "--type", "x", "--payload", "acme's", "--wait"},
+		{"job", "wait", "acme-job"},
+		{"workflow", "submit", flow, "--wait"}, {"workflow", "show", "acme-flow"}, {"workflow", "list"},
+		{"job", "why", "acme-job"},
 		{"queue", "show", "default"}, {"queue", "list"}, {"tenant", "list"}, {"auth", "whoami"},
 	} {
 		ask(0, acme, args...)
@@ -58,13 +64,14 @@ func TestTokenOfATenant(t *testing.T) {
 		t.Errorf("its own events: %s", text)
 	}
 	for _, args := range [][]string{
-		{"job", "show", "umbrella-job"}, {"job", "wait", "umbrella-job"}, {"job", "why", "umbrella-job"}, {"tenant", "show", "umbrella-job"},
+		{"job", "show", "umbrella-job"}, {"job", "wait", "umbrella-job"}, {"job", "why", "umbrella-job"},
+		{"tenant", "show", "umbrella-job"},
 	} {
 		ask(3, acme, args...)
 	}
 	for _, args := range [][]string{
-		{"job", "submit", "--tenant", "other", "--type", "x"}, {"cluster", "status"}, {"worker", "list"}, {"auth", "token", "list"},
-		{"queue", "set", "default"}, {"operator", "verify"},
+		{"job", "submit", "--tenant", "other", "--type", "x"}, {"cluster", "status"}, {"worker", "list"},
+		{"auth", "token", "list"}, {"queue", "set", "default"}, {"operator", "verify"},
 	} {
 		ask(8, acme, args...)
 	}
@@ -83,7 +90,9 @@ func TestAnonymous_locksNobodyOut(t *testing.T) {
 	c.rota(t, "auth", "anonymous", "none").want(t, 0)
 	c.rota(t, "job", "list").want(t, 8)
 	c.rota(t, append(root, "auth", "anonymous", "root")...).want(t, 0)
-	c.rota(t, "auth", "token", "revoke", strings.Split(c.rota(t, "auth", "token", "list", "-o", "name").want(t, 0).stdout, "\n")[0]).want(t, 0)
+	c.rota(t, "auth", "token", "revoke", strings.Split(c.rota(t, "auth", "token", "list", "-o", "name").want(t,
+		0).stdout, "\n")[0]).want(t,
+		0)
 	c.rota(t, "auth", "anonymous", "none", "--yes").want(t, 0)
 }
 
@@ -93,13 +102,15 @@ func TestTokenOfAWorker_replaced(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1)
 	secret := func() (id, secret string) {
-		secret = strings.TrimSpace(c.rota(t, "auth", "token", "create", "--expires", "1d", "--role", "worker").want(t, 0).stdout)
+		secret = strings.TrimSpace(c.rota(t, "auth", "token", "create", "--expires", "1d", "--role", "worker").want(t,
+			0).stdout)
 		return strings.Split(secret, "_")[1], secret
 	}
 	old, shown := secret()
 	var token atomic.Pointer[string]
 	token.Store(&shown)
-	mine, err := client.Dial(c.addrs(), client.WithInsecure(), client.WithTokenFrom(func() (string, error) { return *token.Load(), nil }))
+	mine, err := client.Dial(c.addrs(), client.WithInsecure(),
+		client.WithTokenFrom(func() (string, error) { return *token.Load(), nil }))
 	check(t, err)
 	t.Cleanup(func() { _ = mine.Close() })
 	connected := make(chan client.ConnectionEvent, 10)

@@ -81,8 +81,8 @@ func TestUniqueCLI(t *testing.T) {
 	if why := object(t, c.rota(t, "job", "why", "a", "-o", "json")); why["unique_holder"] != "a" {
 		t.Fatalf("%v", why)
 	}
-	kept := object(t, submit("d", "--unique-by", "type,args", "--unique-period", "1h", "--unique-scope", "pending,completed", "--unique-keep", "1d",
-		"--unique-on-conflict", "extend", "--unique-extend-max", "5m"))
+	kept := object(t, submit("d", "--unique-by", "type,args", "--unique-period", "1h", "--unique-scope",
+		"pending,completed", "--unique-keep", "1d", "--unique-on-conflict", "extend", "--unique-extend-max", "5m"))
 	unique, _ := kept["unique"].(map[string]any)
 	if fmt.Sprint(unique["by"], unique["scope"], unique["period_ms"], unique["keep_ms"], unique["extend_max_ms"]) !=
 		"[type args] [PENDING COMPLETED] 3.6e+06 8.64e+07 300000" {

@@ -14,7 +14,8 @@ import (
 )
 
 // upgradeFindings runs `operator upgrade check`, and returns its findings by check, node and result.
-func upgradeFindings(t *testing.T, c *nodes, exit int, args ...string) (found map[string]string, report map[string]any) {
+func upgradeFindings(t *testing.T, c *nodes, exit int,
+	args ...string) (found map[string]string, report map[string]any) {
 	t.Helper()
 	said := c.rota(t, append([]string{"operator", "upgrade", "check", "-o", "json"}, args...)...).want(t, exit)
 	check(t, json.Unmarshal([]byte(said.stdout), &report))
@@ -43,7 +44,8 @@ func TestUpgradeCheck(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
 	leader := c.leader(t)
-	newest := object(t, command(t, nil, "", "version", "-o", "json").want(t, 0))["formats"].(map[string]any)["rules_version"]
+	newest := object(t, command(t, nil, "", "version", "-o", "json").want(t,
+		0))["formats"].(map[string]any)["rules_version"]
 	eventually(t, 20*time.Second, "the newest rules are in force", func() error {
 		if in := object(t, c.rota(t, "cluster", "status", "-o", "json").want(t, 0))["rules_version"]; in != newest {
 			return fmt.Errorf("version %v is in force, known is %v", in, newest)
@@ -68,12 +70,15 @@ func TestUpgradeCheck(t *testing.T) {
 		check(t, os.WriteFile(path, []byte("#!/bin/sh\n"+says+"\n"), 0o700))
 		return path
 	}
-	other, _ := upgradeFindings(t, c, 1, "--to", binary("other", `echo '{"version":"0.1.0","formats":{"rules_version":2,"node":1,"snapshot":0,"history":2}}'`))
+	other, _ := upgradeFindings(t, c, 1, "--to", binary("other",
+		`echo '{"version":"0.1.0","formats":{"rules_version":2,"node":1,"snapshot":0,"history":2}}'`))
 	wantFinding(t, other, "formats blocked", "snapshots and backups of format 1 are written")
 	old, _ := upgradeFindings(t, c, 1, "--to", binary("old", `echo '{"version":"0.1.0"}'`))
 	wantFinding(t, old, "formats blocked", "does not report which formats")
-	for _, bad := range []string{binary("bad", "echo no such command >&2; exit 2"), binary("mute", "true"), filepath.Join(t.TempDir(), "none")} {
-		contains(t, "the refusal", c.rota(t, "operator", "upgrade", "check", "--to", bad).want(t, 1).stderr, bad, "a rota binary")
+	for _, bad := range []string{binary("bad", "echo no such command >&2; exit 2"), binary("mute", "true"),
+		filepath.Join(t.TempDir(), "none")} {
+		contains(t, "the refusal", c.rota(t, "operator", "upgrade", "check", "--to", bad).want(t, 1).stderr, bad,
+			"a rota binary")
 	}
 
 	c.rota(t, "mode", "set", "READ_ONLY", "--reason", "new rack").want(t, 0)
@@ -127,7 +132,8 @@ func TestUpgradeCheck_rolls(t *testing.T) {
 	}
 	c.awaitReady()
 	c.leader(t)
-	tooNew := writeFile(t, filepath.Join(t.TempDir(), "rota"), "#!/bin/sh\n"+older+" version -o json | sed s/0.3.1/0.6.0/\n")
+	tooNew := writeFile(t, filepath.Join(t.TempDir(), "rota"),
+		"#!/bin/sh\n"+older+" version -o json | sed s/0.3.1/0.6.0/\n")
 	check(t, os.Chmod(tooNew, 0o700))
 	far, _ := upgradeFindings(t, c, 1, "--to", tooNew)
 	wantFinding(t, far, "versions n1 blocked", "0.3.1 to 0.6.0 is more than 2 minor versions")

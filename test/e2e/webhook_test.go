@@ -42,10 +42,13 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	id, timestamp := req.Header.Get("webhook-id"), req.Header.Get("webhook-timestamp")
 	mac := hmac.New(sha256.New, r.secret)
 	fmt.Fprintf(mac, "%s.%s.%s", id, timestamp, body)
-	if want := "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil)); !strings.Contains(req.Header.Get("webhook-signature"), want) {
+	if want := "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil)); !strings.Contains(req.Header.Get(
+		"webhook-signature"),
+		want) {
 		r.wrong = append(r.wrong, id)
 	}
-	if !strings.Contains(string(body), `"type":"jobEnqueued"`) || !strings.Contains(string(body), `"event_id":"`+id+`"`) {
+	if !strings.Contains(string(body), `"type":"jobEnqueued"`) ||
+		!strings.Contains(string(body), `"event_id":"`+id+`"`) {
 		r.wrong = append(r.wrong, string(body))
 	}
 	r.got[id]++
@@ -68,14 +71,16 @@ func TestWebhooks(t *testing.T) {
 	}
 	c.rota(t, "webhook", "set", "bad", "--url", "https://example.com/", "--kinds", "nonsense").want(t, 2)
 	c.rota(t, "webhook", "show", "bad").want(t, 3)
-	c.rota(t, "webhook", "set", "h", "--url", srv.URL+"/in", "--kinds", "jobEnqueued", "--filter", "queue=default").want(t, 0)
+	c.rota(t, "webhook", "set", "h", "--url", srv.URL+"/in", "--kinds", "jobEnqueued", "--filter",
+		"queue=default").want(t, 0)
 	text := strings.TrimSpace(c.rota(t, "webhook", "secret", "h", "--key-file", key).want(t, 0).stdout)
 	secret, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(text, "whsec_"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.secret = secret
-	relay := launch(t, "relay", []string{c.env()}, "relay", "webhooks", "--key-file", key, "--allow-private", "--allow-http")
+	relay := launch(t, "relay", []string{c.env()}, "relay", "webhooks", "--key-file", key, "--allow-private",
+		"--allow-http")
 	const jobs = 40
 	for i := range jobs {
 		c.rota(t, "job", "submit", "--type", "t", "--id", fmt.Sprint("j", i)).want(t, 0)
@@ -113,16 +118,21 @@ func TestWebhooks(t *testing.T) {
 	got, wrong := maps.Clone(r.got), slices.Clone(r.wrong)
 	r.mu.Unlock()
 	if w.Delivered != jobs || w.Pending != 0 || w.Failed != 0 || len(got) != jobs || len(wrong) > 0 {
-		t.Errorf("%d deliveries, %d are pending, %d failed; %d events were received, these are wrong: %v", w.Delivered, w.Pending, w.Failed, len(got), wrong)
+		t.Errorf("%d deliveries, %d are pending, %d failed; %d events were received, these are wrong: %v", w.Delivered,
+			w.Pending, w.Failed, len(got), wrong)
 	}
 	for id, n := range got {
 		if n != 1 {
 			t.Logf("event %s was received %d times: on the wire that may be", id, n)
 		}
 	}
-	gone := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusGone) }))
+	gone := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(
+			http.StatusGone)
+	}))
 	t.Cleanup(gone.Close)
-	c.rota(t, "webhook", "set", "gone", "--url", gone.URL, "--kinds", "jobEnqueued", "--filter", "queue=default").want(t, 0)
+	c.rota(t, "webhook", "set", "gone", "--url", gone.URL, "--kinds", "jobEnqueued", "--filter",
+		"queue=default").want(t, 0)
 	c.rota(t, "job", "submit", "--type", "t", "--id", "last").want(t, 0)
 	eventually(t, 60*time.Second, "a 410 disables its webhook", func() error {
 		w := decode[rota.Webhook](t, c.rota(t, "webhook", "show", "gone", "-o", "json").want(t, 0))

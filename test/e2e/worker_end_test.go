@@ -32,5 +32,6 @@ func TestWorkerWithoutACluster(t *testing.T) {
 	if code := w.end(t, 3*time.Minute); code != 1 {
 		t.Errorf("exit code %d, want 1", code)
 	}
-	contains(t, "the worker's last words", w.Stderr.String(), "did not take the outcome of 4 jobs", "unreported-0, unreported-1, unreported-2, unreported-3")
+	contains(t, "the worker's last words", w.Stderr.String(), "did not take the outcome of 4 jobs",
+		"unreported-0, unreported-1, unreported-2, unreported-3")
 }

@@ -19,7 +19,8 @@ func TestWorkersOfTwoTenants(t *testing.T) {
 	for _, tenant := range []string{"acme", "umbrella"} {
 		secrets[tenant] = writeFile(t, filepath.Join(t.TempDir(), "secret"), strings.Repeat(tenant, 4))
 		token := c.tokenFile(t, "--role", "worker", "--tenant", tenant, "--queue", "default")
-		c.worker(t, append(token, "--queues", "default", "--id", "of-"+tenant, "--secret-file", secrets[tenant], "--exec", "cat")...)
+		c.worker(t, append(token, "--queues", "default", "--id", "of-"+tenant, "--secret-file", secrets[tenant],
+			"--exec", "cat")...)
 		c.rota(t, append(token, "worker", "run", "--queues", "elsewhere", "--exec", "cat")...).want(t, 8)
 	}
 	c.rota(t, "job", "submit", "--tenant", "other", "--id", "other-job", "--type", "x").want(t, 0)
@@ -29,10 +30,12 @@ func TestWorkersOfTwoTenants(t *testing.T) {
 			contains(t, "who ran it", c.rota(t, "job", "show", tenant+id).want(t, 0).stdout, "of-"+tenant)
 		}
 	}
-	contains(t, "why it waits", c.rota(t, "job", "why", "other-job").want(t, 0).stdout, "TENANT_NOT_GRANTED", "other", "it would run if")
+	contains(t, "why it waits", c.rota(t, "job", "why", "other-job").want(t, 0).stdout, "TENANT_NOT_GRANTED", "other",
+		"it would run if")
 	whyNames(t, c.why(t, "other-job"), "TENANT_NOT_GRANTED", 2)
 
-	foreign := append(c.tokenFile(t, "--role", "worker", "--tenant", "umbrella"), "--queues", "default", "--id", "of-acme", "--takeover", "--exec", "cat")
+	foreign := append(c.tokenFile(t, "--role", "worker", "--tenant", "umbrella"), "--queues", "default", "--id",
+		"of-acme", "--takeover", "--exec", "cat")
 	takeover := func(more ...string) []string { return append(append([]string{"worker", "run"}, foreign...), more...) }
 	contains(t, "the refusal", c.rota(t, takeover()...).want(t, 1).stderr, "of-acme is taken")
 	c.rota(t, takeover("--takeover-secret-file", secrets["umbrella"])...).want(t, 1)
@@ -51,7 +54,8 @@ func TestLeaseOfAnother(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1)
 	n := c.all[0]
-	acme, umbrella := c.tokenFile(t, "--role", "worker", "--tenant", "acme"), c.tokenFile(t, "--role", "worker", "--tenant", "umbrella")
+	acme, umbrella := c.tokenFile(t, "--role", "worker", "--tenant", "acme"), c.tokenFile(t, "--role", "worker",
+		"--tenant", "umbrella")
 	ours := c.handOf(t, n, acme, "ours", rota.DefaultQueue, 2)
 	theirs := c.handOf(t, n, umbrella, "theirs", rota.DefaultQueue, 2)
 	for _, tenant := range []string{"umbrella", "acme"} {
@@ -64,11 +68,13 @@ func TestLeaseOfAnother(t *testing.T) {
 		theirs.refused(rota.KindDenied, verb, lease)
 	}
 	run := func(token []string, more ...string) *result {
-		return c.rota(t, append(append([]string{"worker", "run"}, token...), append([]string{"--queues", "default", "--id", "ours", "--exec", "cat"}, more...)...)...)
+		return c.rota(t, append(append([]string{"worker", "run"}, token...),
+			append([]string{"--queues", "default", "--id", "ours", "--exec", "cat"}, more...)...)...)
 	}
 	contains(t, "the refusal", run(umbrella).want(t, 1).stderr, "taken")
 	run(umbrella, "--takeover").want(t, 1)
-	contains(t, "the refusal", run(c.tokenFile(t, "--role", "worker"), "--takeover").want(t, 8).stderr, "--takeover-secret-file")
+	contains(t, "the refusal", run(c.tokenFile(t, "--role", "worker"), "--takeover").want(t, 8).stderr,
+		"--takeover-secret-file")
 	own := writeFile(t, filepath.Join(t.TempDir(), "secret"), string(handSecret("ours")))
 	run(c.tokenFile(t, "--role", "worker", "--queue", "elsewhere"), "--secret-file", own).want(t, 8)
 	if j := c.job(t, "acme-job"); j.State != rota.JobRunning {
@@ -77,5 +83,6 @@ func TestLeaseOfAnother(t *testing.T) {
 	ours.does(rota.VerbComplete, lease)
 
 	c.rota(t, "auth", "role", "set", "foreman", "--grant", "work tenant=umbrella", "--grant", "workers").want(t, 0)
-	c.worker(t, append(c.tokenFile(t, "--role", "foreman"), "--queues", "default", "--id", "ours", "--takeover", "--exec", "cat")...)
+	c.worker(t, append(c.tokenFile(t, "--role", "foreman"), "--queues", "default", "--id", "ours", "--takeover",
+		"--exec", "cat")...)
 }

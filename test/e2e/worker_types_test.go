@@ -24,7 +24,8 @@ func TestWorkerTypes(t *testing.T) {
 		"--exec", "while [ ! -e "+may+" ]; do sleep 0.1; done; echo $ROTA_JOB_TYPE")
 	submit := func(id, typ string, more ...string) {
 		t.Helper()
-		c.rota(t, append([]string{"job", "submit", "--queue", "typed", "--id", id, "--type", typ}, more...)...).want(t, 0)
+		c.rota(t, append([]string{"job", "submit", "--queue", "typed", "--id", id, "--type", typ}, more...)...).want(t,
+			0)
 	}
 	// Jobs that no worker handles come first and are the most urgent.
 	for _, id := range []string{"crop-1", "crop-2"} {
@@ -42,9 +43,11 @@ func TestWorkerTypes(t *testing.T) {
 			t.Errorf("job %s is explained as %+v", id, x)
 		}
 	}
-	contains(t, "the table", c.rota(t, "job", "why", "crop-1").want(t, 0).stdout, "TYPE_NOT_HANDLED", "of type crop", "it would run if",
+	contains(t, "the table", c.rota(t, "job", "why", "crop-1").want(t, 0).stdout, "TYPE_NOT_HANDLED", "of type crop",
+		"it would run if",
 		"rota worker run --types")
-	contains(t, "the list of workers", c.rota(t, "worker", "list", "-o", "wide").want(t, 0).stdout, "TYPES", "echo,shout")
+	contains(t, "the list of workers", c.rota(t, "worker", "list", "-o", "wide").want(t, 0).stdout, "TYPES",
+		"echo,shout")
 
 	// A worker that handles it receives it, while the other's slots are full.
 	c.worker(t, "--queues", "typed", "--id", "cropper", "--types", "crop", "--exec", "echo $ROTA_JOB_TYPE")
@@ -54,7 +57,10 @@ func TestWorkerTypes(t *testing.T) {
 	// The library sends the types of its handlers.
 	w, err := client.NewWorker(c.dial(t), rota.WorkerSpec{ID: "shrinker", Queues: []rota.QueueName{"typed"}, Slots: 1})
 	check(t, err)
-	client.Define[struct{}, string]("shrink").Handle(w, func(context.Context, *client.Job, struct{}) (string, error) { return "shrunk", nil })
+	client.Define[struct{}, string]("shrink").Handle(w, func(context.Context, *client.Job, struct{}) (string,
+		error) {
+		return "shrunk", nil
+	})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() { defer close(ended); _ = w.Run(ctx) }()

@@ -163,8 +163,8 @@ func (a *account) assign(e *rota.ServedEvent) {
 		cpu, memory = cpu+n.cpu, memory+n.memory
 	}
 	if len(jobs) > worker.slots+worker.prefetch || cpu > worker.cpu || memory > worker.memory {
-		a.fault("at %s worker %s has %d jobs, %d millicores, %d bytes of memory: more than its %+v", e.ID, e.Worker, len(jobs), cpu,
-			memory, worker)
+		a.fault("at %s worker %s has %d jobs, %d millicores, %d bytes of memory: more than its %+v", e.ID, e.Worker,
+			len(jobs), cpu, memory, worker)
 	}
 }
 
@@ -182,9 +182,10 @@ func (a *account) complete(w *rota.Workflow) {
 		return
 	}
 	if w.State != rota.WorkflowCompleted || w.Progress != 100 || w.Counts.Completed != int64(len(a.nodes)) ||
-		w.NodeCount != int64(len(a.nodes)) || w.Runs != 1 || w.Submitted.Clock != a.started.Clock || w.Finished.Clock != a.finished.Clock {
-		a.fault("show has %s, %d %%, %+v of %d nodes, run %d, from %d to %d; the events have %d to %d", w.State, w.Progress,
-			w.Counts, w.NodeCount, w.Runs, w.Submitted, w.Finished, a.started.Clock, a.finished.Clock)
+		w.NodeCount != int64(len(a.nodes)) || w.Runs != 1 || w.Submitted.Clock != a.started.Clock ||
+		w.Finished.Clock != a.finished.Clock {
+		a.fault("show has %s, %d %%, %+v of %d nodes, run %d, from %d to %d; the events have %d to %d", w.State,
+			w.Progress, w.Counts, w.NodeCount, w.Runs, w.Submitted, w.Finished, a.started.Clock, a.finished.Clock)
 	}
 	if len(w.Nodes) != len(a.nodes) {
 		a.fault("show has %d nodes, want %d", len(w.Nodes), len(a.nodes))
@@ -218,11 +219,13 @@ func (a *account) node(n *rota.WorkflowNode, shown map[string]bool) {
 		a.fault("node %s: the events lack jobAssigned (%v) or jobCompleted (%v)", n.ID, assigned, completed)
 		return
 	}
-	if n.State != rota.NodeState(rota.JobCompleted) || n.AssignedIndex != assigned.ID.Index || n.FinishedIndex != completed.ID.Index ||
-		n.Assigned.Clock != assigned.Clock || n.Finished.Clock != completed.Clock || n.Worker != assigned.Worker || n.Worker != completed.Worker ||
+	if n.State != rota.NodeState(rota.JobCompleted) || n.AssignedIndex != assigned.ID.Index ||
+		n.FinishedIndex != completed.ID.Index ||
+		n.Assigned.Clock != assigned.Clock || n.Finished.Clock != completed.Clock || n.Worker != assigned.Worker ||
+		n.Worker != completed.Worker ||
 		n.Attempt != completed.Attempt {
-		a.fault("show has %+v; the events have assigned %s at %d to %s, completed %s at %d by %s", *n, assigned.ID, assigned.Clock,
-			assigned.Worker, completed.ID, completed.Clock, completed.Worker)
+		a.fault("show has %+v; the events have assigned %s at %d to %s, completed %s at %d by %s", *n, assigned.ID,
+			assigned.Clock, assigned.Worker, completed.ID, completed.Clock, completed.Worker)
 	}
 }
 
@@ -251,7 +254,8 @@ func (c *nodes) flow(t testing.TB, id string) *rota.Workflow {
 			first = text
 		}
 		if !bytes.Equal(first, text) {
-			t.Errorf("%s shows another %s than %s: %s", n.ID, id, c.all[0].ID, firstDifference(string(text), string(first)))
+			t.Errorf("%s shows another %s than %s: %s", n.ID, id, c.all[0].ID,
+				firstDifference(string(text), string(first)))
 		}
 	}
 	w := &rota.Workflow{}
@@ -262,13 +266,16 @@ func (c *nodes) flow(t testing.TB, id string) *rota.Workflow {
 // TestAccountBites: the account above detects the violations it exists for.
 func TestAccountBites(t *testing.T) {
 	t.Parallel()
-	nodes := map[string]asked{"a": {cpu: 600}, "b": {parents: []string{"a"}, cpu: 600, memory: 60}, "c": {cpu: 600, memory: 60}}
-	workers := map[string]offered{"w": {slots: 1, prefetch: 1, cpu: 1_300, memory: 100}, "tight": {slots: 3, cpu: 1_000, memory: 500}}
+	nodes := map[string]asked{"a": {cpu: 600}, "b": {parents: []string{"a"}, cpu: 600, memory: 60},
+		"c": {cpu: 600, memory: 60}}
+	workers := map[string]offered{"w": {slots: 1, prefetch: 1, cpu: 1_300, memory: 100},
+		"tight": {slots: 3, cpu: 1_000, memory: 500}}
 	const start, end = `workflowStarted`, `workflowFinished`
 	for _, one := range []struct {
 		name, script, fault string
 	}{
-		{"sound", start + " jobAssigned:a:w jobAssigned:c:w jobCompleted:a:w jobCompleted:c:w jobAssigned:b:w jobCompleted:b:w " + end, ""},
+		{"sound", start + " jobAssigned:a:w jobAssigned:c:w jobCompleted:a:w jobCompleted:c:w jobAssigned:b:w jobCompleted:b:w " + end,
+			""},
 		{"retried", start + " jobAssigned:a:w jobRetryScheduled:a:w jobAssigned:a:w jobCompleted:a:w " + end, ""},
 		{"child_first", start + " jobAssigned:a:w jobAssigned:b:w", "before its parent a"},
 		{"completed_twice", start + " jobAssigned:a:w jobCompleted:a:w jobCompleted:a:w", "completed twice"},
@@ -288,7 +295,8 @@ func TestAccountBites(t *testing.T) {
 			var text strings.Builder
 			for i, step := range strings.Fields(one.script) {
 				parts := append(strings.Split(step, ":"), "", "")
-				e := rota.ServedEvent{Event: rota.Event{ID: rota.EventID{Incarnation: 1, Index: rota.Index(i + 1)}, Run: "r", Node: parts[1],
+				e := rota.ServedEvent{Event: rota.Event{ID: rota.EventID{Incarnation: 1, Index: rota.Index(i + 1)},
+					Run: "r", Node: parts[1],
 					Worker: rota.WorkerID(parts[2])}}
 				check(t, e.Kind.UnmarshalText([]byte(parts[0])))
 				if e.Node != "" {

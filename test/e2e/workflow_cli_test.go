@@ -44,7 +44,8 @@ func TestWorkflowCommands(t *testing.T) {
 // flowQueue makes a queue whose jobs have one attempt.
 func flowQueue(t *testing.T, c *nodes, name string, more ...string) {
 	t.Helper()
-	c.rota(t, append([]string{"queue", "set", name, "--preset", "dag", "--set", "attempt_max=1"}, more...)...).want(t, 0)
+	c.rota(t, append([]string{"queue", "set", name, "--preset", "dag", "--set", "attempt_max=1"}, more...)...).want(t,
+		0)
 }
 
 // submitFlow submits a workflow in YAML.
@@ -102,7 +103,8 @@ func flowRefused(t *testing.T, c *nodes) {
 		}
 		c.rota(t, "workflow", "show", one.name).want(t, 3)
 	}
-	contains(t, "an unknown queue", c.submitFlow(t, "no-such-queue", "q", "nodes: [{id: a, type: t}]").want(t, 3).stderr,
+	contains(t, "an unknown queue", c.submitFlow(t, "no-such-queue", "q", "nodes: [{id: a, type: t}]").want(t,
+		3).stderr,
 		"no-such-queue")
 	for _, verb := range []string{"show", "wait", "cancel", "retry", "graph"} {
 		c.rota(t, "workflow", verb, "never-was").want(t, 3)
@@ -158,7 +160,8 @@ func TestWorkflowKnownAfterKill(t *testing.T) {
 // switched returns a command that fails for nodes called bad… until a file exists, and runs as long as a node called
 // slow… requires.
 func switched(file string) string {
-	return `case "$ROTA_NODE_ID" in bad*) [ -e ` + file + ` ] || { echo no luck >&2; exit 3; };; slow*) sleep 1.5;; esac; echo "$ROTA_NODE_ID"`
+	return `case "$ROTA_NODE_ID" in bad*) [ -e ` + file +
+		` ] || { echo no luck >&2; exit 3; };; slow*) sleep 1.5;; esac; echo "$ROTA_NODE_ID"`
 }
 
 func flowFailFast(t *testing.T, c *nodes) {
@@ -253,8 +256,9 @@ nodes:
 func flowCancel(t *testing.T, c *nodes) {
 	flowQueue(t, c, "cancel", "--set", "lease_ms=5000") // the retry waits that long: its worker might not know yet
 	dir := t.TempDir()
-	c.worker(t, "--queues", "cancel", "--slots", "2", "--exec", `case "$ROTA_NODE_ID" in long) [ -e `+dir+`/short ] || { echo $$ >`+dir+
-		`/long; for i in $(seq 120); do sleep 0.5; done; };; esac`)
+	c.worker(t, "--queues", "cancel", "--slots", "2", "--exec",
+		`case "$ROTA_NODE_ID" in long) [ -e `+dir+`/short ] || { echo $$ >`+dir+
+			`/long; for i in $(seq 120); do sleep 0.5; done; };; esac`)
 	c.submitFlow(t, "cancel", "cancel", "nodes: [{id: first, type: t}, {id: long, type: t, parents: [first]}, "+
 		"{id: last, type: t, parents: [long]}]").want(t, 0)
 	eventually(t, 20*time.Second, "the long node runs", func() error {
@@ -286,8 +290,8 @@ func flowNodeCancelled(t *testing.T, c *nodes) {
 	flowQueue(t, c, "one")
 	for _, policy := range []string{"fail_fast", "continue"} {
 		id := "one-" + policy
-		c.submitFlow(t, "one", id, "nodes: [{id: a, type: t}, {id: b, type: t, parents: [a]}, {id: c, type: t}]", "--on-failure",
-			policy).want(t, 0)
+		c.submitFlow(t, "one", id, "nodes: [{id: a, type: t}, {id: b, type: t, parents: [a]}, {id: c, type: t}]",
+			"--on-failure", policy).want(t, 0)
 		c.rota(t, "job", "cancel", id+"/a").want(t, 0)
 	}
 	w, byID := c.awaitFlow(t, "one-fail_fast", 6)
@@ -347,7 +351,8 @@ func flowPriority(t *testing.T, c *nodes) {
 // Nodes of several sizes under three small workers, checked against the events.
 func flowCapacity(t *testing.T, c *nodes) {
 	flowQueue(t, c, "capacity")
-	workers := map[string]offered{"cap-1": {4, 0, 2_500, 1_000}, "cap-2": {3, 2, 4_000, 700}, "cap-3": {10, 0, 3_000, 900}}
+	workers := map[string]offered{"cap-1": {4, 0, 2_500, 1_000}, "cap-2": {3, 2, 4_000, 700},
+		"cap-3": {10, 0, 3_000, 900}}
 	for id, w := range workers {
 		c.worker(t, w.flags(id, "capacity")...)
 	}
@@ -360,8 +365,8 @@ func flowCapacity(t *testing.T, c *nodes) {
 		}
 		id := fmt.Sprintf("n%d", i)
 		nodes[id] = n
-		text += fmt.Sprintf("  - {id: %s, type: t, parents: [%s], cpu_milli: %d, memory_bytes: %d, simulate_ms: %d}\n", id,
-			strings.Join(n.parents, ", "), n.cpu, n.memory, 20+i%3*30)
+		text += fmt.Sprintf("  - {id: %s, type: t, parents: [%s], cpu_milli: %d, memory_bytes: %d, simulate_ms: %d}\n",
+			id, strings.Join(n.parents, ", "), n.cpu, n.memory, 20+i%3*30)
 	}
 	c.submitFlow(t, "capacity", "capacity", text).want(t, 0)
 	c.awaitFlow(t, "capacity", 0)
@@ -373,14 +378,17 @@ func flowCapacity(t *testing.T, c *nodes) {
 
 func flowWhy(t *testing.T, c *nodes) {
 	flowQueue(t, c, "why")
-	c.submitFlow(t, "why", "why", "nodes: [{id: a, type: t}, {id: b, type: t, parents: [a]}, {id: c, type: t, parents: [a, b]}]").want(t, 0)
+	c.submitFlow(t, "why", "why",
+		"nodes: [{id: a, type: t}, {id: b, type: t, parents: [a]}, {id: c, type: t, parents: [a, b]}]").want(t, 0)
 	waiting := c.why(t, "why/c")
-	if waiting.State != rota.JobBlocked || len(waiting.Reasons) != 1 || waiting.Reasons[0].Reason != "WAITING_FOR_PARENTS" {
+	if waiting.State != rota.JobBlocked || len(waiting.Reasons) != 1 ||
+		waiting.Reasons[0].Reason != "WAITING_FOR_PARENTS" {
 		t.Errorf("a waiting node is explained as %+v", waiting)
 	} else {
 		contains(t, "the reason", waiting.Reasons[0].Detail, "a (QUEUED)", "b (BLOCKED)")
 	}
-	if ready := c.why(t, "why/a"); ready.State != rota.JobQueued || len(ready.Reasons) != 1 || ready.Reasons[0].Reason != "NO_WORKER_REGISTERED" {
+	if ready := c.why(t, "why/a"); ready.State != rota.JobQueued || len(ready.Reasons) != 1 ||
+		ready.Reasons[0].Reason != "NO_WORKER_REGISTERED" {
 		t.Errorf("a ready node is explained as %+v", ready)
 	}
 	c.rota(t, "job", "why", "why/zz").want(t, 3)
@@ -393,16 +401,21 @@ func flowWhy(t *testing.T, c *nodes) {
 
 func flowPictures(t *testing.T, c *nodes) {
 	flowQueue(t, c, "pictures")
-	c.submitFlow(t, "pictures", "pictures", "nodes: [{id: a, type: t}, {id: 'b', type: t, parents: [a]}, {id: c, type: t, parents: [a]}, "+
-		"{id: d, type: t, parents: [b, c]}]", "--tenant", "acme").want(t, 0)
+	c.submitFlow(t, "pictures", "pictures",
+		"nodes: [{id: a, type: t}, {id: 'b', type: t, parents: [a]}, {id: c, type: t, parents: [a]}, "+
+			"{id: d, type: t, parents: [b, c]}]", "--tenant", "acme").want(t, 0)
 	for _, filter := range [][]string{{"--state", "RUNNING"}, {"--queue", "pictures"}, {"--tenant", "acme"}} {
 		r := c.rota(t, append([]string{"workflow", "list", "-o", "json", "--limit", "1000"}, filter...)...)
 		page := decode[rota.WorkflowPage](t, r)
-		if !slices.ContainsFunc(page.Workflows, func(w rota.Workflow) bool { return w.ID == "pictures" && w.Counts.Blocked == 3 }) {
+		if !slices.ContainsFunc(page.Workflows, func(w rota.Workflow) bool {
+			return w.ID == "pictures" &&
+				w.Counts.Blocked == 3
+		}) {
 			t.Errorf("list %v lacks it: %s", filter, r.stdout)
 		}
 	}
-	if r := c.rota(t, "workflow", "list", "--queue", "pictures", "--state", "completed", "-o", "name").want(t, 0); r.stdout != "" {
+	if r := c.rota(t, "workflow", "list", "--queue", "pictures", "--state", "completed", "-o", "name").want(t,
+		0); r.stdout != "" {
 		t.Errorf("the list of completed workflows has %q", r.stdout)
 	}
 	contains(t, "the graph", c.rota(t, "workflow", "graph", "pictures").want(t, 0).stdout, "◆", "○", "← b c")
@@ -411,6 +424,7 @@ func flowPictures(t *testing.T, c *nodes) {
 	if n := strings.Count(dot, "->"); n != 4 {
 		t.Errorf("%d edges in %s", n, dot)
 	}
-	contains(t, "show", c.rota(t, "workflow", "show", "pictures").want(t, 0).stdout, "pictures", "RUNNING", "1 QUEUED, 3 BLOCKED", "NODE")
+	contains(t, "show", c.rota(t, "workflow", "show", "pictures").want(t, 0).stdout, "pictures", "RUNNING",
+		"1 QUEUED, 3 BLOCKED", "NODE")
 	c.rota(t, "workflow", "cancel", "pictures").want(t, 0)
 }

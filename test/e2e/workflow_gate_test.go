@@ -80,7 +80,8 @@ nodes:
 	dead = c.killLeader(t)
 	w, nodes := c.awaitFlow(t, "refused", 6)
 	states(t, nodes, "build:COMPLETED ok:DEAD after:CANCELLED")
-	if job := c.job(t, "refused/ok"); w.FailedNode != "ok" || job.Reason != rota.ReasonGateRefused || job.Error != "not on a Friday" {
+	if job := c.job(t, "refused/ok"); w.FailedNode != "ok" || job.Reason != rota.ReasonGateRefused ||
+		job.Error != "not on a Friday" {
 		t.Errorf("%q failed: %s %q", w.FailedNode, job.Reason, job.Error)
 	}
 	signal("refused", 4, "--id", "t") // it is over
@@ -89,7 +90,8 @@ nodes:
 	c.rota(t, "workflow", "signal", "refused", "nowhere").want(t, 3)
 	c.rota(t, "workflow", "signal", "nowhere", "ok").want(t, 3)
 	back(dead)
-	if told := c.rota(t, "events", "tail", "--kind", "gateSignalled", "-o", "jsonl").want(t, 0).stdout; strings.Count(told, "\n") != 5 {
+	if told := c.rota(t, "events", "tail", "--kind", "gateSignalled", "-o", "jsonl").want(t,
+		0).stdout; strings.Count(told, "\n") != 5 {
 		t.Errorf("five signals counted, the events are:\n%s", told)
 	}
 	c.verified(t, 3)

@@ -89,14 +89,17 @@ func childrenFaulty(t *testing.T, c *nodes) {
 	flowQueue(t, c, "faulty")
 	c.worker(t, "--queues", "faulty", "--slots", "4", "--exec", `cat >"$ROTA_CHILDREN"`)
 	for id, one := range map[string]struct{ payload, want string }{
-		"no-type":     {"{\"id\": \"ok\", \"type\": \"x\"}\n{\"id\": \"bad\"}", `$ROTA_CHILDREN: line 2: child "bad": type is missing`},
-		"no-json":     {"page-1\n", "$ROTA_CHILDREN: line 1: not JSON"},
-		"no-parent":   {`{"id": "ok", "type": "x", "parents": ["after"]}`, `parent "after" is neither "n", the node that completes, nor a child before`},
-		"taken":       {`{"id": "after", "type": "x"}`, "duplicate id in workflow taken"},
-		"no-queue":    {`{"id": "ok", "type": "x", "queue": "nowhere"}`, `queue "nowhere" does not exist`},
-		"twice":       {strings.Repeat("{\"id\": \"a\", \"type\": \"x\"}\n", 3), "line 2: child \"a\": duplicate"},
-		"its-own-id":  {`{"id": "n", "type": "x"}`, "the id of the node that completes"},
-		"much-in-all": {`{"id": "a", "type": "x", "payload": "` + strings.Repeat("x", 140<<10) + `"}`, "the handler's result is refused: children too long"},
+		"no-type": {"{\"id\": \"ok\", \"type\": \"x\"}\n{\"id\": \"bad\"}",
+			`$ROTA_CHILDREN: line 2: child "bad": type is missing`},
+		"no-json": {"page-1\n", "$ROTA_CHILDREN: line 1: not JSON"},
+		"no-parent": {`{"id": "ok", "type": "x", "parents": ["after"]}`,
+			`parent "after" is neither "n", the node that completes, nor a child before`},
+		"taken":      {`{"id": "after", "type": "x"}`, "duplicate id in workflow taken"},
+		"no-queue":   {`{"id": "ok", "type": "x", "queue": "nowhere"}`, `queue "nowhere" does not exist`},
+		"twice":      {strings.Repeat("{\"id\": \"a\", \"type\": \"x\"}\n", 3), "line 2: child \"a\": duplicate"},
+		"its-own-id": {`{"id": "n", "type": "x"}`, "the id of the node that completes"},
+		"much-in-all": {`{"id": "a", "type": "x", "payload": "` + strings.Repeat("x", 140<<10) + `"}`,
+			"the handler's result is refused: children too long"},
 	} {
 		payload, err := json.Marshal(one.payload)
 		check(t, err)
@@ -132,7 +135,8 @@ nodes:
 	if w.NodeCount != 14 || w.Counts.Completed != 14 {
 		t.Errorf("%+v", w.Counts)
 	}
-	if got := string(c.job(t, "nested/sum").Output); got != "n.1.1\nn.1.2\nn.1.3\nn.2.1\nn.2.2\nn.2.3\nn.3.1\nn.3.2\nn.3.3\n" {
+	if got := string(c.job(t,
+		"nested/sum").Output); got != "n.1.1\nn.1.2\nn.1.3\nn.2.1\nn.2.2\nn.2.3\nn.3.1\nn.3.2\nn.3.3\n" {
 		t.Errorf("sum saw %q", got)
 	}
 }

@@ -113,7 +113,8 @@ func TestWorkflowLargest(t *testing.T) {
 // countsOf reads a workflow without its nodes.
 func (c *nodes) countsOf(t testing.TB, id string) rota.Workflow {
 	t.Helper()
-	for _, w := range decode[rota.WorkflowPage](t, c.rota(t, "workflow", "list", "-o", "json", "--limit", "1000")).Workflows {
+	for _, w := range decode[rota.WorkflowPage](t, c.rota(t, "workflow", "list", "-o", "json", "--limit",
+		"1000")).Workflows {
 		if string(w.ID) == id {
 			return w
 		}
@@ -135,8 +136,8 @@ func TestWorkflowUploadLeaderKilled(t *testing.T) {
 	defer cancel()
 	before, err := cl.Status(ctx)
 	check(t, err)
-	p := launch(t, "submit", []string{c.env()}, "workflow", "submit", path, "--queue", "large", "--id", "upload", "-o", "json",
-		"--timeout", "90s")
+	p := launch(t, "submit", []string{c.env()}, "workflow", "submit", path, "--queue", "large", "--id", "upload", "-o",
+		"json", "--timeout", "90s")
 	// Some twenty entries carry it, the first opens it.
 	for s := before; s.AppliedIndex < before.AppliedIndex+2; {
 		s, err = cl.Status(ctx)
@@ -150,12 +151,14 @@ func TestWorkflowUploadLeaderKilled(t *testing.T) {
 	leader.awaitReady(t)
 	// Its roots are queued some at a time, in entries behind the one that answers.
 	eventually(t, 30*time.Second, "it is whole", func() error {
-		if w := c.countsOf(t, "upload"); w.NodeCount != largeNodes || w.EdgeCount != largeEdges || w.Counts.Blocked != largeNodes-largeLayer {
+		if w := c.countsOf(t, "upload"); w.NodeCount != largeNodes || w.EdgeCount != largeEdges ||
+			w.Counts.Blocked != largeNodes-largeLayer {
 			return fmt.Errorf("it has %d nodes and %d edges, %+v", w.NodeCount, w.EdgeCount, w.Counts)
 		}
 		return nil
 	})
-	kinds := c.rota(t, "events", "tail", "-o", "jsonl", "--kind", "leadershipBegan", "--kind", "workflowStarted").want(t, 0).stdout
+	kinds := c.rota(t, "events", "tail", "-o", "jsonl", "--kind", "leadershipBegan", "--kind",
+		"workflowStarted").want(t, 0).stdout
 	whole := strings.Index(kinds, "workflowStarted")
 	if whole < 0 || strings.Count(kinds[:whole], "leadershipBegan") < 2 {
 		t.Errorf("the leader did not die before the workflow was complete: %s", kinds)

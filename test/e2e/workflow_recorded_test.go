@@ -37,7 +37,8 @@ func unpacked(t *testing.T) (paths []string) {
 		check(t, err)
 		content, err := io.ReadAll(plain)
 		check(t, errors.Join(err, text.Close()))
-		paths = append(paths, writeFile(t, filepath.Join(folder, strings.TrimSuffix(filepath.Base(path), ".gz")), string(content)))
+		paths = append(paths, writeFile(t, filepath.Join(folder, strings.TrimSuffix(filepath.Base(path), ".gz")),
+			string(content)))
 	}
 	return paths
 }
@@ -68,7 +69,8 @@ func TestWorkflowsRecorded(t *testing.T) {
 	others := unpacked(t)
 	for _, path := range others {
 		if strings.Contains(path, "blast") || full() { // its tasks are enough for the leader's death
-			t.Run(strings.TrimSuffix(filepath.Base(path), ".json"), func(t *testing.T) { runRecorded(t, c, path, workers) })
+			t.Run(strings.TrimSuffix(filepath.Base(path), ".json"),
+				func(t *testing.T) { runRecorded(t, c, path, workers) })
 		}
 	}
 	t.Run("folder", func(t *testing.T) {
@@ -80,10 +82,12 @@ func TestWorkflowsRecorded(t *testing.T) {
 		check(t, err)
 		for _, path := range more {
 			same := func(other string) bool { return filepath.Base(other) == filepath.Base(path) }
-			if slices.ContainsFunc(here, same) || full() && slices.ContainsFunc(others, same) || strings.Contains(path, "blast") {
+			if slices.ContainsFunc(here, same) || full() && slices.ContainsFunc(others, same) ||
+				strings.Contains(path, "blast") {
 				continue // it ran above
 			}
-			t.Run(strings.TrimSuffix(filepath.Base(path), ".json"), func(t *testing.T) { runRecorded(t, c, path, workers) })
+			t.Run(strings.TrimSuffix(filepath.Base(path), ".json"),
+				func(t *testing.T) { runRecorded(t, c, path, workers) })
 		}
 	})
 	c.verified(t, 3)
@@ -168,8 +172,8 @@ func runRecorded(t *testing.T, c *nodes, path string, workers map[string]offered
 	id := strings.TrimSuffix(filepath.Base(path), ".json")
 	from := c.now(t)
 	began := time.Now()
-	done := decode[rota.WorkflowSubmitted](t, c.rota(t, "workflow", "submit", path, "--format", "wfcommons", "--resources", "--queue",
-		"dag", "--id", id, "--time-scale", r.scale(takes, slots), "-o", "json"))
+	done := decode[rota.WorkflowSubmitted](t, c.rota(t, "workflow", "submit", path, "--format", "wfcommons",
+		"--resources", "--queue", "dag", "--id", id, "--time-scale", r.scale(takes, slots), "-o", "json"))
 	if done.Nodes != int64(len(r.nodes)) || done.Existed {
 		t.Errorf("the submission returns %+v of %d nodes", done, len(r.nodes))
 	}
@@ -236,7 +240,8 @@ func TestBenchWorkflow(t *testing.T) {
 		}
 		want := readRecording(t, files[i/2])
 		// Runtimes are rounded to milliseconds, at most one a node.
-		if bound := max(r.Critical, r.Area); r.Nodes != len(want.nodes) || bound < 490 || bound > 510 || r.Makespan+int64(r.Nodes) < bound ||
+		if bound := max(r.Critical, r.Area); r.Nodes != len(want.nodes) || bound < 490 || bound > 510 ||
+			r.Makespan+int64(r.Nodes) < bound ||
 			total != r.Assignments || total < r.Nodes {
 			t.Errorf("%+v", r)
 		}

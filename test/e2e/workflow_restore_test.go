@@ -22,7 +22,8 @@ func layered(layers, width, ms int) (string, map[string]asked) {
 			for k := range min(3, l*3) {
 				n.parents = append(n.parents, fmt.Sprintf("l%d-%d", l-1, (i+k*7)%width))
 			}
-			fmt.Fprintf(&text, "  - {id: %s, type: t, simulate_ms: %d, parents: [%s]}\n", id, ms, strings.Join(n.parents, ", "))
+			fmt.Fprintf(&text, "  - {id: %s, type: t, simulate_ms: %d, parents: [%s]}\n", id, ms,
+				strings.Join(n.parents, ", "))
 			nodes[id] = n
 		}
 	}
@@ -83,8 +84,9 @@ func TestWorkflowRestored(t *testing.T) {
 	flowQueue(t, c, "kept")
 	file := filepath.Join(t.TempDir(), "mended")
 	c.worker(t, "--queues", "kept", "--slots", "2", "--id", "k0", "--exec", switched(file))
-	c.submitFlow(t, "kept", "failed", "on_failure: continue\nnodes: [{id: ok, type: t}, {id: bad, type: t, parents: [ok]}, "+
-		"{id: child, type: t, parents: [bad, ok]}]").want(t, 0)
+	c.submitFlow(t, "kept", "failed",
+		"on_failure: continue\nnodes: [{id: ok, type: t}, {id: bad, type: t, parents: [ok]}, "+
+			"{id: child, type: t, parents: [bad, ok]}]").want(t, 0)
 	_, failed := c.awaitFlow(t, "failed", 6)
 	states(t, failed, "ok:COMPLETED bad:DEAD child:SKIPPED")
 
@@ -97,7 +99,8 @@ func TestWorkflowRestored(t *testing.T) {
 	c.rota(t, "operator", "snapshot", "save", backup).want(t, 0)
 
 	n := newNode(t, "b1", "--bootstrap-expect", "1")
-	command(t, nil, "", "operator", "snapshot", "restore", backup, "--data", n.Dir, "--node", n.ID, "--raft", n.Raft).want(t, 0)
+	command(t, nil, "", "operator", "snapshot", "restore", backup, "--data", n.Dir, "--node", n.ID, "--raft",
+		n.Raft).want(t, 0)
 	n.start(t)
 	n.awaitReady(t)
 	second := &nodes{t: t, all: []*node{n}}
@@ -117,7 +120,8 @@ func TestWorkflowRestored(t *testing.T) {
 		}
 		for _, p := range asks[id].parents {
 			if after[p].FinishedIndex > a.AssignedIndex {
-				t.Errorf("node %s was assigned at %d, its parent %s ended at %d", id, a.AssignedIndex, p, after[p].FinishedIndex)
+				t.Errorf("node %s was assigned at %d, its parent %s ended at %d", id, a.AssignedIndex, p,
+					after[p].FinishedIndex)
 			}
 		}
 	}

@@ -39,17 +39,17 @@ func TestWorkflowRefusedOnTheWire(t *testing.T) {
 	}{
 		"cycle of two":      {messages{message(header, []*rotav1.NodeSpec{node("a", "b"), node("b", "a")})}, "cycle"},
 		"cycle of thousand": {messages{message(header, ring)}, "cycle"},
-		"cycle over messages": {messages{message(header, []*rotav1.NodeSpec{node("a")}), message(nil, []*rotav1.NodeSpec{node("b", "a")}),
-			message(nil, nil, edge("b", "a"))}, "cycle"},
+		"cycle over messages": {messages{message(header, []*rotav1.NodeSpec{node("a")}),
+			message(nil, []*rotav1.NodeSpec{node("b", "a")}), message(nil, nil, edge("b", "a"))}, "cycle"},
 		"self-edge":        {messages{message(header, []*rotav1.NodeSpec{node("a", "a")})}, "a"},
 		"unknown parent":   {messages{message(header, []*rotav1.NodeSpec{node("a", "nobody")})}, "nobody"},
 		"unknown edge end": {messages{message(header, []*rotav1.NodeSpec{node("a")}, edge("a", "nowhere"))}, "nowhere"},
 		"double id":        {messages{message(header, []*rotav1.NodeSpec{node("a"), node("a")})}, "a"},
-		"double id later":  {messages{message(header, []*rotav1.NodeSpec{node("a")}), message(nil, []*rotav1.NodeSpec{node("a")})}, "a"},
-		"no node":          {messages{message(header, nil)}, "node"},
-		"no header":        {messages{message(nil, []*rotav1.NodeSpec{node("a")})}, ""},
-		"no message":       {nil, ""},
-		"no job":           {messages{message(header, []*rotav1.NodeSpec{{Id: "a"}})}, ""},
+		"double id later": {messages{message(header, []*rotav1.NodeSpec{node("a")}),
+			message(nil, []*rotav1.NodeSpec{node("a")})}, "a"}, "no node": {messages{message(header, nil)}, "node"},
+		"no header":  {messages{message(nil, []*rotav1.NodeSpec{node("a")})}, ""},
+		"no message": {nil, ""},
+		"no job":     {messages{message(header, []*rotav1.NodeSpec{{Id: "a"}})}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, n := range c.all {
@@ -64,7 +64,8 @@ func TestWorkflowRefusedOnTheWire(t *testing.T) {
 	if left := c.rota(t, "workflow", "list", "-o", "name").want(t, 0).stdout; left != "" {
 		t.Errorf("the refused submissions left %q", left)
 	}
-	check(t, submitRaw(t, c.all[1], messages{message(header, []*rotav1.NodeSpec{node("a"), node("b", "a")}, edge("a", "b"))}))
+	check(t, submitRaw(t, c.all[1], messages{message(header, []*rotav1.NodeSpec{node("a"), node("b", "a")},
+		edge("a", "b"))}))
 	c.verified(t, 3)
 }
 

@@ -31,13 +31,22 @@ func accountProbes() []probe {
 			_, _, err := c.Auth().Init(ctx, rota.DateOf(time.Now().Add(time.Minute)))
 			return err
 		}, rota.KindConflict, rota.KindInvalid, rota.KindDenied),
-		local("reads jobs by the socket", func(ctx context.Context, c *client.Client) error { _, err := c.Job(ctx, "acme-done"); return err }, rota.KindDenied),
-		local("submits by the socket", func(ctx context.Context, c *client.Client) error { return submit(ctx, c, "acme-local", ours) }, rota.KindDenied),
+		local("reads jobs by the socket", func(ctx context.Context, c *client.Client) error {
+			_,
+				err := c.Job(ctx, "acme-done")
+			return err
+		}, rota.KindDenied),
+		local("submits by the socket", func(ctx context.Context, c *client.Client) error {
+			return submit(ctx, c,
+				"acme-local", ours)
+		},
+			rota.KindDenied),
 		local("changes the mode by the socket", func(ctx context.Context, c *client.Client) error {
 			_, err := c.SetMode(ctx, rota.ModeReadOnly, "mine")
 			return err
 		}, rota.KindDenied),
-		local("removes a node by the socket", func(ctx context.Context, c *client.Client) error { return c.RemovePeer(ctx, "n1") }, rota.KindDenied),
+		local("removes a node by the socket",
+			func(ctx context.Context, c *client.Client) error { return c.RemovePeer(ctx, "n1") }, rota.KindDenied),
 		{name: "makes root's token anew, in silence", try: reset},
 		{name: "another account finds the socket shut", try: func(_ context.Context, s *scene) (string, error) {
 			for _, n := range s.nodes {

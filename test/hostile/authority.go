@@ -23,8 +23,9 @@ type authority struct {
 
 // newAuthority returns one; authorities with the same name have different keys.
 func newAuthority(name string) (*authority, error) {
-	pair, err := sign(nil, &x509.Certificate{Subject: pkix.Name{CommonName: name}, IsCA: true, BasicConstraintsValid: true,
-		KeyUsage: x509.KeyUsageCertSign})
+	pair, err := sign(nil, &x509.Certificate{Subject: pkix.Name{CommonName: name}, IsCA: true,
+		BasicConstraintsValid: true,
+		KeyUsage:              x509.KeyUsageCertSign})
 	if err != nil {
 		return nil, err
 	}

@@ -40,7 +40,10 @@ func tokenProbes() []probe {
 	}
 	root := func(s *scene) string { return s.tokens["root"] }
 	return []probe{
-		one("a token that nobody made", func(*scene) string { return "Bearer rota_abcdefghijkl_" + strings.Repeat("flood777", 6) + "flop" }),
+		one("a token that nobody made", func(*scene) string {
+			return "Bearer rota_abcdefghijkl_" +
+				strings.Repeat("flood777", 6) + "flop"
+		}),
 		one("a token's id with another secret", func(s *scene) string {
 			return "Bearer rota_" + idOf(root(s)) + "_" + strings.Split(s.tokens["acme"], "_")[2]
 		}),
@@ -50,7 +53,10 @@ func tokenProbes() []probe {
 		one("a token of 4 KiB", func(*scene) string { return "Bearer rota_" + strings.Repeat("a", 4<<10) }),
 		one("a token that was revoked", func(s *scene) string { return "Bearer " + s.tokens["revoked"] }),
 		{name: "a token that has expired", try: expiredToken},
-		{name: "two tokens at once", try: bearing(func(s *scene) []string { return []string{"Bearer " + s.tokens["acme"], "Bearer " + root(s)} })},
+		{name: "two tokens at once", try: bearing(func(s *scene) []string {
+			return []string{"Bearer " +
+				s.tokens["acme"], "Bearer " + root(s)}
+		})},
 		{name: "a token and a certificate at once", try: tokenAndCertificate},
 	}
 }
@@ -90,14 +96,18 @@ func showing(certificate func(s *scene) (tls.Certificate, error)) func(context.C
 			return "", err
 		}
 		defer conn.Close()
-		return turnedAway(invoke(ctx, conn, rotav1.Jobs_List_FullMethodName), codes.Unauthenticated, codes.PermissionDenied, codes.Unavailable)
+		return turnedAway(invoke(ctx, conn, rotav1.Jobs_List_FullMethodName), codes.Unauthenticated,
+			codes.PermissionDenied, codes.Unavailable)
 	}
 }
 
 // certificateProbes are certificates with one fault each; one without a fault is accepted.
 func certificateProbes() []probe {
 	with := func(name string, faults ...fault) probe {
-		return probe{name: name, try: showing(func(s *scene) (tls.Certificate, error) { return s.clientCA.client("root", "ann", faults...) })}
+		return probe{name: name, try: showing(func(s *scene) (tls.Certificate,
+			error) {
+			return s.clientCA.client("root", "ann", faults...)
+		})}
 	}
 	uri := func(texts ...string) fault {
 		return func(c *x509.Certificate) {
@@ -112,10 +122,22 @@ func certificateProbes() []probe {
 	const ann = "spiffe://rota/client/root/ann"
 	return []probe{
 		{name: "a sound certificate counts, or the others prove nothing", try: soundCertificate},
-		{name: "a certificate of a foreign authority", try: showing(func(s *scene) (tls.Certificate, error) { return s.foreignCA.client("root", "ann") })},
-		{name: "a client's of the nodes' authority", try: showing(func(s *scene) (tls.Certificate, error) { return s.nodeCA.client("root", "ann") })},
-		{name: "a node's of the clients' authority", try: showing(func(s *scene) (tls.Certificate, error) { return s.clientCA.node("n1") })},
-		{name: "a node's own, for a client's call", try: showing(func(s *scene) (tls.Certificate, error) { return s.nodeCA.node("n2") })},
+		{name: "a certificate of a foreign authority", try: showing(func(s *scene) (tls.Certificate,
+			error) {
+			return s.foreignCA.client("root", "ann")
+		})},
+		{name: "a client's of the nodes' authority", try: showing(func(s *scene) (tls.Certificate,
+			error) {
+			return s.nodeCA.client("root", "ann")
+		})},
+		{name: "a node's of the clients' authority", try: showing(func(s *scene) (tls.Certificate,
+			error) {
+			return s.clientCA.node("n1")
+		})},
+		{name: "a node's own, for a client's call", try: showing(func(s *scene) (tls.Certificate,
+			error) {
+			return s.nodeCA.node("n2")
+		})},
 		{name: "a certificate signed by a client's", try: showing(grandchild)},
 		{name: "a certificate that blocks name", try: blocked},
 		with("a certificate for servers alone", usable(x509.ExtKeyUsageServerAuth)),
@@ -127,7 +149,8 @@ func certificateProbes() []probe {
 		with("a certificate with a path in its role", uri("spiffe://rota/client/../node/n1")),
 		with("a certificate of a role that is none", uri("spiffe://rota/client/nosuch/ann")),
 		with("a certificate that has expired", func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) }),
-		with("a certificate that does not count yet", func(c *x509.Certificate) { c.NotBefore = time.Now().Add(time.Hour) }),
+		with("a certificate that does not count yet",
+			func(c *x509.Certificate) { c.NotBefore = time.Now().Add(time.Hour) }),
 	}
 }
 

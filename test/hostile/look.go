@@ -104,7 +104,8 @@ func (now *sight) against(before *sight) string {
 	if now.term != before.term {
 		term = fmt.Sprintf("term %d, before %d: an election of its own", now.term, before.term)
 	}
-	return fmt.Sprintf("%s leads, %s, digests equal at %d, all jobs there, at most %d MiB more", now.leader, term, now.at, most>>20)
+	return fmt.Sprintf("%s leads, %s, digests equal at %d, all jobs there, at most %d MiB more", now.leader, term,
+		now.at, most>>20)
 }
 
 // resident returns the memory of a process; 0 if the system does not report it.

@@ -43,17 +43,20 @@ func clientCertified(s *scene) (tls.Certificate, error) { return s.clientCA.clie
 func memberProbes() (unknown, captured []probe) {
 	for _, method := range nodeCalls {
 		name := method[strings.LastIndex(method, "/")+1:]
-		unknown = append(unknown, probe{name: "an unrecorded node calls " + name, try: nodeCall([]string{method}, "n9", certified("n9"))})
+		unknown = append(unknown, probe{name: "an unrecorded node calls " + name,
+			try: nodeCall([]string{method}, "n9", certified("n9"))})
 	}
 	unknown = append(unknown,
 		probe{name: "a removed node makes each call", try: nodeCall(nodeCalls, "n4", certified("n4"))},
 		probe{name: "a client of root makes each call", try: nodeCall(nodeCalls, "n1", clientCertified)},
-		probe{name: "a node of a foreign authority makes each call", try: nodeCall(nodeCalls, "n2", func(s *scene) (tls.Certificate, error) { return s.foreignCA.node("n2") })},
-		probe{name: "a node without a name of a cluster", try: nodeCallNamed(nodeCalls, "n9", "other", certified("n9"))},
-		probe{name: "a removed node says hello", try: helloAs("n4", certified("n4"))},
+		probe{name: "a node of a foreign authority makes each call",
+			try: nodeCall(nodeCalls, "n2", func(s *scene) (tls.Certificate, error) { return s.foreignCA.node("n2") })},
+		probe{name: "a node without a name of a cluster", try: nodeCallNamed(nodeCalls, "n9", "other",
+			certified("n9"))}, probe{name: "a removed node says hello", try: helloAs("n4", certified("n4"))},
 		probe{name: "a client says hello", try: helloAs("n1", clientCertified)},
 		probe{name: "another node's name in the hello", try: helloAs("n2", certified("n9"))},
-		probe{name: "a member's name with another data directory", try: helloFrom("n3", func(s *scene) string { return s.identities["n9"] }, certified("n3"))},
+		probe{name: "a member's name with another data directory",
+			try: helloFrom("n3", func(s *scene) string { return s.identities["n9"] }, certified("n3"))},
 		probe{name: "an unrecorded node asks for votes", try: votes("n9", "n9", false)},
 	)
 	captured = []probe{
@@ -68,18 +71,21 @@ func memberProbes() (unknown, captured []probe) {
 }
 
 // nodeCall makes node calls with a certificate, in the name of a node.
-func nodeCall(methods []string, id string, certificate func(*scene) (tls.Certificate, error)) func(context.Context, *scene) (string, error) {
+func nodeCall(methods []string, id string, certificate func(*scene) (tls.Certificate,
+	error)) func(context.Context, *scene) (string, error) {
 	return nodeCallNamed(methods, id, "rota", certificate)
 }
 
-func nodeCallNamed(methods []string, id, cluster string, certificate func(*scene) (tls.Certificate, error)) func(context.Context, *scene) (string, error) {
+func nodeCallNamed(methods []string, id, cluster string, certificate func(*scene) (tls.Certificate,
+	error)) func(context.Context, *scene) (string, error) {
 	return func(ctx context.Context, s *scene) (said string, err error) {
 		pair, err := certificate(s)
 		if err != nil {
 			return "", err
 		}
 		// Every node request has its caller in the same field.
-		message := &rotav1.BarrierRequest{Caller: &rotav1.Caller{Node: id, ClusterName: cluster, Identity: s.identities[id]}}
+		message := &rotav1.BarrierRequest{Caller: &rotav1.Caller{Node: id, ClusterName: cluster,
+			Identity: s.identities[id]}}
 		for _, n := range s.nodes[:2] {
 			conn, err := s.conn(n, pair)
 			if err != nil {
@@ -92,7 +98,8 @@ func nodeCallNamed(methods []string, id, cluster string, certificate func(*scene
 					_ = stream.CloseSend()
 					err = stream.RecvMsg(&rotav1.BarrierResponse{})
 				}
-				if said, err = turnedAway(err, codes.PermissionDenied, codes.Unauthenticated, codes.Unavailable); err != nil {
+				if said, err = turnedAway(err, codes.PermissionDenied, codes.Unauthenticated,
+					codes.Unavailable); err != nil {
 					_ = conn.Close()
 					return "", fmt.Errorf("%s at %s: %w", method, n.ID, err)
 				}

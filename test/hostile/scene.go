@@ -102,8 +102,8 @@ func (s *scene) certify(n *rig.Node) error {
 	if err != nil {
 		return err
 	}
-	n.Flags = append(n.Flags, "--tls-cert", s.path(n.ID+".pem"), "--tls-key", s.path(n.ID+".key"), "--node-ca", s.path("nodes.pem"),
-		"--client-ca", s.path("clients.pem"), "--gossip-key-file", s.path("gossip.key"))
+	n.Flags = append(n.Flags, "--tls-cert", s.path(n.ID+".pem"), "--tls-key", s.path(n.ID+".key"), "--node-ca",
+		s.path("nodes.pem"), "--client-ca", s.path("clients.pem"), "--gossip-key-file", s.path("gossip.key"))
 	return write(pair, s.path(n.ID+".pem"), s.path(n.ID+".key"))
 }
 
@@ -116,12 +116,14 @@ func (s *scene) trusting(own ...tls.Certificate) *tls.Config {
 
 // dial returns a client with a token; empty is none.
 func (s *scene) dial(token string) (*client.Client, error) {
-	return client.Dial(s.nodes.APIs(), client.WithTLS(s.trusting()), client.WithToken(token), client.WithPatience(maxProbe/2))
+	return client.Dial(s.nodes.APIs(), client.WithTLS(s.trusting()), client.WithToken(token),
+		client.WithPatience(maxProbe/2))
 }
 
 // conn returns a bare connection to one node, with the given client certificates.
 func (s *scene) conn(n *rig.Node, own ...tls.Certificate) (*grpc.ClientConn, error) {
-	return grpc.NewClient("passthrough:///"+n.API, grpc.WithTransportCredentials(credentials.NewTLS(s.trusting(own...))))
+	return grpc.NewClient("passthrough:///"+n.API,
+		grpc.WithTransportCredentials(credentials.NewTLS(s.trusting(own...))))
 }
 
 // lock makes the cluster require credentials, and makes the tokens.
@@ -140,8 +142,9 @@ func (s *scene) lock(ctx context.Context) error {
 	if s.root, err = s.dial(root); err != nil {
 		return err
 	}
-	if _, err = s.root.Auth().SetRole(ctx, rota.Role{Name: "clerk", Grants: []rota.Grant{{Right: rota.RightAuth, Tenant: "*", Queue: "*"},
-		{Right: rota.RightRead, Tenant: string(ours), Queue: "*"}}}); err != nil {
+	if _, err = s.root.Auth().SetRole(ctx, rota.Role{Name: "clerk",
+		Grants: []rota.Grant{{Right: rota.RightAuth, Tenant: "*", Queue: "*"},
+			{Right: rota.RightRead, Tenant: string(ours), Queue: "*"}}}); err != nil {
 		return err
 	}
 	for name, want := range s.wanted(soon) {
@@ -152,7 +155,8 @@ func (s *scene) lock(ctx context.Context) error {
 	if err := s.root.Auth().RevokeToken(ctx, idOf(s.tokens["revoked"])); err != nil {
 		return err
 	}
-	for name, to := range map[string]**client.Client{"acme": &s.acme, "umbrella": &s.umbrella, "clerk": &s.clerk, "fleet": &s.fleet} {
+	for name, to := range map[string]**client.Client{"acme": &s.acme, "umbrella": &s.umbrella, "clerk": &s.clerk,
+		"fleet": &s.fleet} {
 		if *to, err = s.dial(s.tokens[name]); err != nil {
 			return err
 		}
@@ -175,9 +179,11 @@ func (s *scene) wanted(soon rota.Date) map[string]rota.AccessToken {
 	}
 	short := of(ours, "submitter")
 	short.Expires = rota.DateOf(time.Now().Add(2 * time.Second))
-	all := map[string]rota.AccessToken{"acme": of(ours, "submitter"), "umbrella": of(theirs, "submitter"), "acme worker": bound(ours),
+	all := map[string]rota.AccessToken{"acme": of(ours, "submitter"), "umbrella": of(theirs, "submitter"),
+		"acme worker":     bound(ours),
 		"umbrella worker": bound(theirs), "clerk": {Roles: []string{"clerk"}, Expires: soon},
-		"fleet": {Roles: []string{"clerk", "worker"}, WorkerPrefix: string(ours) + "-", Expires: soon}, "revoked": of(ours, "submitter"), "expired": short}
+		"fleet":   {Roles: []string{"clerk", "worker"}, WorkerPrefix: string(ours) + "-", Expires: soon},
+		"revoked": of(ours, "submitter"), "expired": short}
 	if s.plant {
 		all["acme"] = rota.AccessToken{Roles: []string{"root"}, Expires: soon}
 	}
@@ -201,15 +207,17 @@ func (s *scene) load(ctx context.Context) error {
 	for tenant, by := range map[rota.TenantID]*client.Client{ours: s.acme, theirs: s.umbrella} {
 		for _, typ := range []rota.JobType{"done", "held", "idle"} {
 			spec := rota.NewJobSpec(typ, []byte(string(tenant)+"-data"))
-			spec.ID, spec.Tenant, spec.Queue = rota.JobID(string(tenant)+"-"+string(typ)), tenant, rota.QueueName(tenant)
+			spec.ID, spec.Tenant, spec.Queue = rota.JobID(string(tenant)+"-"+
+				string(typ)), tenant, rota.QueueName(tenant)
 			if _, err := by.Submit(ctx, spec); err != nil {
 				return err
 			}
 			s.acknowledged = append(s.acknowledged, spec.ID)
 		}
 		nodes := []rota.NodeSpec{rota.NewNodeSpec("a", "idle", nil), rota.NewNodeSpec("b@run", "idle", nil, "a")}
-		if _, err := by.SubmitWorkflow(ctx, rota.WorkflowSpec{ID: rota.WorkflowID(string(tenant) + "-flow"), Tenant: tenant,
-			Queue: rota.QueueName(tenant), Nodes: nodes}); err != nil {
+		if _, err := by.SubmitWorkflow(ctx, rota.WorkflowSpec{ID: rota.WorkflowID(string(tenant) + "-flow"),
+			Tenant: tenant,
+			Queue:  rota.QueueName(tenant), Nodes: nodes}); err != nil {
 			return err
 		}
 		job := rota.NewJobSpec("idle", nil)
@@ -219,12 +227,14 @@ func (s *scene) load(ctx context.Context) error {
 		if _, err := by.Schedules().Set(ctx, daily); err != nil {
 			return err
 		}
-		if _, err := client.BatchesOf(by).Open(ctx, rota.BatchSpec{ID: rota.BatchID(tenant) + "-batch", Callback: job}); err != nil {
+		if _, err := client.BatchesOf(by).Open(ctx, rota.BatchSpec{ID: rota.BatchID(tenant) + "-batch",
+			Callback: job}); err != nil {
 			return err
 		}
 	}
 	err := rig.Until(ctx, func() error {
-		for id, state := range map[rota.JobID]rota.JobState{"acme-done": rota.JobCompleted, "umbrella-done": rota.JobCompleted, "umbrella-held": rota.JobRunning} {
+		for id, state := range map[rota.JobID]rota.JobState{"acme-done": rota.JobCompleted,
+			"umbrella-done": rota.JobCompleted, "umbrella-held": rota.JobRunning} {
 			j, err := s.root.Job(ctx, id)
 			if err != nil {
 				return err
@@ -252,7 +262,9 @@ func (s *scene) worker(life context.Context, tenant rota.TenantID) error {
 	if err != nil {
 		return err
 	}
-	w, err := client.NewWorker(by, rota.WorkerSpec{ID: rota.WorkerID(tenant) + "-w", Queues: []rota.QueueName{rota.QueueName(tenant)}, Slots: 2, Types: []rota.JobType{"done", "held"}}, client.WithHardStop(life), client.WithSecret([]byte(workerSecret)))
+	w, err := client.NewWorker(by, rota.WorkerSpec{ID: rota.WorkerID(tenant) + "-w",
+		Queues: []rota.QueueName{rota.QueueName(tenant)}, Slots: 2, Types: []rota.JobType{"done", "held"}},
+		client.WithHardStop(life), client.WithSecret([]byte(workerSecret)))
 	if err != nil {
 		return err
 	}

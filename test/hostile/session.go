@@ -26,18 +26,20 @@ const sessionCookie = "__Host-rota-ui="
 func sessionProbes() []probe {
 	return []probe{
 		{name: "a session counts until it is signed out, or the others prove nothing", try: soundSession},
-		{name: "a session that was signed out, at another node", try: func(ctx context.Context, s *scene) (string, error) {
-			id, secret, err := s.openSession(ctx, s.tokens["acme"])
-			if err == nil {
-				err = s.auth(ctx, 0, secret, func(ctx context.Context, c rotav1.AuthClient) error {
-					_, err := c.EndSession(ctx, &rotav1.EndSessionRequest{Id: id})
-					return err
-				})
-			}
-			return s.spent(ctx, secret, err)
-		}},
+		{name: "a session that was signed out, at another node",
+			try: func(ctx context.Context, s *scene) (string, error) {
+				id, secret, err := s.openSession(ctx, s.tokens["acme"])
+				if err == nil {
+					err = s.auth(ctx, 0, secret, func(ctx context.Context, c rotav1.AuthClient) error {
+						_, err := c.EndSession(ctx, &rotav1.EndSessionRequest{Id: id})
+						return err
+					})
+				}
+				return s.spent(ctx, secret, err)
+			}},
 		{name: "a session whose token was revoked", try: func(ctx context.Context, s *scene) (string, error) {
-			t, token, err := s.root.Auth().CreateToken(ctx, rota.AccessToken{Roles: []string{"reader"}, Expires: rota.DateOf(time.Now().Add(time.Minute))})
+			t, token, err := s.root.Auth().CreateToken(ctx, rota.AccessToken{Roles: []string{"reader"},
+				Expires: rota.DateOf(time.Now().Add(time.Minute))})
 			if err != nil {
 				return "", err
 			}
@@ -86,25 +88,28 @@ func sessionProbes() []probe {
 			}
 			return refused(s.clerk.Auth().EndSession(ctx, id), rota.KindNotFound)
 		}},
-		{name: "another's link, opened by one who knows its id alone", try: func(ctx context.Context, s *scene) (string, error) {
-			t, _, err := s.openLink(ctx)
-			if err != nil {
-				return "", err
-			}
-			return turnedAway(s.claim(ctx, 0, t.ID, s.tokens["clerk"], sum(t.ID, draw())), codes.PermissionDenied)
-		}},
+		{name: "another's link, opened by one who knows its id alone",
+			try: func(ctx context.Context, s *scene) (string, error) {
+				t, _, err := s.openLink(ctx)
+				if err != nil {
+					return "", err
+				}
+				return turnedAway(s.claim(ctx, 0, t.ID, s.tokens["clerk"], sum(t.ID, draw())), codes.PermissionDenied)
+			}},
 		{name: "a session's cookie, at the API", try: cookie("GET", "/v1/jobs", "", 401)},
 		{name: "a session's cookie, sent by another page", try: cookie("POST", "/ui/session", "https://"+evil, 403)},
 		{name: "a session's cookie, sent by no page", try: cookie("POST", "/ui/session", "", 403)},
-		{name: "a session's cookie, sent by a page of another port", try: cookie("POST", "/ui/session", "https://127.0.0.1:1", 403)},
+		{name: "a session's cookie, sent by a page of another port",
+			try: cookie("POST", "/ui/session", "https://127.0.0.1:1", 403)},
 		{name: "a session, signed out by another page", try: cookie("DELETE", "/ui/session", "https://"+evil, 403)},
-		{name: "looks for a session's secret in the data directories", try: func(ctx context.Context, s *scene) (string, error) {
-			_, secret, err := s.openSession(ctx, s.tokens["root"])
-			if err != nil {
-				return "", err
-			}
-			return s.search([]string{strings.Split(secret, "_")[2]})
-		}},
+		{name: "looks for a session's secret in the data directories",
+			try: func(ctx context.Context, s *scene) (string, error) {
+				_, secret, err := s.openSession(ctx, s.tokens["root"])
+				if err != nil {
+					return "", err
+				}
+				return s.search([]string{strings.Split(secret, "_")[2]})
+			}},
 	}
 }
 
@@ -122,7 +127,8 @@ func sum(id, secret string) []byte {
 }
 
 // auth calls a node's Auth with a bearer.
-func (s *scene) auth(ctx context.Context, node int, bearer string, do func(context.Context, rotav1.AuthClient) error) error {
+func (s *scene) auth(ctx context.Context, node int, bearer string,
+	do func(context.Context, rotav1.AuthClient) error) error {
 	conn, err := s.conn(s.nodes[node])
 	if err != nil {
 		return err
@@ -170,7 +176,8 @@ func (s *scene) lists(ctx context.Context, node int, secret string) error {
 		return err
 	}
 	defer conn.Close()
-	return invoke(metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+secret), conn, rotav1.Jobs_List_FullMethodName)
+	return invoke(metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+secret), conn,
+		rotav1.Jobs_List_FullMethodName)
 }
 
 // spent presents a session that must not be valid to each node, once err is nil.

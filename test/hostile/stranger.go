@@ -28,18 +28,21 @@ func strangerCalls() (all []probe) {
 			if f.Package() != "rota.v1" {
 				continue
 			}
-			all = append(all, probe{name: fmt.Sprintf("each call of %s without a credential", service.FullName()), bites: service.Name() != "Node",
-				try: func(ctx context.Context, s *scene) (string, error) { return eachCall(ctx, s, service) }})
+			all = append(all, probe{name: fmt.Sprintf("each call of %s without a credential", service.FullName()),
+				bites: service.Name() != "Node",
+				try:   func(ctx context.Context, s *scene) (string, error) { return eachCall(ctx, s, service) }})
 		}
 		return true
 	})
 	return append(all,
-		probe{name: "a call that there is not", try: callOf("/rota.v1.Jobs/Steal", codes.Unauthenticated, codes.Unimplemented, codes.PermissionDenied)},
-		probe{name: "the list of all calls, by reflection", bites: true, try: callOf("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", codes.Unauthenticated)},
+		probe{name: "a call that there is not", try: callOf("/rota.v1.Jobs/Steal", codes.Unauthenticated,
+			codes.Unimplemented, codes.PermissionDenied)},
+		probe{name: "the list of all calls, by reflection", bites: true,
+			try: callOf("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", codes.Unauthenticated)},
 		probe{name: "whether it is alive, and no more", try: health},
 		probe{name: "the page of events", bites: true, try: webStatus("/v1/events", http.StatusUnauthorized)},
-		probe{name: "a page that there is not", try: webStatus("/v1/jobs", http.StatusNotFound, http.StatusUnauthorized)},
-		probe{name: "who it is", bites: true, try: whoAmI},
+		probe{name: "a page that there is not", try: webStatus("/v1/jobs", http.StatusNotFound,
+			http.StatusUnauthorized)}, probe{name: "who it is", bites: true, try: whoAmI},
 		probe{name: "an identity token of nobody, alg none", try: exchange},
 		probe{name: "a node's fields in the public protocol", bites: true, try: forgedMetadata},
 	)
@@ -135,7 +138,8 @@ func health(ctx context.Context, s *scene) (string, error) {
 }
 
 // web calls a node's API over HTTP/1.1.
-func (s *scene) web(ctx context.Context, method, path string, change func(*http.Request)) (code int, body string, header http.Header, err error) {
+func (s *scene) web(ctx context.Context, method, path string,
+	change func(*http.Request)) (code int, body string, header http.Header, err error) {
 	config := s.trusting()
 	config.NextProtos = []string{"http/1.1"}
 	asking := http.Client{Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}}
@@ -163,7 +167,8 @@ func webStatus(path string, want ...int) func(context.Context, *scene) (string, 
 	return webRefused(http.MethodGet, path, nil, want...)
 }
 
-func webRefused(method, path string, change func(*http.Request), want ...int) func(context.Context, *scene) (string, error) {
+func webRefused(method, path string, change func(*http.Request),
+	want ...int) func(context.Context, *scene) (string, error) {
 	return func(ctx context.Context, s *scene) (string, error) {
 		code, body, header, err := s.web(ctx, method, path, change)
 		if err != nil {
@@ -204,7 +209,8 @@ func exchange(ctx context.Context, s *scene) (string, error) {
 		return "", err
 	}
 	defer nobody.Close()
-	_, _, err = nobody.Auth().Exchange(ctx, "eyJhbGciOiJub25lIn0.eyJpc3MiOiJodHRwczovL2V2aWwuZXhhbXBsZSIsInN1YiI6InJvb3QifQ.")
+	_, _, err = nobody.Auth().Exchange(ctx,
+		"eyJhbGciOiJub25lIn0.eyJpc3MiOiJodHRwczovL2V2aWwuZXhhbXBsZSIsInN1YiI6InJvb3QifQ.")
 	return refused(err, rota.KindUnauthenticated, rota.KindDenied, rota.KindInvalid)
 }
 
@@ -216,9 +222,12 @@ func forgedMetadata(ctx context.Context, s *scene) (string, error) {
 	}
 	defer conn.Close()
 	said := ""
-	for _, pair := range [][2]string{{"rota-actor", "token:root"}, {"rota-principal", "local"}, {"x-forwarded-user", "root"},
-		{"rota-via", "n1/socket"}, {"x-forwarded-client-cert", "URI=spiffe://rota/client/root/ann"}, {"cookie", "session=" + s.tokens["root"]}} {
-		if said, err = turnedAway(invoke(metadata.AppendToOutgoingContext(ctx, pair[0], pair[1]), conn, rotav1.Cluster_Status_FullMethodName),
+	for _, pair := range [][2]string{{"rota-actor", "token:root"}, {"rota-principal", "local"},
+		{"x-forwarded-user", "root"},
+		{"rota-via", "n1/socket"}, {"x-forwarded-client-cert", "URI=spiffe://rota/client/root/ann"},
+		{"cookie", "session=" + s.tokens["root"]}} {
+		if said, err = turnedAway(invoke(metadata.AppendToOutgoingContext(ctx, pair[0], pair[1]), conn,
+			rotav1.Cluster_Status_FullMethodName),
 			codes.Unauthenticated); err != nil {
 			return "", fmt.Errorf("%s: %w", pair[0], err)
 		}

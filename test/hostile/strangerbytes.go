@@ -49,7 +49,8 @@ func strangerBytes() (all []probe) {
 	}{{"API", apiPort}, {"Raft", raftPort}} {
 		all = append(all,
 			probe{name: "64 KiB of garbage instead of a handshake, at " + at.name, try: silent(at.port, junk)},
-			probe{name: "HTTP/2 in clear text, at " + at.name, try: silent(at.port, []byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00"))},
+			probe{name: "HTTP/2 in clear text, at " + at.name,
+				try: silent(at.port, []byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00"))},
 			probe{name: "TLS 1.2, at " + at.name, try: olderTLS(at.port)},
 		)
 	}
@@ -148,12 +149,14 @@ func hello(id, cluster, identity string) []byte {
 
 // helloAs sends hello with the name of a node and with the identity of its data directory, so that only the certificate
 // can be the reason for the refusal; a verdict of yes must not come.
-func helloAs(id string, certificate func(*scene) (tls.Certificate, error)) func(context.Context, *scene) (string, error) {
+func helloAs(id string, certificate func(*scene) (tls.Certificate,
+	error)) func(context.Context, *scene) (string, error) {
 	return helloFrom(id, func(s *scene) string { return s.identities[id] }, certificate)
 }
 
 // helloFrom is helloAs with the identity of another data directory.
-func helloFrom(id string, identity func(*scene) string, certificate func(*scene) (tls.Certificate, error)) func(context.Context, *scene) (string, error) {
+func helloFrom(id string, identity func(*scene) string, certificate func(*scene) (tls.Certificate,
+	error)) func(context.Context, *scene) (string, error) {
 	return func(_ context.Context, s *scene) (string, error) {
 		var own *tls.Certificate
 		if certificate != nil {
@@ -186,7 +189,8 @@ func ended(err error) (string, error) {
 func junkOverTLS(to port, said []byte) func(context.Context, *scene) (string, error) {
 	return func(_ context.Context, s *scene) (string, error) {
 		answer, err := overTLS(s, to(s), said, nil)
-		if len(answer) > 0 && !bytes.HasPrefix(answer, []byte("HTTP/1.1 4")) && answer[0] == 0 && !bytes.Contains(answer, []byte("\x00\x04\x00\x00\x00\x00\x00")) {
+		if len(answer) > 0 && !bytes.HasPrefix(answer, []byte("HTTP/1.1 4")) && answer[0] == 0 &&
+			!bytes.Contains(answer, []byte("\x00\x04\x00\x00\x00\x00\x00")) {
 			return "", fmt.Errorf("it is answered by %q", short(string(answer)))
 		}
 		if err == nil {
@@ -203,7 +207,8 @@ func hugeHeader(ctx context.Context, s *scene) (string, error) {
 		return "", err
 	}
 	defer conn.Close()
-	err = invoke(metadata.AppendToOutgoingContext(ctx, "x-much", strings.Repeat("x", 1<<20)), conn, rotav1.Jobs_Get_FullMethodName)
+	err = invoke(metadata.AppendToOutgoingContext(ctx, "x-much", strings.Repeat("x", 1<<20)), conn,
+		rotav1.Jobs_Get_FullMethodName)
 	return turnedAway(err, codes.Internal, codes.Unauthenticated, codes.Unavailable, codes.ResourceExhausted)
 }
 
@@ -214,7 +219,8 @@ func hugeMessage(ctx context.Context, s *scene) (string, error) {
 		return "", err
 	}
 	defer conn.Close()
-	err = conn.Invoke(ctx, rotav1.Jobs_Submit_FullMethodName, wrapperspb.Bytes(make([]byte, 8<<20)), &wrapperspb.BytesValue{})
+	err = conn.Invoke(ctx, rotav1.Jobs_Submit_FullMethodName, wrapperspb.Bytes(make([]byte, 8<<20)),
+		&wrapperspb.BytesValue{})
 	return turnedAway(err, codes.Unauthenticated, codes.ResourceExhausted)
 }
 

@@ -93,18 +93,20 @@ func thiefProbes() []probe {
 		{name: "reads the files as another account", try: modes},
 		{name: "looks for payloads in an encrypted backup", try: func(_ context.Context, s *scene) (string, error) {
 			text, err := os.ReadFile(filepath.Join(s.path("backups"), s.backup.Name))
-			if err == nil && (bytes.Contains(text, []byte("-data")) || bytes.Contains(text, []byte("acme")) || !bytes.HasPrefix(text, []byte("age-encryption.org/"))) {
+			if err == nil && (bytes.Contains(text, []byte("-data")) || bytes.Contains(text, []byte("acme")) ||
+				!bytes.HasPrefix(text, []byte("age-encryption.org/"))) {
 				err = errors.New("it shows them")
 			}
 			return fmt.Sprintf("%d bytes, none of them clear", len(text)), err
 		}},
 		{name: "opens a backup without an identity", try: func(ctx context.Context, s *scene) (string, error) {
-			said, err := s.rota(ctx, "operator", "snapshot", "restore", filepath.Join("backups", s.backup.Name), "--data", s.path("stolen"), "--node", "r1")
+			said, err := s.rota(ctx, "operator", "snapshot", "restore", filepath.Join("backups", s.backup.Name),
+				"--data", s.path("stolen"), "--node", "r1")
 			return refusedBy(said, err, "--identity")
 		}},
 		{name: "opens a backup with an identity of its own", try: func(ctx context.Context, s *scene) (string, error) {
-			said, err := s.rota(ctx, "operator", "snapshot", "restore", filepath.Join("backups", s.backup.Name), "--data", s.path("stolen"), "--node", "r1",
-				"--identity", s.path("other-identity"))
+			said, err := s.rota(ctx, "operator", "snapshot", "restore", filepath.Join("backups", s.backup.Name),
+				"--data", s.path("stolen"), "--node", "r1", "--identity", s.path("other-identity"))
 			return refusedBy(said, err, "opens the backup")
 		}},
 		{name: "restores a backup, and shows a token of it", try: oldTokens},
@@ -114,7 +116,8 @@ func thiefProbes() []probe {
 // search fails if a file of a data directory, a log or a backup contains one of the secrets.
 func (s *scene) search(secrets []string) (string, error) {
 	files := 0
-	for _, root := range append([]string{s.path("backups")}, s.path("n1"), s.path("n2"), s.path("n3"), s.path("n4"), s.path("n1.log"), s.path("n2.log"), s.path("n3.log")) {
+	for _, root := range append([]string{s.path("backups")}, s.path("n1"), s.path("n2"), s.path("n3"), s.path("n4"),
+		s.path("n1.log"), s.path("n2.log"), s.path("n3.log")) {
 		err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 			if errors.Is(err, fs.ErrNotExist) {
 				return nil // the node has removed it meanwhile
@@ -164,7 +167,8 @@ func oldTokens(ctx context.Context, s *scene) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if said, err := s.rota(ctx, "operator", "snapshot", "restore", filepath.Join("backups", s.backup.Name), "--data", n.Dir, "--node", n.ID,
+	if said, err := s.rota(ctx, "operator", "snapshot", "restore", filepath.Join("backups", s.backup.Name), "--data",
+		n.Dir, "--node", n.ID,
 		"--raft", n.Raft, "--identity", s.path("identity"), "--sha256", s.backup.SHA256.String()); err != nil {
 		return "", fmt.Errorf("%w: %s", err, said)
 	}
@@ -217,7 +221,8 @@ func storeProbes() []probe {
 		}}
 	}
 	return []probe{
-		forged("leaves it alone: it can be restored, or the others prove nothing", func(_ *scene, sound []byte) ([]byte, error) { return sound, nil }),
+		forged("leaves it alone: it can be restored, or the others prove nothing",
+			func(_ *scene, sound []byte) ([]byte, error) { return sound, nil }),
 		forged("cuts a backup", func(_ *scene, sound []byte) ([]byte, error) { return sound[:len(sound)-100], nil }),
 		forged("flips a bit", func(_ *scene, sound []byte) ([]byte, error) {
 			text := bytes.Clone(sound)
@@ -241,5 +246,6 @@ func storeProbes() []probe {
 
 // drill verifies a backup by its SHA-256, as the cluster keeps it.
 func (s *scene) drill(ctx context.Context, place string) (string, error) {
-	return s.rota(ctx, "operator", "backup", "drill", "--from", place, "--identity", s.path("identity"), "--sha256", s.backup.SHA256.String())
+	return s.rota(ctx, "operator", "backup", "drill", "--from", place, "--identity", s.path("identity"), "--sha256",
+		s.backup.SHA256.String())
 }

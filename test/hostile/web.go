@@ -34,19 +34,25 @@ func webProbes() []probe {
 	all := []probe{
 		{name: "each call of HTTP without a credential", bites: true, try: eachRoute},
 		{name: "each read of HTTP by the other's names", bites: true, try: eachRead},
-		ask("two tokens, over HTTP", "GET", "/v1/jobs", asAcme(func(r *http.Request, s *scene) { r.Header.Add("Authorization", "Bearer "+s.tokens["root"]) }), 401),
+		ask("two tokens, over HTTP", "GET", "/v1/jobs",
+			asAcme(func(r *http.Request, s *scene) { r.Header.Add("Authorization", "Bearer "+s.tokens["root"]) }), 401),
 		ask("two tokens in one header", "GET", "/v1/jobs", asAcme(func(r *http.Request, s *scene) {
 			r.Header.Set("Authorization", "Bearer "+s.tokens["acme"]+", Bearer "+s.tokens["root"])
 		}), 401),
-		ask("a deletion that says it is a POST", "POST", "/v1/jobs/umbrella-done", asAcme(header("X-Http-Method-Override", "DELETE")), 405),
+		ask("a deletion that says it is a POST", "POST", "/v1/jobs/umbrella-done",
+			asAcme(header("X-Http-Method-Override", "DELETE")), 405),
 		ask("a deletion in the query", "POST", "/v1/jobs/umbrella-done?_method=DELETE", asAcme(nil), 405),
-		ask("a host behind another", "GET", "/v1/jobs/umbrella-idle", asAcme(header("X-Forwarded-Host", "localhost")), 404),
-		ask("a user that a proxy might name", "GET", "/v1/jobs/umbrella-idle", asAcme(header("X-Forwarded-User", "root")), 404),
+		ask("a host behind another", "GET", "/v1/jobs/umbrella-idle", asAcme(header("X-Forwarded-Host", "localhost")),
+			404),
+		ask("a user that a proxy might name", "GET", "/v1/jobs/umbrella-idle",
+			asAcme(header("X-Forwarded-User", "root")), 404),
 		ask("headers without end", "GET", "/v1/jobs", asAcme(header("X-Long", strings.Repeat("a", 20<<10))), 431),
 		ask("an address without end", "GET", "/v1/jobs?q="+strings.Repeat("a", 9<<10), asAcme(nil), 414),
 	}
-	for _, path := range []string{"%75mbrella-idle", "x%2f..%2fumbrella-idle", "..%2fjobs%2fumbrella-idle", "umbrella-idle%00", "umbrella-idle%2f",
-		"umbrella-idle;a=b", "umbrella-idle%0d%0aX:%20y", "./umbrella-idle", "x/../umbrella-idle", "%2e%2e/jobs/umbrella-idle"} {
+	for _, path := range []string{"%75mbrella-idle", "x%2f..%2fumbrella-idle", "..%2fjobs%2fumbrella-idle",
+		"umbrella-idle%00", "umbrella-idle%2f",
+		"umbrella-idle;a=b", "umbrella-idle%0d%0aX:%20y", "./umbrella-idle", "x/../umbrella-idle",
+		"%2e%2e/jobs/umbrella-idle"} {
 		all = append(all, ask("a job as "+path, "GET", "/v1/jobs/"+path, asAcme(nil), 400, 404))
 	}
 	return all
@@ -81,7 +87,8 @@ var forAnybody = map[string]bool{"GET /v1/settings": true, "GET /v1/whoami": tru
 
 // routeOf fills the parameters of a path in.
 func routeOf(path, id string) string {
-	return strings.NewReplacer("{id}", id, "{role}", "root", "{node}", "a", "{lease}", strings.Repeat("ab", 32), "{epoch}", "1").Replace(path)
+	return strings.NewReplacer("{id}", id, "{role}", "root", "{node}", "a", "{lease}", strings.Repeat("ab", 32),
+		"{epoch}", "1").Replace(path)
 }
 
 // eachRoute makes every HTTP call without a credential.
@@ -101,7 +108,8 @@ func eachRoute(ctx context.Context, s *scene) (said string, err error) {
 			switch {
 			case err != nil:
 				return "", fmt.Errorf("%s: %w", name, err)
-			case strings.HasPrefix(path, "/v1/sessions") && code >= 400: // of any caller with a credential: there is none
+			case strings.HasPrefix(path, "/v1/sessions") &&
+				code >= 400: // of any caller with a credential: there is none
 			case code != http.StatusUnauthorized:
 				return "", fmt.Errorf("%s is answered by %d: %s", name, code, short(body))
 			}
@@ -123,7 +131,8 @@ func eachRead(ctx context.Context, s *scene) (string, error) {
 		if !slices.Contains(routes[path], http.MethodGet) || path == "/v1/live" {
 			continue
 		}
-		for _, id := range []string{"umbrella-idle", "umbrella-done", "umbrella-flow", "umbrella-flow%2Fa", "umbrella-flow%2Fb@run", "umbrella-w", "umbrella-daily", "umbrella-batch", "umbrella"} {
+		for _, id := range []string{"umbrella-idle", "umbrella-done", "umbrella-flow", "umbrella-flow%2Fa",
+			"umbrella-flow%2Fb@run", "umbrella-w", "umbrella-daily", "umbrella-batch", "umbrella"} {
 			if !strings.Contains(path, "{id}") && id != "umbrella-idle" {
 				continue
 			}
@@ -133,7 +142,8 @@ func eachRead(ctx context.Context, s *scene) (string, error) {
 			}
 			asked, _, _ := strings.Cut(id, "%")
 			for _, what := range []string{secretData, "umbrella-"} {
-				if strings.Contains(strings.ReplaceAll(body, asked, ""), what) || code == http.StatusOK && strings.HasPrefix(id, "umbrella-") && strings.Contains(path, "{id}") {
+				if strings.Contains(strings.ReplaceAll(body, asked, ""), what) || code == http.StatusOK &&
+					strings.HasPrefix(id, "umbrella-") && strings.Contains(path, "{id}") {
 					return "", fmt.Errorf("%s of %s is answered by %d: %s", path, id, code, short(body))
 				}
 			}

@@ -51,7 +51,8 @@ func (s *scene) register(ctx context.Context, hello *rotav1.Hello) (*session, er
 // ask sends one command and returns the refusal, nil if there was none.
 func (w *session) ask(c *rotav1.LeaseCommand) (*rotav1.Refusal, error) {
 	commands := &rotav1.LeaseCommands{Sequence: 1, Commands: []*rotav1.LeaseCommand{c}}
-	if err := w.stream.Send(&rotav1.WorkRequest{Message: &rotav1.WorkRequest_Commands{Commands: commands}}); err != nil {
+	if err := w.stream.Send(
+		&rotav1.WorkRequest{Message: &rotav1.WorkRequest_Commands{Commands: commands}}); err != nil {
 		return nil, err
 	}
 	for {
@@ -70,15 +71,18 @@ func (w *session) ask(c *rotav1.LeaseCommand) (*rotav1.Refusal, error) {
 
 // named is the hello of a worker of the actors.
 func named(id rota.WorkerID, queue rota.QueueName, secret string) *rotav1.Hello {
-	return &rotav1.Hello{Secret: []byte(secret), Worker: &rotav1.WorkerSpec{Id: string(id), Queues: []string{string(queue)}, Slots: 1, Types: []string{"none"}}}
+	return &rotav1.Hello{Secret: []byte(secret), Worker: &rotav1.WorkerSpec{Id: string(id),
+		Queues: []string{string(queue)}, Slots: 1, Types: []string{"none"}}}
 }
 
 // workerProbes are the attempts of a worker of one tenant.
 func workerProbes() []probe {
 	var all []probe
-	for _, verb := range []rotav1.LeaseVerb{rotav1.LeaseVerb_LEASE_VERB_ACK, rotav1.LeaseVerb_LEASE_VERB_RENEW, rotav1.LeaseVerb_LEASE_VERB_COMPLETE,
+	for _, verb := range []rotav1.LeaseVerb{rotav1.LeaseVerb_LEASE_VERB_ACK, rotav1.LeaseVerb_LEASE_VERB_RENEW,
+		rotav1.LeaseVerb_LEASE_VERB_COMPLETE,
 		rotav1.LeaseVerb_LEASE_VERB_FAIL, rotav1.LeaseVerb_LEASE_VERB_DECLINE, rotav1.LeaseVerb_LEASE_VERB_PROGRESS} {
-		all = append(all, probe{name: fmt.Sprintf("says %s of another's lease", verb), try: foreignLease(verb, func(s *scene) []byte { return s.held.Lease.ID[:] })})
+		all = append(all, probe{name: fmt.Sprintf("says %s of another's lease", verb),
+			try: foreignLease(verb, func(s *scene) []byte { return s.held.Lease.ID[:] })})
 	}
 	hello := func(name string, what func() *rotav1.Hello) probe {
 		return probe{name: name, try: func(ctx context.Context, s *scene) (string, error) {
@@ -87,15 +91,24 @@ func workerProbes() []probe {
 				_ = w.conn.Close()
 				return "", errors.New("it is welcomed")
 			}
-			return turnedAway(err, codes.PermissionDenied, codes.InvalidArgument, codes.FailedPrecondition, codes.Aborted, codes.AlreadyExists, codes.Unauthenticated)
+			return turnedAway(err, codes.PermissionDenied, codes.InvalidArgument, codes.FailedPrecondition,
+				codes.Aborted, codes.AlreadyExists, codes.Unauthenticated)
 		}}
 	}
 	const own = rota.QueueName(ours)
 	return append(all,
-		probe{name: "completes a made-up lease", try: foreignLease(rotav1.LeaseVerb_LEASE_VERB_COMPLETE, func(*scene) []byte { return bytes.Repeat([]byte{7}, 32) })},
-		probe{name: "completes a lease without an id", try: foreignLease(rotav1.LeaseVerb_LEASE_VERB_COMPLETE, func(*scene) []byte { return nil })},
-		hello("registers under an id beyond its prefix", func() *rotav1.Hello { return named("umbrella-x", own, guess) }),
-		hello("registers for another's queue", func() *rotav1.Hello { return named("acme-y", rota.QueueName(theirs), guess) }),
+		probe{name: "completes a made-up lease", try: foreignLease(rotav1.LeaseVerb_LEASE_VERB_COMPLETE,
+			func(*scene) []byte { return bytes.Repeat([]byte{7}, 32) })},
+		probe{name: "completes a lease without an id", try: foreignLease(rotav1.LeaseVerb_LEASE_VERB_COMPLETE,
+			func(*scene) []byte { return nil })},
+		hello("registers under an id beyond its prefix", func() *rotav1.Hello {
+			return named("umbrella-x", own,
+				guess)
+		}),
+		hello("registers for another's queue", func() *rotav1.Hello {
+			return named("acme-y", rota.QueueName(theirs),
+				guess)
+		}),
 		hello("registers as one that lives", func() *rotav1.Hello { return named("acme-w", own, guess) }),
 		hello("takes over without the secret", func() *rotav1.Hello {
 			h := named("acme-w", own, guess)
@@ -116,14 +129,16 @@ func workerProbes() []probe {
 		}),
 		probe{name: "says that another's process is gone", try: gone},
 		probe{name: "reads the outputs before another's job", try: parents},
-		probe{name: "asks by refusals which nodes of workflows there are", try: func(ctx context.Context, s *scene) (string, error) {
-			by, err := s.dial(s.tokens["acme worker"])
-			if err != nil {
-				return "", err
-			}
-			defer by.Close()
-			return "the refusals say the same", saysTheSame("umbrella-flow/b@run", func(id string) error { return lastOf(by.ParentOutputs(ctx, rota.JobID(id))) })
-		}},
+		probe{name: "asks by refusals which nodes of workflows there are",
+			try: func(ctx context.Context, s *scene) (string, error) {
+				by, err := s.dial(s.tokens["acme worker"])
+				if err != nil {
+					return "", err
+				}
+				defer by.Close()
+				return "the refusals say the same", saysTheSame("umbrella-flow/b@run",
+					func(id string) error { return lastOf(by.ParentOutputs(ctx, rota.JobID(id))) })
+			}},
 		probe{name: "retires another's worker", try: func(ctx context.Context, s *scene) (string, error) {
 			by, err := s.dial(s.tokens["acme worker"])
 			if err != nil {
@@ -153,7 +168,8 @@ func foreignLease(verb rotav1.LeaseVerb, lease func(s *scene) []byte) func(conte
 			return "", err
 		}
 		defer w.conn.Close()
-		refusal, err := w.ask(&rotav1.LeaseCommand{Verb: verb, LeaseId: lease(s), Job: "umbrella-held", Ordinal: 1, Progress: 1, Text: "mine"})
+		refusal, err := w.ask(&rotav1.LeaseCommand{Verb: verb, LeaseId: lease(s), Job: "umbrella-held", Ordinal: 1,
+			Progress: 1, Text: "mine"})
 		if refusal == nil && err == nil {
 			return "", errors.New("it was accepted")
 		}
@@ -171,7 +187,8 @@ func gone(ctx context.Context, s *scene) (string, error) {
 		return "", err
 	}
 	defer by.Close()
-	return refused(by.WorkerGone(ctx, "umbrella-w", s.held.Lease.Session, []byte(guess)), rota.KindDenied, rota.KindNotFound, rota.KindStale, rota.KindConflict)
+	return refused(by.WorkerGone(ctx, "umbrella-w", s.held.Lease.Session, []byte(guess)), rota.KindDenied,
+		rota.KindNotFound, rota.KindStale, rota.KindConflict)
 }
 
 func parents(ctx context.Context, s *scene) (string, error) {

@@ -51,7 +51,8 @@ func New() *Provider {
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc(ConfigurationPath, func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprintf(w, `{"issuer":%q,"jwks_uri":%q,"id_token_signing_alg_values_supported":["RS256","HS256","none"]}`, p.URL, p.URL+KeysPath)
+		fmt.Fprintf(w, `{"issuer":%q,"jwks_uri":%q,"id_token_signing_alg_values_supported":["RS256","HS256","none"]}`,
+			p.URL, p.URL+KeysPath)
 	})
 	mux.HandleFunc(KeysPath, func(w http.ResponseWriter, _ *http.Request) {
 		_ = json.NewEncoder(w).Encode(map[string]any{"keys": p.Keys()})
@@ -102,7 +103,8 @@ func (p *Provider) Restore() { p.answers.Clear() }
 func (p *Provider) Keys() []map[string]string {
 	point := must(p.Curve.PublicKey.Bytes())
 	return []map[string]string{
-		{"kty": "RSA", "kid": "rsa", "use": "sig", "n": encode(p.rsa.N.Bytes()), "e": encode(big.NewInt(int64(p.rsa.E)).Bytes())},
+		{"kty": "RSA", "kid": "rsa", "use": "sig", "n": encode(p.rsa.N.Bytes()),
+			"e": encode(big.NewInt(int64(p.rsa.E)).Bytes())},
 		{"kty": "EC", "kid": "ec", "use": "sig", "crv": "P-256", "x": encode(point[1:33]), "y": encode(point[33:])},
 		{"kty": "OKP", "kid": "ed", "use": "sig", "crv": "Ed25519", "x": encode(p.ed.Public().(ed25519.PublicKey))},
 	}

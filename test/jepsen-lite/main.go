@@ -178,8 +178,8 @@ func run(ctx context.Context, o fault.Options) (*check.Verdict, error) {
 	if err := w.Settle(ctx); err != nil {
 		return nil, err
 	}
-	check.Say("seed %d: %d nodes and %d workers in %s, %s of faults, all in %s", o.Seed, o.Nodes, o.Workers, network.Name(),
-		o.Duration, o.Keep)
+	check.Say("seed %d: %d nodes and %d workers in %s, %s of faults, all in %s", o.Seed, o.Nodes, o.Workers,
+		network.Name(), o.Duration, o.Keep)
 	w.Live(ctx)
 	w.Rest()
 	w.Outlive(ctx)

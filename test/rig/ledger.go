@@ -34,7 +34,8 @@ func (l *Ledger) Submit(ctx context.Context, c *client.Client, spec rota.JobSpec
 }
 
 // Answered repeats call until it is answered or ctx ended, and records the jobs as accepted.
-func (l *Ledger) Answered(ctx context.Context, most time.Duration, call func(context.Context) error, jobs ...rota.JobID) {
+func (l *Ledger) Answered(ctx context.Context, most time.Duration, call func(context.Context) error,
+	jobs ...rota.JobID) {
 	for ctx.Err() == nil {
 		inner, cancel := context.WithTimeout(ctx, most)
 		err := call(inner)

@@ -56,8 +56,8 @@ func NewNode(id, dir string, line ...string) (*Node, error) {
 
 // Args returns the command line after the binary. The machine's free disk space is ignored, unless Flags set it.
 func (n *Node) Args() []string {
-	return append([]string{"server", "--node", n.ID, "--data", n.Dir, "--api", n.API, "--raft", n.Raft, "--admin", n.Admin,
-		"--gossip", n.Gossip, "--disk-low", "0", "--disk-critical", "0"}, n.Flags...)
+	return append([]string{"server", "--node", n.ID, "--data", n.Dir, "--api", n.API, "--raft", n.Raft, "--admin",
+		n.Admin, "--gossip", n.Gossip, "--disk-low", "0", "--disk-critical", "0"}, n.Flags...)
 }
 
 // Start starts its next run; it may not be ready yet.

@@ -124,7 +124,8 @@ func TestNode_endsBeforeItServes(t *testing.T) {
 	if err := n.Start(); err != nil {
 		t.Fatal(err)
 	}
-	if err := n.AwaitReady(t.Context()); err == nil || !strings.Contains(err.Error(), "broken") || !strings.Contains(err.Error(), "exit status 3") {
+	if err := n.AwaitReady(t.Context()); err == nil || !strings.Contains(err.Error(), "broken") ||
+		!strings.Contains(err.Error(), "exit status 3") {
 		t.Errorf("%v", err)
 	}
 	if err := n.Start(); err != nil {

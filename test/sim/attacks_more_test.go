@@ -58,7 +58,8 @@ func TestH07_renewals_do_not_starve_behind_enqueues(t *testing.T) {
 	l, k := s.job("j")
 	for i := range 600 { // three leases long
 		for n := range 20 {
-			s.submit(func(spec *rota.JobSpec) { spec.Priority, spec.Delay = 0, 10*time.Minute }, fmt.Sprint("x", i, "-", n))
+			s.submit(func(spec *rota.JobSpec) { spec.Priority, spec.Delay = 0, 10*time.Minute },
+				fmt.Sprint("x", i, "-", n))
 		}
 		s.run(100)
 	}

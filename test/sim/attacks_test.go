@@ -153,8 +153,9 @@ func TestH05_a_sweep_of_a_deposed_leader_ends_nothing(t *testing.T) {
 	t.Parallel()
 	s := newScript(t)
 	l, _ := s.job("j")
-	stale := seal(s.World, s.nodes[0], &fsmpb.Entry{Term: s.term, NowMs: int64(s.clock() + 900), Ops: []*fsmpb.Op{{Op: &fsmpb.Op_Sweep{
-		Sweep: &fsmpb.Sweep{}}}}})
+	stale := seal(s.World, s.nodes[0], &fsmpb.Entry{Term: s.term, NowMs: int64(s.clock() + 900),
+		Ops: []*fsmpb.Op{{Op: &fsmpb.Op_Sweep{
+			Sweep: &fsmpb.Sweep{}}}}})
 	s.Elect(s.nodes[1])
 	s.run(100)
 	before := s.clock()
@@ -178,8 +179,8 @@ func TestH06_a_renewal_before_the_sweep_applies_saves_the_lease(t *testing.T) {
 		s.leader.heard[k.id] = s.clock() // a beat that got through alone
 		s.run(20)
 	}
-	op := entry.LeaseCommandOp(&peer.LeaseCommand{Verb: rota.VerbRenew, Lease: l.ID, Job: l.Job, Worker: l.Worker, Session: l.Session,
-		Ordinal: renewals(s, l) + 1})
+	op := entry.LeaseCommandOp(&peer.LeaseCommand{Verb: rota.VerbRenew, Lease: l.ID, Job: l.Job, Worker: l.Worker,
+		Session: l.Session, Ordinal: renewals(s, l) + 1})
 	s.leader.propose(op, nil)
 	s.run(2_000)
 	s.wantOpen(l, true)

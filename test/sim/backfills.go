@@ -35,7 +35,8 @@ func newWidener(w *World) *widener {
 	x.name = "widener"
 	if w.Wide {
 		ways := []rota.Backfill{rota.BackfillNone, rota.BackfillEasy, rota.BackfillEasy, rota.BackfillEasy}
-		x.set([2]string{"ranking", "fifo"}, [2]string{"backfill", ways[x.chance.IntN(len(ways))].String()}, [2]string{"fair_share", "off"},
+		x.set([2]string{"ranking", "fifo"}, [2]string{"backfill", ways[x.chance.IntN(len(ways))].String()},
+			[2]string{"fair_share", "off"},
 			[2]string{"oldest_every", "0"}, [2]string{"estimate", "user"}, [2]string{"lease_ms", fmt.Sprint(w.LeaseMs)})
 		w.on(&x.actor, 2_000, x.next)
 	}

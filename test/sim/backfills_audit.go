@@ -61,7 +61,8 @@ type wideView struct {
 }
 
 func newWide() wide {
-	return wide{specs: map[rota.JobID]*rota.JobSpec{}, numbers: map[rota.JobID]int{}, waits: map[rota.JobID]wideJob{}, runs: map[rota.LeaseID]wideRun{}}
+	return wide{specs: map[rota.JobID]*rota.JobSpec{}, numbers: map[rota.JobID]int{}, waits: map[rota.JobID]wideJob{},
+		runs: map[rota.LeaseID]wideRun{}}
 }
 
 // wideRound is the part of an entry's rounds that concerns the queue.
@@ -119,7 +120,8 @@ func (a *auditor) backfilled(n *node, e *fsmpb.Entry, r *fsm.Applied) {
 		}
 		if v.Kind == rota.EventJobAssigned {
 			job := wideJob{JobSpec: s, alone: a.jobs[v.Job].alone}
-			m.runs[v.Lease] = wideRun{v.Lease, v.Worker, v.Clock, v.Clock + rota.Clock(s.Expected.Milliseconds()), job.cpu()}
+			m.runs[v.Lease] = wideRun{v.Lease, v.Worker, v.Clock, v.Clock + rota.Clock(s.Expected.Milliseconds()),
+				job.cpu()}
 			started = true
 		}
 	}
@@ -209,7 +211,8 @@ func (a *auditor) passed(round *wideRound, clock rota.Clock) {
 				a.failf("job %s started before job %s, which came first", j.ID, kept)
 			}
 			if !yard.fits(worker, now, now+long, j.cpu()) {
-				a.failf("job %s starts at worker %s and takes room that is kept there for one that came first", j.ID, worker)
+				a.failf("job %s starts at worker %s and takes room that is kept there for one that came first", j.ID,
+					worker)
 			}
 		case k != nil:
 			worker, at = rota.WorkerID(k.GetWorker()), v.at.Clock+rota.Clock(rota.Date(k.GetUntilMs())-v.at.Date)
@@ -218,7 +221,8 @@ func (a *auditor) passed(round *wideRound, clock rota.Clock) {
 				known = slices.DeleteFunc(slices.Clone(yard), func(r wideRun) bool { return r.to == endless })
 			}
 			if !known.fits(worker, at, at+long, j.cpu()) {
-				a.failf("room for job %s is reserved at worker %s from %d on, but is in use", j.ID, worker, k.GetUntilMs())
+				a.failf("room for job %s is reserved at worker %s from %d on, but is in use", j.ID, worker,
+					k.GetUntilMs())
 			}
 		case kept == "":
 			a.failf("jobs start behind job %s, for which no room is kept", j.ID)

@@ -169,8 +169,8 @@ func (b *ledgerBatch) counts() (n rota.BatchCounts) {
 }
 
 // batchEnds maps an event to the end of a job that it reports.
-var batchEnds = map[rota.EventKind]rota.JobState{rota.EventJobCompleted: rota.JobCompleted, rota.EventJobDead: rota.JobDead,
-	rota.EventJobExpired: rota.JobExpired, rota.EventJobCancelled: rota.JobCancelled}
+var batchEnds = map[rota.EventKind]rota.JobState{rota.EventJobCompleted: rota.JobCompleted,
+	rota.EventJobDead: rota.JobDead, rota.EventJobExpired: rota.JobExpired, rota.EventJobCancelled: rota.JobCancelled}
 
 // batched follows the batches through an entry. It checks that each has its callback in exactly the entry in which it
 // is sealed and its last job has ended.
@@ -226,8 +226,10 @@ func (a *auditor) batched(n *node, e *fsmpb.Entry, r *fsm.Applied) {
 		b.called = true
 		a.Batched++
 		done, known := n.machine.Job(rota.CallbackID(id))
-		if told != counts || !known || !maps.Equal(done.Labels, counts.Labels(map[string]string{"of": done.Labels["of"]})) {
-			a.failf("the callback of batch %s counts %+v, with labels %v; want %+v as in the model", id, told, done.Labels, counts)
+		if told != counts || !known || !maps.Equal(done.Labels,
+			counts.Labels(map[string]string{"of": done.Labels["of"]})) {
+			a.failf("the callback of batch %s counts %+v, with labels %v; want %+v as in the model", id, told,
+				done.Labels, counts)
 		}
 	}
 	a.ledger.open = rest
@@ -249,7 +251,8 @@ func (a *auditor) batchOp(op *fsmpb.Op, o *fsmpb.Outcome) {
 		id, b := op.GetSubmit().GetSpec().GetId(), l.batches[rota.BatchID(op.GetSubmit().GetSpec().GetBatch())]
 		switch refused := rota.ErrorOf(entry.OutcomeError(o)); {
 		case ok && (b == nil || b.sealed):
-			a.failf("job %s was accepted by batch %s, which is sealed or was never opened", id, op.GetSubmit().GetSpec().GetBatch())
+			a.failf("job %s was accepted by batch %s, which is sealed or was never opened", id,
+				op.GetSubmit().GetSpec().GetBatch())
 		case ok:
 			j := &ledgerJob{}
 			b.jobs, l.member[rota.JobID(id)] = append(b.jobs, j), j
@@ -279,7 +282,8 @@ func (a *auditor) batchesFinal() {
 			a.failf("batch %s never had its callback: sealed %v, %+v", id, b.sealed, b.counts())
 		}
 		for _, n := range a.w.nodes {
-			if got, ok := fsm.BatchOf(&n.machine.View, id); !ok || got.BatchCounts != b.counts() || got.State != rota.BatchFinished {
+			if got, ok := fsm.BatchOf(&n.machine.View, id); !ok || got.BatchCounts != b.counts() ||
+				got.State != rota.BatchFinished {
 				a.failf("node %s has batch %s as %+v, the model counts %+v", n.name, id, got, b.counts())
 			}
 		}

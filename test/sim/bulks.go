@@ -44,20 +44,23 @@ func (b *bulker) next() {
 	w.on(&b.actor, Time(b.chance.IntN(1_000)), b.next)
 	if b.chance.IntN(4) > 0 {
 		s := rota.NewJobSpec("work", nil)
-		s.ID, s.Tenant, s.Delay = rota.JobID(fmt.Sprintf("bulk%d-%d", b.chance.IntN(4), b.jobs)), "t0", millis.Duration(3_600_000)
+		s.ID, s.Tenant, s.Delay = rota.JobID(fmt.Sprintf("bulk%d-%d", b.chance.IntN(4),
+			b.jobs)), "t0", millis.Duration(3_600_000)
 		b.jobs++
 		b.ask(&fsmpb.Op{Op: &fsmpb.Op_Submit{Submit: &fsmpb.Submit{Spec: entry.SpecOp(&s)}}})
 		return
 	}
 	verb := bulkVerbs[b.chance.IntN(len(bulkVerbs))]
-	b.start(verb, fmt.Sprintf("id=bulk%d* priority>=%d", b.chance.IntN(4), b.chance.IntN(5)), int64(b.chance.IntN(2)*b.chance.IntN(9)))
+	b.start(verb, fmt.Sprintf("id=bulk%d* priority>=%d", b.chance.IntN(4), b.chance.IntN(5)),
+		int64(b.chance.IntN(2)*b.chance.IntN(9)))
 }
 
 // bulkQueue is the queue to which plans move jobs.
 const bulkQueue = "bulks"
 
 // bulkVerbs are drawn: verbs that leave jobs for other plans occur more often.
-var bulkVerbs = []rota.PlanVerb{rota.PlanCancel, rota.PlanCancel, rota.PlanReprioritise, rota.PlanRetry, rota.PlanRetry, rota.PlanDelete, rota.PlanMove}
+var bulkVerbs = []rota.PlanVerb{rota.PlanCancel, rota.PlanCancel, rota.PlanReprioritise, rota.PlanRetry, rota.PlanRetry,
+	rota.PlanDelete, rota.PlanMove}
 
 func (b *bulker) start(verb rota.PlanVerb, line string, most int64) {
 	p := rota.PlanSpec{ID: rota.PlanID(fmt.Sprint("plan", b.plans)), Verb: verb, Filter: line, Max: most}

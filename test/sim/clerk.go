@@ -47,7 +47,8 @@ func (c *clerk) create() {
 		id[i] = letters[n%len(letters)]
 	}
 	c.next++
-	token := &fsmpb.CreateToken{Id: string(id), Hash: make([]byte, 32), Roles: []string{access.RoleOperator}, ExpiresMs: startClock + 1<<32}
+	token := &fsmpb.CreateToken{Id: string(id), Hash: make([]byte, 32), Roles: []string{access.RoleOperator},
+		ExpiresMs: startClock + 1<<32}
 	if c.chance.IntN(2) == 0 { // by the subject of an identity provider
 		c.exchange(string(id), token.GetHash())
 	} else {
@@ -57,7 +58,8 @@ func (c *clerk) create() {
 	session := "s" + string(id[1:])
 	browser := rota.SessionPrincipal(session, actor)
 	w.on(&c.actor, 300, func() {
-		c.ask(actor, &fsmpb.Op{Op: &fsmpb.Op_OpenSession{OpenSession: &fsmpb.OpenSession{Id: session, Hash: make([]byte, 32)}}})
+		c.ask(actor, &fsmpb.Op{Op: &fsmpb.Op_OpenSession{OpenSession: &fsmpb.OpenSession{Id: session,
+			Hash: make([]byte, 32)}}})
 	})
 	if c.chance.IntN(3) == 0 { // it signs out before its token is revoked
 		w.on(&c.actor, 1_200, func() {
@@ -70,13 +72,14 @@ func (c *clerk) create() {
 			if i%2 == 0 {
 				actor = browser
 			}
-			c.ask(actor, &fsmpb.Op{Op: &fsmpb.Op_SetTenant{SetTenant: &fsmpb.SetTenant{Id: fmt.Sprint("clerk", c.chance.IntN(3)),
-				Set: []*fsmpb.Label{{Key: "weight", Value: fmt.Sprint(1 + c.chance.IntN(100))}}}}})
+			c.ask(actor, &fsmpb.Op{Op: &fsmpb.Op_SetTenant{SetTenant: &fsmpb.SetTenant{Id: fmt.Sprint("clerk",
+				c.chance.IntN(3)), Set: []*fsmpb.Label{{Key: "weight", Value: fmt.Sprint(1 + c.chance.IntN(100))}}}}})
 		})
 	}
 	for _, reader := range []rota.Principal{actor, rota.Local} { // an operator has no right to backups
 		w.on(&c.actor, Time(c.chance.IntN(4_000)), func() {
-			c.ask(reader, &fsmpb.Op{Op: &fsmpb.Op_ReadSnapshot{ReadSnapshot: &fsmpb.ReadSnapshot{Node: "n1", Index: 1}}})
+			c.ask(reader, &fsmpb.Op{Op: &fsmpb.Op_ReadSnapshot{ReadSnapshot: &fsmpb.ReadSnapshot{Node: "n1",
+				Index: 1}}})
 		})
 	}
 	w.on(&c.actor, 2_000, func() {
@@ -107,7 +110,8 @@ func (c *clerk) grant() {
 			if healed {
 				tenant = "*"
 			}
-			role.Grants = append(role.Grants, &fsmpb.Grant{Right: uint32(rota.RightWork), Tenant: tenant, Queue: "default"})
+			role.Grants = append(role.Grants, &fsmpb.Grant{Right: uint32(rota.RightWork), Tenant: tenant,
+				Queue: "default"})
 		}
 		c.ask(rota.Local, &fsmpb.Op{Op: &fsmpb.Op_SetRole{SetRole: role}})
 	}

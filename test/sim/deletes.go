@@ -51,7 +51,8 @@ func (d *deleter) next() {
 		return // its client would repeat it forever, under an id that may be another job's
 	}
 	if d.chance.IntN(4) == 0 { // so that its worker may not know of its end yet
-		d.ask(&fsmpb.Op{Op: &fsmpb.Op_Cancel{Cancel: &fsmpb.Cancel{Job: string(id)}}}, func(*fsmpb.Outcome) { d.forget(id) })
+		d.ask(&fsmpb.Op{Op: &fsmpb.Op_Cancel{Cancel: &fsmpb.Cancel{Job: string(id)}}},
+			func(*fsmpb.Outcome) { d.forget(id) })
 		return
 	}
 	d.forget(id)
@@ -74,7 +75,8 @@ func (d *deleter) forget(id rota.JobID) {
 		if OutcomeOK(o) && d.chance.IntN(2) == 0 {
 			s := rota.NewJobSpec("work", []byte("of another life"))
 			s.ID, s.Tenant, s.Headers = id, "t0", headersOf(id)
-			d.ask(&fsmpb.Op{Op: &fsmpb.Op_Submit{Submit: &fsmpb.Submit{Spec: entry.SpecOp(&s)}}}, func(*fsmpb.Outcome) {})
+			d.ask(&fsmpb.Op{Op: &fsmpb.Op_Submit{Submit: &fsmpb.Submit{Spec: entry.SpecOp(&s)}}},
+				func(*fsmpb.Outcome) {})
 		}
 	})
 }
@@ -146,8 +148,8 @@ func (a *auditor) jobDeleted(n *node, e *rota.Event, j *auditJob) {
 	a.Deleted++
 	_, _, vertex := rota.SplitNodeJobID(e.Job)
 	if !j.terminal || !j.lease.IsZero() || j.deleted || vertex {
-		a.failf("job %s was deleted: ended %v, deleted before %v, leased %v, a node of a workflow %v", e.Job, j.terminal, j.deleted,
-			!j.lease.IsZero(), vertex)
+		a.failf("job %s was deleted: ended %v, deleted before %v, leased %v, a node of a workflow %v", e.Job,
+			j.terminal, j.deleted, !j.lease.IsZero(), vertex)
 	}
 	for _, k := range a.w.workers {
 		if k.down || k.pausedUntil > a.w.now {

@@ -229,7 +229,8 @@ func (w *World) busy() bool {
 }
 
 func (w *World) atRest() bool {
-	if len(w.audit.accepted) < w.Jobs || !w.flows.quiet() || !w.scheduler.quiet() || !w.hooker.quiet() || w.deleter.open > 0 {
+	if len(w.audit.accepted) < w.Jobs || !w.flows.quiet() || !w.scheduler.quiet() || !w.hooker.quiet() ||
+		w.deleter.open > 0 {
 		return false
 	}
 	for _, n := range w.nodes {

@@ -56,7 +56,8 @@ func newAuditFlow(f *flow) *auditFlow {
 	x := &auditFlow{flow: f, cancelled: map[int32]bool{}, from: map[int32]string{}}
 	for k, at := range f.graph.Order {
 		n := &f.spec.Nodes[at]
-		x.nodes = append(x.nodes, auditNode{id: n.ID, parents: f.graph.Parents[k], state: nodeBlocked, spec: &n.JobSpec, gate: n.Gate != nil})
+		x.nodes = append(x.nodes, auditNode{id: n.ID, parents: f.graph.Parents[k], state: nodeBlocked, spec: &n.JobSpec,
+			gate: n.Gate != nil})
 	}
 	return x
 }
@@ -225,7 +226,8 @@ func (a *auditor) nodeEvent(r *fsm.Applied, x *auditFlow, n *auditNode, e *rota.
 		if !n.gate || n.over() || x.ending != 0 && x.ending < r.Index {
 			a.failf("node %s of workflow %s (gate: %v), which is %s, took a signal", n.id, id, n.gate, n.state)
 		}
-	case rota.EventGateWaiting, rota.EventJobDelayed, rota.EventJobEnqueued, rota.EventJobAssigned, rota.EventJobRunning, rota.EventJobCompleted, rota.EventJobDead, rota.EventJobExpired:
+	case rota.EventGateWaiting, rota.EventJobDelayed, rota.EventJobEnqueued, rota.EventJobAssigned,
+		rota.EventJobRunning, rota.EventJobCompleted, rota.EventJobDead, rota.EventJobExpired:
 		if !ready {
 			a.failf("%s of node %s of workflow %s before all its parents completed", e.Kind, n.id, id)
 		}
@@ -239,7 +241,8 @@ func (a *auditor) nodeEvent(r *fsm.Applied, x *auditFlow, n *auditNode, e *rota.
 			a.failf("%s of node %s of workflow %s, which is a gate: %v", e.Kind, n.id, id, n.gate)
 		}
 		if x.ending != 0 && x.ending < r.Index {
-			a.failf("%s of node %s of workflow %s, which has been coming to its end since entry %d", e.Kind, n.id, id, x.ending)
+			a.failf("%s of node %s of workflow %s, which has been coming to its end since entry %d", e.Kind, n.id, id,
+				x.ending)
 		}
 		n.state = nodeReleased
 	case rota.EventJobCompleted:
@@ -332,8 +335,8 @@ func (a *auditor) flowsSettled(r *fsm.Applied) {
 			switch {
 			case n.over():
 			case x.ending != 0 && x.ending < r.Index && (!leased || x.cancelled[x.run]):
-				a.failf("workflow %s has been coming to its end since entry %d, its node %s is %s (leased: %v)", id, x.ending, n.id,
-					n.state, leased)
+				a.failf("workflow %s has been coming to its end since entry %d, its node %s is %s (leased: %v)", id,
+					x.ending, n.id, n.state, leased)
 			case x.ending != 0 || n.state != nodeBlocked:
 			case ready && n.spec.Delay == 0 && !n.held:
 				a.failf("node %s of workflow %s still waits, though all its parents have completed", n.id, id)
@@ -368,8 +371,8 @@ func (a *auditor) flowsFinal() {
 			ended += btoi(j.terminal && !a.faded(n, id))
 		}
 		if rows := n.machine.Freeze().Rows(); rows != vertices+ended+a.forgotten() {
-			a.failf("node %s keeps %d rows, %d jobs have ended, the workflows have %d nodes, deleted numbers are %d ranges", n.name, rows,
-				ended, vertices, a.forgotten())
+			a.failf("node %s keeps %d rows, %d jobs have ended, the workflows have %d nodes, deleted numbers are %d ranges",
+				n.name, rows, ended, vertices, a.forgotten())
 		}
 	}
 }
@@ -389,8 +392,8 @@ func (a *auditor) flowShown(n *node, f *flow, x *auditFlow) {
 	}
 	shown := v.Words()
 	if shown.State != x.state || shown.Runs != x.run || !x.state.Terminal() {
-		a.failf("node %s shows workflow %s as %s in run %d, want %s in run %d as in the model", n.name, f.spec.ID, shown.State, shown.Runs,
-			x.state, x.run)
+		a.failf("node %s shows workflow %s as %s in run %d, want %s in run %d as in the model", n.name, f.spec.ID,
+			shown.State, shown.Runs, x.state, x.run)
 	}
 	for i := range x.nodes {
 		want := &x.nodes[i]
@@ -400,8 +403,8 @@ func (a *auditor) flowShown(n *node, f *flow, x *auditFlow) {
 			state = rota.NodeState(rota.JobCancelled)
 		}
 		if shown.Nodes[i].State != want.state || n.machine.JobState(job) != rota.JobState(state) {
-			a.failf("node %s shows node %s of workflow %s as %s (its job as %s), want %s as in the model", n.name, want.id, f.spec.ID,
-				shown.Nodes[i].State, n.machine.JobState(job), want.state)
+			a.failf("node %s shows node %s of workflow %s as %s (its job as %s), want %s as in the model", n.name,
+				want.id, f.spec.ID, shown.Nodes[i].State, n.machine.JobState(job), want.state)
 		}
 	}
 }

@@ -228,7 +228,8 @@ func (f *flow) signal() {
 		if f.spec.Nodes[i].Gate == nil || r.IntN(2) == 0 {
 			continue
 		}
-		s := rota.Signal{Workflow: f.spec.ID, Node: f.spec.Nodes[i].ID, ID: fmt.Sprint("s", r.IntN(3)), Payload: []byte("word")}
+		s := rota.Signal{Workflow: f.spec.ID, Node: f.spec.Nodes[i].ID, ID: fmt.Sprint("s", r.IntN(3)),
+			Payload: []byte("word")}
 		s.Refuse = r.IntN(6) == 0
 		f.send(entry.SignalWorkflowOp(&s), func(*fsmpb.Outcome) {})
 	}
@@ -297,7 +298,8 @@ func (c *flowClient) handles(k *worker, t *task) {
 // quiet reports whether every upload was acknowledged or lapsed, and no further requests follow. The cluster clock
 // determines when one has lapsed: a part in flight as the world healed may be accepted seconds later.
 func (c *flowClient) quiet() bool {
-	lapsed := c.w.now >= c.w.Heal+Time(limits.UploadLapses)+5_000 && c.w.audit.clock >= c.w.audit.uploaded+limits.UploadLapses+5_000
+	lapsed := c.w.now >= c.w.Heal+Time(limits.UploadLapses)+5_000 &&
+		c.w.audit.clock >= c.w.audit.uploaded+limits.UploadLapses+5_000
 	for _, f := range c.all {
 		if a := c.w.audit.flows[f.spec.ID]; a != nil {
 			if !a.state.Terminal() || f.cancelling || f.retries > 0 && a.state != rota.WorkflowCompleted {

@@ -45,7 +45,8 @@ func (g *ghost) speak() {
 		return // no process has replaced it yet: its requests count
 	}
 	l := g.leases[w.ghostly.IntN(len(g.leases))]
-	verb := []rota.LeaseVerb{rota.VerbComplete, rota.VerbComplete, rota.VerbFail, rota.VerbRenew, rota.VerbAck}[w.ghostly.IntN(5)]
+	verb := []rota.LeaseVerb{rota.VerbComplete, rota.VerbComplete, rota.VerbFail, rota.VerbRenew,
+		rota.VerbAck}[w.ghostly.IntN(5)]
 	c := peer.LeaseCommand{Verb: verb, Lease: l.ID, Job: l.Job, Worker: g.id, Session: g.session, Ordinal: 1,
 		Output: []byte("by a ghost")}
 	switch other := w.workers[w.ghostly.IntN(len(w.workers))]; {
@@ -63,7 +64,8 @@ func (g *ghost) speak() {
 	w.forward(n, &g.actor, !n.down, entry.LeaseCommandOp(&c), func(o *fsmpb.Outcome) {
 		w.audit.Ghosts++
 		if OutcomeOK(o) {
-			w.audit.failf("worker %s spoke in session %d on lease %s of job %s, which was not that session's: it was heard (verb %d)",
+			w.audit.failf(
+				"worker %s spoke in session %d on lease %s of job %s, which was not that session's: it was heard (verb %d)",
 				c.Worker, c.Session, c.Lease, c.Job, c.Verb)
 		}
 	})

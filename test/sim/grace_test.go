@@ -11,8 +11,8 @@ import (
 func graced(t *testing.T, change ...func(*Options)) *script {
 	return newScript(t, append(change, func(o *Options) {
 		o.Grace = true
-		o.Policy = []rota.Setting{{Key: "lease_grace_on_disconnect", Value: "10s"}, {Key: "backoff_base", Value: "100ms"},
-			{Key: "backoff_cap", Value: "100ms"}}
+		o.Policy = []rota.Setting{{Key: "lease_grace_on_disconnect", Value: "10s"},
+			{Key: "backoff_base", Value: "100ms"}, {Key: "backoff_cap", Value: "100ms"}}
 	})...)
 }
 

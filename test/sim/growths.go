@@ -71,8 +71,10 @@ func (a *auditor) growing(op *fsmpb.LeaseOp) {
 func (a *auditor) grows(r *fsm.Applied, x *auditFlow, e *rota.Event) {
 	g := x.growing[e.Node]
 	by := slices.IndexFunc(x.nodes, func(n auditNode) bool { return n.id == e.Node })
-	if g == nil || by < 0 || x.nodes[by].state != nodeDone || x.ending != 0 && x.ending < r.Index || x.state != rota.WorkflowRunning {
-		a.failf("%s of node %s of workflow %s (%s, ending since %d), which brought %v", e.Kind, e.Node, e.Run, x.state, x.ending, g)
+	if g == nil || by < 0 || x.nodes[by].state != nodeDone || x.ending != 0 && x.ending < r.Index ||
+		x.state != rota.WorkflowRunning {
+		a.failf("%s of node %s of workflow %s (%s, ending since %d), which brought %v", e.Kind, e.Node, e.Run, x.state,
+			x.ending, g)
 		return
 	}
 	delete(x.growing, e.Node)

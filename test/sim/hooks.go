@@ -55,7 +55,8 @@ func (h *hooker) ask(op *fsmpb.Op) {
 
 func (h *hooker) set() {
 	h.n++
-	h.ask(entry.WebhookOp(&rota.WebhookSpec{Name: hookName, URL: fmt.Sprintf("https://example.com/%d", h.n), Kinds: slices.Clone(hookKinds)}))
+	h.ask(entry.WebhookOp(&rota.WebhookSpec{Name: hookName, URL: fmt.Sprintf("https://example.com/%d", h.n),
+		Kinds: slices.Clone(hookKinds)}))
 }
 
 func pauseHook(paused bool) *fsmpb.Op {
@@ -124,7 +125,8 @@ func (h *hooker) stretch(n *node, hook *rota.Webhook) *fsmpb.Op {
 		last = e.ID
 		if selects(e) {
 			body, _ := json.Marshal(e.ID.String())
-			op.Deliveries = append(op.Deliveries, &fsmpb.HookDelivery{Event: entry.EventOp(e.ID), Kind: uint32(e.Kind), Payload: body})
+			op.Deliveries = append(op.Deliveries, &fsmpb.HookDelivery{Event: entry.EventOp(e.ID), Kind: uint32(e.Kind),
+				Payload: body})
 		}
 	}
 	if last == hook.Cursor {

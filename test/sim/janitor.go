@@ -46,15 +46,18 @@ func (c *janitor) work() {
 	switch c.chance.IntN(12) {
 	case 0, 1:
 		c.ask(&fsmpb.Op{Op: &fsmpb.Op_SetQueue{SetQueue: &fsmpb.SetQueue{Name: c.side(), Set: []*fsmpb.Label{
-			{Key: "audit_window", Value: "0"}, {Key: "gc_horizon", Value: []string{"1m", "90s", "7d"}[c.chance.IntN(3)]}}}}})
+			{Key: "audit_window", Value: "0"}, {Key: "gc_horizon",
+				Value: []string{"1m", "90s", "7d"}[c.chance.IntN(3)]}}}}})
 	case 2, 3, 4:
 		s := rota.NewJobSpec("work", []byte("of a queue that may go"))
-		s.ID, s.Queue, s.Tenant = rota.JobID(fmt.Sprint("s", c.next)), rota.QueueName(c.side()), rota.TenantID(fmt.Sprint("t", c.chance.IntN(5)))
+		s.ID, s.Queue, s.Tenant = rota.JobID(fmt.Sprint("s",
+			c.next)), rota.QueueName(c.side()), rota.TenantID(fmt.Sprint("t", c.chance.IntN(5)))
 		s.Delay = millis.Duration(int64(c.chance.IntN(2) * c.chance.IntN(20_000)))
 		c.next++
 		c.ask(&fsmpb.Op{Op: &fsmpb.Op_Submit{Submit: &fsmpb.Submit{Spec: entry.SpecOp(&s)}}})
 	case 5:
-		c.ask(&fsmpb.Op{Op: &fsmpb.Op_Cancel{Cancel: &fsmpb.Cancel{Job: fmt.Sprint("s", c.chance.IntN(max(c.next, 1)))}}})
+		c.ask(&fsmpb.Op{Op: &fsmpb.Op_Cancel{Cancel: &fsmpb.Cancel{Job: fmt.Sprint("s",
+			c.chance.IntN(max(c.next, 1)))}}})
 	case 6:
 		to := c.side()
 		if c.chance.IntN(2) == 0 {
@@ -72,7 +75,8 @@ func (c *janitor) work() {
 		c.ask(&fsmpb.Op{Op: &fsmpb.Op_SetTenant{SetTenant: &fsmpb.SetTenant{Id: id,
 			Set: []*fsmpb.Label{{Key: "weight", Value: fmt.Sprint(1 + c.chance.IntN(9))}}}}})
 	case 9:
-		c.ask(fsm.SetKeyRuleOp(&rota.KeyRule{Queue: rota.QueueName(c.side()), Name: "j", Concurrency: int64(1 + c.chance.IntN(9))}))
+		c.ask(fsm.SetKeyRuleOp(&rota.KeyRule{Queue: rota.QueueName(c.side()), Name: "j",
+			Concurrency: int64(1 + c.chance.IntN(9))}))
 	case 10:
 		c.ask(fsm.DeleteKeyRuleOp(rota.QueueName(c.side()), "j", ""))
 	default:
@@ -108,7 +112,8 @@ type place struct {
 }
 
 func newPlaces() places {
-	return places{queues: map[rota.QueueName]bool{}, draining: map[rota.QueueName]bool{}, ruled: map[rota.QueueName]bool{}, live: map[rota.JobID]place{}}
+	return places{queues: map[rota.QueueName]bool{}, draining: map[rota.QueueName]bool{},
+		ruled: map[rota.QueueName]bool{}, live: map[rota.JobID]place{}}
 }
 
 // placed follows the places of jobs, and checks that no event names a deleted object.
@@ -124,7 +129,8 @@ func (a *auditor) placed(e *rota.Event) {
 		if was := p.live[e.Job]; e.Kind == rota.EventJobChanged && was.queue != e.Queue {
 			a.Moved++
 		} else if was.queue != "" && was != (place{e.Queue, e.Tenant}) {
-			a.failf("%s of job %s in queue %s of tenant %s, it was in %s of %s", e.Kind, e.Job, e.Queue, e.Tenant, was.queue, was.tenant)
+			a.failf("%s of job %s in queue %s of tenant %s, it was in %s of %s", e.Kind, e.Job, e.Queue, e.Tenant,
+				was.queue, was.tenant)
 		}
 		p.live[e.Job] = place{e.Queue, e.Tenant}
 	case rota.EventJobCompleted, rota.EventJobDead, rota.EventJobExpired, rota.EventJobCancelled:
@@ -176,8 +182,10 @@ func (a *auditor) drained(e *fsmpb.Entry, r *fsm.Applied) {
 			a.places.draining[rota.QueueName(d.GetName())] = true
 		case op.GetSetQueue() != nil:
 			delete(a.places.draining, rota.QueueName(op.GetSetQueue().GetName()))
-		case op.GetSubmit() != nil && !o.GetExisted() && a.places.draining[rota.QueueName(op.GetSubmit().GetSpec().GetQueue())]:
-			a.failf("job %s was accepted by queue %s, which is drained", op.GetSubmit().GetSpec().GetId(), op.GetSubmit().GetSpec().GetQueue())
+		case op.GetSubmit() != nil && !o.GetExisted() &&
+			a.places.draining[rota.QueueName(op.GetSubmit().GetSpec().GetQueue())]:
+			a.failf("job %s was accepted by queue %s, which is drained", op.GetSubmit().GetSpec().GetId(),
+				op.GetSubmit().GetSpec().GetQueue())
 		}
 	}
 }
@@ -193,8 +201,10 @@ func (a *auditor) kept(n *node) {
 		a.failf("node %s has %d queues, the model has %d", n.name, has, len(a.places.queues))
 	}
 	for id, at := range a.places.live {
-		if !slices.Contains([]rota.JobState{rota.JobDelayed, rota.JobQueued, rota.JobAssigned, rota.JobRunning}, n.machine.JobState(id)) {
-			a.failf("node %s has job %s of queue %s as %s, the model has it live", n.name, id, at.queue, n.machine.JobState(id))
+		if !slices.Contains([]rota.JobState{rota.JobDelayed, rota.JobQueued, rota.JobAssigned, rota.JobRunning},
+			n.machine.JobState(id)) {
+			a.failf("node %s has job %s of queue %s as %s, the model has it live", n.name, id, at.queue,
+				n.machine.JobState(id))
 		}
 	}
 }

@@ -118,7 +118,8 @@ func (k *keyer) again() {
 		return
 	}
 	k.w.audit.expires[id] = 0 // its time to live starts again, at an unknown moment
-	k.ask(&fsmpb.Op{Op: &fsmpb.Op_Retry{Retry: &fsmpb.Retry{Job: string(id), Life: j.Life, Spec: entry.SpecOp(k.w.audit.keyed.specs[id])}}})
+	k.ask(&fsmpb.Op{Op: &fsmpb.Op_Retry{Retry: &fsmpb.Retry{Job: string(id), Life: j.Life,
+		Spec: entry.SpecOp(k.w.audit.keyed.specs[id])}}})
 }
 
 // pass skips blocking jobs, one in n that it finds.
@@ -128,7 +129,8 @@ func (k *keyer) pass(n int) {
 		for value := range 3 {
 			for tenant := range 2 {
 				key := fmt.Sprint(name, ":", value)
-				for _, s := range fsm.KeyStates(&m.View, rota.TenantID(fmt.Sprint("t", tenant)), key, func(*rota.KeyState) bool { return true }) {
+				for _, s := range fsm.KeyStates(&m.View, rota.TenantID(fmt.Sprint("t", tenant)), key,
+					func(*rota.KeyState) bool { return true }) {
 					if s.Blocker != "" && k.chance.IntN(n) == 0 {
 						k.ask(fsm.SkipKeyOp(s.Queue, s.Tenant, key, s.Blocker))
 					}

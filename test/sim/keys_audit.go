@@ -35,8 +35,9 @@ type keyedBlock struct {
 }
 
 func newKeyed() keyed {
-	return keyed{specs: map[rota.JobID]*rota.JobSpec{}, rules: map[string]*rota.KeyRule{}, blocked: map[string]keyedBlock{},
-		taken: map[string][]rota.Clock{}}
+	return keyed{specs: map[rota.JobID]*rota.JobSpec{}, rules: map[string]*rota.KeyRule{},
+		blocked: map[string]keyedBlock{},
+		taken:   map[string][]rota.Clock{}}
 }
 
 // rule returns the rule of a value, or else that of its name.
@@ -179,12 +180,14 @@ func (a *auditor) keysAllow(e *rota.Event, at rota.Clock) {
 			}
 		}
 		for _, l := range a.leases { // a slot is in use until the worker has stopped
-			if s := m.specs[l.job]; l.outlives && s != nil && slices.ContainsFunc(s.Keys, func(k string) bool { return m.count(l.job, k) == count }) {
+			if s := m.specs[l.job]; l.outlives && s != nil &&
+				slices.ContainsFunc(s.Keys, func(k string) bool { return m.count(l.job, k) == count }) {
 				open++
 			}
 		}
 		if r.Concurrency > 0 && open >= r.Concurrency {
-			a.failf("job %s was assigned while %d leases of its key %s are open, %d may be", e.Job, open, key, r.Concurrency)
+			a.failf("job %s was assigned while %d leases of its key %s are open, %d may be", e.Job, open, key,
+				r.Concurrency)
 		}
 		if r.Sequence != rota.SequenceNone {
 			a.inTurn(e.Job, key, count, open)
@@ -198,7 +201,8 @@ func (a *auditor) keysAllow(e *rota.Event, at rota.Clock) {
 				}
 			}
 			if within > r.Rate+r.Burst {
-				a.failf("job %s is the %d. of its key %s in %d ms, %d may be", e.Job, within, key, r.PeriodMs, r.Rate+r.Burst)
+				a.failf("job %s is the %d. of its key %s in %d ms, %d may be", e.Job, within, key, r.PeriodMs,
+					r.Rate+r.Burst)
 			}
 		}
 	}

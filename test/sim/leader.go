@@ -64,7 +64,8 @@ type beatWait struct {
 }
 
 func newLeadership(w *World, n *node, term uint64) *leadership {
-	return &leadership{w: w, node: n, term: term, heard: map[rota.WorkerID]rota.Clock{}, next: map[rota.WorkerID]Time{}, asked: map[rota.WorkerID]bool{}}
+	return &leadership{w: w, node: n, term: term, heard: map[rota.WorkerID]rota.Clock{}, next: map[rota.WorkerID]Time{},
+		asked: map[rota.WorkerID]bool{}}
 }
 
 // begin proposes BeginTerm; nothing else happens before that has applied here.
@@ -73,8 +74,10 @@ func (l *leadership) begin() {
 	var random [8]byte
 	binary.BigEndian.PutUint64(random[:], w.chance.Uint64())
 	seed := sha256.Sum256(random[:])
-	entry := &fsmpb.Entry{Term: l.term, NowMs: int64(w.chance.Uint64N(1 << 45)), Ops: []*fsmpb.Op{{Op: &fsmpb.Op_BeginTerm{
-		BeginTerm: &fsmpb.BeginTerm{Term: l.term, Node: l.node.name, Random: seed[:], ClusterId: "sim", StartMs: startClock}}}}}
+	entry := &fsmpb.Entry{Term: l.term, NowMs: int64(w.chance.Uint64N(1 << 45)),
+		Ops: []*fsmpb.Op{{Op: &fsmpb.Op_BeginTerm{
+			BeginTerm: &fsmpb.BeginTerm{Term: l.term, Node: l.node.name, Random: seed[:], ClusterId: "sim",
+				StartMs: startClock}}}}}
 	data := seal(w, l.node, entry)
 	w.on(&l.node.actor, w.latency(), func() {
 		if l.dead {
@@ -178,7 +181,8 @@ func (l *leadership) launch() {
 		entry.Ops = append(entry.Ops, p.op)
 	}
 	rounds := slices.ContainsFunc(entry.Ops, func(op *fsmpb.Op) bool { return op.GetRound() != nil })
-	if m := l.node.machine; !w.Apart && len(l.flying) == 0 && l.matching == rounds { // as SPEC §2.3 has it: in the entry itself
+	if m := l.node.machine; !w.Apart && len(l.flying) == 0 &&
+		l.matching == rounds { // as SPEC §2.3 has it: in the entry itself
 		if rounds && l.refilled(f, entry) {
 			rounds = false
 		}
@@ -244,7 +248,8 @@ func (l *leadership) tick() {
 			company = len(l.flying) == 0 && len(l.waiting) == 0 && w.chance.IntN(3) == 0
 			for i, r := range rounds {
 				last := i == len(rounds)-1
-				l.waiting = append(l.waiting, &proposal{&fsmpb.Op{Op: &fsmpb.Op_Round{Round: r}}, func(*fsmpb.Outcome) { l.matching = l.matching && !last }})
+				l.waiting = append(l.waiting, &proposal{&fsmpb.Op{Op: &fsmpb.Op_Round{Round: r}},
+					func(*fsmpb.Outcome) { l.matching = l.matching && !last }})
 			}
 			if !company {
 				l.launch()
@@ -258,7 +263,8 @@ func (l *leadership) tick() {
 	l.planStep(m)
 	l.fireDates(m)
 	if w.switchAt >= 0 && w.now >= w.switchAt && m.Head().Rules < entry.RulesVersion {
-		l.propose(&fsmpb.Op{Op: &fsmpb.Op_SwitchRules{SwitchRules: &fsmpb.SwitchRules{Version: entry.RulesVersion}}}, nil)
+		l.propose(&fsmpb.Op{Op: &fsmpb.Op_SwitchRules{SwitchRules: &fsmpb.SwitchRules{Version: entry.RulesVersion}}},
+			nil)
 	}
 	if l.ticks++; l.ticks%backupTicks == 0 {
 		l.storedBackup(m.Head().Index)
@@ -270,8 +276,8 @@ func (l *leadership) tick() {
 func (l *leadership) storedBackup(at rota.Index) {
 	name := fmt.Sprintf("sim-%d-%d", l.term, at)
 	sum := sha256.Sum256([]byte(name))
-	l.propose(&fsmpb.Op{Op: &fsmpb.Op_BackupStored{BackupStored: &fsmpb.BackupStored{Index: uint64(at), Name: name, Sha256: sum[:],
-		Bytes: uint64(at)}}}, nil)
+	l.propose(&fsmpb.Op{Op: &fsmpb.Op_BackupStored{BackupStored: &fsmpb.BackupStored{Index: uint64(at), Name: name,
+		Sha256: sum[:], Bytes: uint64(at)}}}, nil)
 }
 
 // silence proposes UNREACHABLE 8 s of cluster clock after the next sign of life was due.

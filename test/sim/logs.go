@@ -63,7 +63,8 @@ func (a *auditor) logsOf(n *node, e *fsmpb.Entry, r *fsm.Applied) {
 		switch o := r.Outcomes[i]; {
 		case had && text != before:
 			a.failf("the log of lease %s was %q, and is %q", id, before, text)
-		case late == nil && kept && OutcomeOK(o) && !o.GetExisted(): // a repetition keeps nothing, but a late log of this entry may
+		case late == nil && kept && OutcomeOK(o) &&
+			!o.GetExisted(): // a repetition keeps nothing, but a late log of this entry may
 			a.logs[id] = text
 		case late == nil:
 		case OutcomeOK(o) && o.GetExisted() != had:
@@ -78,8 +79,8 @@ func (a *auditor) logsOf(n *node, e *fsmpb.Entry, r *fsm.Applied) {
 			}
 		case OutcomeOK(o):
 		case late.GetWorker() == "nobody":
-		case rota.Kind(o.GetKind()) == rota.KindNotFound && a.jobs[rota.JobID(late.GetJob())] != nil && !a.jobs[rota.JobID(late.GetJob())].deleted &&
-			!had && a.recent(n, late):
+		case rota.Kind(o.GetKind()) == rota.KindNotFound && a.jobs[rota.JobID(late.GetJob())] != nil &&
+			!a.jobs[rota.JobID(late.GetJob())].deleted && !had && a.recent(n, late):
 			a.failf("the late log of lease %s is refused: %v", id, entry.OutcomeError(o))
 		}
 	}
@@ -94,7 +95,8 @@ func (a *auditor) recent(n *node, late *fsmpb.KeepLog) bool {
 		if string(at.Lease[:]) != string(late.GetLease()) {
 			continue
 		}
-		byVerb := at.End == rota.ReasonProviderFail || at.End == rota.ReasonDeclined || at.End == rota.ReasonSnoozed || at.End == rota.ReasonProofInvalid
+		byVerb := at.End == rota.ReasonProviderFail || at.End == rota.ReasonDeclined || at.End == rota.ReasonSnoozed ||
+			at.End == rota.ReasonProofInvalid
 		return ok && (!j.State.Terminal() || i == len(j.Attempts)-1 || !byVerb)
 	}
 	return false

@@ -12,7 +12,8 @@ func (j *auditJob) runsAlone(a *auditor, e *rota.Event) {
 	case rota.EventJobAssigned:
 		for id, l := range a.leases {
 			if l.worker.id == e.Worker && (j.alone || isAlone(a, l)) {
-				a.failf("job %s was leased to worker %s next to lease %s of job %s, one of which runs alone", e.Job, e.Worker, id, l.job)
+				a.failf("job %s was leased to worker %s next to lease %s of job %s, one of which runs alone", e.Job,
+					e.Worker, id, l.job)
 			}
 		}
 	}

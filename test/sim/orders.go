@@ -65,7 +65,8 @@ func ordered(a *auditor, e *fsmpb.Entry, r *fsm.Applied) {
 	revoked, queued := map[rota.LeaseID]rota.JobID{}, map[rota.JobID]bool{}
 	for i := range r.Events {
 		switch x := &r.Events[i]; {
-		case x.Kind == rota.EventLeaseRevoked && (x.Reason == rota.ReasonInterrupted || x.Reason == rota.ReasonInterruptedCounted):
+		case x.Kind == rota.EventLeaseRevoked && (x.Reason == rota.ReasonInterrupted ||
+			x.Reason == rota.ReasonInterruptedCounted):
 			revoked[x.Lease] = x.Job
 		case x.Kind == rota.EventJobEnqueued:
 			queued[x.Job] = true
@@ -87,7 +88,8 @@ func ordered(a *auditor, e *fsmpb.Entry, r *fsm.Applied) {
 		if x := op.GetRunJobNow(); x != nil {
 			a.RunNow++
 			if !queued[rota.JobID(x.GetJob())] {
-				a.failf("job %s was run now (%v), but no event reports that it is queued", x.GetJob(), entry.OutcomeError(o))
+				a.failf("job %s was run now (%v), but no event reports that it is queued", x.GetJob(),
+					entry.OutcomeError(o))
 			}
 		}
 	}

@@ -76,8 +76,8 @@ func (c *owner) work() {
 		id := slices.Repeat([]byte{'z'}, 12)
 		id[10], id[11] = letters[c.tokens/len(letters)%len(letters)], letters[c.tokens%len(letters)]
 		c.tokens++
-		c.ask(by, &fsmpb.Op{Op: &fsmpb.Op_CreateToken{CreateToken: &fsmpb.CreateToken{Id: string(id), Hash: make([]byte, 32),
-			Roles: []string{ownersRole}, ExpiresMs: startClock + 1<<32}}})
+		c.ask(by, &fsmpb.Op{Op: &fsmpb.Op_CreateToken{CreateToken: &fsmpb.CreateToken{Id: string(id),
+			Hash: make([]byte, 32), Roles: []string{ownersRole}, ExpiresMs: startClock + 1<<32}}})
 	}
 }
 
@@ -123,7 +123,8 @@ func (a *auditor) estates(e *fsmpb.Entry, r *fsm.Applied) {
 	for i, op := range e.GetOps() {
 		if ok := OutcomeOK(r.Outcomes[i]); ok && op.GetSetRole().GetName() == ownersRole {
 			s := op.GetSetRole()
-			a.estate.most = map[access.Owned]int64{access.OwnsQueue: s.GetMaxQueues(), access.OwnsTenant: s.GetMaxTenants(), access.OwnsToken: s.GetMaxTokens()}
+			a.estate.most = map[access.Owned]int64{access.OwnsQueue: s.GetMaxQueues(),
+				access.OwnsTenant: s.GetMaxTenants(), access.OwnsToken: s.GetMaxTokens()}
 		} else if slices.Contains(owners, rota.Principal(op.GetActor())) {
 			a.ownerAsked(op, r.Outcomes[i])
 		}
@@ -164,7 +165,8 @@ func (a *auditor) ownerAsked(op *fsmpb.Op, o *fsmpb.Outcome) {
 		a.estate.of[thing] = by
 		a.Owned++
 	case has < most:
-		a.failf("%s was refused %s with %d of %d that are allowed (%s): %v", by, thing.name, has, most, thing.what.Field(), refusal)
+		a.failf("%s was refused %s with %d of %d that are allowed (%s): %v", by, thing.name, has, most,
+			thing.what.Field(), refusal)
 	case refusal.Kind != rota.KindExhausted || refusal.Subject != thing.what.Field():
 		a.failf("%s was refused %s with %d of %d, for another reason: %v", by, thing.name, has, most, refusal)
 	default:

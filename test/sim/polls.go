@@ -25,8 +25,10 @@ func (k *worker) poll(session rota.Session) {
 	w := k.w
 	n, number, wait := w.nodes[w.chance.IntN(len(w.nodes))], w.chance.Uint64()|1, Time(w.chance.IntN(maxPoll))
 	say := func(free int, until rota.Clock) {
-		w.forward(n, &k.actor, k.cutUntil <= w.now && !n.down, &fsmpb.Op{Op: &fsmpb.Op_Offer{Offer: &fsmpb.Offer{Worker: string(k.id),
-			Session: uint64(session), Poll: number, Free: int32(free), UntilMs: int64(until)}}}, func(*fsmpb.Outcome) {})
+		w.forward(n, &k.actor, k.cutUntil <= w.now && !n.down,
+			&fsmpb.Op{Op: &fsmpb.Op_Offer{Offer: &fsmpb.Offer{Worker: string(k.id),
+				Session: uint64(session), Poll: number, Free: int32(free), UntilMs: int64(until)}}},
+			func(*fsmpb.Outcome) {})
 	}
 	say(1+w.chance.IntN(slots), n.machine.Head().Clock+rota.Clock(wait)+pollSpare)
 	w.on(&k.actor, wait, func() {

@@ -62,7 +62,8 @@ func (s *scheduler) next() {
 	case 3, 4, 5:
 		s.ask(pauseOp(name, false, s.chance.IntN(2) == 0))
 	case 6:
-		s.ask(&fsmpb.Op{Op: &fsmpb.Op_TriggerSchedule{TriggerSchedule: &fsmpb.TriggerSchedule{Name: name, Id: fmt.Sprint("t", s.n)}}})
+		s.ask(&fsmpb.Op{Op: &fsmpb.Op_TriggerSchedule{TriggerSchedule: &fsmpb.TriggerSchedule{Name: name,
+			Id: fmt.Sprint("t", s.n)}}})
 	case 7:
 		s.fill(scheduleNames[i])
 	case 8:
@@ -74,7 +75,8 @@ func (s *scheduler) next() {
 		}
 	default:
 		if x, ok := fsm.ScheduleOf(&s.machine().View, scheduleNames[i]); ok && len(x.Live) > 0 {
-			s.ask(&fsmpb.Op{Op: &fsmpb.Op_Cancel{Cancel: &fsmpb.Cancel{Job: string(x.Live[s.chance.IntN(len(x.Live))])}}})
+			s.ask(&fsmpb.Op{Op: &fsmpb.Op_Cancel{Cancel: &fsmpb.Cancel{Job: string(x.Live[s.chance.IntN(len(
+				x.Live))])}}})
 		}
 	}
 	s.n++
@@ -122,8 +124,10 @@ func (s *scheduler) fill(name rota.ScheduleName) {
 	}
 	until := int64(m.Head().Date) - int64(s.chance.IntN(60_000))
 	dates, _ := cron.Between(table, until-int64(s.chance.IntN(60_000)), until, rota.MaxScheduleDates)
-	s.ask(&fsmpb.Op{Op: &fsmpb.Op_BackfillSchedule{BackfillSchedule: &fsmpb.BackfillSchedule{Name: string(name), Version: due.Version,
-		DatesMs: dates, Tzdata: installedZones(m), Overlap: uint32([]rota.Overlap{rota.OverlapQueueAll, rota.OverlapQueueAll, rota.OverlapSkip}[s.chance.IntN(3)])}}})
+	s.ask(&fsmpb.Op{Op: &fsmpb.Op_BackfillSchedule{BackfillSchedule: &fsmpb.BackfillSchedule{Name: string(name),
+		Version: due.Version,
+		DatesMs: dates, Tzdata: installedZones(m), Overlap: uint32([]rota.Overlap{rota.OverlapQueueAll,
+			rota.OverlapQueueAll, rota.OverlapSkip}[s.chance.IntN(3)])}}})
 }
 
 // look checks twice that no date stays due, and pauses the schedules.
@@ -159,7 +163,8 @@ func (s *scheduler) look() {
 func (s *scheduler) quiet() bool { return !s.w.Schedules || s.done && s.open == 0 }
 
 func pauseOp(name string, paused, catchUp bool) *fsmpb.Op {
-	return &fsmpb.Op{Op: &fsmpb.Op_PauseSchedule{PauseSchedule: &fsmpb.PauseSchedule{Name: name, Paused: paused, CatchUp: catchUp}}}
+	return &fsmpb.Op{Op: &fsmpb.Op_PauseSchedule{PauseSchedule: &fsmpb.PauseSchedule{Name: name, Paused: paused,
+		CatchUp: catchUp}}}
 }
 
 func (s *scheduler) ask(op *fsmpb.Op) { s.asked(op, func() {}) }
@@ -202,8 +207,10 @@ func (l *leadership) fireDates(m *fsm.Machine) {
 			continue
 		}
 		dates, missed := cron.Between(table, int64(due.Through), int64(now), rota.MaxScheduleDates)
-		op := &fsmpb.Op{Op: &fsmpb.Op_Fire{Fire: &fsmpb.Fire{Name: string(due.Name), Version: due.Version, FromMs: int64(due.Through),
-			UntilMs: int64(now), DatesMs: dates, Missed: uint64(missed), Tzdata: cmp.Or(installedZones(m), cron.Release)}}}
+		op := &fsmpb.Op{Op: &fsmpb.Op_Fire{Fire: &fsmpb.Fire{Name: string(due.Name), Version: due.Version,
+			FromMs:  int64(due.Through),
+			UntilMs: int64(now), DatesMs: dates, Missed: uint64(missed),
+			Tzdata: cmp.Or(installedZones(m), cron.Release)}}}
 		for range 1 + s.chance.IntN(6)/5 {
 			l.propose(op, nil)
 		}
@@ -223,8 +230,8 @@ func installedZones(m *fsm.Machine) string {
 // install puts another release of the time zone data in force, which refuses the dates calculated before.
 func (s *scheduler) install() {
 	year := s.chance.IntN(4)
-	s.ask(&fsmpb.Op{Op: &fsmpb.Op_SetTzdata{SetTzdata: &fsmpb.SetTZData{Release: fmt.Sprintf("203%da", year), ReleasedMs: int64(1 + year),
-		Data: fmt.Append(nil, "zones ", s.chance.IntN(3))}}})
+	s.ask(&fsmpb.Op{Op: &fsmpb.Op_SetTzdata{SetTzdata: &fsmpb.SetTZData{Release: fmt.Sprintf("203%da", year),
+		ReleasedMs: int64(1 + year), Data: fmt.Append(nil, "zones ", s.chance.IntN(3))}}})
 }
 
 // everyOf returns the milliseconds between the dates of a schedule of this world.
@@ -250,5 +257,6 @@ func multiples(every, from, until rota.Date) (dates []rota.Date) {
 // sameDates reports whether an operation names the newest of some dates, and counts the others.
 func sameDates(op *fsmpb.Fire, dates []rota.Date) bool {
 	before := max(0, len(dates)-rota.MaxScheduleDates)
-	return int(op.GetMissed()) == before && slices.EqualFunc(op.GetDatesMs(), dates[before:], func(a int64, b rota.Date) bool { return a == int64(b) })
+	return int(op.GetMissed()) == before && slices.EqualFunc(op.GetDatesMs(), dates[before:],
+		func(a int64, b rota.Date) bool { return a == int64(b) })
 }

@@ -255,7 +255,8 @@ func (a *auditor) datedSettled(n *node) {
 			a.failf("schedule %s is decided through %s, it was fired through one of %v", name, x.Through, c.through)
 		}
 		if x.State == rota.ScheduleDone && c.limited { // dates after its last run belong to no run
-			for len(c.open) > 0 && c.got[c.open[len(c.open)-1]] == 0 && !slices.Contains(x.Waiting, rota.RunID(name, c.open[len(c.open)-1], "")) {
+			for len(c.open) > 0 && c.got[c.open[len(c.open)-1]] == 0 &&
+				!slices.Contains(x.Waiting, rota.RunID(name, c.open[len(c.open)-1], "")) {
 				c.open = c.open[:len(c.open)-1]
 			}
 		}
@@ -276,13 +277,13 @@ func (a *auditor) balance(c *calendar, x *rota.Schedule, dates []rota.Date) {
 			}
 		}
 		if asked := c.asked[d]; asked >= 0 && c.got[d]+waits != asked {
-			a.failf("schedule %s: date %s was to be decided %d times: it became a run, was skipped or missed %d times, and waits %d times", c.name, d,
-				asked, c.got[d], waits)
+			a.failf("schedule %s: date %s was to be decided %d times: it became a run, was skipped or missed %d times, and waits %d times",
+				c.name, d, asked, c.got[d], waits)
 		}
 	}
 	if x.Runs != c.runs || x.Skipped != c.skipped || x.Missed != c.missed {
-		a.failf("schedule %s counts %d runs, %d skipped and %d missed, events tell of %d, %d and %d", c.name, x.Runs, x.Skipped, x.Missed, c.runs,
-			c.skipped, c.missed)
+		a.failf("schedule %s counts %d runs, %d skipped and %d missed, events tell of %d, %d and %d", c.name, x.Runs,
+			x.Skipped, x.Missed, c.runs, c.skipped, c.missed)
 	}
 }
 

@@ -10,7 +10,8 @@ import (
 )
 
 // less removes things from the lives that run, in the form in which TestSeeds prints a smaller life.
-var less = flag.String("less", "", "what a life does without: seed=N,heal=MS,jobs=N,flows=N,workers=N,calm,no-ghosts,skip=A+B+…")
+var less = flag.String("less", "",
+	"what a life does without: seed=N,heal=MS,jobs=N,flows=N,workers=N,calm,no-ghosts,skip=A+B+…")
 
 // maxShrink limits the lives tried in the search for a smaller failing one.
 const maxShrink = 200
@@ -130,8 +131,8 @@ func tell(o Options) string {
 			left = append(left, f)
 		}
 	}
-	return fmt.Sprintf("%d jobs, %d workflows, %d workers, calm %v, ghosts %v, faults %q: %v", o.Jobs, o.Flows, o.Workers, o.Calm, o.Ghosts,
-		left, err)
+	return fmt.Sprintf("%d jobs, %d workflows, %d workers, calm %v, ghosts %v, faults %q: %v", o.Jobs, o.Flows,
+		o.Workers, o.Calm, o.Ghosts, left, err)
 }
 
 // lessText describes the parts of a that b lacks; lessOf removes them.
@@ -143,7 +144,8 @@ func lessText(a, b Options) string {
 	for _, x := range []struct {
 		name string
 		a, b int64
-	}{{"heal", int64(a.Heal), int64(b.Heal)}, {"jobs", int64(a.Jobs), int64(b.Jobs)}, {"flows", int64(a.Flows), int64(b.Flows)},
+	}{{"heal", int64(a.Heal), int64(b.Heal)}, {"jobs", int64(a.Jobs), int64(b.Jobs)},
+		{"flows", int64(a.Flows), int64(b.Flows)},
 		{"workers", int64(a.Workers), int64(b.Workers)}} {
 		if x.a != x.b {
 			list = append(list, fmt.Sprintf("%s=%d", x.name, x.b))

@@ -44,8 +44,10 @@ func (c *clerk) exchange(id string, hash []byte) {
 			c.ask(rota.Local, &fsmpb.Op{Op: &fsmpb.Op_DeleteIssuer{DeleteIssuer: &fsmpb.DeleteIssuer{Url: idpURL}}})
 		})
 	}
-	c.ask(rota.Anonymous, &fsmpb.Op{Op: &fsmpb.Op_Exchange{Exchange: &fsmpb.Exchange{Issuer: idpURL, Audience: "rota", Subject: idpCaller,
-		Claim: "sub", Value: idpCaller, Role: access.RoleOperator, JwtHash: jwt, UntilMs: startClock + 20*3_600_000, Id: id, Hash: hash}}})
+	c.ask(rota.Anonymous, &fsmpb.Op{Op: &fsmpb.Op_Exchange{Exchange: &fsmpb.Exchange{Issuer: idpURL, Audience: "rota",
+		Subject: idpCaller,
+		Claim:   "sub", Value: idpCaller, Role: access.RoleOperator, JwtHash: jwt, UntilMs: startClock + 20*3_600_000,
+		Id: id, Hash: hash}}})
 }
 
 func setIssuer(role string) *fsmpb.Op {
@@ -57,7 +59,10 @@ func setIssuer(role string) *fsmpb.Op {
 // ones.
 func (a *auditor) signedIn(e *rota.Event, id string, roles []string) {
 	a.SignedIn++
-	if !slices.ContainsFunc(a.maps, func(m rota.ClaimRole) bool { return m.Fits(idpCaller) && slices.Equal(roles, []string{m.Role}) }) {
+	if !slices.ContainsFunc(a.maps, func(m rota.ClaimRole) bool {
+		return m.Fits(idpCaller) &&
+			slices.Equal(roles, []string{m.Role})
+	}) {
 		a.failf("event %s: token %s has roles %v, and its issuer maps %v", e.ID, id, roles, a.maps)
 	}
 	shown := a.shown[id]

@@ -20,7 +20,8 @@ const turnsKept = 3
 // turnsOp returns the operation that creates the queue.
 func turnsOp() *fsmpb.Op {
 	set := &fsmpb.SetQueue{Name: turnsQueue}
-	for _, s := range [][2]string{{"ranking", "fifo"}, {"fair_share", "off"}, {"oldest_every", "0"}, {"starvation_interleave", "0"}, {"hold_after", "600s"}} {
+	for _, s := range [][2]string{{"ranking", "fifo"}, {"fair_share", "off"}, {"oldest_every", "0"},
+		{"starvation_interleave", "0"}, {"hold_after", "600s"}} {
 		set.Set = append(set.Set, &fsmpb.Label{Key: s[0], Value: s[1]})
 	}
 	return &fsmpb.Op{Op: &fsmpb.Op_SetQueue{SetQueue: set}}
@@ -31,7 +32,8 @@ func turnsOp() *fsmpb.Op {
 func (k *keyer) turnJobs() {
 	for range 1 + k.chance.IntN(5) {
 		s := rota.NewJobSpec("work", []byte(fmt.Sprint(k.n)))
-		s.ID, s.Queue, s.Tenant = rota.JobID(fmt.Sprint("k", k.n)), turnsQueue, rota.TenantID(fmt.Sprint("t", k.chance.IntN(2)))
+		s.ID, s.Queue, s.Tenant = rota.JobID(fmt.Sprint("k", k.n)), turnsQueue, rota.TenantID(fmt.Sprint("t",
+			k.chance.IntN(2)))
 		if party := k.chance.IntN(10); party > 0 {
 			s.Keys = append(s.Keys, fmt.Sprint("a:", max(0, party-6)))
 		}
@@ -43,7 +45,8 @@ func (k *keyer) turnJobs() {
 		k.ask(&fsmpb.Op{Op: &fsmpb.Op_Submit{Submit: &fsmpb.Submit{Spec: entry.SpecOp(&s)}}})
 	}
 	if k.chance.IntN(4) == 0 {
-		k.ask(fsm.SetKeyRuleOp(&rota.KeyRule{Queue: turnsQueue, Name: "a", Group: true, Concurrency: int64(13 + k.chance.IntN(2))}))
+		k.ask(fsm.SetKeyRuleOp(&rota.KeyRule{Queue: turnsQueue, Name: "a", Group: true,
+			Concurrency: int64(13 + k.chance.IntN(2))}))
 	}
 }
 
@@ -75,8 +78,10 @@ type turns struct {
 }
 
 func newTurns() turns {
-	return turns{waiting: map[string]map[rota.JobID]rota.Index{}, open: map[string]map[rota.JobID]bool{}, ended: map[string][]rota.Index{}, since: map[string]rota.Index{},
-		passed: map[string]map[string]int{}, had: map[string]int{}, hadAt: map[string]rota.Index{}, aside: map[rota.JobID]bool{}, advance: map[string]int{}}
+	return turns{waiting: map[string]map[rota.JobID]rota.Index{}, open: map[string]map[rota.JobID]bool{},
+		ended: map[string][]rota.Index{}, since: map[string]rota.Index{},
+		passed: map[string]map[string]int{}, had: map[string]int{}, hadAt: map[string]rota.Index{},
+		aside: map[rota.JobID]bool{}, advance: map[string]int{}}
 }
 
 // full reports whether a party has as many leases as the rule allows: then it waits for one of them, not for a turn.
@@ -220,7 +225,8 @@ func (a *auditor) inTurns(r *fsm.Applied, e *rota.Event) {
 		outlives = outlives || l.outlives && l.job == e.Job && e.Lease.IsZero()
 	}
 	switch e.Kind {
-	case rota.EventLeaseExpired, rota.EventLeaseCancelled, rota.EventLeaseDeclined, rota.EventJobCompleted, rota.EventJobRetryScheduled, rota.EventJobDelayed,
+	case rota.EventLeaseExpired, rota.EventLeaseCancelled, rota.EventLeaseDeclined, rota.EventJobCompleted,
+		rota.EventJobRetryScheduled, rota.EventJobDelayed,
 		rota.EventJobDead, rota.EventJobCancelled, rota.EventJobExpired, rota.EventJobEnqueued:
 		if !outlives {
 			t.ends(party, e.Job, r.Index)

@@ -38,7 +38,8 @@ func (u *uniquer) next() {
 	s := rota.NewJobSpec("work", []byte(fmt.Sprint(u.n)))
 	s.ID, s.Tenant = rota.JobID(fmt.Sprint("u", u.n)), "t0"
 	s.Unique = &rota.Unique{Key: fmt.Sprint("k", u.chance.IntN(3)),
-		OnConflict: []string{rota.UniqueRefuse, rota.UniqueExisting, rota.UniqueReplace, rota.UniqueExtend, rota.UniqueAfter,
+		OnConflict: []string{rota.UniqueRefuse, rota.UniqueExisting, rota.UniqueReplace, rota.UniqueExtend,
+			rota.UniqueAfter,
 			rota.UniqueCollect}[u.chance.IntN(6)]}
 	if u.chance.IntN(2) == 0 {
 		s.Delay = millis.Duration(int64(u.chance.IntN(4_000)))
@@ -63,7 +64,8 @@ func (u *uniquer) ask(op *fsmpb.Op) {
 		n := w.nodes[u.chance.IntN(len(w.nodes))]
 		w.forward(n, &u.actor, !n.down, op, func(o *fsmpb.Outcome) {
 			answered = true
-			if id := o.GetHolder(); id != "" && OutcomeOK(o) && w.audit.keys[rota.JobID(id)] != op.GetSubmit().GetSpec().GetUnique().GetKey() {
+			if id := o.GetHolder(); id != "" && OutcomeOK(o) &&
+				w.audit.keys[rota.JobID(id)] != op.GetSubmit().GetSpec().GetUnique().GetKey() {
 				w.audit.failf("%s was merged into %q, which has another key", op.GetSubmit().GetSpec().GetId(), id)
 			}
 		})

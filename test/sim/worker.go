@@ -77,7 +77,8 @@ func newWorker(w *World, i int) *worker {
 }
 
 func (k *worker) reaches(n *node) bool {
-	return k.cutUntil <= k.w.now && !n.down && k.conn == n && (!k.w.Grace || n.links[k.id] == nil || n.stands(k, k.connection))
+	return k.cutUntil <= k.w.now && !n.down && k.conn == n &&
+		(!k.w.Grace || n.links[k.id] == nil || n.stands(k, k.connection))
 }
 
 // connect registers at some node, repeatedly until it receives a session.
@@ -198,7 +199,8 @@ func (k *worker) assigned(a rota.Assignment) {
 	if t := k.tasks[a.Lease.ID]; t != nil {
 		return
 	}
-	if len(k.tasks) == 0 && k.beatHeard && k.conn != nil && k.local(k.w.now) >= k.beaten+k.busyBeat() { // the view is old
+	if len(k.tasks) == 0 && k.beatHeard && k.conn != nil &&
+		k.local(k.w.now) >= k.beaten+k.busyBeat() { // the view is old
 		k.beat(k.conn, k.session)
 		if k.w.IdleBeat > 0 && a.Lease.Revoked == rota.ReasonNone {
 			return // the answer repeats it
@@ -212,9 +214,11 @@ func (k *worker) assigned(a rota.Assignment) {
 		t.ended, t.report = true, rota.VerbDecline
 	default:
 		t.finish = k.local(k.w.now) + Time(10+k.w.chance.IntN(25_000))
-		t.report = [...]rota.LeaseVerb{rota.VerbComplete, rota.VerbComplete, rota.VerbComplete, rota.VerbFail}[k.w.chance.IntN(4)]
+		t.report = [...]rota.LeaseVerb{rota.VerbComplete, rota.VerbComplete, rota.VerbComplete,
+			rota.VerbFail}[k.w.chance.IntN(4)]
 		if t.report == rota.VerbFail {
-			t.fail = [...]peer.FailKind{peer.FailRetry, peer.FailRetry, peer.FailRetryAfter, peer.FailSnooze, peer.FailSnooze, peer.FailCancel}[k.w.chance.IntN(6)]
+			t.fail = [...]peer.FailKind{peer.FailRetry, peer.FailRetry, peer.FailRetryAfter, peer.FailSnooze,
+				peer.FailSnooze, peer.FailCancel}[k.w.chance.IntN(6)]
 			if t.fail.Waits() {
 				t.wait = time.Duration(1+k.w.chance.IntN(20_000)) * time.Millisecond
 			}

@@ -204,7 +204,8 @@ type kindRecord struct {
 
 // NewWorld returns a world in which nothing has happened yet.
 func NewWorld(o Options) *World {
-	w := &World{Options: o, chance: rand.New(rand.NewPCG(o.Seed, 0x5eed)), ghostly: rand.New(rand.NewPCG(o.Seed, 0x6057)),
+	w := &World{Options: o, chance: rand.New(rand.NewPCG(o.Seed, 0x5eed)),
+		ghostly: rand.New(rand.NewPCG(o.Seed, 0x6057)),
 		entries: map[*byte]*fsmpb.Entry{}}
 	w.audit = newAuditor(w)
 	w.switchAt = switchTime(o)

@@ -27,7 +27,8 @@ func TestReleasesFile(t *testing.T) {
 		}
 	}
 	if n := len(all); n > 0 {
-		for _, line := range []string{"\nversion: " + all[n-1].version[1:] + "\n", "\nappVersion: " + all[n-1].version[1:] + "\n"} {
+		for _, line := range []string{"\nversion: " + all[n-1].version[1:] + "\n",
+			"\nappVersion: " + all[n-1].version[1:] + "\n"} {
 			if !strings.Contains(string(chart), line) {
 				t.Errorf("Chart.yaml has no line %q", line)
 			}

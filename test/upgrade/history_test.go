@@ -24,10 +24,12 @@ func readReleases(text string) (all []release, err error) {
 		}
 		parts := strings.Fields(line)
 		var major, minor, patch int
-		if len(parts) != 3 || line != strings.Join(parts, " ") || len(parts[1]) != 40 || strings.Trim(parts[1], "0123456789abcdef") != "" {
+		if len(parts) != 3 || line != strings.Join(parts, " ") || len(parts[1]) != 40 ||
+			strings.Trim(parts[1], "0123456789abcdef") != "" {
 			return nil, fmt.Errorf("%q is no line of version, commit in 40 digits, and date", line)
 		}
-		if n, err := fmt.Sscanf(parts[0], "v%d.%d.%d", &major, &minor, &patch); n != 3 || fmt.Sprintf("v%d.%d.%d", major, minor, patch) != parts[0] {
+		if n, err := fmt.Sscanf(parts[0], "v%d.%d.%d", &major, &minor, &patch); n != 3 ||
+			fmt.Sprintf("v%d.%d.%d", major, minor, patch) != parts[0] {
 			return nil, fmt.Errorf("%q is no version such as v0.1.0: %w", parts[0], err)
 		}
 		if _, err := time.Parse(time.DateOnly, parts[2]); err != nil {
@@ -68,7 +70,8 @@ func previous(t testing.TB) (version, binary string) {
 	unpacking.Stdin = bytes.NewReader(tree)
 	check(t, unpacking.Run())
 	binary = filepath.Join(t.TempDir(), "rota-"+r.version)
-	building := exec.Command("go", "build", "-trimpath", "-ldflags", "-X main.version="+r.version[1:], "-o", binary, "./cmd/rota")
+	building := exec.Command("go", "build", "-trimpath", "-ldflags", "-X main.version="+r.version[1:], "-o", binary,
+		"./cmd/rota")
 	building.Dir, building.Env = dir, append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-trimpath -buildvcs=false")
 	if said, err := building.CombinedOutput(); err != nil {
 		t.Fatalf("%s is not built: %v: %s", r.version, err, said)
@@ -79,10 +82,13 @@ func previous(t testing.TB) (version, binary string) {
 func TestReadReleases(t *testing.T) {
 	t.Parallel()
 	commit := strings.Repeat("0a", 20)
-	if all, err := readReleases("# head\n\nv0.1.0 " + commit + " 2030-05-01\nv0.10.2 " + commit + " 2030-06-01\n"); err != nil || len(all) != 2 || all[1].version != "v0.10.2" {
+	if all, err := readReleases("# head\n\nv0.1.0 " + commit + " 2030-05-01\nv0.10.2 " + commit +
+		" 2030-06-01\n"); err != nil ||
+		len(all) != 2 || all[1].version != "v0.10.2" {
 		t.Errorf("%v, %v", all, err)
 	}
-	for _, bad := range []string{"v0.1.0 " + commit, "0.1.0 " + commit + " 2030-05-01", "v0.1 " + commit + " 2030-05-01", "v0.1.0 abc 2030-05-01",
+	for _, bad := range []string{"v0.1.0 " + commit, "0.1.0 " + commit + " 2030-05-01",
+		"v0.1 " + commit + " 2030-05-01", "v0.1.0 abc 2030-05-01",
 		"v0.1.0 " + commit + " 2030-13-01", "v0.1.0  " + commit + " 2030-05-01", "v00.1.0 " + commit + " 2030-05-01"} {
 		if all, err := readReleases(bad); err == nil {
 			t.Errorf("%q is read as %v", bad, all)

@@ -37,7 +37,8 @@ func startLoad(t testing.TB, nodes rig.Nodes) *load {
 	t.Helper()
 	submitting, stopSubmit := context.WithCancel(t.Context())
 	working, stopWork := context.WithCancel(t.Context())
-	l := &load{Ledger: rig.NewLedger(), t: t, nodes: nodes, holds: make(map[rota.JobID]rota.WorkerID), stopSubmit: stopSubmit, stopWork: stopWork}
+	l := &load{Ledger: rig.NewLedger(), t: t, nodes: nodes, holds: make(map[rota.JobID]rota.WorkerID),
+		stopSubmit: stopSubmit, stopWork: stopWork}
 	t.Cleanup(func() {
 		stopSubmit()
 		stopWork()
@@ -45,7 +46,8 @@ func startLoad(t testing.TB, nodes rig.Nodes) *load {
 		l.workers.Wait()
 	})
 	for i := range 3 {
-		w, err := client.NewWorker(l.dial(nodes.APIs()), rota.WorkerSpec{ID: rota.WorkerID(fmt.Sprint("w", i)), Queues: []rota.QueueName{rota.DefaultQueue}, Slots: 8})
+		w, err := client.NewWorker(l.dial(nodes.APIs()), rota.WorkerSpec{ID: rota.WorkerID(fmt.Sprint("w", i)),
+			Queues: []rota.QueueName{rota.DefaultQueue}, Slots: 8})
 		check(t, err)
 		w.Handle("", func(_ context.Context, job *client.Job) (client.Result, error) {
 			l.take(job.ID(), w.ID())
@@ -151,8 +153,8 @@ func (l *load) settle() {
 	}
 	slices.Sort(l.took)
 	n := len(l.took)
-	l.t.Logf("%d jobs were accepted and completed; of %d submissions through all nodes half took %s, 99%% %s, the longest %s", l.Count(), n,
-		l.took[n/2], l.took[n*99/100], l.took[n-1])
+	l.t.Logf("%d jobs were accepted and completed; of %d submissions through all nodes half took %s, 99%% %s, the longest %s",
+		l.Count(), n, l.took[n/2], l.took[n*99/100], l.took[n-1])
 }
 
 func (l *load) missing(cl *client.Client) error {

@@ -20,7 +20,8 @@ import (
 // spoken returns the protocols of this tree: of clients and nodes, and the log.
 func spoken() *descriptorpb.FileDescriptorSet {
 	set := &descriptorpb.FileDescriptorSet{}
-	for _, f := range []protoreflect.FileDescriptor{rotav1.File_rota_v1_rota_proto, rotav1.File_rota_v1_node_proto, fsmpb.File_fsm_fsmpb_entry_proto} {
+	for _, f := range []protoreflect.FileDescriptor{rotav1.File_rota_v1_rota_proto, rotav1.File_rota_v1_node_proto,
+		fsmpb.File_fsm_fsmpb_entry_proto} {
 		set.File = append(set.File, protodesc.ToFileDescriptorProto(f))
 	}
 	return set
@@ -53,7 +54,8 @@ type protocol struct {
 }
 
 func protocolOf(set *descriptorpb.FileDescriptorSet) *protocol {
-	p := &protocol{map[string]*descriptorpb.DescriptorProto{}, map[string]*descriptorpb.EnumDescriptorProto{}, map[string]*descriptorpb.MethodDescriptorProto{}}
+	p := &protocol{map[string]*descriptorpb.DescriptorProto{}, map[string]*descriptorpb.EnumDescriptorProto{},
+		map[string]*descriptorpb.MethodDescriptorProto{}}
 	for _, f := range set.GetFile() {
 		p.add(f.GetPackage(), f.GetMessageType(), f.GetEnumType())
 		for _, s := range f.GetService() {
@@ -65,7 +67,8 @@ func protocolOf(set *descriptorpb.FileDescriptorSet) *protocol {
 	return p
 }
 
-func (p *protocol) add(within string, messages []*descriptorpb.DescriptorProto, enums []*descriptorpb.EnumDescriptorProto) {
+func (p *protocol) add(within string, messages []*descriptorpb.DescriptorProto,
+	enums []*descriptorpb.EnumDescriptorProto) {
 	for _, e := range enums {
 		p.enums[within+"."+e.GetName()] = e
 	}
@@ -87,7 +90,8 @@ func shrunk(older, newer *descriptorpb.FileDescriptorSet) (faults []string) {
 			continue
 		}
 		for _, f := range m.GetField() {
-			at := slices.IndexFunc(now.GetField(), func(g *descriptorpb.FieldDescriptorProto) bool { return g.GetNumber() == f.GetNumber() })
+			at := slices.IndexFunc(now.GetField(),
+				func(g *descriptorpb.FieldDescriptorProto) bool { return g.GetNumber() == f.GetNumber() })
 			if at < 0 {
 				say("field %d of %s, %s, is gone", f.GetNumber(), name, f.GetName())
 				continue
@@ -130,7 +134,9 @@ func shrunk(older, newer *descriptorpb.FileDescriptorSet) (faults []string) {
 
 // shape returns the parts of a field that must not change: name and kind, whether it is repeated, and what it excludes.
 func shape(m *descriptorpb.DescriptorProto, f *descriptorpb.FieldDescriptorProto) string {
-	text := strings.Join([]string{f.GetName(), f.GetLabel().String(), f.GetType().String(), f.GetTypeName(), f.GetJsonName()}, " ")
+	text := strings.Join([]string{f.GetName(), f.GetLabel().String(), f.GetType().String(), f.GetTypeName(),
+		f.GetJsonName()},
+		" ")
 	if f.OneofIndex != nil {
 		text += " of " + m.GetOneofDecl()[f.GetOneofIndex()].GetName()
 	}
@@ -142,9 +148,11 @@ func TestShrunk(t *testing.T) {
 	t.Parallel()
 	for want, plant := range map[string]func(f *descriptorpb.FileDescriptorProto, m *descriptorpb.DescriptorProto){
 		"": func(f *descriptorpb.FileDescriptorProto, m *descriptorpb.DescriptorProto) {
-			m.Field = append(m.Field, &descriptorpb.FieldDescriptorProto{Name: proto.String("later"), Number: proto.Int32(900)})
+			m.Field = append(m.Field, &descriptorpb.FieldDescriptorProto{Name: proto.String("later"),
+				Number: proto.Int32(900)})
 			f.MessageType = append(f.MessageType, &descriptorpb.DescriptorProto{Name: proto.String("Later")})
-			f.Service[0].Method = append(f.Service[0].Method, &descriptorpb.MethodDescriptorProto{Name: proto.String("Later")})
+			f.Service[0].Method = append(f.Service[0].Method,
+				&descriptorpb.MethodDescriptorProto{Name: proto.String("Later")})
 		},
 		"message rota.v1.Caller is gone": func(_ *descriptorpb.FileDescriptorProto, m *descriptorpb.DescriptorProto) {
 			m.Name = proto.String("Called")
@@ -156,7 +164,8 @@ func TestShrunk(t *testing.T) {
 			m.Field[1].Type = descriptorpb.FieldDescriptorProto_TYPE_BYTES.Enum()
 		},
 		"field 4 of rota.v1.Caller, later, takes a number that was given up": func(_ *descriptorpb.FileDescriptorProto, m *descriptorpb.DescriptorProto) {
-			m.Field = append(m.Field, &descriptorpb.FieldDescriptorProto{Name: proto.String("later"), Number: proto.Int32(4)})
+			m.Field = append(m.Field, &descriptorpb.FieldDescriptorProto{Name: proto.String("later"),
+				Number: proto.Int32(4)})
 		},
 		"method rota.v1.Node/Forward is gone": func(f *descriptorpb.FileDescriptorProto, _ *descriptorpb.DescriptorProto) {
 			f.Service[0].Method = f.Service[0].Method[1:]
@@ -167,7 +176,8 @@ func TestShrunk(t *testing.T) {
 	} {
 		set := spoken()
 		node := set.GetFile()[1]
-		at := slices.IndexFunc(node.GetMessageType(), func(m *descriptorpb.DescriptorProto) bool { return m.GetName() == "Caller" })
+		at := slices.IndexFunc(node.GetMessageType(),
+			func(m *descriptorpb.DescriptorProto) bool { return m.GetName() == "Caller" })
 		plant(node, node.GetMessageType()[at])
 		faults := shrunk(spoken(), set)
 		if want == "" && len(faults) > 0 || want != "" && (len(faults) == 0 || !strings.HasPrefix(faults[0], want)) {

@@ -160,7 +160,8 @@ func thaw(t *testing.T, dir string) {
 	})
 	check(t, err)
 	if want := m.Freeze().Info().Digest; info.Digest != want || read.Freeze().Info().Digest != want {
-		t.Errorf("the digest is %s, of the state that was read %s, after the log %s", info.Digest, read.Freeze().Info().Digest, want)
+		t.Errorf("the digest is %s, of the state that was read %s, after the log %s", info.Digest,
+			read.Freeze().Info().Digest, want)
 	}
 	if faults := read.Check(); len(faults) > 0 {
 		t.Errorf("invariants: %v", faults)
@@ -172,7 +173,8 @@ func thaw(t *testing.T, dir string) {
 	if _, err := snapshot.Write(&again, read.Freeze()); err != nil {
 		t.Error(err)
 	}
-	if wrote, err := snapshot.Inspect(&again); err != nil || wrote.Records != info.Records || wrote.RulesVersion != info.RulesVersion {
+	if wrote, err := snapshot.Inspect(&again); err != nil || wrote.Records != info.Records ||
+		wrote.RulesVersion != info.RulesVersion {
 		t.Errorf("written again it is %+v, %v; it was %+v", wrote, err, info)
 	}
 }
@@ -193,7 +195,8 @@ func node(t testing.TB, dir, binary string, flags ...string) (*rig.Node, *client
 	t.Helper()
 	n, err := rig.NewNode("n1", dir, binary)
 	check(t, err)
-	n.Flags = append([]string{"--bootstrap-expect", "1", "--snapshot-entries", "64", "--snapshot-every", "1s"}, flags...)
+	n.Flags = append([]string{"--bootstrap-expect", "1", "--snapshot-entries", "64", "--snapshot-every", "1s"},
+		flags...)
 	check(t, n.Start())
 	t.Cleanup(n.Kill)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -310,7 +313,8 @@ func pack(t testing.TB, dir string) []byte {
 		if err != nil {
 			return err
 		}
-		if err := w.WriteHeader(&tar.Header{Name: filepath.ToSlash(name), Mode: 0o600, Size: int64(len(data))}); err != nil {
+		if err := w.WriteHeader(&tar.Header{Name: filepath.ToSlash(name), Mode: 0o600,
+			Size: int64(len(data))}); err != nil {
 			return err
 		}
 		_, err = w.Write(data)
@@ -352,7 +356,8 @@ func writeRelease(t testing.TB, dir, binary string) {
 	var state bytes.Buffer
 	_, err := snapshot.Write(&state, m.Freeze())
 	check(t, err)
-	for name, data := range map[string][]byte{stateFile: state.Bytes(), dataFile: writeData(t, binary), protocolFile: encodeProtocol(t)} {
+	for name, data := range map[string][]byte{stateFile: state.Bytes(), dataFile: writeData(t, binary),
+		protocolFile: encodeProtocol(t)} {
 		check(t, os.WriteFile(filepath.Join(dir, name), data, 0o644))
 	}
 	check(t, os.WriteFile(filepath.Join(dir, sumsFile), []byte(sumsOf(t, dir)), 0o644))

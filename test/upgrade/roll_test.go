@@ -51,7 +51,8 @@ type answer struct {
 
 func (c *cluster) ask(with, to string) (a answer, said string) {
 	c.t.Helper()
-	said, _ = command(c.t, with, "operator", "upgrade", "check", "--to", to, "-o", "json", "--addr", strings.Join(c.nodes.APIs(), ","))
+	said, _ = command(c.t, with, "operator", "upgrade", "check", "--to", to, "-o", "json", "--addr",
+		strings.Join(c.nodes.APIs(), ","))
 	if at := strings.Index(said, "{"); at >= 0 {
 		_ = json.NewDecoder(strings.NewReader(said[at:])).Decode(&a)
 	}
@@ -69,7 +70,8 @@ func (c *cluster) ready(to string) (a answer) {
 			}
 			return nil
 		}); err != nil {
-			c.t.Fatalf("the check by %s finds something in the way of %s: %v", filepath.Base(with), filepath.Base(to), err)
+			c.t.Fatalf("the check by %s finds something in the way of %s: %v", filepath.Base(with), filepath.Base(to),
+				err)
 		}
 	}
 	return a
@@ -98,7 +100,8 @@ func (c *cluster) roll(l *load, to string, nodes int) {
 		}
 		begun := time.Now()
 		c.replace(l, next, to)
-		c.t.Logf("%s to %s: no submission was accepted for %s at most", next.ID, filepath.Base(to), l.Gap(begun).Round(time.Millisecond))
+		c.t.Logf("%s to %s: no submission was accepted for %s at most", next.ID, filepath.Base(to),
+			l.Gap(begun).Round(time.Millisecond))
 	}
 	c.equal()
 }
@@ -221,12 +224,14 @@ func (c *cluster) asked(binary string) {
 			if n.Line[0] != binary {
 				continue
 			}
-			if log, err := os.ReadFile(n.Log); err != nil || strings.Contains(string(log), "newer rules wait for a node") {
+			if log, err := os.ReadFile(n.Log); err != nil ||
+				strings.Contains(string(log), "newer rules wait for a node") {
 				return err
 			}
 		}
 		at := slices.IndexFunc(c.nodes, func(n *rig.Node) bool { return n.Line[0] == binary })
-		said, _ := command(c.t, binary, "operator", "raft", "transfer-leadership", "--to", c.nodes[at].ID, "--addr", c.nodes[at].API)
+		said, _ := command(c.t, binary, "operator", "raft", "transfer-leadership", "--to", c.nodes[at].ID, "--addr",
+			c.nodes[at].API)
 		return fmt.Errorf("no leader has asked: %s", said)
 	}); err != nil {
 		c.t.Error(err)

@@ -77,7 +77,8 @@ func (l *life) events(ctx context.Context, at int) {
 		case rota.EventJobCompleted, rota.EventJobDead, rota.EventJobExpired, rota.EventJobCancelled:
 			ended[e.Job]++
 			if ended[e.Job] > 1+runs[e.Job] {
-				l.violate("a job ends once", "%s ended %d times by the events, with %d retries asked", e.Job, ended[e.Job], runs[e.Job])
+				l.violate("a job ends once", "%s ended %d times by the events, with %d retries asked", e.Job,
+					ended[e.Job], runs[e.Job])
 			}
 			l.ledger.mu.Lock()
 			if rec := l.ledger.jobs[e.Job]; rec != nil {
@@ -103,9 +104,11 @@ func (l *life) inTime(e *rota.Event, rec *jobRecord, lived time.Duration) {
 	switch {
 	case rec.ttl == 0 || rec.retried > 0:
 	case e.Kind == rota.EventJobExpired && lived < rec.ttl:
-		l.violate("no job expires before its time", "job %s expired after %s: its time to live is %s", e.Job, lived, rec.ttl)
+		l.violate("no job expires before its time", "job %s expired after %s: its time to live is %s", e.Job, lived,
+			rec.ttl)
 	case lived > rec.ttl+expiresWithin:
-		l.violate("a job expires in its time", "job %s ended %s after its submission: its time to live is %s", e.Job, lived, rec.ttl)
+		l.violate("a job expires in its time", "job %s ended %s after its submission: its time to live is %s", e.Job,
+			lived, rec.ttl)
 	}
 }
 
@@ -119,7 +122,8 @@ func (l *life) sameEvents() {
 	}
 	for i, sums := range l.told {
 		if least > 0 && sums[least-1] != l.told[0][least-1] {
-			l.violate("all nodes tell the same events", "of the first %d, %s tells others than %s", least, l.servers[i].id(), l.servers[0].id())
+			l.violate("all nodes tell the same events", "of the first %d, %s tells others than %s", least,
+				l.servers[i].id(), l.servers[0].id())
 		}
 	}
 }
@@ -210,7 +214,8 @@ const faultsAnHour = 300
 func (f *figures) short(asked time.Duration) string {
 	wanted := int(faultsAnHour * asked.Hours())
 	if f.virtual < asked || f.allFaults() < wanted || f.operations() == 0 {
-		return fmt.Sprintf("%s of virtual time with %d faults and %d operations: at least %s with %d faults are asked for",
+		return fmt.Sprintf(
+			"%s of virtual time with %d faults and %d operations: at least %s with %d faults are asked for",
 			f.virtual, f.allFaults(), f.operations(), asked, wanted)
 	}
 	return ""
@@ -223,12 +228,15 @@ func (f *figures) String() string {
 		kinds = append(kinds, fmt.Sprintf("%s %d", kind, n))
 	}
 	sort.Strings(kinds)
-	return fmt.Sprintf("virtual: %.2f virtual hours, %d faults (%s), %d operations: %d jobs and %d workflows submitted (%d unknown answers repeated), %d keys, unique keys, batches, plans and gated workflows, "+
-		"%d handlers began, %d leases lost, %d completions taken, %d claims to leases of others, "+
-		"%d node starts, %d ids that came back refused, %d snapshots installed, %d events, settled %d times "+
-		"(leader within %s, drained within %s, clock rate %.3f to %.3f, with leader changes %.3f at least), "+
-		"%d leases of dead workers ended within %s and three times the outage, %d verdicts, %d violations",
-		f.virtual.Hours(), f.allFaults(), strings.Join(kinds, ", "), f.operations(), f.submitted, f.flows, f.unknown, f.pieces, f.started, f.lost, f.completed,
-		f.claims, f.starts, f.refusedIDs, f.installs, f.events, f.settled, f.leaderAfter.Round(time.Millisecond), f.drainedAfter.Round(time.Millisecond), f.minCalm, f.maxCalm,
+	return fmt.Sprintf(
+		"virtual: %.2f virtual hours, %d faults (%s), %d operations: %d jobs and %d workflows submitted (%d unknown answers repeated), %d keys, unique keys, batches, plans and gated workflows, "+
+			"%d handlers began, %d leases lost, %d completions taken, %d claims to leases of others, "+
+			"%d node starts, %d ids that came back refused, %d snapshots installed, %d events, settled %d times "+
+			"(leader within %s, drained within %s, clock rate %.3f to %.3f, with leader changes %.3f at least), "+
+			"%d leases of dead workers ended within %s and three times the outage, %d verdicts, %d violations",
+		f.virtual.Hours(), f.allFaults(), strings.Join(kinds, ", "), f.operations(), f.submitted, f.flows, f.unknown,
+		f.pieces, f.started, f.lost, f.completed,
+		f.claims, f.starts, f.refusedIDs, f.installs, f.events, f.settled, f.leaderAfter.Round(time.Millisecond),
+		f.drainedAfter.Round(time.Millisecond), f.minCalm, f.maxCalm,
 		f.minFlap, f.orphaned, f.maxOrphan.Round(time.Millisecond), f.verified, f.violations)
 }

@@ -28,12 +28,16 @@ func TestAutopilot(t *testing.T) {
 			fresh.name.Store(s.mint())
 			s.servers = append(s.servers, fresh)
 			s.restart(fresh)
-			s.patiently(5*time.Minute, func(ctx context.Context) bool { return !slices.Contains(s.ids(ctx), dead.id()) })
+			s.patiently(5*time.Minute, func(ctx context.Context) bool {
+				return !slices.Contains(s.ids(ctx),
+					dead.id())
+			})
 			s.voters(3)
 			if ids := s.ids(s.ctx); slices.Contains(ids, dead.id()) || !slices.Contains(ids, fresh.id()) {
 				t.Errorf("members are %v: %s died, %s joined", ids, dead.id(), fresh.id())
 			}
-			if removed := s.removals(); len(removed) != 1 || removed[0].Text != string(dead.id()) || !strings.Contains(removed[0].Payload, "calls failed for") {
+			if removed := s.removals(); len(removed) != 1 || removed[0].Text != string(dead.id()) ||
+				!strings.Contains(removed[0].Payload, "calls failed for") {
 				t.Errorf("removed are %+v", removed)
 			}
 			s.wanted(3)

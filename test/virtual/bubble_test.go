@@ -23,7 +23,8 @@ func inBubble(t *testing.T, f func(*testing.T)) {
 		if broken == nil {
 			return
 		}
-		if left := leftIn(name); name == "" || !strings.Contains(fmt.Sprint(broken), "blocked goroutines remain") || len(left) > 0 {
+		if left := leftIn(name); name == "" || !strings.Contains(fmt.Sprint(broken), "blocked goroutines remain") ||
+			len(left) > 0 {
 			panic(fmt.Sprint(broken, "\n\n", strings.Join(left, "\n\n")))
 		}
 	}()

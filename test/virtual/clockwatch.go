@@ -90,7 +90,8 @@ func (w *clockWatch) rate(clock rota.Clock, index rota.Index) {
 	}
 	w.index = index
 	if most := w.slow + rateSlack + time.Duration(leaps-w.leapt)*stampLead; ahead > most {
-		w.life.violate("the cluster clock does not run away", "it is %s further than it may be, after %d leaps", ahead-most, leaps-w.leapt)
+		w.life.violate("the cluster clock does not run away", "it is %s further than it may be, after %d leaps",
+			ahead-most, leaps-w.leapt)
 		w.slow, w.leapt = ahead, leaps
 	}
 }
@@ -142,7 +143,8 @@ func (w *clockWatch) orphans(stood, short bool) {
 			continue
 		}
 		if bound := silenceEnds + o.short + 3*o.stood + orphanSlack; time.Since(o.died) > bound {
-			w.life.violate("an abandoned lease ends", "lease %s of job %s is open %s after its worker %s died: %s is the bound",
+			w.life.violate("an abandoned lease ends",
+				"lease %s of job %s is open %s after its worker %s died: %s is the bound",
 				o.lease, o.job, time.Since(o.died), o.run.id, bound)
 			continue
 		}

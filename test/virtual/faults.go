@@ -288,7 +288,8 @@ func slowNode(l *life) func() {
 	var heals []func()
 	for _, h := range append(nodes, others...) {
 		if h != s {
-			heals = append(heals, l.net.Slow(virtualnet.Route{From: s, To: h}, by), l.net.Slow(virtualnet.Route{From: h, To: s}, by))
+			heals = append(heals, l.net.Slow(virtualnet.Route{From: s, To: h}, by),
+				l.net.Slow(virtualnet.Route{From: h, To: s}, by))
 		}
 	}
 	return func() {

@@ -115,7 +115,8 @@ func (l *ledger) hears(job rota.JobID, outputs []rota.ParentOutput) {
 	}
 	want := flow.parents[job]
 	if len(outputs) != len(want) {
-		l.violate("a node sees its parents' outputs", "job %s is told of %d parents, and has %d", job, len(outputs), len(want))
+		l.violate("a node sees its parents' outputs", "job %s is told of %d parents, and has %d", job, len(outputs),
+			len(want))
 		return
 	}
 	for _, o := range outputs {
@@ -177,12 +178,14 @@ func (l *ledger) judgeFlow(id rota.WorkflowID, flow *rota.Workflow) {
 		}
 	}
 	for job, state := range states {
-		lacks := slices.ContainsFunc(rec.parents[job], func(p rota.JobID) bool { return states[p] != rota.NodeState(rota.JobCompleted) })
+		lacks := slices.ContainsFunc(rec.parents[job],
+			func(p rota.JobID) bool { return states[p] != rota.NodeState(rota.JobCompleted) })
 		if state == rota.NodeState(rota.JobCompleted) && lacks {
 			l.violate("a node runs after its parents", "job %s is COMPLETED, and not all of its parents", job)
 		}
 		if state == rota.NodeSkipped && !lacks {
-			l.violate("only descendants of what failed are skipped", "job %s is SKIPPED, and all of its parents COMPLETED", job)
+			l.violate("only descendants of what failed are skipped",
+				"job %s is SKIPPED, and all of its parents COMPLETED", job)
 		}
 	}
 	want := rota.WorkflowCompleted
@@ -196,7 +199,7 @@ func (l *ledger) judgeFlow(id rota.WorkflowID, flow *rota.Workflow) {
 		want = rota.WorkflowFailed
 	}
 	if flow.State != want {
-		l.violate("a workflow ends as its nodes did", "%s is %s: %d of %d nodes COMPLETED, %d DEAD, %d times cancelled", id, flow.State,
-			done, len(states), failed, rec.cancelled)
+		l.violate("a workflow ends as its nodes did", "%s is %s: %d of %d nodes COMPLETED, %d DEAD, %d times cancelled",
+			id, flow.State, done, len(states), failed, rec.cancelled)
 	}
 }

@@ -59,7 +59,8 @@ func TestForesight(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		results, err := foresight.Run(context.Background(), &foresight.Plan{Jobs: jobs, Workers: workers, Policies: []foresight.Policy{p}})
+		results, err := foresight.Run(context.Background(), &foresight.Plan{Jobs: jobs, Workers: workers,
+			Policies: []foresight.Policy{p}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -70,9 +71,11 @@ func TestForesight(t *testing.T) {
 		slices.Sort(means)
 		lived := means[c.lives/2]
 		waits[p.Name] = results[0].WaitMeanS
-		t.Logf("%s: %d jobs wait for %.2f s on average, in the simulator %.2f s", p.Name, len(jobs), means, results[0].WaitMeanS)
+		t.Logf("%s: %d jobs wait for %.2f s on average, in the simulator %.2f s", p.Name, len(jobs), means,
+			results[0].WaitMeanS)
 		if math.Abs(lived/results[0].WaitMeanS-1) > 0.05 {
-			t.Errorf("%s: jobs wait for %.2f s on average, in the simulator %.2f s", p.Name, lived, results[0].WaitMeanS)
+			t.Errorf("%s: jobs wait for %.2f s on average, in the simulator %.2f s", p.Name, lived,
+				results[0].WaitMeanS)
 		}
 	}
 	if a, b := waits["bare"], waits["standard"]; a < 5 || math.Abs(a/b-1) < 0.1 {
@@ -81,7 +84,8 @@ func TestForesight(t *testing.T) {
 }
 
 // liveThrough runs jobs on a cluster as they arrive, and returns their average wait in seconds.
-func liveThrough(t *testing.T, jobs []foresight.Job, workers []rota.WorkerSpec, settings []rota.Setting) (mean float64) {
+func liveThrough(t *testing.T, jobs []foresight.Job, workers []rota.WorkerSpec,
+	settings []rota.Setting) (mean float64) {
 	t.Helper()
 	play(t, settings, func(s *scene) {
 		var mu sync.Mutex
@@ -99,7 +103,8 @@ func liveThrough(t *testing.T, jobs []foresight.Job, workers []rota.WorkerSpec, 
 			spec.Queues = []rota.QueueName{queueName}
 			c := s.dial(host(spec.ID), s.servers)
 			s.clients = append(s.clients, c)
-			w, err := client.NewWorker(c, spec, client.WithClock(s.sinceBoot), client.WithObserver(client.Observer{Started: started}))
+			w, err := client.NewWorker(c, spec, client.WithClock(s.sinceBoot),
+				client.WithObserver(client.Observer{Started: started}))
 			if err != nil {
 				s.Fatal(err)
 			}
@@ -117,7 +122,8 @@ func liveThrough(t *testing.T, jobs []foresight.Job, workers []rota.WorkerSpec, 
 			at := began.Add(time.Duration(jobs[i].Submit) * time.Millisecond)
 			time.Sleep(time.Until(at))
 			spec := *jobs[i].Spec
-			spec.ID, spec.Queue, spec.Tenant, spec.CPUMilli = rota.JobID(fmt.Sprint("j", i)), queueName, jobs[i].Tenant, jobs[i].CPUMilli
+			spec.ID, spec.Queue, spec.Tenant, spec.CPUMilli = rota.JobID(fmt.Sprint("j",
+				i)), queueName, jobs[i].Tenant, jobs[i].CPUMilli
 			spec.Expected = time.Duration(jobs[i].Estimate) * time.Millisecond
 			spec.Payload = task{takes: time.Duration(jobs[i].Run) * time.Millisecond}.payload()
 			mu.Lock()

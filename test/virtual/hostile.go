@@ -49,7 +49,8 @@ func (h *hostile) anyNode() *cluster.Node {
 	return h.life.servers[h.random.IntN(len(h.life.servers))].node()
 }
 
-func (h *hostile) open(ctx context.Context, id rota.WorkerID, queue rota.QueueName, secret string) *cluster.WorkerSession {
+func (h *hostile) open(ctx context.Context, id rota.WorkerID, queue rota.QueueName,
+	secret string) *cluster.WorkerSession {
 	n := h.anyNode()
 	if n == nil {
 		return nil
@@ -133,8 +134,8 @@ func (h *hostile) claim(ctx context.Context, s *cluster.WorkerSession, who strin
 		}
 		h.life.note(func(f *figures) { f.claims++ })
 		if answers[0].Err == nil {
-			h.life.violate("only a lease's worker is heard, in its live session", "%s said %s for lease %s of job %s, and was heard",
-				who, verb, lease.ID, lease.Job)
+			h.life.violate("only a lease's worker is heard, in its live session",
+				"%s said %s for lease %s of job %s, and was heard", who, verb, lease.ID, lease.Job)
 		}
 	}
 }

@@ -52,8 +52,10 @@ type ledger struct {
 type ledgerCounts struct{ started, lost, completed, submitted, unknown int }
 
 func newLedger() *ledger {
-	return &ledger{flows: make(map[rota.WorkflowID]*flowRecord), jobs: make(map[rota.JobID]*jobRecord), holders: make(map[rota.JobID][]belief),
-		tokens: make(map[rota.JobID]rota.Token), dead: make(map[*workerRun]bool), kept: check.NewRecorder(check.Monotonic(), 0)}
+	return &ledger{flows: make(map[rota.WorkflowID]*flowRecord), jobs: make(map[rota.JobID]*jobRecord),
+		holders: make(map[rota.JobID][]belief),
+		tokens:  make(map[rota.JobID]rota.Token), dead: make(map[*workerRun]bool),
+		kept: check.NewRecorder(check.Monotonic(), 0)}
 }
 
 // record returns a job's record; the caller holds the lock.
@@ -81,7 +83,8 @@ func (l *ledger) started(r *workerRun, e client.HandlerEvent) {
 	}
 	l.counts.started++
 	for _, b := range l.holders[e.Job] {
-		l.violate("no two workers hold a job", "job %s: %s holds it under lease %s since %s ago, %s begins under lease %s",
+		l.violate("no two workers hold a job",
+			"job %s: %s holds it under lease %s since %s ago, %s begins under lease %s",
 			e.Job, b.run.id, b.lease, time.Since(b.since), r.id, e.Lease)
 	}
 	if e.Token.Compare(l.tokens[e.Job]) < 0 {
@@ -99,7 +102,8 @@ func (l *ledger) started(r *workerRun, e client.HandlerEvent) {
 // release ends a belief; the caller holds the lock.
 func (l *ledger) release(r *workerRun, job rota.JobID, lease rota.LeaseID) {
 	now := l.kept.Now()
-	l.kept.Add(check.Op{Process: string(r.id), Func: check.OpEnd, Job: string(job), Lease: lease.String(), Invoke: now, Return: now})
+	l.kept.Add(check.Op{Process: string(r.id), Func: check.OpEnd, Job: string(job), Lease: lease.String(), Invoke: now,
+		Return: now})
 	left := slices.DeleteFunc(l.holders[job], func(b belief) bool { return b.run == r && b.lease == lease })
 	if len(left) == 0 {
 		delete(l.holders, job)
@@ -173,7 +177,8 @@ func (l *ledger) judge(id rota.JobID, job *rota.Job) {
 	}
 	if job.MergedInto != "" { // the job that it was merged into is checked under its own id
 		if _, known := l.jobs[job.MergedInto]; !known || job.MergedInto == id {
-			l.violate("a submission is merged into a job that was submitted", "job %s was merged into %q", id, job.MergedInto)
+			l.violate("a submission is merged into a job that was submitted", "job %s was merged into %q", id,
+				job.MergedInto)
 		}
 		return
 	}
@@ -181,7 +186,8 @@ func (l *ledger) judge(id rota.JobID, job *rota.Job) {
 	case rota.JobCompleted:
 		var by rota.LeaseID
 		if by.UnmarshalText(job.Output) != nil || !rec.ran[by] {
-			l.violate("what completed was done", "job %s is COMPLETED with output %q, which no handler returned", id, job.Output)
+			l.violate("what completed was done", "job %s is COMPLETED with output %q, which no handler returned", id,
+				job.Output)
 		}
 		if rec.retried == 0 && len(rec.taken) == 1 && !rec.taken[by] {
 			l.violate("a job completes once", "job %s holds the output of lease %s, another was taken", id, by)

@@ -19,7 +19,8 @@ func noted() (*ledger, *[]string) {
 }
 
 func event(job rota.JobID, lease byte, token uint64) client.HandlerEvent {
-	return client.HandlerEvent{Job: job, Lease: rota.LeaseID{lease}, Token: rota.Token{Incarnation: 1, Counter: token}, Verb: rota.VerbComplete}
+	return client.HandlerEvent{Job: job, Lease: rota.LeaseID{lease}, Token: rota.Token{Incarnation: 1, Counter: token},
+		Verb: rota.VerbComplete}
 }
 
 // family submits workflow f: node c after node p.
@@ -66,7 +67,10 @@ func TestLedger(t *testing.T) {
 			done(l, a, event("j", 1, 2))
 			done(l, b, event("j", 2, 1))
 		}, "tokens grow"},
-		"merged into nothing": {func(l *ledger) { l.judge("j", &rota.Job{State: rota.JobCompleted, MergedInto: "none"}) },
+		"merged into nothing": {func(l *ledger) {
+			l.judge("j",
+				&rota.Job{State: rota.JobCompleted, MergedInto: "none"})
+		},
 			"a submission is merged into a job that was submitted"},
 		"lost": {func(l *ledger) { l.judge("j", nil) }, "an accepted job is never lost"},
 		"two completions": {func(l *ledger) {
@@ -83,13 +87,15 @@ func TestLedger(t *testing.T) {
 		}, "a completion stands"},
 		"cancelled by nobody": {func(l *ledger) { l.judge("j", &rota.Job{State: rota.JobCancelled}) },
 			"nothing is cancelled unasked"},
-		"expired unasked": {func(l *ledger) { l.judge("j", &rota.Job{State: rota.JobExpired}) }, "nothing expires unasked"},
+		"expired unasked": {func(l *ledger) { l.judge("j", &rota.Job{State: rota.JobExpired}) },
+			"nothing expires unasked"},
 		"a sound workflow": {func(l *ledger) {
 			family(l)
 			done(l, a, event("f/p", 1, 1))
 			done(l, a, event("f/c", 2, 2))
 			l.hears("f/c", []rota.ParentOutput{{Job: "f/p", Output: rota.Blob(rota.LeaseID{1}.String())}})
-			l.judgeFlow("f", flowOf(rota.WorkflowCompleted, rota.NodeState(rota.JobCompleted), rota.NodeState(rota.JobCompleted)))
+			l.judgeFlow("f", flowOf(rota.WorkflowCompleted, rota.NodeState(rota.JobCompleted),
+				rota.NodeState(rota.JobCompleted)))
 		}, ""},
 		"a workflow that failed": {func(l *ledger) {
 			family(l)
@@ -101,7 +107,8 @@ func TestLedger(t *testing.T) {
 		}, "a node runs after its parents"},
 		"a child that completed alone": {func(l *ledger) {
 			family(l)
-			l.judgeFlow("f", flowOf(rota.WorkflowFailed, rota.NodeState(rota.JobDead), rota.NodeState(rota.JobCompleted)))
+			l.judgeFlow("f", flowOf(rota.WorkflowFailed, rota.NodeState(rota.JobDead),
+				rota.NodeState(rota.JobCompleted)))
 		}, "a node runs after its parents"},
 		"another's output": {func(l *ledger) {
 			family(l)
@@ -114,7 +121,8 @@ func TestLedger(t *testing.T) {
 		}, "an accepted workflow is never lost"},
 		"a workflow that never ends": {func(l *ledger) {
 			family(l)
-			l.judgeFlow("f", flowOf(rota.WorkflowRunning, rota.NodeState(rota.JobCompleted), rota.NodeState(rota.JobQueued)))
+			l.judgeFlow("f", flowOf(rota.WorkflowRunning, rota.NodeState(rota.JobCompleted),
+				rota.NodeState(rota.JobQueued)))
 		}, "a drained cluster has no open workflow"},
 		"skipped without a reason": {func(l *ledger) {
 			family(l)
@@ -122,7 +130,8 @@ func TestLedger(t *testing.T) {
 		}, "only descendants of what failed are skipped"},
 		"a workflow that failed unasked": {func(l *ledger) {
 			family(l)
-			l.judgeFlow("f", flowOf(rota.WorkflowFailed, rota.NodeState(rota.JobCompleted), rota.NodeState(rota.JobCompleted)))
+			l.judgeFlow("f", flowOf(rota.WorkflowFailed, rota.NodeState(rota.JobCompleted),
+				rota.NodeState(rota.JobCompleted)))
 		}, "a workflow ends as its nodes did"},
 		"refused, yet there": {func(l *ledger) {
 			l.change("r", func(r *jobRecord) { r.refused = true })

@@ -79,7 +79,8 @@ var queueSettings = []rota.Setting{{Key: "lease_ms", Value: "10s"}, {Key: "ack_t
 
 // newLife creates the world; it must be called inside the bubble.
 func newLife(o options) *life {
-	l := &life{options: o, random: rand.New(rand.NewPCG(o.seed, 2)), net: virtualnet.New(o.seed), finder: virtualnet.NewFinder(),
+	l := &life{options: o, random: rand.New(rand.NewPCG(o.seed, 2)), net: virtualnet.New(o.seed),
+		finder: virtualnet.NewFinder(),
 		ledger: newLedger(), began: time.Now(), resting: make(chan struct{}, 1), doomed: make(map[rota.NodeID]bool)}
 	l.figures.faults = make(map[string]int)
 	l.ctx, l.end = context.WithCancel(context.Background())
@@ -120,7 +121,8 @@ func (l *life) rest() {
 
 // violate records a broken promise.
 func (l *life) violate(promise, format string, args ...any) {
-	text := fmt.Sprintf("at %s: %s: ", time.Since(l.began).Round(time.Millisecond), promise) + fmt.Sprintf(format, args...)
+	text := fmt.Sprintf("at %s: %s: ", time.Since(l.began).Round(time.Millisecond), promise) + fmt.Sprintf(format,
+		args...)
 	l.log.Error("VIOLATION", "what", text)
 	l.note(func(f *figures) { f.violations++ })
 	l.mu.Lock()
@@ -178,7 +180,8 @@ func (l *life) dial(from host, servers []*server) *client.Client {
 	for i, s := range servers {
 		addresses[i] = s.api()
 	}
-	c, err := client.Dial(addresses, client.WithDialer(l.net.Dialer(from)), client.WithLogger(l.log.With("host", string(from))))
+	c, err := client.Dial(addresses, client.WithDialer(l.net.Dialer(from)),
+		client.WithLogger(l.log.With("host", string(from))))
 	if err != nil {
 		panic(err) // addresses are ours
 	}
@@ -269,7 +272,8 @@ func (l *life) live() {
 	l.startAll()
 	admin := l.dial("admin", l.servers)
 	ctx, cancel := context.WithTimeout(l.ctx, time.Minute)
-	for name, settings := range map[rota.QueueName][]rota.Setting{queueName: queueSettings, steadyQueue: steadySettings} {
+	for name, settings := range map[rota.QueueName][]rota.Setting{queueName: queueSettings,
+		steadyQueue: steadySettings} {
 		if _, err := admin.SetQueue(ctx, name, "", settings); err != nil {
 			l.violate("founding", "queue %s cannot be set: %v", name, err)
 		}

@@ -38,7 +38,8 @@ func (p *pace) String() string {
 		return all[(len(all)-1)*permille/1000].Round(10 * time.Microsecond)
 	}
 	return fmt.Sprintf("submission p50 %v p99 %v, start p50 %v p99 %v, end to end p50 %v p99 %v, writes %.2f a job",
-		at(p.submits, 500), at(p.submits, 990), at(p.starts, 500), at(p.starts, 990), at(p.ends, 500), at(p.ends, 990), float64(p.writes)/float64(len(p.ends)))
+		at(p.submits, 500), at(p.submits, 990), at(p.starts, 500), at(p.starts, 990), at(p.ends, 500), at(p.ends, 990),
+		float64(p.writes)/float64(len(p.ends)))
 }
 
 // runPace submits jobs one by one at regular intervals to workers with the given number of slots each, and returns how
@@ -160,7 +161,8 @@ func TestPace(t *testing.T) {
 		// A submission waits for the rest of the current commit, and has its round in its own entry; a completion just
 		// misses one: about four.
 		if half, most := p.ends[len(p.ends)/2], p.ends[len(p.ends)*99/100]; half > 4*commit || most > 6*commit {
-			t.Errorf("end to end took %v in the middle and %v at the 99th percentile: a commit takes %v", half, most, commit)
+			t.Errorf("end to end took %v in the middle and %v at the 99th percentile: a commit takes %v", half, most,
+				commit)
 		}
 	})
 	t.Run("one slot, one job after the other", func(t *testing.T) {

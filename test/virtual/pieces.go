@@ -12,7 +12,8 @@ import (
 
 // User actions of SPEC §17 to §24 are recorded as chaos histories record them, and are checked by the checkers of
 // those.
-var piecesJudged = []string{"schedules", "leases", "keys", "uniques", "batches", "plans", "gates", "workflows", "job_logs"}
+var piecesJudged = []string{"schedules", "leases", "keys", "uniques", "batches", "plans", "gates", "workflows",
+	"job_logs"}
 
 // The schedules: runs of one may overlap, those of the other take longer than the distance of its dates.
 var schedules = []struct {
@@ -20,7 +21,8 @@ var schedules = []struct {
 	overlap rota.Overlap
 	every   time.Duration
 	takes   time.Duration
-}{{"tick", rota.OverlapAllow, 20 * time.Second, 100 * time.Millisecond}, {"tock", rota.OverlapSkip, 15 * time.Second, 17 * time.Second}}
+}{{"tick", rota.OverlapAllow, 20 * time.Second, 100 * time.Millisecond}, {"tock", rota.OverlapSkip, 15 * time.Second,
+	17 * time.Second}}
 
 // keyRules are the rules of the keys that jobs may have.
 var keyRules = []rota.KeyRule{{Name: "solo", Concurrency: 1}, {Name: "line", Sequence: rota.SequenceSkip}}
@@ -41,7 +43,8 @@ func (l *life) makeRules(ctx context.Context, admin *client.Client) {
 			l.violate("founding", "schedule %s: %v", s.name, err)
 		}
 		l.ledger.kept.With(func(h *check.History) {
-			h.Schedules = append(h.Schedules, check.ScheduleFacts{Name: string(s.name), EveryMs: s.every.Milliseconds(), InTurn: s.overlap != rota.OverlapAllow})
+			h.Schedules = append(h.Schedules, check.ScheduleFacts{Name: string(s.name), EveryMs: s.every.Milliseconds(),
+				InTurn: s.overlap != rota.OverlapAllow})
 		})
 	}
 }
@@ -86,8 +89,8 @@ func (l *ledger) holds(r *workerRun, job *client.Job, mark string) {
 		return
 	}
 	now := l.kept.Now()
-	l.kept.Add(check.Op{Process: string(r.id), Func: check.OpStart, Job: string(job.ID()), Lease: job.Lease().String(), Token: job.Token(),
-		Invoke: now, Return: now, Outcome: check.OK, Output: mark})
+	l.kept.Add(check.Op{Process: string(r.id), Func: check.OpStart, Job: string(job.ID()), Lease: job.Lease().String(),
+		Token: job.Token(), Invoke: now, Return: now, Outcome: check.OK, Output: mark})
 }
 
 // logLines is how many lines a handler logs under a lease: none for many.
@@ -134,7 +137,10 @@ func (u *user) insist(op check.Op, call func(context.Context, *client.Client, *c
 	for u.life.ctx.Err() == nil {
 		now := op
 		now.Process, now.Invoke = string(u.host), kept.Now()
-		_, err := callElsewhere(u, func(ctx context.Context, c *client.Client) (struct{}, error) { return struct{}{}, call(ctx, c, &now) })
+		_, err := callElsewhere(u, func(ctx context.Context, c *client.Client) (struct{}, error) {
+			return struct{}{},
+				call(ctx, c, &now)
+		})
 		now = now.Done(kept, err)
 		if kept.Add(now); now.Outcome != check.Unknown {
 			return now.Outcome
@@ -155,7 +161,8 @@ func (u *user) batch() {
 	if u.random.IntN(2) == 0 {
 		f.Size = int64(max(1, len(jobs)-u.random.IntN(2)))
 	}
-	spec := rota.BatchSpec{ID: rota.BatchID(f.ID), Size: f.Size, Callback: rota.NewJobSpec("callback", task{}.payload())}
+	spec := rota.BatchSpec{ID: rota.BatchID(f.ID), Size: f.Size,
+		Callback: rota.NewJobSpec("callback", task{}.payload())}
 	spec.Callback.Queue = queueName
 	u.life.ledger.change(rota.CallbackID(spec.ID), func(*jobRecord) {})
 	at, kept := 0, u.life.ledger.kept
@@ -180,7 +187,8 @@ func (u *user) unique() {
 	f := check.UniqueFacts{Key: fmt.Sprintf("only-%d", u.random.IntN(2))}
 	for range 1 + u.random.IntN(4) {
 		s := u.mint("unique", drawTask(u.random))
-		s.Unique = &rota.Unique{Key: f.Key, OnConflict: []string{rota.UniqueRefuse, rota.UniqueExisting, rota.UniqueReplace, rota.UniqueExtend}[u.random.IntN(4)]}
+		s.Unique = &rota.Unique{Key: f.Key, OnConflict: []string{rota.UniqueRefuse, rota.UniqueExisting,
+			rota.UniqueReplace, rota.UniqueExtend}[u.random.IntN(4)]}
 		s.Delay = time.Duration(u.random.IntN(2)*u.random.IntN(2_000)) * time.Millisecond
 		f.Subs = append(f.Subs, check.UniqueAsked{ID: string(s.ID), OnConflict: s.Unique.OnConflict})
 		u.offer([]rota.JobSpec{s})
@@ -192,7 +200,8 @@ func (u *user) unique() {
 func (u *user) keyed() {
 	rule := keyRules[u.random.IntN(len(keyRules))]
 	u.minted++
-	f := check.KeyFacts{Key: fmt.Sprintf("%s:%s-%d", rule.Name, u.host, u.minted), Most: 1, Sequence: rule.Sequence != rota.SequenceNone}
+	f := check.KeyFacts{Key: fmt.Sprintf("%s:%s-%d", rule.Name, u.host, u.minted), Most: 1,
+		Sequence: rule.Sequence != rota.SequenceNone}
 	for range 2 + u.random.IntN(3) {
 		s := u.mint("keyed", drawTask(u.random))
 		s.Keys = []string{f.Key}
@@ -217,7 +226,8 @@ func (u *user) plan() {
 	}
 	u.offer(specs)
 	priority := int32(u.random.IntN(rota.DefaultPriority))
-	for n, spec := range []rota.PlanSpec{{Verb: rota.PlanReprioritise, Priority: &priority}, {Verb: rota.PlanMove, To: steadyQueue},
+	for n, spec := range []rota.PlanSpec{{Verb: rota.PlanReprioritise, Priority: &priority},
+		{Verb: rota.PlanMove, To: steadyQueue},
 		{Verb: rota.PlanCancel, Max: 2}, {Verb: rota.PlanCancel}, {Verb: rota.PlanRetry, Max: 3}} {
 		if n < 3 && u.random.IntN(2) == 0 {
 			continue
@@ -233,7 +243,8 @@ func (u *user) plan() {
 // planned starts one plan and waits until it is over.
 func (u *user) planned(spec rota.PlanSpec, jobs []string) {
 	at, kept := 0, u.life.ledger.kept
-	f := check.PlanFacts{ID: string(spec.ID), Verb: spec.Verb.String(), To: string(spec.To), Max: spec.Max, At: kept.Now(), Jobs: jobs}
+	f := check.PlanFacts{ID: string(spec.ID), Verb: spec.Verb.String(), To: string(spec.To), Max: spec.Max,
+		At: kept.Now(), Jobs: jobs}
 	kept.With(func(h *check.History) { at, h.Plans = len(h.Plans), append(h.Plans, f) })
 	if u.insist(check.Op{}, func(ctx context.Context, c *client.Client, _ *check.Op) error {
 		_, err := client.PlansOf(c).Start(ctx, spec)
@@ -270,10 +281,12 @@ func (u *user) gates() {
 	root.Detached = grows.Detached
 	gate := check.NodeFacts{ID: "g", Parents: []string{"a"}, Gate: true}
 	spec := rota.WorkflowSpec{ID: id, Queue: queueName, OnFailure: rota.FailureContinue, Nodes: []rota.NodeSpec{
-		rota.NewNodeSpec("a", "flow", task{takes: time.Second, grows: grows}.payload()), {ID: "g", Parents: []string{"a"}, Gate: &rota.Gate{}},
+		rota.NewNodeSpec("a", "flow", task{takes: time.Second, grows: grows}.payload()),
+		{ID: "g", Parents: []string{"a"}, Gate: &rota.Gate{}},
 		rota.NewNodeSpec("b", "flow", task{takes: time.Second}.payload(), "g")}}
 	if u.random.IntN(2) == 0 {
-		spec.Nodes[1].Gate.Timeout, spec.Nodes[1].Gate.OnTimeout = time.Duration(1+u.random.IntN(8))*time.Second, rota.GateTimeout(u.random.IntN(2))
+		spec.Nodes[1].Gate.Timeout, spec.Nodes[1].Gate.OnTimeout = time.Duration(1+u.random.IntN(
+			8))*time.Second, rota.GateTimeout(u.random.IntN(2))
 		gate.TimeoutMs, gate.OnTimeout = spec.Nodes[1].Gate.Timeout.Milliseconds(), spec.Nodes[1].Gate.OnTimeout.String()
 	}
 	for _, node := range []string{"a", "b", "c0", "c1", "c2"} {
@@ -315,7 +328,8 @@ func (l *life) judgePieces(ctx context.Context) {
 			l.violate("jobs can be listed", "%v", err)
 			return
 		}
-		h.Final = append(h.Final, check.FinalJob{ID: string(job.ID), State: job.State.String(), Output: string(job.Output)})
+		h.Final = append(h.Final, check.FinalJob{ID: string(job.ID), State: job.State.String(),
+			Output: string(job.Output)})
 	}
 	for i := range h.Batches {
 		f := &h.Batches[i]
@@ -330,7 +344,8 @@ func (l *life) judgePieces(ctx context.Context) {
 		if err != nil {
 			continue // it is lost, or was never accepted: the checker knows
 		}
-		f := check.FinalFlow{ID: h.Flows[i].ID, State: flow.State.String(), Runs: flow.Runs, Nodes: make(map[string]string)}
+		f := check.FinalFlow{ID: h.Flows[i].ID, State: flow.State.String(), Runs: flow.Runs,
+			Nodes: make(map[string]string)}
 		for k := range flow.Nodes {
 			f.Nodes[flow.Nodes[k].ID] = flow.Nodes[k].State.String()
 		}
@@ -354,7 +369,8 @@ func (l *life) readJobLogs(ctx context.Context) (all []check.LogRead) {
 		c := l.dial("audit", l.servers[i:i+1])
 		for k := 0; k < len(logged); k += 1 + len(logged)/logsRead {
 			of := rota.LogOf{Job: rota.JobID(logged[k].Job)}
-			read := check.LogRead{Node: string(l.servers[i].id()), Job: logged[k].Job, Lease: logged[k].Lease, Lines: logged[k].Lines}
+			read := check.LogRead{Node: string(l.servers[i].id()), Job: logged[k].Job, Lease: logged[k].Lease,
+				Lines: logged[k].Lines}
 			err := of.Lease.UnmarshalText([]byte(read.Lease))
 			log, err2 := client.JobLog(ctx, c, of)
 			if err == nil {

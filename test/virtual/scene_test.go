@@ -43,8 +43,9 @@ func playOf(t *testing.T, nodes int, settings []rota.Setting, act func(s *scene)
 		l.startAll()
 		ctx, cancel := context.WithTimeout(l.ctx, 2*time.Hour)
 		defer cancel()
-		s := &scene{T: t, life: l, ctx: ctx, admin: l.dial("admin", l.servers), believe: map[rota.JobID][]context.Context{},
-			begun: map[rota.JobID]int{}}
+		s := &scene{T: t, life: l, ctx: ctx, admin: l.dial("admin", l.servers),
+			believe: map[rota.JobID][]context.Context{},
+			begun:   map[rota.JobID]int{}}
 		s.clients = append(s.clients, s.admin)
 		if _, err := s.admin.SetQueue(ctx, queueName, "", settings); err != nil {
 			t.Fatal(err)

@@ -137,8 +137,10 @@ func (p *process) config(start int) cluster.Config {
 	world := l.net.Environment(s.host, l.finder)
 	world.SinceBoot, world.Wall, world.BeforeWrite = s.sinceBoot, s.wall, p.beforeWrite
 	return cluster.Config{
-		Node: s.id(), Cluster: "virtual", Data: s.data(), API: s.api(), Raft: s.raft(), Gossip: string(s.host) + ":6473",
-		BootstrapExpect: len(l.servers), Version: "virtual", Open: true, DiskLow: -1, DiskCritical: -1, Timing: l.timing(), AuditRetention: 1,
+		Node: s.id(), Cluster: "virtual", Data: s.data(), API: s.api(), Raft: s.raft(),
+		Gossip:          string(s.host) + ":6473",
+		BootstrapExpect: len(l.servers), Version: "virtual", Open: true, DiskLow: -1, DiskCritical: -1,
+		Timing: l.timing(), AuditRetention: 1,
 		Log: slog.New(watchLog{l.log.With("node", string(s.id()), "start", start).Handler(), p}),
 		Fatal: func(err error) {
 			if !p.isDead() {

@@ -136,7 +136,8 @@ func (l *life) undone() string {
 	}
 	for _, j := range page.Jobs {
 		if !j.State.Terminal() && len(text) < 6 {
-			text = append(text, fmt.Sprintf("%s %s attempt %d reason %s lease %+v", j.ID, j.State, j.Attempt, j.Reason, j.Lease))
+			text = append(text, fmt.Sprintf("%s %s attempt %d reason %s lease %+v", j.ID, j.State, j.Attempt, j.Reason,
+				j.Lease))
 		}
 	}
 	workers, _, _ := s.node().Workers(ctx, peer.ReadOptions{Stale: true})
@@ -171,8 +172,10 @@ func (l *life) rate(when string, admin *client.Client, least, most float64, mean
 	l.log.Info("RATE", "when", when, "rate", rate)
 	l.figures.rates(when, rate)
 	if fastest < least || slowest > most {
-		l.violate("the cluster clock runs at its rate", "%s it ran at %.3f to %.3f for %s (its two readings took %s and %s): "+
-			"%.2f to %.2f is promised", when, slowest, fastest, last.Sub(began), began.Sub(first), last.Sub(ended), least, most)
+		l.violate("the cluster clock runs at its rate",
+			"%s it ran at %.3f to %.3f for %s (its two readings took %s and %s): "+
+				"%.2f to %.2f is promised", when, slowest, fastest, last.Sub(began), began.Sub(first), last.Sub(ended),
+			least, most)
 	}
 }
 

@@ -39,9 +39,10 @@ func TestTakeover(t *testing.T) {
 				}, client.WithSecret([]byte("secret of the old process")))
 				s.submit("job")
 				<-begun
-				fresh := s.workAt("w", s.servers[c.node:c.node+1], func(context.Context, *client.Job) (client.Result, error) {
-					return client.Result{Output: []byte("new")}, nil
-				}, client.WithSecret([]byte("secret of the new process")), client.WithTakeover())
+				fresh := s.workAt("w", s.servers[c.node:c.node+1],
+					func(context.Context, *client.Job) (client.Result, error) {
+						return client.Result{Output: []byte("new")}, nil
+					}, client.WithSecret([]byte("secret of the new process")), client.WithTakeover())
 				if j := s.over("job"); j.State != rota.JobCompleted || string(j.Output) != "new" || j.Attempt != 0 {
 					t.Errorf("job %+v", j)
 				}
@@ -70,7 +71,8 @@ func confirmed(t *testing.T, events []rota.ServedEvent) {
 			ended = e
 		}
 	}
-	if revoked == nil || ended == nil || revoked.Reason != rota.ReasonTakenOver || ended.Reason != rota.ReasonTakenOver || ended.Text == "" {
+	if revoked == nil || ended == nil || revoked.Reason != rota.ReasonTakenOver ||
+		ended.Reason != rota.ReasonTakenOver || ended.Text == "" {
 		t.Errorf("revoked %+v, ended %+v", revoked, ended)
 	}
 }

@@ -17,8 +17,8 @@ func TestMaxRuntime(t *testing.T) {
 	for _, attempts := range []int{1, 2} {
 		for name, stubborn := range map[string]bool{"that stops promptly": false, "that does not stop": true} {
 			t.Run(strconv.Itoa(attempts)+" of a handler "+name, func(t *testing.T) {
-				settings := []rota.Setting{{Key: "attempt_max", Value: strconv.Itoa(attempts)}, {Key: "max_runtime", Value: "5s"},
-					{Key: "backoff_base_ms", Value: "500ms"}}
+				settings := []rota.Setting{{Key: "attempt_max", Value: strconv.Itoa(attempts)},
+					{Key: "max_runtime", Value: "5s"}, {Key: "backoff_base_ms", Value: "500ms"}}
 				play(t, settings, func(s *scene) {
 					release := make(chan struct{})
 					h := func(ctx context.Context, _ *client.Job) (client.Result, error) {
@@ -54,7 +54,8 @@ func TestMaxRuntime(t *testing.T) {
 							t.Errorf("attempt %+v", a)
 						}
 					}
-					if j.State != rota.JobDead || j.Reason != rota.ReasonTimedOut || len(timedOut) != attempts || timedOut[attempts-1] != int32(attempts-1) ||
+					if j.State != rota.JobDead || j.Reason != rota.ReasonTimedOut || len(timedOut) != attempts ||
+						timedOut[attempts-1] != int32(attempts-1) ||
 						s.begun["slow"] != attempts {
 						t.Errorf("attempts %v timed out, %d handlers began: %+v", timedOut, s.begun["slow"], j)
 					}

@@ -26,7 +26,8 @@ type user struct {
 }
 
 func newUser(l *life, number int) *user {
-	return &user{life: l, host: host(fmt.Sprintf("u%d", number+1)), random: rand.New(rand.NewPCG(l.seed, 100+uint64(number)))}
+	return &user{life: l, host: host(fmt.Sprintf("u%d", number+1)),
+		random: rand.New(rand.NewPCG(l.seed, 100+uint64(number)))}
 }
 
 // maxThink is the longest wait between two actions of a user.
@@ -74,7 +75,8 @@ func (u *user) submit() {
 	for range 1 + u.random.IntN(4) {
 		u.minted++
 		s := rota.NewJobSpec(rota.JobType(fmt.Sprintf("t%d", u.random.IntN(4))), drawTask(u.random).payload())
-		s.ID, s.Queue, s.Priority = rota.JobID(fmt.Sprintf("%s-%d", u.host, u.minted)), queueName, int32(u.random.IntN(11))
+		s.ID, s.Queue, s.Priority = rota.JobID(fmt.Sprintf("%s-%d", u.host,
+			u.minted)), queueName, int32(u.random.IntN(11))
 		switch u.random.IntN(10) {
 		case 0:
 			s.Delay = millis.Duration(int64(u.random.IntN(5_000)))
@@ -99,7 +101,8 @@ func (u *user) offer(specs []rota.JobSpec) (taken []rota.JobID) {
 		})
 		var again []rota.JobSpec
 		for i, o := range outcomes {
-			op := check.Op{Process: string(u.host), Func: check.OpSubmit, Job: string(specs[i].ID), Invoke: invoke, Existed: o.Existed, Output: string(o.Holder)}
+			op := check.Op{Process: string(u.host), Func: check.OpSubmit, Job: string(specs[i].ID), Invoke: invoke,
+				Existed: o.Existed, Output: string(o.Holder)}
 			if o.Holder != "" && o.Err == nil {
 				op.Func = check.OpMerge
 			}
@@ -128,7 +131,8 @@ func unknown(err error) bool {
 
 // callElsewhere makes one call at one node, drawn again each time, with a short timeout.
 func callElsewhere[A any](u *user, f func(context.Context, *client.Client) (A, error)) (A, error) {
-	ctx, cancel := context.WithTimeout(u.life.ctx, 500*time.Millisecond+time.Duration(u.random.IntN(3_000))*time.Millisecond)
+	ctx, cancel := context.WithTimeout(u.life.ctx,
+		500*time.Millisecond+time.Duration(u.random.IntN(3_000))*time.Millisecond)
 	defer cancel()
 	return f(ctx, u.at[u.random.IntN(len(u.at))])
 }

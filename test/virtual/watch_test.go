@@ -57,9 +57,12 @@ func TestJudgedEvents(t *testing.T) {
 		tell    func(l *life)
 		promise string
 	}{
-		"expired in time":  {func(l *life) { l.inTime(&expired, &jobRecord{ttl: time.Minute}, time.Minute+time.Second) }, ""},
-		"expired too soon": {func(l *life) { l.inTime(&expired, &jobRecord{ttl: time.Minute}, 59*time.Second) }, "no job expires before"},
-		"expired late":     {func(l *life) { l.inTime(&expired, &jobRecord{ttl: time.Minute}, 2*time.Minute) }, "a job expires in its time"},
+		"expired in time": {func(l *life) { l.inTime(&expired, &jobRecord{ttl: time.Minute}, time.Minute+time.Second) },
+			""},
+		"expired too soon": {func(l *life) { l.inTime(&expired, &jobRecord{ttl: time.Minute}, 59*time.Second) },
+			"no job expires before"},
+		"expired late": {func(l *life) { l.inTime(&expired, &jobRecord{ttl: time.Minute}, 2*time.Minute) },
+			"a job expires in its time"},
 		"another's lease ends": {func(l *life) {
 			l.steadyEvent(&rota.Event{Kind: rota.EventLeaseExpired, Worker: "w1-3"})
 		}, ""},
@@ -85,8 +88,10 @@ func TestJudgedEvents(t *testing.T) {
 // TestHangs checks that a node whose disk hangs may end for that reason only.
 func TestHangs(t *testing.T) {
 	t.Parallel()
-	hang := rota.Refusef(rota.KindUnavailable, "data", "a write to D did not return within 5s: the disk hangs. Look at it")
-	if !hangs(hang) || hangs(errors.New("the disk hangs")) || hangs(rota.Refusef(rota.KindInternal, "digest", "state differs")) {
+	hang := rota.Refusef(rota.KindUnavailable, "data",
+		"a write to D did not return within 5s: the disk hangs. Look at it")
+	if !hangs(hang) || hangs(errors.New("the disk hangs")) ||
+		hangs(rota.Refusef(rota.KindInternal, "digest", "state differs")) {
 		t.Error("another error is taken for a disk that hangs, or that one is not")
 	}
 }
@@ -102,7 +107,8 @@ func TestShort(t *testing.T) {
 	fewer.faults = map[string]int{"a": 2_999}
 	idle := enough
 	idle.submitted = 0
-	for name, f := range map[string]figures{"fewer faults": fewer, "nothing done": idle, "less time": {faults: enough.faults, submitted: 1}} {
+	for name, f := range map[string]figures{"fewer faults": fewer, "nothing done": idle,
+		"less time": {faults: enough.faults, submitted: 1}} {
 		if f.short(10*time.Hour) == "" {
 			t.Errorf("%s pass", name)
 		}

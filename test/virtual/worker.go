@@ -73,7 +73,8 @@ func (w *worker) start(same bool) {
 	spec := rota.WorkerSpec{ID: r.id, Queues: []rota.QueueName{w.queue}, Slots: workerSlots, Prefetch: 1}
 	lib, err := client.NewWorker(r.client, spec, client.WithSecret(w.secret), client.WithClock(w.life.sinceBoot),
 		client.WithHardStop(hard), client.WithDrainTimeout(5*time.Second), client.WithTakeover(),
-		client.WithObserver(client.Observer{Started: r.started, Finished: r.finished, Lost: r.lost, Reported: r.reported}))
+		client.WithObserver(client.Observer{Started: r.started, Finished: r.finished, Lost: r.lost,
+			Reported: r.reported}))
 	if err != nil {
 		panic(err) // the spec is ours
 	}

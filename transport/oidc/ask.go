@@ -76,7 +76,8 @@ func (p *provider) ask(ctx context.Context, url string, now time.Time) (*gooidc.
 		return nil, unavailable(url, err)
 	}
 	// Dates and audience are checked separately, with clearer errors.
-	p.verifier = described.Verifier(&gooidc.Config{SupportedSigningAlgs: algorithms, SkipClientIDCheck: true, SkipExpiryCheck: true})
+	p.verifier = described.Verifier(&gooidc.Config{SupportedSigningAlgs: algorithms, SkipClientIDCheck: true,
+		SkipExpiryCheck: true})
 	p.asked, p.sound = now, false
 	return p.verifier, nil
 }
@@ -108,8 +109,10 @@ func (p *provider) failure() error { return p.client.Transport.(*asker).failure(
 
 // clientOf returns a client that follows no redirects and speaks https only.
 func clientOf(roots *x509.CertPool, now func() time.Time) *http.Client {
-	base := &http.Transport{TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}, Proxy: http.ProxyFromEnvironment,
-		MaxConnsPerHost: 4, MaxIdleConns: 4, IdleConnTimeout: time.Minute, MaxResponseHeaderBytes: 64 << 10, ForceAttemptHTTP2: true}
+	base := &http.Transport{TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots},
+		Proxy:           http.ProxyFromEnvironment,
+		MaxConnsPerHost: 4, MaxIdleConns: 4, IdleConnTimeout: time.Minute, MaxResponseHeaderBytes: 64 << 10,
+		ForceAttemptHTTP2: true}
 	return &http.Client{Timeout: answerTime, Transport: &asker{base: base, now: now}}
 }
 
@@ -151,7 +154,9 @@ func (a *asker) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, got.err
 	}
 	return &http.Response{Status: "200 OK", StatusCode: http.StatusOK, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: got.header.Clone(), Body: io.NopCloser(bytes.NewReader(got.body)), ContentLength: int64(len(got.body)), Request: r}, nil
+			Header: got.header.Clone(), Body: io.NopCloser(bytes.NewReader(got.body)),
+			ContentLength: int64(len(got.body)), Request: r},
+		nil
 }
 
 // keep caches an answer from its arrival, and drops old ones.
@@ -179,7 +184,8 @@ func (a *asker) fetch(r *http.Request) (got answer) {
 	case response.StatusCode/100 == 3:
 		return answer{err: errRedirect}
 	case response.StatusCode != http.StatusOK:
-		return answer{err: fmt.Errorf("it answers with %d %s", response.StatusCode, http.StatusText(response.StatusCode))}
+		return answer{err: fmt.Errorf("it answers with %d %s", response.StatusCode,
+			http.StatusText(response.StatusCode))}
 	}
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
 	switch {

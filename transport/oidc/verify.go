@@ -86,14 +86,17 @@ func (c claims) seconds(name string) (time.Time, bool) {
 
 // Verify returns the contents of a currently valid identity token: its subject, and the role that its issuer maps it to
 // (SECURITY §1.18). issuers looks up the configured issuers.
-func (v *Verifier) Verify(ctx context.Context, jwt string, issuers func(url string) (rota.Issuer, bool)) (s access.SignIn, err error) {
+func (v *Verifier) Verify(ctx context.Context, jwt string, issuers func(url string) (rota.Issuer,
+	bool)) (s access.SignIn, err error) {
 	c, signed, err := read(jwt)
 	if err != nil {
 		return s, err
 	}
 	issuer, ok := issuers(c.text("iss"))
 	if !ok {
-		return s, refused("issuer", "the identity token is of issuer %q, which is not set: `rota auth issuer set` takes its tokens", cut(c.text("iss")))
+		return s, refused("issuer",
+			"the identity token is of issuer %q, which is not set: `rota auth issuer set` takes its tokens",
+			cut(c.text("iss")))
 	}
 	if err := v.proved(ctx, jwt, &issuer); err != nil {
 		return s, err
@@ -105,11 +108,12 @@ func (v *Verifier) Verify(ctx context.Context, jwt string, issuers func(url stri
 	subject := c.text("sub")
 	m, value, ok := c.role(issuer.Maps)
 	if !ok {
-		return s, refused("claim", "issuer %s maps no claim of the identity token of subject %q to a role: `rota auth issuer list` shows its maps",
+		return s, refused("claim",
+			"issuer %s maps no claim of the identity token of subject %q to a role: `rota auth issuer list` shows its maps",
 			issuer.URL, cut(subject))
 	}
-	s = access.SignIn{Issuer: issuer.URL, Audience: issuer.Audience, Subject: subject, Claim: m.Claim, Value: value, Role: m.Role,
-		JWT: sha256.Sum256([]byte(signed)), Until: until}
+	s = access.SignIn{Issuer: issuer.URL, Audience: issuer.Audience, Subject: subject, Claim: m.Claim, Value: value,
+		Role: m.Role, JWT: sha256.Sum256([]byte(signed)), Until: until}
 	err = access.CheckSignIn(&s)
 	return s, err
 }
@@ -135,7 +139,8 @@ func (v *Verifier) proved(ctx context.Context, jwt string, issuer *rota.Issuer) 
 		p.doubt(verifier)
 		return unavailable(issuer.URL, failure)
 	}
-	return refused("jwt", "the identity token is not signed by a key of issuer %s, by one of %s", issuer.URL, strings.Join(algorithms, ", "))
+	return refused("jwt", "the identity token is not signed by a key of issuer %s, by one of %s", issuer.URL,
+		strings.Join(algorithms, ", "))
 }
 
 func (v *Verifier) time() time.Time {
@@ -152,20 +157,24 @@ var strictly = base64.RawURLEncoding.Strict()
 // a signature can be changed into another valid one.
 func read(jwt string) (c claims, signed string, err error) {
 	if len(jwt) > limits.MaxJWT {
-		return nil, "", rota.Refusef(rota.KindInvalid, "jwt", "identity token too long: got %d bytes, maximum %d", len(jwt), limits.MaxJWT)
+		return nil, "", rota.Refusef(rota.KindInvalid, "jwt", "identity token too long: got %d bytes, maximum %d",
+			len(jwt), limits.MaxJWT)
 	}
 	parts := strings.Split(jwt, ".")
 	if len(parts) != 3 || strings.ContainsAny(jwt, "\r\n") {
-		return nil, "", rota.Refusef(rota.KindInvalid, "jwt", "the identity token is not a JWT: it must have three parts separated by dots")
+		return nil, "", rota.Refusef(rota.KindInvalid, "jwt",
+			"the identity token is not a JWT: it must have three parts separated by dots")
 	}
 	var read [3][]byte
 	for i, part := range parts {
 		if read[i], err = strictly.DecodeString(part); err != nil {
-			return nil, "", rota.Refusef(rota.KindInvalid, "jwt", "the identity token is not a JWT: part %d is not unpadded base64 for URLs", i+1)
+			return nil, "", rota.Refusef(rota.KindInvalid, "jwt",
+				"the identity token is not a JWT: part %d is not unpadded base64 for URLs", i+1)
 		}
 	}
 	if err := jsonparts.Read(read[1], &c, true); err != nil {
-		return nil, "", rota.Refusef(rota.KindInvalid, "jwt", "the identity token is not a JWT: its second part is not a JSON object of claims")
+		return nil, "", rota.Refusef(rota.KindInvalid, "jwt",
+			"the identity token is not a JWT: its second part is not a JSON object of claims")
 	}
 	return c, parts[0] + "." + parts[1], nil
 }
@@ -177,13 +186,17 @@ func (c claims) current(now time.Time, issuer *rota.Issuer) (rota.Date, error) {
 	begins, bounded := c.seconds("nbf")
 	switch aud := c.texts("aud"); {
 	case !slices.Contains(aud, issuer.Audience):
-		return 0, refused("aud", "the identity token must be for audience %q, got %q", issuer.Audience, cut(strings.Join(aud, ", ")))
+		return 0, refused("aud", "the identity token must be for audience %q, got %q", issuer.Audience,
+			cut(strings.Join(aud, ", ")))
 	case !ends || !stamped || !bounded && c["nbf"] != nil:
-		return 0, refused("exp", "the identity token does not say by seconds since 1970 when it was issued (iat) and when it ends (exp)")
+		return 0, refused("exp",
+			"the identity token does not say by seconds since 1970 when it was issued (iat) and when it ends (exp)")
 	case !now.Before(expires):
-		return 0, refused("exp", "the identity token ended at %s, and it is %s: ask the issuer for another one", utc(expires), utc(now))
+		return 0, refused("exp", "the identity token ended at %s, and it is %s: ask the issuer for another one",
+			utc(expires), utc(now))
 	case bounded && begins.After(now.Add(limits.JWTSkew)), issued.After(now.Add(limits.JWTSkew)):
-		return 0, refused("nbf", "the identity token is of %s, and it is %s: it does not count yet", utc(later(issued, begins)), utc(now))
+		return 0, refused("nbf", "the identity token is of %s, and it is %s: it does not count yet",
+			utc(later(issued, begins)), utc(now))
 	case expires.Sub(issued) > limits.MaxJWTLife:
 		return 0, refused("exp", "the identity token is valid for %s, maximum %s", expires.Sub(issued),
 			limits.MaxJWTLife)

@@ -36,8 +36,9 @@ func newIDP(t *testing.T) *testIDP {
 
 // issuer returns the cluster's configuration of the provider.
 func (p *testIDP) issuer() rota.Issuer {
-	return rota.Issuer{URL: p.URL, Audience: "rota", CA: p.CA, Maps: []rota.ClaimRole{{Claim: "groups", Value: "ops", Role: "operator"},
-		{Claim: "sub", Value: "repo:acme/*", Role: "submitter"}, {Claim: "groups", Value: "dev-*", Role: "reader"}}}
+	return rota.Issuer{URL: p.URL, Audience: "rota", CA: p.CA,
+		Maps: []rota.ClaimRole{{Claim: "groups", Value: "ops", Role: "operator"},
+			{Claim: "sub", Value: "repo:acme/*", Role: "submitter"}, {Claim: "groups", Value: "dev-*", Role: "reader"}}}
 }
 
 func (p *testIDP) find(url string) (rota.Issuer, bool) {
@@ -69,15 +70,19 @@ func TestVerify(t *testing.T) {
 	for _, alg := range algorithms {
 		jwt := p.Sign(alg, p.claims(map[string]any{"aud": []string{"else", "rota"}, "groups": []string{"dev", "ops"}}))
 		s, err := verifier.Verify(context.Background(), jwt, p.find)
-		if err != nil || s.Subject != "repo:acme/site" || s.Role != "operator" || s.Claim != "groups" || s.Value != "ops" || s.Audience != "rota" ||
-			s.JWT != sha256.Sum256([]byte(jwt[:strings.LastIndex(jwt, ".")])) || s.Until != rota.DateOf(noon.Add(10*time.Minute)) {
+		if err != nil || s.Subject != "repo:acme/site" || s.Role != "operator" || s.Claim != "groups" ||
+			s.Value != "ops" || s.Audience != "rota" ||
+			s.JWT != sha256.Sum256([]byte(jwt[:strings.LastIndex(jwt, ".")])) ||
+			s.Until != rota.DateOf(noon.Add(10*time.Minute)) {
 			t.Errorf("%s: %+v, %v", alg, s, err)
 		}
 	}
-	if s, err := verifier.Verify(context.Background(), p.Sign("RS256", p.claims(nil)), p.find); err != nil || s.Role != "submitter" {
+	if s, err := verifier.Verify(context.Background(), p.Sign("RS256", p.claims(nil)), p.find); err != nil ||
+		s.Role != "submitter" {
 		t.Errorf("%+v, %v", s, err)
 	}
-	named := p.Sign("RS256", p.claims(map[string]any{"sub": "bob", "\u017fub": "ann", "groups": "ops"})) // another letter, which is read as an s
+	named := p.Sign("RS256", p.claims(map[string]any{"sub": "bob", "\u017fub": "ann",
+		"groups": "ops"})) // another letter, which is read as an s
 	if s, err := verifier.Verify(context.Background(), named, p.find); err != nil || s.Subject != "bob" {
 		t.Errorf("%+v, %v", s, err)
 	}
@@ -90,29 +95,38 @@ func TestVerify(t *testing.T) {
 		subject string
 		says    string
 	}{
-		"none":             {p.Sign("none", p.claims(nil)), "jwt", "signed"},
-		"no signature":     {parts[0] + "." + parts[1] + ".", "jwt", "signed"},
-		"HS256":            {p.Sign("HS256", p.claims(nil)), "jwt", "signed"},
-		"PS256":            {p.Sign("PS256", p.claims(nil)), "jwt", "signed"},
-		"forged":           {forged, "jwt", "signed"},
-		"other claims":     {parts[0] + "." + strings.Split(p.Sign("RS256", p.claims(map[string]any{"sub": "repo:acme/x"})), ".")[1] + "." + parts[2], "jwt", "signed"},
-		"audience":         {p.Sign("RS256", p.claims(map[string]any{"aud": "rota2"})), "aud", `"rota2"`},
-		"no audience":      {p.Sign("RS256", p.claims(map[string]any{"aud": nil})), "aud", `got ""`},
-		"issuer":           {p.Sign("RS256", p.claims(map[string]any{"iss": "https://evil.example"})), "issuer", "not set"},
-		"issuer, a slash":  {p.Sign("RS256", p.claims(map[string]any{"iss": p.URL + "/"})), "issuer", "not set"},
-		"over":             {p.Sign("RS256", p.claims(map[string]any{"exp": noon.Add(time.Minute).Unix()})), "exp", "ended"},
-		"no end":           {p.Sign("RS256", p.claims(map[string]any{"exp": nil})), "exp", "exp"},
-		"no beginning":     {p.Sign("RS256", p.claims(map[string]any{"iat": nil})), "exp", "iat"},
-		"not yet":          {p.Sign("RS256", p.claims(map[string]any{"nbf": noon.Add(3 * time.Minute).Unix()})), "nbf", "not count yet"},
-		"issued later":     {p.Sign("RS256", p.claims(map[string]any{"iat": noon.Add(3 * time.Minute).Unix()})), "nbf", "not count yet"},
-		"too long a life":  {p.Sign("RS256", p.claims(map[string]any{"exp": noon.Add(24*time.Hour + time.Second).Unix()})), "exp", "24h"},
-		"end out of range": {p.Sign("RS256", p.claims(map[string]any{"exp": 1e300})), "exp", "exp"},
-		"other AUD":        {p.Sign("RS256", p.claims(map[string]any{"aud": nil, "AUD": "rota"})), "aud", `""`},
-		"other Exp":        {p.Sign("RS256", p.claims(map[string]any{"exp": nil, "eXp": noon.Add(time.Hour).Unix()})), "exp", "exp"},
-		"no subject":       {p.Sign("RS256", p.claims(map[string]any{"sub": nil, "groups": "ops"})), "subject", "1 to 255"},
-		"a long subject":   {p.Sign("RS256", p.claims(map[string]any{"sub": "repo:acme/" + strings.Repeat("a", 4096)})), "subject", "1 to 255"},
+		"none":         {p.Sign("none", p.claims(nil)), "jwt", "signed"},
+		"no signature": {parts[0] + "." + parts[1] + ".", "jwt", "signed"},
+		"HS256":        {p.Sign("HS256", p.claims(nil)), "jwt", "signed"},
+		"PS256":        {p.Sign("PS256", p.claims(nil)), "jwt", "signed"},
+		"forged":       {forged, "jwt", "signed"},
+		"other claims": {parts[0] + "." + strings.Split(p.Sign("RS256",
+			p.claims(map[string]any{"sub": "repo:acme/x"})), ".")[1] + "." + parts[2], "jwt", "signed"},
+		"audience":    {p.Sign("RS256", p.claims(map[string]any{"aud": "rota2"})), "aud", `"rota2"`},
+		"no audience": {p.Sign("RS256", p.claims(map[string]any{"aud": nil})), "aud", `got ""`},
+		"issuer": {p.Sign("RS256", p.claims(map[string]any{"iss": "https://evil.example"})), "issuer",
+			"not set"},
+		"issuer, a slash": {p.Sign("RS256", p.claims(map[string]any{"iss": p.URL + "/"})), "issuer", "not set"},
+		"over": {p.Sign("RS256", p.claims(map[string]any{"exp": noon.Add(time.Minute).Unix()})), "exp",
+			"ended"}, "no end": {p.Sign("RS256", p.claims(map[string]any{"exp": nil})), "exp", "exp"},
+		"no beginning": {p.Sign("RS256", p.claims(map[string]any{"iat": nil})), "exp", "iat"},
+		"not yet": {p.Sign("RS256", p.claims(map[string]any{"nbf": noon.Add(3 * time.Minute).Unix()})), "nbf",
+			"not count yet"},
+		"issued later": {p.Sign("RS256", p.claims(map[string]any{"iat": noon.Add(3 * time.Minute).Unix()})), "nbf",
+			"not count yet"},
+		"too long a life": {p.Sign("RS256",
+			p.claims(map[string]any{"exp": noon.Add(24*time.Hour + time.Second).Unix()})),
+			"exp", "24h"}, "end out of range": {p.Sign("RS256", p.claims(map[string]any{"exp": 1e300})), "exp", "exp"},
+		"other AUD": {p.Sign("RS256", p.claims(map[string]any{"aud": nil, "AUD": "rota"})), "aud", `""`},
+		"other Exp": {p.Sign("RS256", p.claims(map[string]any{"exp": nil, "eXp": noon.Add(time.Hour).Unix()})),
+			"exp", "exp"},
+		"no subject": {p.Sign("RS256", p.claims(map[string]any{"sub": nil, "groups": "ops"})), "subject",
+			"1 to 255"},
+		"a long subject": {p.Sign("RS256", p.claims(map[string]any{"sub": "repo:acme/" + strings.Repeat("a", 4096)})),
+			"subject", "1 to 255"},
 		"a subject's bell": {p.Sign("RS256", p.claims(map[string]any{"sub": "repo:acme/\a"})), "subject", `\a`},
-		"a long value":     {p.Sign("RS256", p.claims(map[string]any{"sub": "ann", "groups": "dev-" + strings.Repeat("a", 4096)})), "claim", "255"},
+		"a long value": {p.Sign("RS256", p.claims(map[string]any{"sub": "ann",
+			"groups": "dev-" + strings.Repeat("a", 4096)})), "claim", "255"},
 		"no map":           {p.Sign("RS256", p.claims(map[string]any{"sub": "repo:acm"})), "claim", "no claim"},
 		"too long":         {good + strings.Repeat("A", limits.MaxJWT), "jwt", "bytes"},
 		"no JWT":           {"a.b", "jwt", "three parts"},
@@ -153,7 +167,8 @@ func TestVerify_issuer(t *testing.T) {
 		}, "evil.example", 1},
 		"keys in clear text": {func(p *testIDP) http.HandlerFunc {
 			return func(w http.ResponseWriter, _ *http.Request) {
-				fmt.Fprintf(w, `{"issuer":%q,"jwks_uri":%q}`, p.URL, strings.Replace(p.URL, "https:", "http:", 1)+"/keys")
+				fmt.Fprintf(w, `{"issuer":%q,"jwks_uri":%q}`, p.URL,
+					strings.Replace(p.URL, "https:", "http:", 1)+"/keys")
 			}
 		}, "not https", 1},
 		"keys redirect": {func(p *testIDP) http.HandlerFunc {
@@ -192,7 +207,8 @@ func TestVerify_issuer(t *testing.T) {
 		v := &Verifier{now: func() time.Time { return noon.Add(time.Minute + time.Duration(p.passed.Load())) }}
 		for range 3 {
 			s, err := v.Verify(context.Background(), p.Sign("RS256", p.claims(nil)), p.find)
-			if e := rota.ErrorOf(err); err == nil || e.Kind != rota.KindUnavailable || e.Subject != "issuer" || !strings.Contains(e.Text, c.says) ||
+			if e := rota.ErrorOf(err); err == nil || e.Kind != rota.KindUnavailable || e.Subject != "issuer" ||
+				!strings.Contains(e.Text, c.says) ||
 				strings.Contains(e.Text, "internal") {
 				t.Errorf("%s: %+v, %v", name, s, err)
 			}
@@ -207,12 +223,14 @@ func TestVerify_issuer(t *testing.T) {
 		}
 	}
 	p := newIDP(t)
-	_, err := at(noon.Add(time.Minute)).Verify(context.Background(), p.Sign("RS256", p.claims(nil)), func(string) (rota.Issuer, bool) {
-		i := p.issuer()
-		i.CA = ""
-		return i, true
-	})
-	if e := rota.ErrorOf(err); err == nil || e.Kind != rota.KindUnavailable || !strings.Contains(e.Text, "certificate") {
+	_, err := at(noon.Add(time.Minute)).Verify(context.Background(), p.Sign("RS256", p.claims(nil)),
+		func(string) (rota.Issuer, bool) {
+			i := p.issuer()
+			i.CA = ""
+			return i, true
+		})
+	if e := rota.ErrorOf(err); err == nil || e.Kind != rota.KindUnavailable ||
+		!strings.Contains(e.Text, "certificate") {
 		t.Errorf("a certificate that nobody vouches for: %v", err)
 	}
 	if _, err := Roots("no PEM"); rota.KindOf(err) != rota.KindInvalid {
@@ -269,7 +287,8 @@ func rewritten(t *testing.T, p *testIDP, alg, jwt string) (others []string) {
 		}
 		for _, last := range "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_" {
 			text := part[:len(part)-1] + string(last)
-			if got, err := base64.RawURLEncoding.DecodeString(text); err == nil && bytes.Equal(got, want) && text != part {
+			if got, err := base64.RawURLEncoding.DecodeString(text); err == nil && bytes.Equal(got, want) &&
+				text != part {
 				with(text)
 			}
 		}

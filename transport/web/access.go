@@ -16,36 +16,46 @@ type accessCalls struct{ *Site }
 func (s *Site) access() {
 	c := accessCalls{s}
 	const tokens, roles, issuers, blocks = "/v1/tokens", "/v1/roles", "/v1/issuers", "/v1/blocks"
-	add(s, route{method: http.MethodGet, path: tokens, call: rotav1.Auth_ListTokens_FullMethodName, id: "listTokens", says: "List the tokens"}, c.listTokens)
-	add(s, route{method: http.MethodPut, path: tokens + "/{id}", call: rotav1.Auth_CreateToken_FullMethodName, id: "createToken",
-		says: "Create a token from the hash of its secret; the caller makes the secret, and no node sees it"}, c.createToken)
-	add(s, route{method: http.MethodDelete, path: tokens + "/{id}", call: rotav1.Auth_RevokeToken_FullMethodName, id: "revokeToken",
-		says: "Revoke a token permanently"}, c.revokeToken)
-	add(s, route{method: http.MethodGet, path: roles, call: rotav1.Auth_ListRoles_FullMethodName, id: "listRoles", says: "List the roles, including built-in roles"}, c.listRoles)
+	add(s, route{method: http.MethodGet, path: tokens, call: rotav1.Auth_ListTokens_FullMethodName, id: "listTokens",
+		says: "List the tokens"}, c.listTokens)
+	add(s, route{method: http.MethodPut, path: tokens + "/{id}", call: rotav1.Auth_CreateToken_FullMethodName,
+		id:   "createToken",
+		says: "Create a token from the hash of its secret; the caller makes the secret, and no node sees it"},
+		c.createToken)
+	add(s, route{method: http.MethodDelete, path: tokens + "/{id}", call: rotav1.Auth_RevokeToken_FullMethodName,
+		id: "revokeToken", says: "Revoke a token permanently"}, c.revokeToken)
+	add(s, route{method: http.MethodGet, path: roles, call: rotav1.Auth_ListRoles_FullMethodName, id: "listRoles",
+		says: "List the roles, including built-in roles"}, c.listRoles)
 	add(s, route{method: http.MethodPut, path: roles + "/{id}", call: rotav1.Auth_SetRole_FullMethodName, id: "setRole",
 		says: "Create a role, or replace its grants"}, c.setRole)
-	add(s, route{method: http.MethodDelete, path: roles + "/{id}", call: rotav1.Auth_DeleteRole_FullMethodName, id: "deleteRole",
-		says: "Delete a role: principals that have it lose its grants"}, c.deleteRole)
-	add(s, route{method: http.MethodGet, path: issuers, call: rotav1.Auth_ListIssuers_FullMethodName, id: "listIssuers", says: "List the identity providers"}, c.listIssuers)
+	add(s, route{method: http.MethodDelete, path: roles + "/{id}", call: rotav1.Auth_DeleteRole_FullMethodName,
+		id: "deleteRole", says: "Delete a role: principals that have it lose its grants"}, c.deleteRole)
+	add(s, route{method: http.MethodGet, path: issuers, call: rotav1.Auth_ListIssuers_FullMethodName, id: "listIssuers",
+		says: "List the identity providers"}, c.listIssuers)
 	add(s, route{method: http.MethodPut, path: issuers, call: rotav1.Auth_SetIssuer_FullMethodName, id: "setIssuer",
 		says: "Accept the tokens of the identity provider at a URL, or change which ones are accepted"}, c.setIssuer)
-	add(s, route{method: http.MethodDelete, path: issuers, call: rotav1.Auth_DeleteIssuer_FullMethodName, id: "deleteIssuer",
-		says: "Stop accepting tokens of an identity provider"}, c.deleteIssuer)
+	add(s, route{method: http.MethodDelete, path: issuers, call: rotav1.Auth_DeleteIssuer_FullMethodName,
+		id: "deleteIssuer", says: "Stop accepting tokens of an identity provider"}, c.deleteIssuer)
 	add(s, route{method: http.MethodGet, path: blocks, call: rotav1.Auth_ListBlocks_FullMethodName, id: "listBlocks",
 		says: "List the rejected certificates"}, c.listBlocks)
-	add(s, route{method: http.MethodPut, path: blocks + "/{role}/{id}", call: rotav1.Auth_SetBlock_FullMethodName, id: "setBlock",
-		says: "Reject the certificates of a role and a name"}, c.block(true))
-	add(s, route{method: http.MethodDelete, path: blocks + "/{role}/{id}", call: rotav1.Auth_SetBlock_FullMethodName, id: "deleteBlock",
-		says: "Accept the certificates of a role and a name again"}, c.block(false))
-	add(s, route{method: http.MethodPut, path: "/v1/anonymous", call: rotav1.Auth_SetAnonymous_FullMethodName, id: "setAnonymous",
-		says: "Set the roles of callers without a credential"}, c.setAnonymous)
-	add(s, route{method: http.MethodPost, path: "/v1/exchange", call: rotav1.Auth_Exchange_FullMethodName, id: "exchange",
+	add(s, route{method: http.MethodPut, path: blocks + "/{role}/{id}", call: rotav1.Auth_SetBlock_FullMethodName,
+		id: "setBlock", says: "Reject the certificates of a role and a name"}, c.block(true))
+	add(s, route{method: http.MethodDelete, path: blocks + "/{role}/{id}", call: rotav1.Auth_SetBlock_FullMethodName,
+		id: "deleteBlock", says: "Accept the certificates of a role and a name again"}, c.block(false))
+	add(s, route{method: http.MethodPut, path: "/v1/anonymous", call: rotav1.Auth_SetAnonymous_FullMethodName,
+		id: "setAnonymous", says: "Set the roles of callers without a credential"}, c.setAnonymous)
+	add(s, route{method: http.MethodPost, path: "/v1/exchange", call: rotav1.Auth_Exchange_FullMethodName,
+		id:   "exchange",
 		says: "Exchange an identity token of a provider for an access token; needs no credential"}, c.exchange)
-	add(s, route{method: http.MethodPost, path: "/v1/sessions", call: rotav1.Auth_OpenSession_FullMethodName, id: "openSession",
-		says: "Open a browser session, which has its caller's rights and ends with its caller's credential"}, c.openSession)
-	add(s, route{method: http.MethodPost, path: "/v1/sessions/{id}/claim", call: rotav1.Auth_ClaimSession_FullMethodName, id: "claimSession",
+	add(s, route{method: http.MethodPost, path: "/v1/sessions", call: rotav1.Auth_OpenSession_FullMethodName,
+		id:   "openSession",
+		says: "Open a browser session, which has its caller's rights and ends with its caller's credential"},
+		c.openSession)
+	add(s, route{method: http.MethodPost, path: "/v1/sessions/{id}/claim",
+		call: rotav1.Auth_ClaimSession_FullMethodName, id: "claimSession",
 		says: "Claim a session by its link, once, with the link's secret"}, c.claimSession)
-	add(s, route{method: http.MethodDelete, path: "/v1/sessions/{id}", call: rotav1.Auth_EndSession_FullMethodName, id: "endSession",
+	add(s, route{method: http.MethodDelete, path: "/v1/sessions/{id}", call: rotav1.Auth_EndSession_FullMethodName,
+		id:   "endSession",
 		says: "Sign out: end a session, called by the session itself or by the caller that opened it"}, c.endSession)
 }
 
@@ -54,7 +64,8 @@ func (s accessCalls) listTokens(ctx context.Context, in *List) (*Answer[rest.Tok
 	if err != nil {
 		return nil, err
 	}
-	got, err := s.options.Calls.Auth.ListTokens(ctx, &rotav1.ListTokensRequest{Read: read, Limit: in.Limit, Cursor: in.Cursor})
+	got, err := s.options.Calls.Auth.ListTokens(ctx, &rotav1.ListTokensRequest{Read: read, Limit: in.Limit,
+		Cursor: in.Cursor})
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +81,8 @@ func tokenAnswer(w *rotav1.AccessToken, err error) (*Answer[rota.AccessToken], e
 	return answer(t, nil), err
 }
 
-func (s accessCalls) createToken(ctx context.Context, in *Setting[rest.TokenSetting]) (*Answer[rota.AccessToken], error) {
+func (s accessCalls) createToken(ctx context.Context,
+	in *Setting[rest.TokenSetting]) (*Answer[rota.AccessToken], error) {
 	body, err := in.Given.read()
 	if err != nil {
 		return nil, err
@@ -79,8 +91,9 @@ func (s accessCalls) createToken(ctx context.Context, in *Setting[rest.TokenSett
 	if err != nil {
 		return nil, err
 	}
-	return tokenAnswer(s.options.Calls.Auth.CreateToken(ctx, &rotav1.CreateTokenRequest{Id: in.ID, Hash: body.Hash, Roles: body.Roles,
-		Tenants: body.Tenants, Queues: body.Queues, WorkerPrefix: body.WorkerPrefix, ExpiresMs: expires}))
+	return tokenAnswer(s.options.Calls.Auth.CreateToken(ctx,
+		&rotav1.CreateTokenRequest{Id: in.ID, Hash: body.Hash, Roles: body.Roles,
+			Tenants: body.Tenants, Queues: body.Queues, WorkerPrefix: body.WorkerPrefix, ExpiresMs: expires}))
 }
 
 func (s accessCalls) revokeToken(ctx context.Context, in *Named) (*Answer[rest.Deleted], error) {
@@ -93,7 +106,8 @@ func (s accessCalls) listRoles(ctx context.Context, in *List) (*Answer[rest.Role
 	if err != nil {
 		return nil, err
 	}
-	got, err := s.options.Calls.Auth.ListRoles(ctx, &rotav1.ListRolesRequest{Read: read, Limit: in.Limit, Cursor: in.Cursor})
+	got, err := s.options.Calls.Auth.ListRoles(ctx, &rotav1.ListRolesRequest{Read: read, Limit: in.Limit,
+		Cursor: in.Cursor})
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +148,8 @@ func (s accessCalls) listIssuers(ctx context.Context, in *List) (*Answer[rest.Is
 	if err != nil {
 		return nil, err
 	}
-	got, err := s.options.Calls.Auth.ListIssuers(ctx, &rotav1.ListIssuersRequest{Read: read, Limit: in.Limit, Cursor: in.Cursor})
+	got, err := s.options.Calls.Auth.ListIssuers(ctx, &rotav1.ListIssuersRequest{Read: read, Limit: in.Limit,
+		Cursor: in.Cursor})
 	if err != nil {
 		return nil, err
 	}
@@ -157,7 +172,8 @@ func (s accessCalls) setIssuer(ctx context.Context, in *IssuerChange) (*Versione
 	if err != nil {
 		return nil, err
 	}
-	got, err := s.options.Calls.Auth.SetIssuer(ctx, &rotav1.SetIssuerRequest{Url: body.URL, Audience: body.Audience, Ca: body.CA, Maps: words.MapsToWire(body.Maps), IfMatch: version})
+	got, err := s.options.Calls.Auth.SetIssuer(ctx, &rotav1.SetIssuerRequest{Url: body.URL, Audience: body.Audience,
+		Ca: body.CA, Maps: words.MapsToWire(body.Maps), IfMatch: version})
 	if err != nil {
 		return nil, err
 	}
@@ -185,7 +201,8 @@ func (s accessCalls) listBlocks(ctx context.Context, in *List) (*Answer[rest.Blo
 	if err != nil {
 		return nil, err
 	}
-	got, err := s.options.Calls.Auth.ListBlocks(ctx, &rotav1.ListBlocksRequest{Read: read, Limit: in.Limit, Cursor: in.Cursor})
+	got, err := s.options.Calls.Auth.ListBlocks(ctx, &rotav1.ListBlocksRequest{Read: read, Limit: in.Limit,
+		Cursor: in.Cursor})
 	if err != nil {
 		return nil, err
 	}
@@ -201,7 +218,8 @@ type BlockOf struct {
 
 func (s accessCalls) block(blocked bool) func(context.Context, *BlockOf) (*Answer[rest.Done], error) {
 	return func(ctx context.Context, in *BlockOf) (*Answer[rest.Done], error) {
-		_, err := s.options.Calls.Auth.SetBlock(ctx, &rotav1.SetBlockRequest{Role: in.Role, Name: in.ID, Blocked: blocked})
+		_, err := s.options.Calls.Auth.SetBlock(ctx, &rotav1.SetBlockRequest{Role: in.Role, Name: in.ID,
+			Blocked: blocked})
 		return answer(rest.Done{}, nil), err
 	}
 }
@@ -229,7 +247,8 @@ func (s accessCalls) exchange(ctx context.Context, in *ExchangeCall) (*Answer[ro
 	if err != nil {
 		return nil, err
 	}
-	return tokenAnswer(s.options.Calls.Auth.Exchange(ctx, &rotav1.ExchangeRequest{Jwt: body.JWT, Id: body.ID, Hash: body.Hash}))
+	return tokenAnswer(s.options.Calls.Auth.Exchange(ctx, &rotav1.ExchangeRequest{Jwt: body.JWT, Id: body.ID,
+		Hash: body.Hash}))
 }
 
 // SessionCall is a call that opens a session.
@@ -240,11 +259,13 @@ func (s accessCalls) openSession(ctx context.Context, in *SessionCall) (*Answer[
 	if err != nil {
 		return nil, err
 	}
-	made, err := s.options.Calls.Auth.OpenSession(ctx, &rotav1.OpenSessionRequest{Id: body.ID, Hash: body.Hash, Link: body.Link})
+	made, err := s.options.Calls.Auth.OpenSession(ctx, &rotav1.OpenSessionRequest{Id: body.ID, Hash: body.Hash,
+		Link: body.Link})
 	return tokenAnswer(made.GetSession(), err)
 }
 
-func (s accessCalls) claimSession(ctx context.Context, in *Setting[rest.SessionClaim]) (*Answer[rota.AccessToken], error) {
+func (s accessCalls) claimSession(ctx context.Context,
+	in *Setting[rest.SessionClaim]) (*Answer[rota.AccessToken], error) {
 	body, err := in.Given.read()
 	if err != nil {
 		return nil, err

@@ -66,9 +66,12 @@ func (s *Site) polling() {
 	const one, lease = "/v1/workers/{id}", "/v1/workers/{id}/leases/{lease}"
 	calls := s.options.Calls.Polling
 	work := func(verb, id, says string, waits bool) route {
-		return route{method: http.MethodPost, path: one + verb, call: rotav1.Workers_Work_FullMethodName, id: id, says: says, waits: waits}
+		return route{method: http.MethodPost, path: one + verb, call: rotav1.Workers_Work_FullMethodName, id: id,
+			says: says, waits: waits}
 	}
-	add(s, work("/acquire", "acquireLeases", "Register a worker that has no stream, wait for leases, and return them", true), s.acquire)
+	add(s, work("/acquire", "acquireLeases", "Register a worker that has no stream, wait for leases, and return them",
+		true),
+		s.acquire)
 	add(s, work("/beat", "beatWorker", "Send a worker's heartbeat, and renew the leases that it holds", false),
 		func(ctx context.Context, in *PollCall[rest.WorkerBeat]) (*Answer[rest.WorkerBeaten], error) {
 			body, err := in.Given.read()
@@ -84,7 +87,8 @@ func (s *Site) polling() {
 			return answer(rest.WorkerLeft{Worker: rota.WorkerID(in.ID)}, nil), err
 		})
 	onLease := func(verb, says string) route {
-		return route{method: http.MethodPost, path: lease + "/" + verb, call: rotav1.Workers_Work_FullMethodName, id: verb + "Lease", says: says}
+		return route{method: http.MethodPost, path: lease + "/" + verb, call: rotav1.Workers_Work_FullMethodName,
+			id: verb + "Lease", says: says}
 	}
 	add(s, onLease("complete", "Complete a job, with its output"), s.completeLease)
 	add(s, onLease("fail", "Fail an attempt, and set what happens to the job"), onALease(s, Polling.Fail))
@@ -98,7 +102,8 @@ func (s *Site) acquire(ctx context.Context, in *PollCall[rest.Acquire]) (*Answer
 		return nil, err
 	}
 	if id := body.Worker.ID; id != "" && string(id) != in.ID {
-		return nil, rota.Refusef(rota.KindInvalid, "worker.id", "worker.id is %.80q, but the path has %.80q: omit it", id, in.ID)
+		return nil, rota.Refusef(rota.KindInvalid, "worker.id", "worker.id is %.80q, but the path has %.80q: omit it",
+			id, in.ID)
 	}
 	body.Worker.ID = rota.WorkerID(in.ID)
 	got, err := s.options.Calls.Polling.Acquire(ctx, in.Secret, &body)
@@ -106,7 +111,8 @@ func (s *Site) acquire(ctx context.Context, in *PollCall[rest.Acquire]) (*Answer
 }
 
 // onALease handles a call on a lease whose body is read unchanged.
-func onALease[T any](s *Site, do func(Polling, context.Context, LeaseOf, *T) (rest.JobOutcome, error)) func(context.Context, *LeaseCall[T]) (*Answer[rest.JobOutcome], error) {
+func onALease[T any](s *Site, do func(Polling, context.Context, LeaseOf, *T) (rest.JobOutcome,
+	error)) func(context.Context, *LeaseCall[T]) (*Answer[rest.JobOutcome], error) {
 	return func(ctx context.Context, in *LeaseCall[T]) (*Answer[rest.JobOutcome], error) {
 		body, err := in.Given.read()
 		if err != nil {
@@ -118,7 +124,8 @@ func onALease[T any](s *Site, do func(Polling, context.Context, LeaseOf, *T) (re
 }
 
 // completeLease decodes children one by one: omitted fields have their defaults.
-func (s *Site) completeLease(ctx context.Context, in *LeaseCall[rest.LeaseCompletion]) (*Answer[rest.JobOutcome], error) {
+func (s *Site) completeLease(ctx context.Context,
+	in *LeaseCall[rest.LeaseCompletion]) (*Answer[rest.JobOutcome], error) {
 	var given struct {
 		rest.LeaseCompletion
 		Children []json.RawMessage `json:"children"`

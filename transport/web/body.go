@@ -80,7 +80,8 @@ func unread(err error) error {
 		return err
 	}
 	if e, ok := errors.AsType[net.Error](err); ok && e.Timeout() {
-		return coded{rota.Refusef(rota.KindInvalid, "body", "the body did not arrive in time: send it again"), http.StatusRequestTimeout}
+		return coded{rota.Refusef(rota.KindInvalid, "body", "the body did not arrive in time: send it again"),
+			http.StatusRequestTimeout}
 	}
 	return rota.Refusef(rota.KindInvalid, "body", "the body is incomplete")
 }

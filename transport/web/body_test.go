@@ -36,7 +36,8 @@ func (c *counted) Arrived() { c.arrived = true }
 func TestBody_takesWhatCame(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
-	for _, n := range []int{0, 1, minBuffer - 1, minBuffer, minBuffer + 1, minBuffer + 2, 100_000, maxBody - 1, maxBody} {
+	for _, n := range []int{0, 1, minBuffer - 1, minBuffer, minBuffer + 1, minBuffer + 2, 100_000, maxBody - 1,
+		maxBody} {
 		sent := make([]byte, n)
 		for i := range sent {
 			sent[i] = byte(random.Uint32())
@@ -85,8 +86,10 @@ func TestBody_refused(t *testing.T) {
 	}{
 		"no room":  {bytes.NewReader(make([]byte, 100_000)), 64 << 10, rota.KindExhausted},
 		"too long": {bytes.NewReader(make([]byte, maxBody+1)), 0, rota.KindInvalid},
-		"broken":   {io.MultiReader(bytes.NewReader(make([]byte, 10_000)), iotest.ErrReader(io.ErrUnexpectedEOF)), 0, rota.KindInvalid},
-		"late":     {io.MultiReader(bytes.NewReader(make([]byte, 10_000)), iotest.ErrReader(iotest.ErrTimeout)), 0, rota.KindInvalid},
+		"broken": {io.MultiReader(bytes.NewReader(make([]byte, 10_000)), iotest.ErrReader(io.ErrUnexpectedEOF)), 0,
+			rota.KindInvalid},
+		"late": {io.MultiReader(bytes.NewReader(make([]byte, 10_000)), iotest.ErrReader(iotest.ErrTimeout)), 0,
+			rota.KindInvalid},
 	} {
 		v := &counted{room: c.room}
 		b, err := newBody(c.from, v, maxBody, false)

@@ -16,31 +16,39 @@ const backupTime = time.Hour
 
 // maintenance registers the operators' calls on the cluster.
 func (s *Site) maintenance() {
-	inPieces(s, route{method: http.MethodGet, path: "/v1/cluster/snapshot", call: rotav1.Cluster_SaveSnapshot_FullMethodName, id: "saveSnapshot",
+	inPieces(s, route{method: http.MethodGet, path: "/v1/cluster/snapshot",
+		call: rotav1.Cluster_SaveSnapshot_FullMethodName, id: "saveSnapshot",
 		lasts: backupTime, says: "Download a backup of the state of the node that answers, as written by rota operator snapshot save; complete if the response ends properly"},
 		rawType, binary, s.snapshot)
-	add(s, route{method: http.MethodPost, path: "/v1/cluster/backup", call: rotav1.Cluster_StoreBackup_FullMethodName, id: "storeBackup",
-		says: "Store a backup at the location set by --backup-to; call the leader"}, func(ctx context.Context, _ *None) (*Answer[rota.StoredBackup], error) {
-		got, err := s.options.Calls.Cluster.StoreBackup(ctx, &rotav1.StoreBackupRequest{})
-		if err != nil {
-			return nil, err
-		}
-		return answer(*words.StoredBackupFromWire(got), nil), nil
-	})
-	add(s, route{method: http.MethodPut, path: "/v1/cluster/tzdata", call: rotav1.Cluster_InstallTZData_FullMethodName, id: "installTZData",
-		says: "Install a release of the time zone database on the whole cluster"}, s.installTZData)
-	add(s, route{method: http.MethodPost, path: "/v1/cluster/transfer", call: rotav1.Cluster_TransferLeadership_FullMethodName, id: "transferLeadership",
+	add(s, route{method: http.MethodPost, path: "/v1/cluster/backup", call: rotav1.Cluster_StoreBackup_FullMethodName,
+		id:   "storeBackup",
+		says: "Store a backup at the location set by --backup-to; call the leader"},
+		func(ctx context.Context, _ *None) (*Answer[rota.StoredBackup], error) {
+			got, err := s.options.Calls.Cluster.StoreBackup(ctx, &rotav1.StoreBackupRequest{})
+			if err != nil {
+				return nil, err
+			}
+			return answer(*words.StoredBackupFromWire(got), nil), nil
+		})
+	add(s, route{method: http.MethodPut, path: "/v1/cluster/tzdata", call: rotav1.Cluster_InstallTZData_FullMethodName,
+		id: "installTZData", says: "Install a release of the time zone database on the whole cluster"}, s.installTZData)
+	add(s, route{method: http.MethodPost, path: "/v1/cluster/transfer",
+		call: rotav1.Cluster_TransferLeadership_FullMethodName, id: "transferLeadership",
 		optional: true, says: "Transfer leadership to the given node, or to one that the leader chooses"}, s.transfer)
-	add(s, route{method: http.MethodDelete, path: "/v1/cluster/peers/{id}", call: rotav1.Cluster_RemovePeer_FullMethodName, id: "removePeer",
-		says: "Remove a node from the Raft configuration"}, func(ctx context.Context, in *Named) (*Answer[rest.Deleted], error) {
+	add(s, route{method: http.MethodDelete, path: "/v1/cluster/peers/{id}",
+		call: rotav1.Cluster_RemovePeer_FullMethodName, id: "removePeer",
+		says: "Remove a node from the Raft configuration"}, func(ctx context.Context, in *Named) (*Answer[rest.Deleted],
+		error) {
 		_, err := s.options.Calls.Cluster.RemovePeer(ctx, &rotav1.RemovePeerRequest{Id: in.ID})
 		return answer(rest.Deleted{}, nil), err
 	})
-	add(s, route{method: http.MethodPost, path: "/v1/cluster/leave", call: rotav1.Cluster_Leave_FullMethodName, id: "leaveCluster",
-		says: "Transfer leadership away from the node that answers, remove it from the configuration and stop it"}, func(ctx context.Context, _ *None) (*Answer[rest.Done], error) {
-		_, err := s.options.Calls.Cluster.Leave(ctx, &rotav1.LeaveRequest{})
-		return answer(rest.Done{}, nil), err
-	})
+	add(s, route{method: http.MethodPost, path: "/v1/cluster/leave", call: rotav1.Cluster_Leave_FullMethodName,
+		id:   "leaveCluster",
+		says: "Transfer leadership away from the node that answers, remove it from the configuration and stop it"},
+		func(ctx context.Context, _ *None) (*Answer[rest.Done], error) {
+			_, err := s.options.Calls.Cluster.Leave(ctx, &rotav1.LeaveRequest{})
+			return answer(rest.Done{}, nil), err
+		})
 }
 
 func (s *Site) snapshot(ctx context.Context, _ *None) (*Pieces, error) {

@@ -92,7 +92,8 @@ func isText(raw []byte, place string) error {
 	if utf8.Valid(raw) {
 		return nil
 	}
-	return rota.Refusef(rota.KindInvalid, at(place, "body"), "%s is not UTF-8: send other bytes as {\"base64\":\"…\"}", at(place, "the body"))
+	return rota.Refusef(rota.KindInvalid, at(place, "body"), "%s is not UTF-8: send other bytes as {\"base64\":\"…\"}",
+		at(place, "the body"))
 }
 
 func notNull(raw []byte, place string) error {
@@ -129,7 +130,8 @@ func misread(err error, place string) error {
 		}
 		return &own
 	case found && fault.Unknown:
-		return refuse(fault.Path, "%v%s; GET /openapi.json lists the fields", fault, nearest.Question(fault.Name, fault.Known))
+		return refuse(fault.Path, "%v%s; GET /openapi.json lists the fields", fault,
+			nearest.Question(fault.Name, fault.Known))
 	case found:
 		return refuse(fault.Path, "%v", fault)
 	case errors.Is(err, jsonparts.ErrMore):

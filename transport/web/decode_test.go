@@ -32,10 +32,14 @@ func TestDecode_namesTheField(t *testing.T) {
 		{new(rota.JobSpec), `{"type":"a","type":"b"}`, "type", "type: given twice, want it once"},
 		{new(rota.JobSpec), `{"tenant":"a","tenant":"b"}`, "tenant", "tenant: given twice, want it once"},
 		{new(rota.JobSpec), `{"labels":{"a":"1","a":"2"}}`, "labels.a", "labels.a: given twice, want it once"},
-		{new(rota.JobSpec), `{"retry":{"attempts":1,"attempts":2}}`, "retry.attempts", "retry.attempts: given twice, want it once"},
-		{new(rota.JobSpec), `{"retry":{"attempt":1}}`, "retry.attempt", `retry.attempt: unknown field: did you mean "attempts"?` + known},
-		{new(rota.JobSpec), `{"payload":{"base64":"AA==","base64":"AQ=="}}`, "payload", "payload: got base64 twice; remove one"},
-		{new(rota.JobSpec), `{"priority":3000000000}`, "priority", "priority: got 3000000000, want an integer from -2147483648 to 2147483647"},
+		{new(rota.JobSpec), `{"retry":{"attempts":1,"attempts":2}}`, "retry.attempts",
+			"retry.attempts: given twice, want it once"},
+		{new(rota.JobSpec), `{"retry":{"attempt":1}}`, "retry.attempt",
+			`retry.attempt: unknown field: did you mean "attempts"?` + known},
+		{new(rota.JobSpec), `{"payload":{"base64":"AA==","base64":"AQ=="}}`, "payload",
+			"payload: got base64 twice; remove one"},
+		{new(rota.JobSpec), `{"priority":3000000000}`, "priority",
+			"priority: got 3000000000, want an integer from -2147483648 to 2147483647"},
 		{new(rota.JobSpec), `{"not_before_at":5}`, "not_before_at", "not_before_at: got a number, want a string"},
 		{new(rota.ScheduleSpec), `{"job":{"ttl_ms":"5"}}`, "job.ttl_ms", "job.ttl_ms: got a string, want an integer"},
 		{new(rest.Settings), `{"set":{"weight":1,"weight":2}}`, "set.weight", "set.weight: given twice, want it once"},
@@ -51,7 +55,8 @@ func TestDecode_namesTheField(t *testing.T) {
 	if err := decode([]byte(`{"payload":{"a":1,"a":2}}`), new(rota.JobSpec), ""); err != nil {
 		t.Errorf("a payload is the caller's own: got %v", err)
 	}
-	if err := decodePart([]byte(`{"type":"a","type":"b"}`), new(rota.JobSpec), "jobs[3]"); err == nil || !strings.Contains(err.Error(), "jobs[3].type: given twice") {
+	if err := decodePart([]byte(`{"type":"a","type":"b"}`), new(rota.JobSpec), "jobs[3]"); err == nil ||
+		!strings.Contains(err.Error(), "jobs[3].type: given twice") {
 		t.Errorf("a job of a batch with two types: got %v", err)
 	}
 }

@@ -65,7 +65,12 @@ func (s *Site) events(w http.ResponseWriter, r *http.Request) {
 	defer cancel(nil)
 	var to follower
 	if form != nil {
-		to = &written{form, newStream(w), func(out *stream) { beside.Go(func() { out.beat(ctx, eventsBeat, form.sign) }) }}
+		to = &written{form, newStream(w), func(out *stream) {
+			beside.Go(func() {
+				out.beat(ctx, eventsBeat,
+					form.sign)
+			})
+		}}
 	} else if to, err = s.accept(w, r, &beside, ctx, cancel); err != nil {
 		return // it has answered
 	}
@@ -121,8 +126,9 @@ type form struct {
 }
 
 var (
-	asBlocks = &form{mediaType: mediaBlocks, first: retryMs, sign: []byte(":\n\n"), follows: true, pieces: (*Batch).Blocks,
-		last: func(name string, problem []byte) []byte { return appendBlock(nil, "", name, problem) }}
+	asBlocks = &form{mediaType: mediaBlocks, first: retryMs, sign: []byte(":\n\n"), follows: true,
+		pieces: (*Batch).Blocks,
+		last:   func(name string, problem []byte) []byte { return appendBlock(nil, "", name, problem) }}
 	asLines = &form{mediaType: mediaLines, sign: []byte("\n"), pieces: (*Batch).Lines,
 		last: func(name string, problem []byte) []byte { return []byte(`{"` + name + `":` + string(problem) + "}\n") }}
 )
@@ -187,7 +193,8 @@ func formOf(r *http.Request) (*form, error) {
 			return asLines, nil
 		}
 	}
-	return nil, coded{rota.Refusef(rota.KindInvalid, "accept", "header Accept: got %q; use %s, %s or a WebSocket", head(wanted), mediaBlocks, mediaLines),
+	return nil, coded{rota.Refusef(rota.KindInvalid, "accept", "header Accept: got %q; use %s, %s or a WebSocket",
+		head(wanted), mediaBlocks, mediaLines),
 		http.StatusNotAcceptable}
 }
 
@@ -196,21 +203,24 @@ func formOf(r *http.Request) (*form, error) {
 func tailOf(r *http.Request, follow bool) (rota.EventFilter, error) {
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		return rota.EventFilter{}, rota.Refusef(rota.KindInvalid, "query", "invalid query parameters: %s", head(err.Error()))
+		return rota.EventFilter{}, rota.Refusef(rota.KindInvalid, "query", "invalid query parameters: %s",
+			head(err.Error()))
 	}
 	req := &rotav1.TailRequest{Kinds: query["kind"], Follow: follow}
-	fields := map[string]*string{"from": &req.From, "job": &req.Job, "queue": &req.Queue, "type": &req.Type, "tenant": &req.Tenant,
-		"worker": &req.Worker, "workflow": &req.Workflow, "actor": &req.Actor}
+	fields := map[string]*string{"from": &req.From, "job": &req.Job, "queue": &req.Queue, "type": &req.Type,
+		"tenant": &req.Tenant, "worker": &req.Worker, "workflow": &req.Workflow, "actor": &req.Actor}
 	if err := checkHeaders(r.Header); err != nil {
 		return rota.EventFilter{}, err
 	}
 	for name, values := range query {
 		switch field := fields[name]; {
 		case slices.Contains(values, ""):
-			return rota.EventFilter{}, rota.Refusef(rota.KindInvalid, head(name), "%s is empty: omit it, or give a value", head(name))
+			return rota.EventFilter{}, rota.Refusef(rota.KindInvalid, head(name),
+				"%s is empty: omit it, or give a value", head(name))
 		case name == "kind":
 		case len(values) > 1:
-			return rota.EventFilter{}, rota.Refusef(rota.KindInvalid, head(name), "%q: got %d values, want one", head(name), len(values))
+			return rota.EventFilter{}, rota.Refusef(rota.KindInvalid, head(name), "%q: got %d values, want one",
+				head(name), len(values))
 		case field != nil:
 			*field = values[0]
 		case name == "follow":
@@ -218,8 +228,9 @@ func tailOf(r *http.Request, follow bool) (rota.EventFilter, error) {
 				return rota.EventFilter{}, err
 			}
 		default:
-			return rota.EventFilter{}, rota.Refusef(rota.KindInvalid, head(name), "unknown parameter %q: use from, follow, kind, job, queue, type, tenant, worker, "+
-				"workflow or actor", head(name))
+			return rota.EventFilter{}, rota.Refusef(rota.KindInvalid, head(name),
+				"unknown parameter %q: use from, follow, kind, job, queue, type, tenant, worker, "+
+					"workflow or actor", head(name))
 		}
 	}
 	if last := r.Header.Get("Last-Event-ID"); last != "" {

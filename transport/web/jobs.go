@@ -26,9 +26,11 @@ func (s *Site) jobs() {
 	add(s, route{method: http.MethodPost, path: jobs, call: rotav1.Jobs_Submit_FullMethodName, id: "submitJobs",
 		says: "Submit 1 to 1,000 jobs; each job has its own outcome"}, s.submitJobs)
 	add(s, route{method: http.MethodGet, path: job, call: rotav1.Jobs_Get_FullMethodName, id: "getJob", waits: true,
-		says: "Read a job with its attempts, lease, progress and output; wait= waits until the job has ended"}, s.getJob)
-	add(s, route{method: http.MethodPut, path: job, call: rotav1.Jobs_Submit_FullMethodName, id: "submitJob", statuses: []int{http.StatusCreated},
-		says: "Submit one job: 201, or 200 with existed if the id is already known"}, s.submitJob)
+		says: "Read a job with its attempts, lease, progress and output; wait= waits until the job has ended"},
+		s.getJob)
+	add(s, route{method: http.MethodPut, path: job, call: rotav1.Jobs_Submit_FullMethodName, id: "submitJob",
+		statuses: []int{http.StatusCreated},
+		says:     "Submit one job: 201, or 200 with existed if the id is already known"}, s.submitJob)
 	add(s, route{method: http.MethodDelete, path: job, call: rotav1.Jobs_Delete_FullMethodName, id: "deleteJob",
 		says: "Delete a job that has ended"}, s.deleteJob)
 	add(s, route{method: http.MethodGet, path: job + "/why", call: rotav1.Explain_Why_FullMethodName, id: "explainJob",
@@ -36,23 +38,25 @@ func (s *Site) jobs() {
 	add(s, route{method: http.MethodGet, path: job + "/eta", call: rotav1.Explain_Eta_FullMethodName, id: "forecastJob",
 		says: "Estimate when a job starts, and list the jobs that it depends on"}, s.eta)
 	add(s, route{method: http.MethodGet, path: "/v1/past", call: rotav1.Explain_Past_FullMethodName, id: "getPast",
-		says: "Count the log entries that the node would have to replay to read a past state; the call itself replays none"}, s.past)
+		says: "Count the log entries that the node would have to replay to read a past state; the call itself replays none"},
+		s.past)
 	add(s, route{method: http.MethodGet, path: job + "/logs", call: rotav1.Jobs_Log_FullMethodName, id: "getJobLog",
 		says: "Read the log of an attempt of a job"}, s.jobLog)
-	add(s, route{method: http.MethodGet, path: job + "/payload", call: rotav1.Jobs_Get_FullMethodName, id: "getJobPayload",
-		bytes: true, says: "Read the payload as raw bytes"}, s.payload)
-	add(s, route{method: http.MethodGet, path: job + "/output", call: rotav1.Jobs_Get_FullMethodName, id: "getJobOutput",
-		bytes: true, says: "Read the output as raw bytes"}, s.output)
-	add(s, route{method: http.MethodPost, path: job + "/cancel", call: rotav1.Jobs_Cancel_FullMethodName, id: "cancelJob",
-		says: "Cancel a job"}, s.cancelJob)
-	add(s, route{method: http.MethodPost, path: job + "/retry", call: rotav1.Jobs_Retry_FullMethodName, id: "retryJob", optional: true,
-		says: "Retry a job that has ended"}, s.retryJob)
-	add(s, route{method: http.MethodPost, path: job + "/interrupt", call: rotav1.Jobs_Interrupt_FullMethodName, id: "interruptJob", optional: true,
+	add(s, route{method: http.MethodGet, path: job + "/payload", call: rotav1.Jobs_Get_FullMethodName,
+		id: "getJobPayload", bytes: true, says: "Read the payload as raw bytes"}, s.payload)
+	add(s, route{method: http.MethodGet, path: job + "/output", call: rotav1.Jobs_Get_FullMethodName,
+		id: "getJobOutput", bytes: true, says: "Read the output as raw bytes"}, s.output)
+	add(s, route{method: http.MethodPost, path: job + "/cancel", call: rotav1.Jobs_Cancel_FullMethodName,
+		id: "cancelJob", says: "Cancel a job"}, s.cancelJob)
+	add(s, route{method: http.MethodPost, path: job + "/retry", call: rotav1.Jobs_Retry_FullMethodName, id: "retryJob",
+		optional: true, says: "Retry a job that has ended"}, s.retryJob)
+	add(s, route{method: http.MethodPost, path: job + "/interrupt", call: rotav1.Jobs_Interrupt_FullMethodName,
+		id: "interruptJob", optional: true,
 		says: "End the current attempt of a job, and try the job again"}, s.interruptJob)
-	add(s, route{method: http.MethodPost, path: job + "/run-now", call: rotav1.Jobs_RunNow_FullMethodName, id: "runJobNow",
-		says: "Queue a DELAYED job now, before its due time"}, s.runJobNow)
-	add(s, route{method: http.MethodPost, path: job + "/change", call: rotav1.Jobs_Change_FullMethodName, id: "changeJob",
-		says: "Change a pending job"}, s.changeJob)
+	add(s, route{method: http.MethodPost, path: job + "/run-now", call: rotav1.Jobs_RunNow_FullMethodName,
+		id: "runJobNow", says: "Queue a DELAYED job now, before its due time"}, s.runJobNow)
+	add(s, route{method: http.MethodPost, path: job + "/change", call: rotav1.Jobs_Change_FullMethodName,
+		id: "changeJob", says: "Change a pending job"}, s.changeJob)
 }
 
 // JobsQuery holds the parameters of a list of jobs.
@@ -69,7 +73,8 @@ func (s *Site) listJobs(ctx context.Context, in *JobsQuery) (*Answer[rota.JobPag
 	if err != nil {
 		return nil, err
 	}
-	got, err := s.options.Calls.Jobs.List(ctx, &rotav1.ListJobsRequest{Where: in.Q, Limit: in.Limit, Cursor: in.Cursor, Read: read, Count: in.Count, GroupBy: in.GroupBy})
+	got, err := s.options.Calls.Jobs.List(ctx, &rotav1.ListJobsRequest{Where: in.Q, Limit: in.Limit, Cursor: in.Cursor,
+		Read: read, Count: in.Count, GroupBy: in.GroupBy})
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +119,9 @@ func (s *Site) submitJobs(ctx context.Context, in *Submission) (*Answer[rest.Job
 		}
 		if specs[i].ID == "" {
 			if in.Key == "" {
-				return nil, rota.Refusef(rota.KindInvalid, place+".id", "%s has no id: set one, or send the header Idempotency-Key, so that a repeated call is recognized", place)
+				return nil, rota.Refusef(rota.KindInvalid, place+".id",
+					"%s has no id: set one, or send the header Idempotency-Key, so that a repeated call is recognized",
+					place)
 			}
 			specs[i].ID = keyedID(specs[i].Tenant, in.Key, i)
 		}
@@ -146,7 +153,8 @@ func jobsOf(raw []byte) ([]json.RawMessage, error) {
 	members, list := 0, false
 	if json.Valid(raw) && jsonparts.Members(raw, func(name, value []byte) {
 		members++
-		list = string(name) == "jobs" && jsonparts.Elements(value, func(job []byte) { given.Jobs = append(given.Jobs, job) })
+		list = string(name) == "jobs" && jsonparts.Elements(value,
+			func(job []byte) { given.Jobs = append(given.Jobs, job) })
 	}) && members == 1 && list {
 		return given.Jobs, nil
 	}
@@ -223,7 +231,8 @@ func (s *Site) submitJob(ctx context.Context, in *Setting[rota.JobSpec]) (*Answe
 		return nil, err
 	}
 	if spec.ID != "" && string(spec.ID) != in.ID {
-		return nil, rota.Refusef(rota.KindInvalid, "id", "id is %.80q, but the address has %.80q: omit id, or make them equal", string(spec.ID), in.ID)
+		return nil, rota.Refusef(rota.KindInvalid, "id",
+			"id is %.80q, but the address has %.80q: omit id, or make them equal", string(spec.ID), in.ID)
 	}
 	spec.ID = rota.JobID(in.ID)
 	outcomes, err := s.options.Calls.Submit(ctx, []rota.JobSpec{spec})
@@ -265,7 +274,8 @@ func (s *Site) interruptJob(ctx context.Context, in *Setting[rest.JobInterruptio
 	if err != nil {
 		return nil, err
 	}
-	return outcome(s.options.Calls.Jobs.Interrupt(ctx, &rotav1.InterruptJobsRequest{Ids: []string{in.ID}, Counted: body.Counted}))
+	return outcome(s.options.Calls.Jobs.Interrupt(ctx, &rotav1.InterruptJobsRequest{Ids: []string{in.ID},
+		Counted: body.Counted}))
 }
 
 func (s *Site) runJobNow(ctx context.Context, in *Named) (*Answer[rest.JobOutcome], error) {
@@ -277,8 +287,8 @@ func (s *Site) changeJob(ctx context.Context, in *Setting[rest.JobChange]) (*Ans
 	if err != nil {
 		return nil, err
 	}
-	req := &rotav1.ChangeJobRequest{Id: in.ID, Priority: body.Priority, Fee: body.Fee, Labels: body.Labels, TtlMs: body.TTLMs, StartByMs: body.StartByMs,
-		Life: body.Life, Changes: body.Changes}
+	req := &rotav1.ChangeJobRequest{Id: in.ID, Priority: body.Priority, Fee: body.Fee, Labels: body.Labels,
+		TtlMs: body.TTLMs, StartByMs: body.StartByMs, Life: body.Life, Changes: body.Changes}
 	if body.Payload != nil {
 		req.Payload = append([]byte{}, *body.Payload...)
 	}
@@ -444,7 +454,8 @@ func (s *Site) output(ctx context.Context, in *One) (*Raw, error) {
 		return nil, err
 	}
 	if job.State != rota.JobCompleted {
-		return nil, rota.Refusef(rota.KindNotFound, "output", "job %s has no output, as it is %s: wait until it is %s", job.ID, job.State, rota.JobCompleted)
+		return nil, rota.Refusef(rota.KindNotFound, "output", "job %s has no output, as it is %s: wait until it is %s",
+			job.ID, job.State, rota.JobCompleted)
 	}
 	return raw(job.Output, at), nil
 }

@@ -26,7 +26,8 @@ func (s *Site) keys() {
 		says: "Delete the key rule of a queue, a name and a value"}, c.deleteKeyRule)
 	add(s, route{method: http.MethodGet, path: "/v1/keys", call: rotav1.Keys_Get_FullMethodName, id: "getKey",
 		says: "Read the current counts of a tenant's key, under each rule that applies to it"}, c.getKey)
-	add(s, route{method: http.MethodGet, path: "/v1/key-states", call: rotav1.Keys_States_FullMethodName, id: "listKeyStates",
+	add(s, route{method: http.MethodGet, path: "/v1/key-states", call: rotav1.Keys_States_FullMethodName,
+		id:   "listKeyStates",
 		says: "List the keys that rules count, most used first: by open leases, then by live jobs"}, c.listKeyStates)
 	add(s, route{method: http.MethodPost, path: "/v1/keys/skip", call: rotav1.Keys_Skip_FullMethodName, id: "skipKey",
 		says: "Continue a sequence after the job that blocks it"}, c.skipKey)
@@ -37,7 +38,8 @@ func (s keyCalls) listKeyRules(ctx context.Context, in *List) (*Answer[rest.KeyR
 	if err != nil {
 		return nil, err
 	}
-	got, err := s.options.Calls.Keys.List(ctx, &rotav1.ListKeyRulesRequest{Read: read, Limit: in.Limit, Cursor: in.Cursor})
+	got, err := s.options.Calls.Keys.List(ctx, &rotav1.ListKeyRulesRequest{Read: read, Limit: in.Limit,
+		Cursor: in.Cursor})
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +78,8 @@ func (s keyCalls) getKeyRule(ctx context.Context, in *OneKeyRule) (*Versioned[ro
 			}
 		}
 		if cursor = got.GetNextCursor(); cursor == "" {
-			return nil, rota.Refusef(rota.KindNotFound, "key-rule", "there is no rule of key %q with queue %q and value %q: GET /v1/key-rules lists them",
+			return nil, rota.Refusef(rota.KindNotFound, "key-rule",
+				"there is no rule of key %q with queue %q and value %q: GET /v1/key-rules lists them",
 				head(in.ID), head(in.Queue), head(in.Value))
 		}
 	}
@@ -104,7 +107,8 @@ func (s keyCalls) setKeyRule(ctx context.Context, in *KeyRuleSetting) (*Versione
 	if err != nil {
 		return nil, err
 	}
-	got, err := s.options.Calls.Keys.Set(ctx, &rotav1.SetKeyRuleRequest{Rule: words.KeyRuleToWire(&rule), IfMatch: version})
+	got, err := s.options.Calls.Keys.Set(ctx, &rotav1.SetKeyRuleRequest{Rule: words.KeyRuleToWire(&rule),
+		IfMatch: version})
 	if err != nil {
 		return nil, err
 	}
@@ -123,7 +127,8 @@ func (s keyCalls) deleteKeyRule(ctx context.Context, in *KeyRuleDeletion) (*Answ
 	if err != nil {
 		return nil, err
 	}
-	_, err = s.options.Calls.Keys.Delete(ctx, &rotav1.DeleteKeyRuleRequest{Queue: in.Queue, Name: in.ID, Value: in.Value, IfMatch: version})
+	_, err = s.options.Calls.Keys.Delete(ctx, &rotav1.DeleteKeyRuleRequest{Queue: in.Queue, Name: in.ID,
+		Value: in.Value, IfMatch: version})
 	return answer(rest.Deleted{}, nil), err
 }
 
@@ -161,8 +166,8 @@ func (s keyCalls) listKeyStates(ctx context.Context, in *KeyList) (*Answer[rest.
 	if err != nil {
 		return nil, err
 	}
-	got, err := s.options.Calls.Keys.States(ctx, &rotav1.ListKeyStatesRequest{Read: read, Limit: in.Limit, Cursor: in.Cursor, Queue: in.Queue,
-		Tenant: in.Tenant, Name: in.Name, Held: in.Held})
+	got, err := s.options.Calls.Keys.States(ctx, &rotav1.ListKeyStatesRequest{Read: read, Limit: in.Limit,
+		Cursor: in.Cursor, Queue: in.Queue, Tenant: in.Tenant, Name: in.Name, Held: in.Held})
 	if err != nil {
 		return nil, err
 	}
@@ -178,6 +183,7 @@ func (s keyCalls) skipKey(ctx context.Context, in *KeySkipping) (*Answer[rest.Do
 	if err != nil {
 		return nil, err
 	}
-	_, err = s.options.Calls.Keys.Skip(ctx, &rotav1.SkipKeyRequest{Queue: body.Queue, Tenant: body.Tenant, Key: body.Key, Job: body.Job})
+	_, err = s.options.Calls.Keys.Skip(ctx, &rotav1.SkipKeyRequest{Queue: body.Queue, Tenant: body.Tenant,
+		Key: body.Key, Job: body.Job})
 	return answer(rest.Done{}, nil), err
 }

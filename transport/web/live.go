@@ -49,20 +49,22 @@ func topicsOf(r *http.Request) ([]topic, error) {
 	}
 	for name := range query {
 		if name != "topic" {
-			return nil, rota.Refusef(rota.KindInvalid, head(name), "unknown parameter %q: use topic, which may be repeated", head(name))
+			return nil, rota.Refusef(rota.KindInvalid, head(name),
+				"unknown parameter %q: use topic, which may be repeated", head(name))
 		}
 	}
 	var topics []topic
 	for _, text := range query["topic"] {
 		kind, id, named := strings.Cut(text, "/")
 		switch t := (topic{kind, id}); {
-		case (kind == "overview" || kind == "workers") && !named, (kind == "queue" || kind == "workflow") && rota.ValidID(id),
-			kind == "job" && rota.CheckJobRef("topic", rota.JobID(id)) == nil:
+		case (kind == "overview" || kind == "workers") && !named, (kind == "queue" || kind == "workflow") &&
+			rota.ValidID(id), kind == "job" && rota.CheckJobRef("topic", rota.JobID(id)) == nil:
 			if !slices.Contains(topics, t) {
 				topics = append(topics, t)
 			}
 		default:
-			return nil, rota.Refusef(rota.KindInvalid, "topic", "topic: got %q; use overview, queue/Q, workers, workflow/W or job/J", head(text))
+			return nil, rota.Refusef(rota.KindInvalid, "topic",
+				"topic: got %q; use overview, queue/Q, workers, workflow/W or job/J", head(text))
 		}
 	}
 	if n := len(topics); n < 1 || n > maxTopics {
@@ -171,7 +173,8 @@ func (g *stage) room(class string) error {
 	} else if len(g.feeds) < maxFeeds {
 		return nil
 	}
-	e := rota.Refusef(rota.KindExhausted, "topic", "%s watch %d topics, which is the maximum: ask another node", who, most)
+	e := rota.Refusef(rota.KindExhausted, "topic", "%s watch %d topics, which is the maximum: ask another node", who,
+		most)
 	e.RetryAfter = liveEvery
 	return e
 }

@@ -23,14 +23,16 @@ func TestFeed_sendsWhatChanged(t *testing.T) {
 		return next
 	}
 	first := send("RUNNING", map[string]any{"a": 1, "b": 1})
-	if first == nil || first.delta != nil || !strings.Contains(string(first.full), `"full":true`) || !strings.Contains(string(first.full), `"nodes":{"a":1,"b":1}`) {
+	if first == nil || first.delta != nil || !strings.Contains(string(first.full), `"full":true`) ||
+		!strings.Contains(string(first.full), `"nodes":{"a":1,"b":1}`) {
 		t.Fatalf("%+v", first)
 	}
 	if again := send("RUNNING", map[string]any{"b": 1, "a": 1}); again != nil {
 		t.Fatalf("nothing changed: %s", again.full)
 	}
 	next := send("RUNNING", map[string]any{"a": 2, "b": 1})
-	if next == nil || !strings.Contains(string(next.delta), `"nodes":{"a":2}`) || strings.Contains(string(next.delta), `"b"`) || !strings.Contains(string(next.full), `"b":1`) {
+	if next == nil || !strings.Contains(string(next.delta), `"nodes":{"a":2}`) ||
+		strings.Contains(string(next.delta), `"b"`) || !strings.Contains(string(next.full), `"b":1`) {
 		t.Fatalf("%+v", next)
 	}
 	if next = send("RUNNING", map[string]any{"a": 2}); !strings.Contains(string(next.delta), `"gone":["b"]`) {
@@ -49,7 +51,8 @@ func TestFeed_sendsWhatChanged(t *testing.T) {
 		t.Errorf("one who keeps up gets %q", got)
 	}
 	gone := f.render(nil, nil, 0, rota.Refusef(rota.KindNotFound, "workflow", "workflow w is not known"))
-	if gone == nil || gone.delta != nil || !strings.Contains(string(gone.full), `"problem":{`) || strings.Contains(string(gone.full), `"state"`) {
+	if gone == nil || gone.delta != nil || !strings.Contains(string(gone.full), `"problem":{`) ||
+		strings.Contains(string(gone.full), `"state"`) {
 		t.Errorf("%+v", gone)
 	}
 }

@@ -18,16 +18,18 @@ type manyCalls struct{ *Site }
 // manyJobs registers the calls of many jobs at once, and the remaining calls of one job.
 func (s *Site) manyJobs() {
 	c := manyCalls{s}
-	add(s, route{method: http.MethodPost, path: "/v1/jobs:cancel", call: rotav1.Jobs_Cancel_FullMethodName, id: "cancelJobs",
-		says: "Cancel 1 to 1,000 jobs; each job has its own outcome"}, c.cancelJobs)
-	add(s, route{method: http.MethodPost, path: "/v1/jobs:retry", call: rotav1.Jobs_Retry_FullMethodName, id: "retryJobs",
-		says: "Retry 1 to 1,000 jobs that have ended; each job has its own outcome"}, c.retryJobs)
-	add(s, route{method: http.MethodPost, path: "/v1/jobs:delete", call: rotav1.Jobs_Delete_FullMethodName, id: "deleteJobs",
-		says: "Delete 1 to 1,000 jobs that have ended; each job has its own outcome"}, c.deleteJobs)
-	inPieces(s, route{method: http.MethodPost, path: "/v1/jobs:wait", call: rotav1.Jobs_Wait_FullMethodName, id: "waitJobs", lasts: maxWait,
-		says: "Stream each of 1 to 1,000 jobs as it ends, one per line; a last line with an error reports the end of the waiting time"}, linesType,
-		schemaOf[rest.JobEnded], c.waitJobs)
-	add(s, route{method: http.MethodPost, path: "/v1/jobs/{id}/report-proof", call: rotav1.Jobs_ReportProof_FullMethodName, id: "reportProof",
+	add(s, route{method: http.MethodPost, path: "/v1/jobs:cancel", call: rotav1.Jobs_Cancel_FullMethodName,
+		id: "cancelJobs", says: "Cancel 1 to 1,000 jobs; each job has its own outcome"}, c.cancelJobs)
+	add(s, route{method: http.MethodPost, path: "/v1/jobs:retry", call: rotav1.Jobs_Retry_FullMethodName,
+		id: "retryJobs", says: "Retry 1 to 1,000 jobs that have ended; each job has its own outcome"}, c.retryJobs)
+	add(s, route{method: http.MethodPost, path: "/v1/jobs:delete", call: rotav1.Jobs_Delete_FullMethodName,
+		id: "deleteJobs", says: "Delete 1 to 1,000 jobs that have ended; each job has its own outcome"}, c.deleteJobs)
+	inPieces(s, route{method: http.MethodPost, path: "/v1/jobs:wait", call: rotav1.Jobs_Wait_FullMethodName,
+		id: "waitJobs", lasts: maxWait,
+		says: "Stream each of 1 to 1,000 jobs as it ends, one per line; a last line with an error reports the end of the waiting time"},
+		linesType, schemaOf[rest.JobEnded], c.waitJobs)
+	add(s, route{method: http.MethodPost, path: "/v1/jobs/{id}/report-proof",
+		call: rotav1.Jobs_ReportProof_FullMethodName, id: "reportProof",
 		says: "Report that the proof of a completed job is invalid"}, c.reportProof)
 }
 
@@ -39,7 +41,8 @@ func texts(ids []rota.JobID) ([]string, error) {
 	all := make([]string, len(ids))
 	for i, id := range ids {
 		if all[i] = string(id); id == "" {
-			return nil, rota.Refusef(rota.KindInvalid, fmt.Sprintf("ids[%d]", i), "ids[%d] is empty: use the id of a job", i)
+			return nil, rota.Refusef(rota.KindInvalid, fmt.Sprintf("ids[%d]", i),
+				"ids[%d] is empty: use the id of a job", i)
 		}
 	}
 	return all, nil
@@ -136,7 +139,8 @@ func (s manyCalls) waitJobs(ctx context.Context, in *JobsWait) (*Pieces, error) 
 		})
 		if err != nil && within.Err() != nil && ctx.Err() == nil {
 			w.begin()
-			return rota.Refusef(rota.KindTimeout, "wait", "not all of the jobs ended within %s: ask again for the others", most)
+			return rota.Refusef(rota.KindTimeout, "wait",
+				"not all of the jobs ended within %s: ask again for the others", most)
 		}
 		return err
 	}, func(w *sender, err error) { _ = w.line(ended(err)) }), nil // a client that is gone does not read it
@@ -146,7 +150,8 @@ func (s manyCalls) waitJobs(ctx context.Context, in *JobsWait) (*Pieces, error) 
 func waitOf(text string) (time.Duration, error) {
 	most, err := rota.ParseDuration(text)
 	if err != nil || most <= 0 || most > maxWait {
-		return 0, rota.Refusef(rota.KindInvalid, "wait", "wait must be more than 0 and at most %s, got %q; use a value such as 30s", maxWait, head(text))
+		return 0, rota.Refusef(rota.KindInvalid, "wait",
+			"wait must be more than 0 and at most %s, got %q; use a value such as 30s", maxWait, head(text))
 	}
 	return most, nil
 }
@@ -156,7 +161,8 @@ func (s manyCalls) reportProof(ctx context.Context, in *Setting[rest.ProofReport
 	if err != nil {
 		return nil, err
 	}
-	done, err := s.options.Calls.Jobs.ReportProof(ctx, &rotav1.ReportProofRequest{Id: in.ID, LeaseId: body.Lease, Reason: body.Reason})
+	done, err := s.options.Calls.Jobs.ReportProof(ctx, &rotav1.ReportProofRequest{Id: in.ID, LeaseId: body.Lease,
+		Reason: body.Reason})
 	if err != nil {
 		return nil, err
 	}

@@ -16,7 +16,8 @@ func (s *Site) Describe() (now, old []byte, err error) {
 		old, err = downgrade(s.api.OpenAPI())
 	}
 	if err != nil {
-		return nil, nil, &rota.Error{Kind: rota.KindInternal, Op: "describe", Text: "the description of HTTP", Cause: err}
+		return nil, nil, &rota.Error{Kind: rota.KindInternal, Op: "describe", Text: "the description of HTTP",
+			Cause: err}
 	}
 	return now, old, nil
 }

@@ -33,7 +33,8 @@ func (s planCalls) listPlans(ctx context.Context, in *MadeList) (*Answer[rest.Pl
 	if err != nil {
 		return nil, err
 	}
-	got, err := s.options.Calls.Plans.List(ctx, &rotav1.ListPlansRequest{Read: read, Limit: in.Limit, Cursor: in.Cursor, By: in.By})
+	got, err := s.options.Calls.Plans.List(ctx, &rotav1.ListPlansRequest{Read: read, Limit: in.Limit, Cursor: in.Cursor,
+		By: in.By})
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +110,9 @@ func (s planCalls) startPlan(ctx context.Context, in *PlanStart) (*PlanAnswer, e
 // sameID rejects a body with another id than the URL.
 func sameID(body, address string) error {
 	if body != "" && body != address {
-		return rota.Refusef(rota.KindInvalid, "id", "id is %q in the body, but %q in the address: omit it in the body, or make them equal", head(body), head(address))
+		return rota.Refusef(rota.KindInvalid, "id",
+			"id is %q in the body, but %q in the address: omit it in the body, or make them equal", head(body),
+			head(address))
 	}
 	return nil
 }

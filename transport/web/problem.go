@@ -109,7 +109,8 @@ func reckon(status int, msg string, errs ...error) huma.StatusError {
 		return problemOf(rota.Refusef(rota.KindInternal, "", "the node failed to answer: %s", msg))
 	}
 	p := problemOf(rota.Refusef(rota.KindInvalid, field, "%s", msg))
-	if status == http.StatusRequestEntityTooLarge || status == http.StatusUnsupportedMediaType || status == http.StatusRequestTimeout {
+	if status == http.StatusRequestEntityTooLarge || status == http.StatusUnsupportedMediaType ||
+		status == http.StatusRequestTimeout {
 		p.Status = status
 	}
 	return p

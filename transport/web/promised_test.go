@@ -21,7 +21,8 @@ func promises(api *huma.OpenAPI) []string {
 	var all []string
 	say := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
 	for path, item := range api.Paths {
-		for method, op := range map[string]*huma.Operation{http.MethodGet: item.Get, http.MethodPost: item.Post, http.MethodPut: item.Put, http.MethodDelete: item.Delete} {
+		for method, op := range map[string]*huma.Operation{http.MethodGet: item.Get, http.MethodPost: item.Post,
+			http.MethodPut: item.Put, http.MethodDelete: item.Delete} {
 			if op == nil {
 				continue
 			}
@@ -128,7 +129,8 @@ func TestReference_onlyGrows(t *testing.T) {
 	promised := strings.Split(strings.TrimRight(string(text), "\n"), "\n")
 	now := promises(described(t).api.OpenAPI())
 	if lost := broken(promised, now); len(lost) > 0 {
-		t.Errorf("%d promises to clients are broken, of which the first are:\n%s", len(lost), strings.Join(lost[:min(len(lost), 20)], "\n"))
+		t.Errorf("%d promises to clients are broken, of which the first are:\n%s", len(lost),
+			strings.Join(lost[:min(len(lost), 20)], "\n"))
 	}
 	if news := broken(now, slices.Sorted(slices.Values(promised))); len(news) > 0 {
 		if *update {
@@ -140,7 +142,8 @@ func TestReference_onlyGrows(t *testing.T) {
 			}
 			return
 		}
-		t.Errorf("%d promises are new, the first is %q: go test ./transport/web -run TestReference -update", len(news), news[0])
+		t.Errorf("%d promises are new, the first is %q: go test ./transport/web -run TestReference -update", len(news),
+			news[0])
 	}
 }
 
@@ -163,20 +166,42 @@ func TestPromises_bite(t *testing.T) {
 		change func(*huma.OpenAPI)
 		breaks string
 	}{
-		"a call is gone":                 {func(a *huma.OpenAPI) { a.Paths["/v1/jobs/{id}"].Delete = nil }, "DELETE /v1/jobs/{id}"},
-		"a path is gone":                 {func(a *huma.OpenAPI) { delete(a.Paths, "/v1/stats") }, "GET /v1/stats"},
-		"a parameter is gone":            {func(a *huma.OpenAPI) { a.Paths["/v1/jobs"].Get.Parameters = a.Paths["/v1/jobs"].Get.Parameters[1:] }, "GET /v1/jobs takes query"},
-		"a parameter must be given":      {func(a *huma.OpenAPI) { parameter(a, "/v1/jobs", "q").Required = true }, "leaves it out"},
-		"a parameter is of another type": {func(a *huma.OpenAPI) { parameter(a, "/v1/jobs", "limit").Schema.Type = huma.TypeString }, "query limit: integer"},
-		"a choice is gone":               {func(a *huma.OpenAPI) { parameter(a, "/v1/jobs", "view").Schema.Enum = []any{"brief"} }, "query view = full"},
-		"a body must be given":           {func(a *huma.OpenAPI) { a.Paths["/v1/jobs/{id}/retry"].Post.RequestBody.Required = true }, "takes no body"},
-		"a status is gone":               {func(a *huma.OpenAPI) { delete(a.Paths["/v1/jobs/{id}"].Put.Responses, "201") }, "answers 201"},
-		"a header is gone":               {func(a *huma.OpenAPI) { delete(a.Paths["/v1/jobs"].Get.Responses["200"].Headers, "Rota-Index") }, "header Rota-Index"},
-		"a field is gone":                {func(a *huma.OpenAPI) { delete(schema(a, "Job").Properties, "state") }, "Job.state: string"},
-		"a field is not always there":    {func(a *huma.OpenAPI) { schema(a, "Job").Required = nil }, "is always there"},
-		"a field is of another type":     {func(a *huma.OpenAPI) { schema(a, "Job").Properties["priority"].Type = huma.TypeString }, "Job.priority: integer"},
-		"a name is gone":                 {func(a *huma.OpenAPI) { p := schema(a, "Job").Properties["state"]; p.Enum = p.Enum[1:] }, "Job.state = "},
-		"a field must be given":          {func(a *huma.OpenAPI) { schema(a, "JobSpec").Required = []string{"keys"} }, "JobSpec.keys may be left out"},
+		"a call is gone": {func(a *huma.OpenAPI) { a.Paths["/v1/jobs/{id}"].Delete = nil },
+			"DELETE /v1/jobs/{id}"},
+		"a path is gone": {func(a *huma.OpenAPI) { delete(a.Paths, "/v1/stats") }, "GET /v1/stats"},
+		"a parameter is gone": {func(a *huma.OpenAPI) { a.Paths["/v1/jobs"].Get.Parameters = a.Paths["/v1/jobs"].Get.Parameters[1:] },
+			"GET /v1/jobs takes query"},
+		"a parameter must be given": {func(a *huma.OpenAPI) { parameter(a, "/v1/jobs", "q").Required = true },
+			"leaves it out"},
+		"a parameter is of another type": {func(a *huma.OpenAPI) {
+			parameter(a, "/v1/jobs",
+				"limit").Schema.Type = huma.TypeString
+		},
+			"query limit: integer"},
+		"a choice is gone": {func(a *huma.OpenAPI) { parameter(a, "/v1/jobs", "view").Schema.Enum = []any{"brief"} },
+			"query view = full"},
+		"a body must be given": {func(a *huma.OpenAPI) { a.Paths["/v1/jobs/{id}/retry"].Post.RequestBody.Required = true },
+			"takes no body"},
+		"a status is gone": {func(a *huma.OpenAPI) { delete(a.Paths["/v1/jobs/{id}"].Put.Responses, "201") },
+			"answers 201"},
+		"a header is gone": {func(a *huma.OpenAPI) {
+			delete(a.Paths["/v1/jobs"].Get.Responses["200"].Headers,
+				"Rota-Index")
+		},
+			"header Rota-Index"},
+		"a field is gone": {func(a *huma.OpenAPI) { delete(schema(a, "Job").Properties, "state") },
+			"Job.state: string"},
+		"a field is not always there": {func(a *huma.OpenAPI) { schema(a, "Job").Required = nil },
+			"is always there"},
+		"a field is of another type": {func(a *huma.OpenAPI) {
+			schema(a,
+				"Job").Properties["priority"].Type = huma.TypeString
+		},
+			"Job.priority: integer"},
+		"a name is gone": {func(a *huma.OpenAPI) { p := schema(a, "Job").Properties["state"]; p.Enum = p.Enum[1:] },
+			"Job.state = "},
+		"a field must be given": {func(a *huma.OpenAPI) { schema(a, "JobSpec").Required = []string{"keys"} },
+			"JobSpec.keys may be left out"},
 		"growth": {func(a *huma.OpenAPI) {
 			schema(a, "Job").Properties["more"] = &huma.Schema{Type: huma.TypeString}
 			a.Paths["/v1/more"] = &huma.PathItem{Get: a.Paths["/v1/stats"].Get}
@@ -186,7 +211,10 @@ func TestPromises_bite(t *testing.T) {
 		api.Paths = maps.Clone(api.Paths)
 		c.change(api)
 		lost := broken(before, promises(api))
-		if bites := slices.ContainsFunc(lost, func(line string) bool { return strings.Contains(line, c.breaks) }); (c.breaks != "") != (len(lost) > 0) || c.breaks != "" && !bites {
+		if bites := slices.ContainsFunc(lost, func(line string) bool {
+			return strings.Contains(line,
+				c.breaks)
+		}); (c.breaks != "") != (len(lost) > 0) || c.breaks != "" && !bites {
 			t.Errorf("%s: broken are %q", name, lost[:min(len(lost), 5)])
 		}
 	}

@@ -89,7 +89,8 @@ func TestReference_http(t *testing.T) {
 		for _, c := range []struct {
 			method string
 			op     *huma.Operation
-		}{{http.MethodGet, item.Get}, {http.MethodPost, item.Post}, {http.MethodPut, item.Put}, {http.MethodDelete, item.Delete}} {
+		}{{http.MethodGet, item.Get}, {http.MethodPost, item.Post}, {http.MethodPut, item.Put}, {http.MethodDelete,
+			item.Delete}} {
 			if c.op != nil {
 				writeCall(&b, c.method, path, c.op, shared)
 			}
@@ -171,7 +172,8 @@ func typeOf(s *huma.Schema) string {
 		}
 		return "object"
 	case len(s.Enum) > 0:
-		return strings.Trim(fmt.Sprint(slices.DeleteFunc(slices.Clone(s.Enum), func(v any) bool { return v == nil })), "[]")
+		return strings.Trim(fmt.Sprint(slices.DeleteFunc(slices.Clone(s.Enum), func(v any) bool { return v == nil })),
+			"[]")
 	case s.Type == "":
 		return "any"
 	}

@@ -34,7 +34,8 @@ func (s *Site) enter(ctx huma.Context, next func(huma.Context)) {
 	r, w := humago.Unwrap(ctx)
 	op := ctx.Operation()
 	most := callTime
-	if more, ok := op.Metadata[lasts].(time.Duration); ok && (op.Metadata[waiting] == nil || r.URL.Query().Has("wait")) {
+	if more, ok := op.Metadata[lasts].(time.Duration); ok &&
+		(op.Metadata[waiting] == nil || r.URL.Query().Has("wait")) {
 		most += more
 	}
 	visit, err := s.options.Door.Enter(w, r, op.Method+" "+op.Path, most)
@@ -72,12 +73,15 @@ const lasts, waiting = "lasts", "waiting"
 // checkHeaders rejects a header that is given twice, because one would be overlooked. It also rejects an empty header
 // if the call would do more than intended: an If-Match whose version is missing would match any.
 func checkHeaders(h http.Header) error {
-	for _, name := range []string{"If-Match", "Idempotency-Key", "Rota-Worker-Secret", "Content-Type", "Content-Encoding", "Last-Event-Id"} {
+	for _, name := range []string{"If-Match", "Idempotency-Key", "Rota-Worker-Secret", "Content-Type",
+		"Content-Encoding", "Last-Event-Id"} {
 		switch values := h[name]; {
 		case len(values) > 1:
-			return rota.Refusef(rota.KindInvalid, strings.ToLower(name), "header %s: got %d values, want one", name, len(values))
+			return rota.Refusef(rota.KindInvalid, strings.ToLower(name), "header %s: got %d values, want one", name,
+				len(values))
 		case len(values) == 1 && values[0] == "" && (name == "If-Match" || name == "Idempotency-Key"):
-			return rota.Refusef(rota.KindInvalid, strings.ToLower(name), "the header %s is empty: omit it, or give a value", name)
+			return rota.Refusef(rota.KindInvalid, strings.ToLower(name),
+				"the header %s is empty: omit it, or give a value", name)
 		}
 	}
 	return nil
@@ -101,9 +105,11 @@ func checkParameters(op *huma.Operation, raw string) error {
 	for name, values := range query {
 		switch {
 		case !slices.Contains(taken, name) && len(taken) == 0:
-			return rota.Refusef(rota.KindInvalid, head(name), "unknown parameter %q: the call has no parameters", head(name))
+			return rota.Refusef(rota.KindInvalid, head(name), "unknown parameter %q: the call has no parameters",
+				head(name))
 		case !slices.Contains(taken, name):
-			return rota.Refusef(rota.KindInvalid, head(name), "unknown parameter %q: use one of %s", head(name), strings.Join(taken, ", "))
+			return rota.Refusef(rota.KindInvalid, head(name), "unknown parameter %q: use one of %s", head(name),
+				strings.Join(taken, ", "))
 		case len(values) == 1 && values[0] == "":
 			return rota.Refusef(rota.KindInvalid, name, "%s is empty: omit it, or give a value", name)
 		case len(values) > 1:
@@ -117,7 +123,8 @@ func checkParameters(op *huma.Operation, raw string) error {
 func takeBody(op *huma.Operation, r *http.Request, visit Visit) (*body, error) {
 	if r.ContentLength == 0 {
 		if op.RequestBody != nil && op.RequestBody.Required {
-			return nil, rota.Refusef(rota.KindInvalid, "body", "the body is missing: send one of type %s", bodyTypes(op))
+			return nil, rota.Refusef(rota.KindInvalid, "body", "the body is missing: send one of type %s",
+				bodyTypes(op))
 		}
 		return nil, nil
 	}
@@ -126,8 +133,8 @@ func takeBody(op *huma.Operation, r *http.Request, visit Visit) (*body, error) {
 	}
 	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil || op.RequestBody.Content[kind] == nil {
-		return nil, coded{rota.Refusef(rota.KindInvalid, "content-type", "header Content-Type: got %q; use %s", head(r.Header.Get("Content-Type")),
-			bodyTypes(op)), http.StatusUnsupportedMediaType}
+		return nil, coded{rota.Refusef(rota.KindInvalid, "content-type", "header Content-Type: got %q; use %s",
+			head(r.Header.Get("Content-Type")), bodyTypes(op)), http.StatusUnsupportedMediaType}
 	}
 	most := maxBody
 	if kind == linesType {
@@ -140,7 +147,8 @@ func takeBody(op *huma.Operation, r *http.Request, visit Visit) (*body, error) {
 	case "", "identity", "gzip":
 		return newBody(r.Body, visit, most, encoding == "gzip")
 	default:
-		return nil, coded{rota.Refusef(rota.KindInvalid, "content-encoding", "header Content-Encoding: got %q; use gzip or none", head(encoding)),
+		return nil, coded{rota.Refusef(rota.KindInvalid, "content-encoding",
+			"header Content-Encoding: got %q; use gzip or none", head(encoding)),
 			http.StatusUnsupportedMediaType}
 	}
 }
@@ -151,5 +159,6 @@ func bodyTypes(op *huma.Operation) string {
 }
 
 func tooLarge(most int) error {
-	return coded{rota.Refusef(rota.KindInvalid, "body", "the body has more than %d bytes: send smaller batches", most), http.StatusRequestEntityTooLarge}
+	return coded{rota.Refusef(rota.KindInvalid, "body", "the body has more than %d bytes: send smaller batches", most),
+		http.StatusRequestEntityTooLarge}
 }

@@ -21,7 +21,8 @@ type Reading struct {
 
 func (r *Reading) wire() (*rotav1.Read, error) {
 	if r.MinIndex != 0 && r.Consistency != "" {
-		return nil, rota.Refusef(rota.KindInvalid, "min_index", "min_index and consistency exclude each other: set only one of them")
+		return nil, rota.Refusef(rota.KindInvalid, "min_index",
+			"min_index and consistency exclude each other: set only one of them")
 	}
 	if r.Consistency == "" && r.MinIndex == 0 {
 		return nil, nil
@@ -117,7 +118,8 @@ func (m *Matching) version() (string, error) {
 	}
 	tag := strings.TrimSuffix(strings.TrimPrefix(text, `"`), `"`)
 	if tag == "" || tag == whatever || strings.ContainsAny(tag, `",/ `) {
-		return "", rota.Refusef(rota.KindInvalid, "if-match", "header If-Match: got %q; send one strong ETag of an earlier response, in quotes, or *", head(m.IfMatch))
+		return "", rota.Refusef(rota.KindInvalid, "if-match",
+			"header If-Match: got %q; send one strong ETag of an earlier response, in quotes, or *", head(m.IfMatch))
 	}
 	return tag, nil
 }
@@ -171,23 +173,27 @@ func add[I, O any](s *Site, rt route, do func(context.Context, *I) (*O, error)) 
 		return out, nil
 	})
 	item := s.api.OpenAPI().Paths[rt.path]
-	made := map[string]*huma.Operation{http.MethodGet: item.Get, http.MethodPost: item.Post, http.MethodPut: item.Put, http.MethodDelete: item.Delete}[rt.method]
+	made := map[string]*huma.Operation{http.MethodGet: item.Get, http.MethodPost: item.Post, http.MethodPut: item.Put,
+		http.MethodDelete: item.Delete}[rt.method]
 	if rt.bytes {
 		made.Responses["200"].Content = map[string]*huma.MediaType{rawType: {Schema: binary(nil)}}
 	}
 	if schema := describeBody[I](s.api.OpenAPI().Components.Schemas); schema != nil { // set here, so that the library leaves the body to the call
-		made.RequestBody = &huma.RequestBody{Required: !rt.optional, Content: map[string]*huma.MediaType{mediaType: {Schema: schema}}}
+		made.RequestBody = &huma.RequestBody{Required: !rt.optional,
+			Content: map[string]*huma.MediaType{mediaType: {Schema: schema}}}
 	}
 	if rt.takes != nil {
 		made.RequestBody = &huma.RequestBody{Required: true, Content: rt.takes(s.api.OpenAPI().Components.Schemas)}
 	}
 	for _, code := range rt.statuses {
-		made.Responses[strconv.Itoa(code)] = &huma.Response{Description: http.StatusText(code), Content: made.Responses["200"].Content}
+		made.Responses[strconv.Itoa(code)] = &huma.Response{Description: http.StatusText(code),
+			Content: made.Responses["200"].Content}
 	}
 }
 
 // inPieces registers a call whose answer is sent in pieces of a media type.
-func inPieces[I any](s *Site, rt route, kind string, schema func(huma.Registry) *huma.Schema, do func(context.Context, *I) (*Pieces, error)) {
+func inPieces[I any](s *Site, rt route, kind string, schema func(huma.Registry) *huma.Schema,
+	do func(context.Context, *I) (*Pieces, error)) {
 	s.plain[rt.method+" "+rt.path] = true
 	add(s, rt, do)
 	item := s.api.OpenAPI().Paths[rt.path]

@@ -12,23 +12,24 @@ import (
 
 func (s *Site) schedules() {
 	const all, one = "/v1/schedules", "/v1/schedules/{id}"
-	add(s, route{method: http.MethodGet, path: all, call: rotav1.Schedules_List_FullMethodName, id: "listSchedules", says: "List the schedules"}, s.listSchedules)
+	add(s, route{method: http.MethodGet, path: all, call: rotav1.Schedules_List_FullMethodName, id: "listSchedules",
+		says: "List the schedules"}, s.listSchedules)
 	add(s, route{method: http.MethodGet, path: one, call: rotav1.Schedules_Get_FullMethodName, id: "getSchedule",
 		says: "Read a schedule with its runs and last decisions"}, s.getSchedule)
 	add(s, route{method: http.MethodPut, path: one, call: rotav1.Schedules_Set_FullMethodName, id: "setSchedule",
 		says: "Create or replace a schedule"}, s.setSchedule)
-	add(s, route{method: http.MethodDelete, path: one, call: rotav1.Schedules_Delete_FullMethodName, id: "deleteSchedule",
-		says: "Delete a schedule; its runs continue"}, s.deleteSchedule)
-	add(s, route{method: http.MethodGet, path: one + "/next", call: rotav1.Schedules_Next_FullMethodName, id: "nextDates",
-		says: "List the next dates of a schedule"}, s.nextDates)
-	add(s, route{method: http.MethodPost, path: one + "/pause", call: rotav1.Schedules_Pause_FullMethodName, id: "pauseSchedule", optional: true,
-		says: "Pause a schedule: no more runs start"}, s.pauseSchedule)
-	add(s, route{method: http.MethodPost, path: one + "/resume", call: rotav1.Schedules_Resume_FullMethodName, id: "resumeSchedule", optional: true,
-		says: "Resume a paused schedule"}, s.resumeSchedule)
-	add(s, route{method: http.MethodPost, path: one + "/trigger", call: rotav1.Schedules_Trigger_FullMethodName, id: "triggerSchedule",
-		says: "Run a schedule's job now, once for each id"}, s.triggerSchedule)
-	add(s, route{method: http.MethodPost, path: one + "/backfill", call: rotav1.Schedules_Backfill_FullMethodName, id: "backfillSchedule",
-		says: "Run the past dates of a schedule between two moments"}, s.backfillSchedule)
+	add(s, route{method: http.MethodDelete, path: one, call: rotav1.Schedules_Delete_FullMethodName,
+		id: "deleteSchedule", says: "Delete a schedule; its runs continue"}, s.deleteSchedule)
+	add(s, route{method: http.MethodGet, path: one + "/next", call: rotav1.Schedules_Next_FullMethodName,
+		id: "nextDates", says: "List the next dates of a schedule"}, s.nextDates)
+	add(s, route{method: http.MethodPost, path: one + "/pause", call: rotav1.Schedules_Pause_FullMethodName,
+		id: "pauseSchedule", optional: true, says: "Pause a schedule: no more runs start"}, s.pauseSchedule)
+	add(s, route{method: http.MethodPost, path: one + "/resume", call: rotav1.Schedules_Resume_FullMethodName,
+		id: "resumeSchedule", optional: true, says: "Resume a paused schedule"}, s.resumeSchedule)
+	add(s, route{method: http.MethodPost, path: one + "/trigger", call: rotav1.Schedules_Trigger_FullMethodName,
+		id: "triggerSchedule", says: "Run a schedule's job now, once for each id"}, s.triggerSchedule)
+	add(s, route{method: http.MethodPost, path: one + "/backfill", call: rotav1.Schedules_Backfill_FullMethodName,
+		id: "backfillSchedule", says: "Run the past dates of a schedule between two moments"}, s.backfillSchedule)
 }
 
 // VersionSetting is a call that sets one object in one version.
@@ -42,7 +43,8 @@ func (s *Site) listSchedules(ctx context.Context, in *MadeList) (*Answer[rest.Sc
 	if err != nil {
 		return nil, err
 	}
-	got, err := s.options.Calls.Schedules.List(ctx, &rotav1.ListSchedulesRequest{Read: read, Limit: in.Limit, Cursor: in.Cursor, By: in.By})
+	got, err := s.options.Calls.Schedules.List(ctx, &rotav1.ListSchedulesRequest{Read: read, Limit: in.Limit,
+		Cursor: in.Cursor, By: in.By})
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +65,8 @@ func (s *Site) getSchedule(ctx context.Context, in *One) (*Versioned[rota.Schedu
 	return versioned(v, v.ETag, got.GetAt()), err
 }
 
-func (s *Site) setSchedule(ctx context.Context, in *VersionSetting[rota.ScheduleSpec]) (*Versioned[rota.Schedule], error) {
+func (s *Site) setSchedule(ctx context.Context,
+	in *VersionSetting[rota.ScheduleSpec]) (*Versioned[rota.Schedule], error) {
 	version, err := in.version()
 	if err != nil {
 		return nil, err
@@ -73,10 +76,12 @@ func (s *Site) setSchedule(ctx context.Context, in *VersionSetting[rota.Schedule
 		return nil, err
 	}
 	if spec.Name != "" && string(spec.Name) != in.ID {
-		return nil, rota.Refusef(rota.KindInvalid, "name", "name is %.80q, but the address has %.80q: omit name, or make them equal", string(spec.Name), in.ID)
+		return nil, rota.Refusef(rota.KindInvalid, "name",
+			"name is %.80q, but the address has %.80q: omit name, or make them equal", string(spec.Name), in.ID)
 	}
 	spec.Name = rota.ScheduleName(in.ID)
-	return scheduleAnswer(s.options.Calls.Schedules.Set(ctx, &rotav1.SetScheduleRequest{Spec: words.ScheduleSpecToWire(&spec), IfMatch: version}))
+	return scheduleAnswer(s.options.Calls.Schedules.Set(ctx,
+		&rotav1.SetScheduleRequest{Spec: words.ScheduleSpecToWire(&spec), IfMatch: version}))
 }
 
 func scheduleAnswer(w *rotav1.Schedule, err error) (*Versioned[rota.Schedule], error) {
@@ -108,7 +113,8 @@ func (s *Site) nextDates(ctx context.Context, in *NextQuery) (*Answer[rest.Dates
 	if err != nil {
 		return nil, err
 	}
-	got, err := s.options.Calls.Schedules.Next(ctx, &rotav1.NextDatesRequest{Name: in.ID, Limit: in.Limit, Read: read, AfterMs: in.After})
+	got, err := s.options.Calls.Schedules.Next(ctx, &rotav1.NextDatesRequest{Name: in.ID, Limit: in.Limit, Read: read,
+		AfterMs: in.After})
 	if err != nil {
 		return nil, err
 	}
@@ -119,7 +125,8 @@ func (s *Site) nextDates(ctx context.Context, in *NextQuery) (*Answer[rest.Dates
 	return answer(rest.Dates{Dates: dates, TZData: got.GetTzdata()}, got.GetAt()), nil
 }
 
-func (s *Site) pauseSchedule(ctx context.Context, in *VersionSetting[rest.SchedulePause]) (*Versioned[rota.Schedule], error) {
+func (s *Site) pauseSchedule(ctx context.Context,
+	in *VersionSetting[rest.SchedulePause]) (*Versioned[rota.Schedule], error) {
 	body, err := in.Given.read()
 	if err != nil {
 		return nil, err
@@ -128,10 +135,12 @@ func (s *Site) pauseSchedule(ctx context.Context, in *VersionSetting[rest.Schedu
 	if err != nil {
 		return nil, err
 	}
-	return scheduleAnswer(s.options.Calls.Schedules.Pause(ctx, &rotav1.PauseScheduleRequest{Name: in.ID, Reason: body.Reason, IfMatch: version}))
+	return scheduleAnswer(s.options.Calls.Schedules.Pause(ctx,
+		&rotav1.PauseScheduleRequest{Name: in.ID, Reason: body.Reason, IfMatch: version}))
 }
 
-func (s *Site) resumeSchedule(ctx context.Context, in *VersionSetting[rest.ScheduleResumption]) (*Versioned[rota.Schedule], error) {
+func (s *Site) resumeSchedule(ctx context.Context,
+	in *VersionSetting[rest.ScheduleResumption]) (*Versioned[rota.Schedule], error) {
 	body, err := in.Given.read()
 	if err != nil {
 		return nil, err
@@ -140,7 +149,8 @@ func (s *Site) resumeSchedule(ctx context.Context, in *VersionSetting[rest.Sched
 	if err != nil {
 		return nil, err
 	}
-	return scheduleAnswer(s.options.Calls.Schedules.Resume(ctx, &rotav1.ResumeScheduleRequest{Name: in.ID, CatchUp: body.CatchUp, IfMatch: version}))
+	return scheduleAnswer(s.options.Calls.Schedules.Resume(ctx,
+		&rotav1.ResumeScheduleRequest{Name: in.ID, CatchUp: body.CatchUp, IfMatch: version}))
 }
 
 func (s *Site) triggerSchedule(ctx context.Context, in *Setting[rest.ScheduleRun]) (*Answer[rest.JobOutcome], error) {
@@ -168,7 +178,8 @@ func (s *Site) backfillSchedule(ctx context.Context, in *Setting[rest.Backfill])
 	if err != nil {
 		return nil, err
 	}
-	got, err := s.options.Calls.Schedules.Backfill(ctx, &rotav1.BackfillScheduleRequest{Name: in.ID, FromMs: from, UntilMs: until, Overlap: body.Overlap})
+	got, err := s.options.Calls.Schedules.Backfill(ctx, &rotav1.BackfillScheduleRequest{Name: in.ID, FromMs: from,
+		UntilMs: until, Overlap: body.Overlap})
 	if err != nil {
 		return nil, err
 	}
@@ -183,7 +194,8 @@ func oneDate(name string, ms int64, at string) (int64, error) {
 	}
 	date, err := rota.ParseDate(at)
 	if err != nil {
-		return 0, rota.Refusef(rota.KindInvalid, name+"_at", "%s_at: got %q; use RFC 3339, such as 2031-01-31T03:00:00Z", name, head(at))
+		return 0, rota.Refusef(rota.KindInvalid, name+"_at",
+			"%s_at: got %q; use RFC 3339, such as 2031-01-31T03:00:00Z", name, head(at))
 	}
 	if ms != 0 && ms != int64(date) {
 		return 0, rota.Refusef(rota.KindInvalid, name+"_at", "%s_at and %s_ms differ: set only one of them", name, name)

@@ -41,8 +41,11 @@ var (
 			return &huma.Schema{Description: `Bytes: text as it is, other bytes as {"base64": "…"}. Also accepted: an object, a list, a number or ` +
 				`true or false, stored as its JSON text.`}
 		},
-		reflect.TypeFor[rota.Score]():     func() *huma.Schema { return &huma.Schema{Description: "The ranking's number."} },
-		reflect.TypeFor[rota.Reasoning](): func() *huma.Schema { return openObject("The rule by which the worker was chosen, with its figures.") },
+		reflect.TypeFor[rota.Score](): func() *huma.Schema { return &huma.Schema{Description: "The ranking's number."} },
+		reflect.TypeFor[rota.Reasoning](): func() *huma.Schema {
+			return openObject(
+				"The rule by which the worker was chosen, with its figures.")
+		},
 		reflect.TypeFor[rota.QueuePolicy](): func() *huma.Schema {
 			s := openObject("Preset and every key of the queue's policy.")
 			text, _ := json.Marshal(rota.StandardPolicy()) // numbers and words only
@@ -60,21 +63,32 @@ var (
 	}
 	// taken holds the types of request bodies, whose fields are all known and all optional.
 	taken = map[reflect.Type]bool{reflect.TypeFor[rota.JobSpec](): true, reflect.TypeFor[rota.RetryPolicy](): true,
-		reflect.TypeFor[rota.Unique](): true, reflect.TypeFor[rest.JobSubmission](): true, reflect.TypeFor[rest.JobRetry](): true,
+		reflect.TypeFor[rota.Unique](): true, reflect.TypeFor[rest.JobSubmission](): true,
+		reflect.TypeFor[rest.JobRetry]():  true,
 		reflect.TypeFor[rest.JobChange](): true, reflect.TypeFor[rest.Settings](): true,
-		reflect.TypeFor[rest.BatchOpening](): true, reflect.TypeFor[rest.ModeChange](): true, reflect.TypeFor[rota.ScheduleSpec](): true,
-		reflect.TypeFor[rest.Acquire](): true, reflect.TypeFor[rota.WorkerSpec](): true, reflect.TypeFor[rest.WorkerBeat](): true,
+		reflect.TypeFor[rest.BatchOpening](): true, reflect.TypeFor[rest.ModeChange](): true,
+		reflect.TypeFor[rota.ScheduleSpec](): true,
+		reflect.TypeFor[rest.Acquire]():      true, reflect.TypeFor[rota.WorkerSpec](): true,
+		reflect.TypeFor[rest.WorkerBeat]():      true,
 		reflect.TypeFor[rest.LeaseCompletion](): true, reflect.TypeFor[rest.LeaseFailure](): true,
 		reflect.TypeFor[rest.LeaseDecline](): true, reflect.TypeFor[rest.LeaseProgress](): true,
 		reflect.TypeFor[rest.SchedulePause](): true,
-		reflect.TypeFor[rest.TokenSetting]():  true, reflect.TypeFor[rest.Backfill](): true, reflect.TypeFor[rest.RoleSetting](): true,
-		reflect.TypeFor[rest.IssuerSetting](): true, reflect.TypeFor[rest.Anonymous](): true, reflect.TypeFor[rest.Exchange](): true,
-		reflect.TypeFor[rest.Session](): true, reflect.TypeFor[rest.SessionClaim](): true,
-		reflect.TypeFor[rest.JobIDs](): true, reflect.TypeFor[rest.JobRetries](): true, reflect.TypeFor[rest.ProofReport](): true,
-		reflect.TypeFor[rota.PlanSpec](): true, reflect.TypeFor[rota.KeyRule](): true, reflect.TypeFor[rest.KeySkip](): true,
-		reflect.TypeFor[rota.WorkflowSpec](): true, reflect.TypeFor[rota.NodeSpec](): true, reflect.TypeFor[rota.Gate](): true,
-		reflect.TypeFor[rota.Edge](): true, reflect.TypeFor[rest.WorkflowRetry](): true, reflect.TypeFor[rest.Signal](): true,
-		reflect.TypeFor[rest.Handover](): true, reflect.TypeFor[rota.TZInstall](): true, reflect.TypeFor[rota.WebhookSpec](): true, reflect.TypeFor[rest.WebhookPause](): true, reflect.TypeFor[rest.ScheduleResumption](): true, reflect.TypeFor[rest.ScheduleRun](): true}
+		reflect.TypeFor[rest.TokenSetting]():  true, reflect.TypeFor[rest.Backfill](): true,
+		reflect.TypeFor[rest.RoleSetting]():   true,
+		reflect.TypeFor[rest.IssuerSetting](): true, reflect.TypeFor[rest.Anonymous](): true,
+		reflect.TypeFor[rest.Exchange](): true,
+		reflect.TypeFor[rest.Session]():  true, reflect.TypeFor[rest.SessionClaim](): true,
+		reflect.TypeFor[rest.JobIDs](): true, reflect.TypeFor[rest.JobRetries](): true,
+		reflect.TypeFor[rest.ProofReport](): true,
+		reflect.TypeFor[rota.PlanSpec]():    true, reflect.TypeFor[rota.KeyRule](): true,
+		reflect.TypeFor[rest.KeySkip]():      true,
+		reflect.TypeFor[rota.WorkflowSpec](): true, reflect.TypeFor[rota.NodeSpec](): true,
+		reflect.TypeFor[rota.Gate](): true,
+		reflect.TypeFor[rota.Edge](): true, reflect.TypeFor[rest.WorkflowRetry](): true,
+		reflect.TypeFor[rest.Signal]():   true,
+		reflect.TypeFor[rest.Handover](): true, reflect.TypeFor[rota.TZInstall](): true,
+		reflect.TypeFor[rota.WebhookSpec](): true, reflect.TypeFor[rest.WebhookPause](): true,
+		reflect.TypeFor[rest.ScheduleResumption](): true, reflect.TypeFor[rest.ScheduleRun](): true}
 )
 
 func openObject(description string) *huma.Schema {
@@ -187,7 +201,8 @@ func (d *describer) fields(t reflect.Type) {
 			if strings.Contains(options, "raw") {
 				s = &huma.Schema{}
 			}
-			if f.Type.Kind() == reflect.Pointer || f.Type.Kind() == reflect.Slice && f.Type.Elem().Kind() != reflect.Uint8 {
+			if f.Type.Kind() == reflect.Pointer || f.Type.Kind() == reflect.Slice &&
+				f.Type.Elem().Kind() != reflect.Uint8 {
 				nullable(s)
 			}
 			d.put(name, says, s, !strings.Contains(options, "omit"))
@@ -219,7 +234,8 @@ func orNull(s *huma.Schema) *huma.Schema {
 
 func (d *describer) date(name, says string) {
 	d.put(name+"_ms", says, &huma.Schema{Type: huma.TypeInteger, Format: "int64"}, false)
-	d.put(name+"_at", "The same as "+name+"_ms, in RFC 3339.", &huma.Schema{Type: huma.TypeString, Format: "date-time"}, false)
+	d.put(name+"_at", "The same as "+name+"_ms, in RFC 3339.", &huma.Schema{Type: huma.TypeString, Format: "date-time"},
+		false)
 }
 
 func (d *describer) put(name, says string, s *huma.Schema, always bool) {

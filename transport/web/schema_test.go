@@ -65,16 +65,25 @@ func fill(v reflect.Value, depth int) {
 func TestSchemas(t *testing.T) {
 	t.Parallel()
 	for _, v := range []any{
-		rota.Job{}, rota.JobSpec{}, rota.JobPage{}, rota.Explanation{}, rota.AttemptLog{}, rota.Queue{}, rota.Tenant{}, rota.Worker{},
-		rota.ClusterStatus{}, rota.Attention{}, rota.ClusterSettings{}, rota.Identity{}, rota.Submitted{}, rest.JobsSubmitted{}, rest.JobOutcome{}, rest.Queues{},
-		rest.Tenants{}, rest.Workers{}, rest.Problem{}, rest.Settings{}, rest.JobChange{}, rest.JobRetry{}, rest.JobSubmission{}, rest.Deleted{}, rota.Batch{},
+		rota.Job{}, rota.JobSpec{}, rota.JobPage{}, rota.Explanation{}, rota.AttemptLog{}, rota.Queue{}, rota.Tenant{},
+		rota.Worker{},
+		rota.ClusterStatus{}, rota.Attention{}, rota.ClusterSettings{}, rota.Identity{}, rota.Submitted{},
+		rest.JobsSubmitted{}, rest.JobOutcome{}, rest.Queues{},
+		rest.Tenants{}, rest.Workers{}, rest.Problem{}, rest.Settings{}, rest.JobChange{}, rest.JobRetry{},
+		rest.JobSubmission{}, rest.Deleted{}, rota.Batch{},
 		rest.Batches{}, rest.BatchOpening{}, rota.ModeStatus{}, rest.ModeChange{}, rest.Peers{}, rota.Verdict{},
-		rota.Schedule{}, rota.ScheduleSpec{}, rest.Schedules{}, rest.Dates{}, rest.SchedulePause{}, rest.ScheduleResumption{}, rest.ScheduleRun{},
-		rest.TokenSetting{}, rest.Backfill{}, rest.Backfilled{}, rest.Tokens{}, rest.Roles{}, rest.RoleSetting{}, rest.Issuers{}, rest.IssuerSetting{},
-		rest.Blocks{}, rest.Anonymous{}, rest.Exchange{}, rest.Session{}, rest.SessionClaim{}, rest.Done{}, rest.PolicyKeys{}, rest.JobIDs{}, rest.JobRetries{}, rest.JobsChanged{},
-		rest.JobEnded{}, rest.ProofReport{}, rest.Plans{}, rest.KeyRules{}, rest.Keys{}, rest.KeySkip{}, rest.WorkflowRetry{}, rest.Signal{},
-		rota.Plan{}, rota.PlanPreview{}, rota.KeyRule{}, rota.Workflow{}, rota.WorkflowSpec{}, rota.WorkflowPage{}, rota.WorkflowSubmitted{},
-		rota.Signalled{}, rota.TZData{}, rota.TZInstall{}, rest.Handover{}, rest.Led{}, rota.StoredBackup{}, rota.AccessToken{}, rota.Role{}, rota.Issuer{},
+		rota.Schedule{}, rota.ScheduleSpec{}, rest.Schedules{}, rest.Dates{}, rest.SchedulePause{},
+		rest.ScheduleResumption{}, rest.ScheduleRun{},
+		rest.TokenSetting{}, rest.Backfill{}, rest.Backfilled{}, rest.Tokens{}, rest.Roles{}, rest.RoleSetting{},
+		rest.Issuers{}, rest.IssuerSetting{},
+		rest.Blocks{}, rest.Anonymous{}, rest.Exchange{}, rest.Session{}, rest.SessionClaim{}, rest.Done{},
+		rest.PolicyKeys{}, rest.JobIDs{}, rest.JobRetries{}, rest.JobsChanged{},
+		rest.JobEnded{}, rest.ProofReport{}, rest.Plans{}, rest.KeyRules{}, rest.Keys{}, rest.KeySkip{},
+		rest.WorkflowRetry{}, rest.Signal{},
+		rota.Plan{}, rota.PlanPreview{}, rota.KeyRule{}, rota.Workflow{}, rota.WorkflowSpec{}, rota.WorkflowPage{},
+		rota.WorkflowSubmitted{},
+		rota.Signalled{}, rota.TZData{}, rota.TZInstall{}, rest.Handover{}, rest.Led{}, rota.StoredBackup{},
+		rota.AccessToken{}, rota.Role{}, rota.Issuer{},
 	} {
 		full := reflect.New(reflect.TypeOf(v)).Elem()
 		fill(full, 4)
@@ -201,7 +210,8 @@ func TestDescribe_forGenerators(t *testing.T) {
 			}
 		}
 		typed, nullable := strings.Count(text, `"type":"null"`), strings.Count(text, `"allOf"`)
-		if name == "3.1" && (typed == 0 || strings.Contains(text, `{"enum":[null]}`)) || name == "3.0" && (typed > 0 || nullable == 0) {
+		if name == "3.1" && (typed == 0 || strings.Contains(text, `{"enum":[null]}`)) || name == "3.0" &&
+			(typed > 0 || nullable == 0) {
 			t.Errorf("%s: %d types of null, %d nullable references", name, typed, nullable)
 		}
 	}

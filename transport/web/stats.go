@@ -13,7 +13,8 @@ type StatsQuery struct {
 }
 
 func (s *Site) stats() {
-	add(s, route{method: http.MethodGet, path: "/v1/stats", id: "stats", says: "Read statistics of the node that answers, for the last minutes or hours"},
+	add(s, route{method: http.MethodGet, path: "/v1/stats", id: "stats",
+		says: "Read statistics of the node that answers, for the last minutes or hours"},
 		func(ctx context.Context, in *StatsQuery) (*Answer[rest.Stats], error) {
 			figures, err := s.options.Calls.Stats(ctx, in.Step == "1m")
 			return answer(figures, nil), err

@@ -24,14 +24,17 @@ func settingsOf(in *rest.Settings) []*rotav1.Setting {
 // noPreset rejects a preset for anything but a queue.
 func noPreset(in *rest.Settings) error {
 	if in.Preset != "" {
-		return rota.Refusef(rota.KindInvalid, "preset", "preset: got %.40q; only queues have presets, omit it", in.Preset)
+		return rota.Refusef(rota.KindInvalid, "preset", "preset: got %.40q; only queues have presets, omit it",
+			in.Preset)
 	}
 	return nil
 }
 
 func (s *Site) queues() {
 	const all, one = "/v1/queues", "/v1/queues/{id}"
-	add(s, route{method: http.MethodGet, path: all, call: rotav1.Queues_List_FullMethodName, id: "listQueues", says: "List the queues"}, s.listQueues)
+	add(s, route{method: http.MethodGet, path: all, call: rotav1.Queues_List_FullMethodName, id: "listQueues",
+		says: "List the queues"},
+		s.listQueues)
 	add(s, route{method: http.MethodGet, path: one, call: rotav1.Queues_Get_FullMethodName, id: "getQueue",
 		says: "Read a queue's counters and its whole policy"}, s.getQueue)
 	add(s, route{method: http.MethodPut, path: one, call: rotav1.Queues_Set_FullMethodName, id: "setQueue",
@@ -39,8 +42,10 @@ func (s *Site) queues() {
 	add(s, route{method: http.MethodDelete, path: one, call: rotav1.Queues_Delete_FullMethodName, id: "deleteQueue",
 		says: "Delete a queue that nothing refers to"}, s.deleteQueue)
 	for verb, value := range map[string]string{"pause": "true", "resume": "false"} {
-		add(s, route{method: http.MethodPost, path: one + "/" + verb, call: rotav1.Queues_Set_FullMethodName, id: verb + "Queue",
-			says: map[string]string{"pause": "Pause a queue: no more of its jobs start; running jobs continue", "resume": "Resume a paused queue"}[verb]},
+		add(s, route{method: http.MethodPost, path: one + "/" + verb, call: rotav1.Queues_Set_FullMethodName,
+			id: verb + "Queue",
+			says: map[string]string{"pause": "Pause a queue: no more of its jobs start; running jobs continue",
+				"resume": "Resume a paused queue"}[verb]},
 			func(ctx context.Context, in *NamedVersion) (*Versioned[rota.Queue], error) {
 				version, err := in.version()
 				if err != nil {
@@ -50,8 +55,9 @@ func (s *Site) queues() {
 				if _, err := s.options.Calls.Queues.Get(ctx, &rotav1.GetQueueRequest{Name: in.ID}); err != nil {
 					return nil, err
 				}
-				return queueAnswer(s.options.Calls.Queues.Set(ctx, &rotav1.SetQueueRequest{Name: in.ID, IfMatch: version,
-					Set: []*rotav1.Setting{{Key: "paused", Value: value}}}))
+				return queueAnswer(s.options.Calls.Queues.Set(ctx,
+					&rotav1.SetQueueRequest{Name: in.ID, IfMatch: version,
+						Set: []*rotav1.Setting{{Key: "paused", Value: value}}}))
 			})
 	}
 }
@@ -61,7 +67,8 @@ func (s *Site) listQueues(ctx context.Context, in *List) (*Answer[rest.Queues], 
 	if err != nil {
 		return nil, err
 	}
-	got, err := s.options.Calls.Queues.List(ctx, &rotav1.ListQueuesRequest{Read: read, Limit: in.Limit, Cursor: in.Cursor})
+	got, err := s.options.Calls.Queues.List(ctx, &rotav1.ListQueuesRequest{Read: read, Limit: in.Limit,
+		Cursor: in.Cursor})
 	if err != nil {
 		return nil, err
 	}
@@ -112,7 +119,8 @@ func (s *Site) setQueue(ctx context.Context, in *Trial) (*Versioned[rota.Queue],
 	if err != nil {
 		return nil, err
 	}
-	return queueAnswer(s.options.Calls.Queues.Set(ctx, &rotav1.SetQueueRequest{Name: in.ID, Preset: body.Preset, Set: settingsOf(&body), DryRun: in.DryRun, IfMatch: version}))
+	return queueAnswer(s.options.Calls.Queues.Set(ctx, &rotav1.SetQueueRequest{Name: in.ID, Preset: body.Preset,
+		Set: settingsOf(&body), DryRun: in.DryRun, IfMatch: version}))
 }
 
 // QueueDeletion holds the parameters of the deletion of a queue.
@@ -126,13 +134,16 @@ func (s *Site) deleteQueue(ctx context.Context, in *QueueDeletion) (*Answer[rest
 	if err != nil {
 		return nil, err
 	}
-	got, err := s.options.Calls.Queues.Delete(ctx, &rotav1.DeleteQueueRequest{Name: in.ID, DrainTo: in.DrainTo, IfMatch: version})
+	got, err := s.options.Calls.Queues.Delete(ctx, &rotav1.DeleteQueueRequest{Name: in.ID, DrainTo: in.DrainTo,
+		IfMatch: version})
 	return answer(rest.Deleted{Left: got.GetLeft()}, nil), err
 }
 
 func (s *Site) tenants() {
 	const all, one = "/v1/tenants", "/v1/tenants/{id}"
-	add(s, route{method: http.MethodGet, path: all, call: rotav1.Tenants_List_FullMethodName, id: "listTenants", says: "List the tenants"}, s.listTenants)
+	add(s, route{method: http.MethodGet, path: all, call: rotav1.Tenants_List_FullMethodName, id: "listTenants",
+		says: "List the tenants"},
+		s.listTenants)
 	add(s, route{method: http.MethodGet, path: one, call: rotav1.Tenants_Get_FullMethodName, id: "getTenant",
 		says: "Read a tenant: its limits and its current use"}, s.getTenant)
 	add(s, route{method: http.MethodPut, path: one, call: rotav1.Tenants_Set_FullMethodName, id: "setTenant",
@@ -146,7 +157,8 @@ func (s *Site) listTenants(ctx context.Context, in *List) (*Answer[rest.Tenants]
 	if err != nil {
 		return nil, err
 	}
-	got, err := s.options.Calls.Tenants.List(ctx, &rotav1.ListTenantsRequest{Read: read, Limit: in.Limit, Cursor: in.Cursor})
+	got, err := s.options.Calls.Tenants.List(ctx, &rotav1.ListTenantsRequest{Read: read, Limit: in.Limit,
+		Cursor: in.Cursor})
 	if err != nil {
 		return nil, err
 	}
@@ -179,7 +191,8 @@ func (s *Site) setTenant(ctx context.Context, in *Trial) (*Versioned[rota.Tenant
 	if err := noPreset(&body); err != nil {
 		return nil, err
 	}
-	got, err := s.options.Calls.Tenants.Set(ctx, &rotav1.SetTenantRequest{Id: in.ID, Set: settingsOf(&body), DryRun: in.DryRun, IfMatch: version})
+	got, err := s.options.Calls.Tenants.Set(ctx, &rotav1.SetTenantRequest{Id: in.ID, Set: settingsOf(&body),
+		DryRun: in.DryRun, IfMatch: version})
 	if err != nil {
 		return nil, err
 	}
@@ -198,7 +211,9 @@ func (s *Site) deleteTenant(ctx context.Context, in *NamedVersion) (*Answer[rest
 
 func (s *Site) workers() {
 	const all, one = "/v1/workers", "/v1/workers/{id}"
-	add(s, route{method: http.MethodGet, path: all, call: rotav1.Workers_List_FullMethodName, id: "listWorkers", says: "List the workers"}, s.listWorkers)
+	add(s, route{method: http.MethodGet, path: all, call: rotav1.Workers_List_FullMethodName, id: "listWorkers",
+		says: "List the workers"},
+		s.listWorkers)
 	add(s, route{method: http.MethodGet, path: one, call: rotav1.Workers_Get_FullMethodName, id: "getWorker",
 		says: "Read a worker with its open leases"}, s.getWorker)
 	add(s, route{method: http.MethodDelete, path: one, call: rotav1.Workers_Delete_FullMethodName, id: "deleteWorker",
@@ -208,20 +223,25 @@ func (s *Site) workers() {
 		verb, call, says string
 		do               func(context.Context, string) (*rotav1.Worker, error)
 	}{
-		{"drain", rotav1.Workers_Drain_FullMethodName, "Drain a worker: it finishes its leases and gets no more", func(ctx context.Context, id string) (*rotav1.Worker, error) {
-			return calls.Drain(ctx, &rotav1.DrainWorkerRequest{Id: id})
-		}},
-		{"suspend", rotav1.Workers_Suspend_FullMethodName, "Suspend a worker: it gets no more jobs until it is resumed", func(ctx context.Context, id string) (*rotav1.Worker, error) {
-			return calls.Suspend(ctx, &rotav1.SuspendWorkerRequest{Id: id})
-		}},
-		{"resume", rotav1.Workers_Resume_FullMethodName, "Resume a suspended worker", func(ctx context.Context, id string) (*rotav1.Worker, error) {
-			return calls.Resume(ctx, &rotav1.ResumeWorkerRequest{Id: id})
-		}},
-		{"retire", rotav1.Workers_Retire_FullMethodName, "Retire a worker, and revoke its leases", func(ctx context.Context, id string) (*rotav1.Worker, error) {
-			return calls.Retire(ctx, &rotav1.RetireWorkerRequest{Id: id})
-		}},
+		{"drain", rotav1.Workers_Drain_FullMethodName, "Drain a worker: it finishes its leases and gets no more",
+			func(ctx context.Context, id string) (*rotav1.Worker, error) {
+				return calls.Drain(ctx, &rotav1.DrainWorkerRequest{Id: id})
+			}},
+		{"suspend", rotav1.Workers_Suspend_FullMethodName, "Suspend a worker: it gets no more jobs until it is resumed",
+			func(ctx context.Context, id string) (*rotav1.Worker, error) {
+				return calls.Suspend(ctx, &rotav1.SuspendWorkerRequest{Id: id})
+			}},
+		{"resume", rotav1.Workers_Resume_FullMethodName, "Resume a suspended worker",
+			func(ctx context.Context, id string) (*rotav1.Worker, error) {
+				return calls.Resume(ctx, &rotav1.ResumeWorkerRequest{Id: id})
+			}},
+		{"retire", rotav1.Workers_Retire_FullMethodName, "Retire a worker, and revoke its leases",
+			func(ctx context.Context, id string) (*rotav1.Worker, error) {
+				return calls.Retire(ctx, &rotav1.RetireWorkerRequest{Id: id})
+			}},
 	} {
-		add(s, route{method: http.MethodPost, path: one + "/" + v.verb, call: v.call, id: v.verb + "Worker", says: v.says},
+		add(s, route{method: http.MethodPost, path: one + "/" + v.verb, call: v.call, id: v.verb + "Worker",
+			says: v.says},
 			func(ctx context.Context, in *Named) (*Answer[rota.Worker], error) {
 				got, err := v.do(ctx, in.ID)
 				if err != nil {
@@ -238,7 +258,8 @@ func (s *Site) listWorkers(ctx context.Context, in *List) (*Answer[rest.Workers]
 	if err != nil {
 		return nil, err
 	}
-	got, err := s.options.Calls.Workers.List(ctx, &rotav1.ListWorkersRequest{Read: read, Limit: in.Limit, Cursor: in.Cursor})
+	got, err := s.options.Calls.Workers.List(ctx, &rotav1.ListWorkersRequest{Read: read, Limit: in.Limit,
+		Cursor: in.Cursor})
 	if err != nil {
 		return nil, err
 	}
@@ -265,7 +286,8 @@ func (s *Site) deleteWorker(ctx context.Context, in *Named) (*Answer[rest.Delete
 }
 
 func (s *Site) cluster() {
-	add(s, route{method: http.MethodGet, path: "/v1/cluster", call: rotav1.Cluster_Status_FullMethodName, id: "getCluster",
+	add(s, route{method: http.MethodGet, path: "/v1/cluster", call: rotav1.Cluster_Status_FullMethodName,
+		id:   "getCluster",
 		says: "Read the status of the cluster as seen by the node that answers; works without a leader"},
 		func(ctx context.Context, _ *None) (*Versioned[rota.ClusterStatus], error) {
 			got, err := s.options.Calls.Cluster.Status(ctx, &rotav1.StatusRequest{})
@@ -275,7 +297,8 @@ func (s *Site) cluster() {
 			status, err := words.ClusterStatusFromWire(got)
 			return versioned(status, status.ETag, nil), err
 		})
-	add(s, route{method: http.MethodGet, path: "/v1/attention", call: rotav1.Cluster_Attention_FullMethodName, id: "getAttention",
+	add(s, route{method: http.MethodGet, path: "/v1/attention", call: rotav1.Cluster_Attention_FullMethodName,
+		id:   "getAttention",
 		says: "List the problems that need an operator, worst first, each with its runbook, as seen by the node that answers"},
 		func(ctx context.Context, _ *None) (*Answer[rota.Attention], error) {
 			got, err := s.options.Calls.Cluster.Attention(ctx, &rotav1.AttentionRequest{})
@@ -317,7 +340,8 @@ func (s *Site) setCluster(ctx context.Context, in *ClusterSetting) (*Versioned[r
 	if err := noPreset(&body); err != nil {
 		return nil, err
 	}
-	got, err := s.options.Calls.Cluster.Set(ctx, &rotav1.SetClusterRequest{Set: settingsOf(&body), DryRun: in.DryRun, IfMatch: version})
+	got, err := s.options.Calls.Cluster.Set(ctx, &rotav1.SetClusterRequest{Set: settingsOf(&body), DryRun: in.DryRun,
+		IfMatch: version})
 	if err != nil {
 		return nil, err
 	}

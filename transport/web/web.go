@@ -38,7 +38,8 @@ type Calls struct {
 	Workflows rotav1.WorkflowsServer
 	Webhooks  rotav1.WebhooksServer
 	// Lanes returns the first lanes of a queue in an order, Views each node's view of every other node.
-	Lanes func(ctx context.Context, queue string, most int, oldest bool, read *rotav1.Read) (rest.Lanes, *rotav1.ReadAt, error)
+	Lanes func(ctx context.Context, queue string, most int, oldest bool, read *rotav1.Read) (rest.Lanes, *rotav1.ReadAt,
+		error)
 	Views func(ctx context.Context) (rest.Views, error)
 	// DatesOf returns the first dates of a schedule that is not set yet.
 	DatesOf func(times *rota.ScheduleTimes, most int) ([]rota.Date, error)
@@ -51,8 +52,10 @@ type Calls struct {
 	// requested from it.
 	WaitJobs       func(ctx context.Context, ids []string, send func(*rotav1.Job) error) error
 	ShowWorkflow   func(ctx context.Context, req *rotav1.GetWorkflowRequest, send func(*rotav1.ShowWorkflowResponse) error) error
-	SubmitWorkflow func(ctx context.Context, next func() (*rotav1.SubmitWorkflowRequest, error)) (*rotav1.WorkflowSubmitted, error)
-	SaveSnapshot   func(ctx context.Context, send func(*rotav1.SnapshotChunk) error) error
+	SubmitWorkflow func(ctx context.Context, next func() (*rotav1.SubmitWorkflowRequest, error)) (
+		*rotav1.WorkflowSubmitted,
+		error)
+	SaveSnapshot func(ctx context.Context, send func(*rotav1.SnapshotChunk) error) error
 }
 
 // Door checks every request before anything of its body is read.
@@ -123,10 +126,12 @@ var reckoned sync.Once
 // New returns the API.
 func New(options Options) (*Site, error) {
 	reckoned.Do(func() { huma.NewError = reckon })
-	s := &Site{options: options, mux: http.NewServeMux(), cross: http.NewCrossOriginProtection(), calls: make(map[string]string), plain: make(map[string]bool)}
+	s := &Site{options: options, mux: http.NewServeMux(), cross: http.NewCrossOriginProtection(),
+		calls: make(map[string]string), plain: make(map[string]bool)}
 	for _, origin := range options.Origins {
 		if err := s.cross.AddTrustedOrigin(origin); err != nil {
-			return nil, rota.Refusef(rota.KindInvalid, "origin", "origin: got %.80q; use a scheme and a host, such as https://console.example", origin)
+			return nil, rota.Refusef(rota.KindInvalid, "origin",
+				"origin: got %.80q; use a scheme and a host, such as https://console.example", origin)
 		}
 	}
 	s.stage = &stage{live: options.Calls.Live, table: func() any { return s.options.Door.Table() }}
@@ -170,7 +175,8 @@ func settings() huma.Config {
 				"a problem (RFC 9457) with a kind. Times are Unix milliseconds in x_ms, each with x_at in RFC 3339.",
 			License: &huma.License{Name: "Apache-2.0", Identifier: "Apache-2.0"}},
 			Components: &huma.Components{Schemas: registry, SecuritySchemes: map[string]*huma.SecurityScheme{
-				"token": {Type: "http", Scheme: "bearer", Description: "A token, as printed by rota auth token create."},
+				"token": {Type: "http", Scheme: "bearer",
+					Description: "A token, as printed by rota auth token create."},
 			}},
 			Security: []map[string][]string{{"token": {}}, {}}},
 		Formats:       map[string]huma.Format{mediaType: {Marshal: write}, "json": {Marshal: write}},
@@ -220,21 +226,26 @@ func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if origin := r.Header.Get("Origin"); origin != "" { // allowed: Hosts has checked it
 		h.Add("Vary", "Origin")
 		h.Set("Access-Control-Allow-Origin", origin)
-		h.Set("Access-Control-Expose-Headers", "ETag, Location, Retry-After, Rota-Age-Ms, Rota-Index, Rota-Node, Rota-Version")
+		h.Set("Access-Control-Expose-Headers",
+			"ETag, Location, Retry-After, Rota-Age-Ms, Rota-Index, Rota-Node, Rota-Version")
 		if r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != "" {
 			h.Set("Access-Control-Allow-Methods", "GET, POST, PUT, DELETE")
-			h.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, Idempotency-Key, If-Match, Last-Event-ID, Rota-Request-Id, Rota-Worker-Secret")
+			h.Set("Access-Control-Allow-Headers",
+				"Authorization, Content-Type, Idempotency-Key, If-Match, Last-Event-ID, Rota-Request-Id, Rota-Worker-Secret")
 			h.Set("Access-Control-Max-Age", "600")
 			w.WriteHeader(http.StatusNoContent)
 			return
 		}
 	}
 	if n := len(r.URL.RequestURI()); n > maxURL {
-		Refuse(w, rota.Refusef(rota.KindInvalid, "url", "url too long: got %d bytes, maximum %d", n, maxURL), http.StatusRequestURITooLong)
+		Refuse(w, rota.Refusef(rota.KindInvalid, "url", "url too long: got %d bytes, maximum %d", n, maxURL),
+			http.StatusRequestURITooLong)
 		return
 	}
 	if err := s.cross.Check(r); err != nil && !s.options.ofNode(r) {
-		Refuse(w, rota.Refusef(rota.KindDenied, "origin", "a page of another site made this call: allow its origin with --cors-origin"), 0)
+		Refuse(w, rota.Refusef(rota.KindDenied, "origin",
+			"a page of another site made this call: allow its origin with --cors-origin"),
+			0)
 		return
 	}
 	switch {
@@ -271,9 +282,12 @@ func unknown(s *Site, w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if len(w.Header().Values("Allow")) > 0 {
-		Refuse(w, rota.Refusef(rota.KindInvalid, "method", "%.16s is not a method of %.200q: see the header Allow", r.Method, r.URL.Path), http.StatusMethodNotAllowed)
+		Refuse(w, rota.Refusef(rota.KindInvalid, "method", "%.16s is not a method of %.200q: see the header Allow",
+			r.Method, r.URL.Path),
+			http.StatusMethodNotAllowed)
 		return
 	}
-	Refuse(w, rota.Refusef(rota.KindNotFound, "path", "there is no %.200q: GET /openapi.json lists the calls; gRPC (rota.v1) is served by this "+
-		"port too, and health and metrics by the admin port", r.URL.Path), 0)
+	Refuse(w, rota.Refusef(rota.KindNotFound, "path",
+		"there is no %.200q: GET /openapi.json lists the calls; gRPC (rota.v1) is served by this "+
+			"port too, and health and metrics by the admin port", r.URL.Path), 0)
 }

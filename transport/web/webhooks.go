@@ -16,25 +16,32 @@ type webhookCalls struct{ *Site }
 func (s *Site) webhooks() {
 	c := webhookCalls{s}
 	const all, one = "/v1/webhooks", "/v1/webhooks/{id}"
-	add(s, route{method: http.MethodGet, path: all, call: rotav1.Webhooks_List_FullMethodName, id: "listWebhooks", says: "List the webhooks"}, c.list)
+	add(s, route{method: http.MethodGet, path: all, call: rotav1.Webhooks_List_FullMethodName, id: "listWebhooks",
+		says: "List the webhooks"}, c.list)
 	add(s, route{method: http.MethodGet, path: one, call: rotav1.Webhooks_Get_FullMethodName, id: "getWebhook",
 		says: "Read a webhook: its cursor, its deliveries, and the reason if it waits"}, c.get)
 	add(s, route{method: http.MethodPut, path: one, call: rotav1.Webhooks_Set_FullMethodName, id: "setWebhook",
 		says: "Create or replace a webhook; increasing the generation by one rotates its secret"}, c.set)
 	add(s, route{method: http.MethodDelete, path: one, call: rotav1.Webhooks_Delete_FullMethodName, id: "deleteWebhook",
 		says: "Delete a webhook"}, c.delete)
-	add(s, route{method: http.MethodPost, path: one + "/pause", call: rotav1.Webhooks_Pause_FullMethodName, id: "pauseWebhook", optional: true,
+	add(s, route{method: http.MethodPost, path: one + "/pause", call: rotav1.Webhooks_Pause_FullMethodName,
+		id: "pauseWebhook", optional: true,
 		says: "Pause a webhook: deliveries stop, and its cursor stays where it is"}, c.pause)
-	add(s, route{method: http.MethodPost, path: one + "/resume", call: rotav1.Webhooks_Resume_FullMethodName, id: "resumeWebhook",
-		says: "Resume a webhook from its cursor"}, func(ctx context.Context, in *NamedVersion) (*Versioned[rota.Webhook], error) {
-		version, err := in.version()
-		if err != nil {
-			return nil, err
-		}
-		return webhookAnswer(s.options.Calls.Webhooks.Resume(ctx, &rotav1.ResumeWebhookRequest{Name: in.ID, IfMatch: version}))
-	})
-	add(s, route{method: http.MethodPost, path: one + "/skip", call: rotav1.Webhooks_Skip_FullMethodName, id: "skipWebhook",
-		says: "Skip the pending events of a webhook"}, func(ctx context.Context, in *Named) (*Versioned[rota.Webhook], error) {
+	add(s, route{method: http.MethodPost, path: one + "/resume", call: rotav1.Webhooks_Resume_FullMethodName,
+		id:   "resumeWebhook",
+		says: "Resume a webhook from its cursor"},
+		func(ctx context.Context, in *NamedVersion) (*Versioned[rota.Webhook], error) {
+			version, err := in.version()
+			if err != nil {
+				return nil, err
+			}
+			return webhookAnswer(s.options.Calls.Webhooks.Resume(ctx,
+				&rotav1.ResumeWebhookRequest{Name: in.ID, IfMatch: version}))
+		})
+	add(s, route{method: http.MethodPost, path: one + "/skip", call: rotav1.Webhooks_Skip_FullMethodName,
+		id:   "skipWebhook",
+		says: "Skip the pending events of a webhook"}, func(ctx context.Context, in *Named) (*Versioned[rota.Webhook],
+		error) {
 		return webhookAnswer(s.options.Calls.Webhooks.Skip(ctx, &rotav1.SkipWebhookRequest{Name: in.ID}))
 	})
 }
@@ -52,7 +59,8 @@ func (s webhookCalls) list(ctx context.Context, in *MadeList) (*Answer[rest.Webh
 	if err != nil {
 		return nil, err
 	}
-	got, err := s.options.Calls.Webhooks.List(ctx, &rotav1.ListWebhooksRequest{Read: read, Limit: in.Limit, Cursor: in.Cursor, By: in.By})
+	got, err := s.options.Calls.Webhooks.List(ctx, &rotav1.ListWebhooksRequest{Read: read, Limit: in.Limit,
+		Cursor: in.Cursor, By: in.By})
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +94,8 @@ func (s webhookCalls) set(ctx context.Context, in *VersionSetting[rota.WebhookSp
 		return nil, err
 	}
 	spec.Name = rota.WebhookName(in.ID)
-	return webhookAnswer(s.options.Calls.Webhooks.Set(ctx, &rotav1.SetWebhookRequest{Spec: words.WebhookSpecToWire(&spec), IfMatch: version}))
+	return webhookAnswer(s.options.Calls.Webhooks.Set(ctx,
+		&rotav1.SetWebhookRequest{Spec: words.WebhookSpecToWire(&spec), IfMatch: version}))
 }
 
 func (s webhookCalls) delete(ctx context.Context, in *NamedVersion) (*Answer[rest.Deleted], error) {
@@ -98,7 +107,8 @@ func (s webhookCalls) delete(ctx context.Context, in *NamedVersion) (*Answer[res
 	return answer(rest.Deleted{}, nil), err
 }
 
-func (s webhookCalls) pause(ctx context.Context, in *VersionSetting[rest.WebhookPause]) (*Versioned[rota.Webhook], error) {
+func (s webhookCalls) pause(ctx context.Context,
+	in *VersionSetting[rest.WebhookPause]) (*Versioned[rota.Webhook], error) {
 	version, err := in.version()
 	if err != nil {
 		return nil, err
@@ -107,5 +117,6 @@ func (s webhookCalls) pause(ctx context.Context, in *VersionSetting[rest.Webhook
 	if err != nil {
 		return nil, err
 	}
-	return webhookAnswer(s.options.Calls.Webhooks.Pause(ctx, &rotav1.PauseWebhookRequest{Name: in.ID, Reason: body.Reason, IfMatch: version}))
+	return webhookAnswer(s.options.Calls.Webhooks.Pause(ctx,
+		&rotav1.PauseWebhookRequest{Name: in.ID, Reason: body.Reason, IfMatch: version}))
 }

@@ -32,7 +32,8 @@ type socket struct {
 }
 
 // accept answers a request for a WebSocket.
-func (s *Site) accept(w http.ResponseWriter, r *http.Request, beside *sync.WaitGroup, ctx context.Context, cancel context.CancelCauseFunc) (*socket, error) {
+func (s *Site) accept(w http.ResponseWriter, r *http.Request, beside *sync.WaitGroup, ctx context.Context,
+	cancel context.CancelCauseFunc) (*socket, error) {
 	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true}) // Hosts checked the origin
 	if err != nil {
 		return nil, err

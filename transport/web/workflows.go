@@ -32,23 +32,32 @@ func (s *Site) workflows() {
 	const all, one, node = "/v1/workflows", "/v1/workflows/{id}", "/v1/workflows/{id}/nodes/{node}"
 	add(s, route{method: http.MethodGet, path: all, call: rotav1.Workflows_List_FullMethodName, id: "listWorkflows",
 		says: "List workflows by id, without their nodes"}, c.listWorkflows)
-	add(s, route{method: http.MethodGet, path: one, call: rotav1.Workflows_Show_FullMethodName, id: "getWorkflow", waits: true,
-		says: "Read a workflow with its nodes, its critical path and the remaining work; wait= waits until it has ended"}, c.getWorkflow)
-	add(s, route{method: http.MethodPut, path: one, call: rotav1.Workflows_Submit_FullMethodName, id: "submitWorkflow", statuses: []int{http.StatusCreated},
-		lasts: uploadTime, takes: func(r huma.Registry) map[string]*huma.MediaType {
-			return map[string]*huma.MediaType{mediaType: {Schema: schemaOf[rota.WorkflowSpec](r)}, linesType: {Schema: &huma.Schema{
-				Description: "Lines of JSON, at most 64 MiB: the first line has queue, tenant, on_failure and labels, or {} for none; each other line has a node or an edge."}}}
+	add(s, route{method: http.MethodGet, path: one, call: rotav1.Workflows_Show_FullMethodName, id: "getWorkflow",
+		waits: true,
+		says:  "Read a workflow with its nodes, its critical path and the remaining work; wait= waits until it has ended"},
+		c.getWorkflow)
+	add(s, route{method: http.MethodPut, path: one, call: rotav1.Workflows_Submit_FullMethodName, id: "submitWorkflow",
+		statuses: []int{http.StatusCreated},
+		lasts:    uploadTime, takes: func(r huma.Registry) map[string]*huma.MediaType {
+			return map[string]*huma.MediaType{mediaType: {Schema: schemaOf[rota.WorkflowSpec](r)},
+				linesType: {Schema: &huma.Schema{
+					Description: "Lines of JSON, at most 64 MiB: the first line has queue, tenant, on_failure and labels, or {} for none; each other line has a node or an edge."}}}
 		}, says: "Submit a workflow, all of it or nothing: 201, or 200 with existed if the id is already known"}, c.submitWorkflow)
-	add(s, route{method: http.MethodPost, path: one + "/cancel", call: rotav1.Workflows_Cancel_FullMethodName, id: "cancelWorkflow",
-		says: "Cancel a workflow: end all nodes that have not ended"}, func(ctx context.Context, in *Named) (*Answer[rota.Workflow], error) {
-		return workflowAnswer(s.options.Calls.Workflows.Cancel(ctx, &rotav1.CancelWorkflowRequest{Id: in.ID}))
-	})
-	add(s, route{method: http.MethodPost, path: one + "/retry", call: rotav1.Workflows_Retry_FullMethodName, id: "retryWorkflow", optional: true,
+	add(s, route{method: http.MethodPost, path: one + "/cancel", call: rotav1.Workflows_Cancel_FullMethodName,
+		id:   "cancelWorkflow",
+		says: "Cancel a workflow: end all nodes that have not ended"},
+		func(ctx context.Context, in *Named) (*Answer[rota.Workflow], error) {
+			return workflowAnswer(s.options.Calls.Workflows.Cancel(ctx, &rotav1.CancelWorkflowRequest{Id: in.ID}))
+		})
+	add(s, route{method: http.MethodPost, path: one + "/retry", call: rotav1.Workflows_Retry_FullMethodName,
+		id: "retryWorkflow", optional: true,
 		says: "Retry a workflow: run the nodes that did not complete again"}, c.retryWorkflow)
 	add(s, route{method: http.MethodGet, path: node, call: rotav1.Jobs_Get_FullMethodName, id: "getNode", waits: true,
 		says: "Read the job of a node; also available at /v1/jobs/WORKFLOW%2FNODE"}, c.getNode)
-	add(s, route{method: http.MethodPost, path: node + "/signal", call: rotav1.Workflows_Signal_FullMethodName, id: "signalNode",
-		says: "Signal a gate: the nodes that depend on it continue, or do not; each signal id counts once"}, c.signalNode)
+	add(s, route{method: http.MethodPost, path: node + "/signal", call: rotav1.Workflows_Signal_FullMethodName,
+		id:   "signalNode",
+		says: "Signal a gate: the nodes that depend on it continue, or do not; each signal id counts once"},
+		c.signalNode)
 }
 
 // WorkflowsQuery holds the parameters of a list of workflows.
@@ -64,8 +73,8 @@ func (s workflowCalls) listWorkflows(ctx context.Context, in *WorkflowsQuery) (*
 	if err != nil {
 		return nil, err
 	}
-	got, err := s.options.Calls.Workflows.List(ctx, &rotav1.ListWorkflowsRequest{State: in.State, Queue: in.Queue, Tenant: in.Tenant,
-		Limit: in.Limit, Cursor: in.Cursor, Read: read})
+	got, err := s.options.Calls.Workflows.List(ctx, &rotav1.ListWorkflowsRequest{State: in.State, Queue: in.Queue,
+		Tenant: in.Tenant, Limit: in.Limit, Cursor: in.Cursor, Read: read})
 	if err != nil {
 		return nil, err
 	}
@@ -133,7 +142,8 @@ func (s workflowCalls) awaitWorkflow(ctx context.Context, in *WorkflowQuery) err
 	}
 	within, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
-	if _, err = s.options.Calls.Workflows.Wait(within, &rotav1.WaitWorkflowRequest{Id: in.ID}); err != nil && within.Err() != nil && ctx.Err() == nil {
+	if _, err = s.options.Calls.Workflows.Wait(within, &rotav1.WaitWorkflowRequest{Id: in.ID}); err != nil &&
+		within.Err() != nil && ctx.Err() == nil {
 		return nil // its time is over: the workflow is shown as it is
 	}
 	return err
@@ -167,8 +177,8 @@ func (h *workflowHead) message(address string) (*rotav1.SubmitWorkflowRequest, e
 	if err := sameID(string(h.ID), address); err != nil {
 		return nil, err
 	}
-	return &rotav1.SubmitWorkflowRequest{Workflow: words.WorkflowHeaderToWire(&rota.WorkflowSpec{ID: rota.WorkflowID(address), Queue: h.Queue,
-		Tenant: h.Tenant, OnFailure: h.OnFailure, Labels: h.Labels})}, nil
+	return &rotav1.SubmitWorkflowRequest{Workflow: words.WorkflowHeaderToWire(&rota.WorkflowSpec{ID: rota.WorkflowID(
+		address), Queue: h.Queue, Tenant: h.Tenant, OnFailure: h.OnFailure, Labels: h.Labels})}, nil
 }
 
 func (s workflowCalls) submitWorkflow(ctx context.Context, up *Upload) (*Answer[rota.WorkflowSubmitted], error) {
@@ -290,12 +300,14 @@ func workflowAnswer(w *rotav1.Workflow, err error) (*Answer[rota.Workflow], erro
 	return answer(flow, nil), err
 }
 
-func (s workflowCalls) retryWorkflow(ctx context.Context, in *Setting[rest.WorkflowRetry]) (*Answer[rota.Workflow], error) {
+func (s workflowCalls) retryWorkflow(ctx context.Context,
+	in *Setting[rest.WorkflowRetry]) (*Answer[rota.Workflow], error) {
 	body, err := in.Given.read()
 	if err != nil {
 		return nil, err
 	}
-	return workflowAnswer(s.options.Calls.Workflows.Retry(ctx, &rotav1.RetryWorkflowRequest{Id: in.ID, From: body.From, Runs: body.Runs}))
+	return workflowAnswer(s.options.Calls.Workflows.Retry(ctx,
+		&rotav1.RetryWorkflowRequest{Id: in.ID, From: body.From, Runs: body.Runs}))
 }
 
 // NodeOf selects a node.
@@ -326,7 +338,8 @@ func (s workflowCalls) signalNode(ctx context.Context, in *SignalCall) (*Answer[
 	if err != nil {
 		return nil, err
 	}
-	got, err := s.options.Calls.Workflows.Signal(ctx, &rotav1.SignalWorkflowRequest{Workflow: in.ID, Node: in.Node, Id: body.ID, Payload: body.Payload,
+	got, err := s.options.Calls.Workflows.Signal(ctx, &rotav1.SignalWorkflowRequest{Workflow: in.ID, Node: in.Node,
+		Id: body.ID, Payload: body.Payload,
 		Refuse: body.Refuse})
 	if err != nil {
 		return nil, err

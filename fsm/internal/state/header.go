@@ -125,8 +125,8 @@ func (h *Header) Canonical(e *Encoder) {
 // DecodeHeader reads what Header.Canonical wrote.
 func DecodeHeader(d *Decoder) Header {
 	h := Header{Cluster: rota.ClusterID(d.Str()), Incarnation: d.Uint(), Index: rota.Index(d.Uint()), Term: d.Uint(),
-		Leader: rota.NodeID(d.Str()), Clock: rota.Clock(d.Int()), Leap: rota.Clock(d.Int()), Offset: d.Int(), Ahead: d.Int(), Half: d.Int(),
-		Mode: rota.ClusterMode(d.Enum(uint64(rota.ModeDraining))), Epoch: d.Uint()}
+		Leader: rota.NodeID(d.Str()), Clock: rota.Clock(d.Int()), Leap: rota.Clock(d.Int()), Offset: d.Int(),
+		Ahead: d.Int(), Half: d.Int(), Mode: rota.ClusterMode(d.Enum(uint64(rota.ModeDraining))), Epoch: d.Uint()}
 	copy(h.Beacon[:], d.raw(32))
 	for _, p := range []*uint64{&h.Tokens, &h.Sessions, &h.JobSeq, &h.TombSeq, &h.DroppedTombs, &h.Logs} {
 		*p = d.Uint()

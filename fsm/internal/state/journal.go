@@ -43,7 +43,8 @@ func Conditional(op *fsmpb.Op) error {
 		return nil
 	}
 	switch op.GetOp().(type) {
-	case *fsmpb.Op_SetQueue, *fsmpb.Op_DeleteQueue, *fsmpb.Op_SetTenant, *fsmpb.Op_DeleteTenant, *fsmpb.Op_SetCluster, *fsmpb.Op_SetKeyRule,
+	case *fsmpb.Op_SetQueue, *fsmpb.Op_DeleteQueue, *fsmpb.Op_SetTenant, *fsmpb.Op_DeleteTenant, *fsmpb.Op_SetCluster,
+		*fsmpb.Op_SetKeyRule,
 		*fsmpb.Op_DeleteKeyRule, *fsmpb.Op_SetSchedule, *fsmpb.Op_PauseSchedule, *fsmpb.Op_DeleteSchedule,
 		*fsmpb.Op_SetWebhook, *fsmpb.Op_PauseWebhook, *fsmpb.Op_DeleteWebhook,
 		*fsmpb.Op_SetRole, *fsmpb.Op_DeleteRole, *fsmpb.Op_SetIssuer, *fsmpb.Op_DeleteIssuer:
@@ -155,9 +156,11 @@ func (jn *journal) ReadSnapshot(op *fsmpb.ReadSnapshot) *fsmpb.Outcome {
 	}
 	switch {
 	case jn.Caller.Actor == "":
-		return entry.Refused(rota.Refusef(rota.KindInvalid, "actor", "a read of a snapshot has no actor: it is a caller's"))
+		return entry.Refused(rota.Refusef(rota.KindInvalid, "actor",
+			"a read of a snapshot has no actor: it is a caller's"))
 	case index == 0 || index >= jn.S.At:
-		return entry.Refused(rota.Refusef(rota.KindInvalid, "index", "index: got a snapshot of index %d in entry %d; it must be earlier", index, jn.S.At))
+		return entry.Refused(rota.Refusef(rota.KindInvalid, "index",
+			"index: got a snapshot of index %d in entry %d; it must be earlier", index, jn.S.At))
 	}
 	jn.Emit(rota.Event{Kind: rota.EventSnapshotRead, Payload: Payload(snapshotRead{node, index})})
 	return &fsmpb.Outcome{}

@@ -131,7 +131,8 @@ func encodeDecision(e *Encoder, x *rota.Decision) {
 }
 
 func decodeDecision(d *Decoder) rota.Decision {
-	return rota.Decision{Epoch: d.Uint(), Height: rota.Index(d.Uint()), Score: rota.Score(d.Int()), Rank: int32(d.Int()),
+	return rota.Decision{Epoch: d.Uint(), Height: rota.Index(d.Uint()), Score: rota.Score(d.Int()),
+		Rank:      int32(d.Int()),
 		Reasoning: rota.Reasoning{Rule: rota.ReasoningRule(d.Uint()), N: d.Int(), Of: d.Int()}, Seed: d.bytes()}
 }
 
@@ -144,10 +145,11 @@ func DecodeAttempts(d *Decoder) []rota.Attempt {
 	}
 	var attempts []rota.Attempt
 	for range n {
-		attempts = append(attempts, rota.Attempt{Number: int32(d.Int()), Life: int32(d.Int()), Worker: rota.WorkerID(d.Str()),
-			Lease: d.leaseID(), Token: d.token(), Started: d.Moment(), Acked: d.Moment(),
-			Ended: d.Moment(), Renewals: int32(d.Int()), End: rota.Reason(d.Enum(uint64(rota.ReasonLast))), Error: d.Str(),
-			Decision: decodeDecision(d), Log: d.Bool()})
+		attempts = append(attempts, rota.Attempt{Number: int32(d.Int()), Life: int32(d.Int()),
+			Worker: rota.WorkerID(d.Str()),
+			Lease:  d.leaseID(), Token: d.token(), Started: d.Moment(), Acked: d.Moment(),
+			Ended: d.Moment(), Renewals: int32(d.Int()), End: rota.Reason(d.Enum(uint64(rota.ReasonLast))),
+			Error: d.Str(), Decision: decodeDecision(d), Log: d.Bool()})
 	}
 	return attempts
 }

@@ -50,7 +50,8 @@ func (r *BatchRow) Canonical(e *Encoder) {
 	if r.Callback != nil {
 		EncodeSpec(e, r.Callback)
 	}
-	for _, n := range []int64{r.Counts.Total, r.Counts.Live, r.Counts.Completed, r.Counts.Dead, r.Counts.Expired, r.Counts.Cancelled} {
+	for _, n := range []int64{r.Counts.Total, r.Counts.Live, r.Counts.Completed, r.Counts.Dead, r.Counts.Expired,
+		r.Counts.Cancelled} {
 		e.Int(n)
 	}
 	e.Moment(r.Opened)
@@ -68,8 +69,8 @@ func (r *BatchRow) Canonical(e *Encoder) {
 
 // DecodeBatch reads what Canonical wrote.
 func DecodeBatch(d *Decoder) *BatchRow {
-	r := &BatchRow{ID: rota.BatchID(d.Str()), Number: d.Uint(), Content: d.digest(), Tenant: rota.TenantID(d.Str()), Queue: rota.QueueName(d.Str()),
-		Typ: rota.JobType(d.Str()), Size: d.Int(), By: rota.Principal(d.Str())}
+	r := &BatchRow{ID: rota.BatchID(d.Str()), Number: d.Uint(), Content: d.digest(), Tenant: rota.TenantID(d.Str()),
+		Queue: rota.QueueName(d.Str()), Typ: rota.JobType(d.Str()), Size: d.Int(), By: rota.Principal(d.Str())}
 	if d.Bool() {
 		r.Callback = decodeSpec(d)
 	}
@@ -130,8 +131,8 @@ func (r *BatchRow) Times() (t BatchTimes) {
 
 // Words returns the row in its public form.
 func (r *BatchRow) Words() rota.Batch {
-	b := rota.Batch{ID: r.ID, State: r.State(), Tenant: r.Tenant, Queue: r.Queue, Type: r.Typ, Size: r.Size, BatchCounts: r.Counts, Opened: r.Opened,
-		Sealed: r.Sealed, Finished: r.Finished, Why: r.Why, By: r.By}
+	b := rota.Batch{ID: r.ID, State: r.State(), Tenant: r.Tenant, Queue: r.Queue, Type: r.Typ, Size: r.Size,
+		BatchCounts: r.Counts, Opened: r.Opened, Sealed: r.Sealed, Finished: r.Finished, Why: r.Why, By: r.By}
 	switch b.State {
 	case rota.BatchOpen:
 		b.SealsAt = r.seals()

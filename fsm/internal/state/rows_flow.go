@@ -114,7 +114,8 @@ func (r *WorkflowRow) Canonical(e *Encoder) {
 
 // DecodeWorkflow reads what Canonical wrote.
 func DecodeWorkflow(d *Decoder) *WorkflowRow {
-	r := &WorkflowRow{ID: rota.WorkflowID(d.Str()), Seq: d.Uint(), Queue: rota.QueueName(d.Str()), Tenant: rota.TenantID(d.Str()),
+	r := &WorkflowRow{ID: rota.WorkflowID(d.Str()), Seq: d.Uint(), Queue: rota.QueueName(d.Str()),
+		Tenant: rota.TenantID(d.Str()),
 		Policy: rota.FailurePolicy(d.Enum(uint64(rota.FailureContinue)))}
 	if n := d.Count(rota.MaxLabels); n > 0 {
 		r.Labels = make(map[string]string, n)
@@ -125,7 +126,8 @@ func DecodeWorkflow(d *Decoder) *WorkflowRow {
 	}
 	r.Content = d.digest()
 	r.State = rota.WorkflowState(d.Enum(uint64(rota.WorkflowCancelled)))
-	for _, p := range []*uint32{&r.Nodes, &r.Added, &r.Failed, &r.Cursor, &r.Blocked, &r.Live, &r.Completed, &r.Dead, &r.Expired,
+	for _, p := range []*uint32{&r.Nodes, &r.Added, &r.Failed, &r.Cursor, &r.Blocked, &r.Live, &r.Completed, &r.Dead,
+		&r.Expired,
 		&r.Cancelled, &r.Skipped, &r.Waiting} {
 		*p = uint32(d.Enum(rota.MaxWorkflowNodes))
 	}

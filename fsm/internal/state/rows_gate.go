@@ -71,7 +71,8 @@ func decodeTerms(d *Decoder) (run rota.NodeRun, g *Gate) {
 	if !isGate {
 		return run, nil
 	}
-	return run, &Gate{Terms: rota.Gate{Timeout: millis.Duration(d.Int()), OnTimeout: rota.GateTimeout(d.Enum(uint64(rota.GateCompletes)))}}
+	return run, &Gate{Terms: rota.Gate{Timeout: millis.Duration(d.Int()),
+		OnTimeout: rota.GateTimeout(d.Enum(uint64(rota.GateCompletes)))}}
 }
 
 // canonical appends the parts of a gate that change.

@@ -56,7 +56,8 @@ func (r *KeyRuleRow) Canonical(e *Encoder) {
 // DecodeKeyRule reads what Canonical wrote.
 func DecodeKeyRule(d *Decoder) *KeyRuleRow {
 	r := &KeyRuleRow{KeyRule: rota.KeyRule{Queue: rota.QueueName(d.Str()), Name: d.Str(), Value: d.Str(),
-		Scope: rota.KeyScope(d.Enum(uint64(rota.KeyOfCluster))), Concurrency: d.Int(), Rate: d.Int(), PeriodMs: d.Int(), Burst: d.Int(),
+		Scope: rota.KeyScope(d.Enum(uint64(rota.KeyOfCluster))), Concurrency: d.Int(), Rate: d.Int(), PeriodMs: d.Int(),
+		Burst:    d.Int(),
 		Sequence: rota.KeySequence(d.Enum(uint64(rota.SequenceSkip))), Group: d.Bool()}, Turn: d.Int(), Last: d.Int()}
 	r.Key = KeyRuleKey(r.Queue, r.Name, r.Value)
 	return r
@@ -110,8 +111,8 @@ func (r *KeyCountRow) Canonical(e *Encoder) {
 
 // DecodeKeyCount reads what Canonical wrote.
 func DecodeKeyCount(d *Decoder) *KeyCountRow {
-	r := &KeyCountRow{Queue: rota.QueueName(d.Str()), Tenant: rota.TenantID(d.Str()), Text: d.Str(), Jobs: d.Int(), Open: d.Int(),
-		Tat: d.Int(), Full: d.Bool(), Blocker: rota.JobID(d.Str()), Place: d.Uint(), Turn: d.Int()}
+	r := &KeyCountRow{Queue: rota.QueueName(d.Str()), Tenant: rota.TenantID(d.Str()), Text: d.Str(), Jobs: d.Int(),
+		Open: d.Int(), Tat: d.Int(), Full: d.Bool(), Blocker: rota.JobID(d.Str()), Place: d.Uint(), Turn: d.Int()}
 	r.Key = KeyCountKey(r.Queue, r.Tenant, r.Text)
 	return r
 }
@@ -239,8 +240,8 @@ func decodeUnique(d *Decoder) *rota.Unique {
 	if !d.Bool() {
 		return nil
 	}
-	return &rota.Unique{Key: d.Str(), By: d.strs(), Period: millis.Duration(d.Int()), Scope: d.strs(), Keep: millis.Duration(d.Int()),
-		OnConflict: d.Str(), ExtendMax: millis.Duration(d.Int())}
+	return &rota.Unique{Key: d.Str(), By: d.strs(), Period: millis.Duration(d.Int()), Scope: d.strs(),
+		Keep: millis.Duration(d.Int()), OnConflict: d.Str(), ExtendMax: millis.Duration(d.Int())}
 }
 
 // Idle reports whether there is nothing to count.
@@ -278,8 +279,8 @@ func (r *KeyCountRow) TurnAt(p KeyPlace) rota.JobID {
 
 // Words returns a count under its rule in its public form, except whose turn it is.
 func (c *KeyCountRow) Words(r *KeyRuleRow, now rota.Moment) rota.KeyState {
-	k := rota.KeyState{Queue: c.Queue, Tenant: c.Tenant, Key: c.Text, Jobs: c.Jobs, Open: c.Open, Full: c.Full, Blocker: c.Blocker,
-		Concurrency: r.Concurrency, Rate: r.Rate, PeriodMs: r.PeriodMs}
+	k := rota.KeyState{Queue: c.Queue, Tenant: c.Tenant, Key: c.Text, Jobs: c.Jobs, Open: c.Open, Full: c.Full,
+		Blocker: c.Blocker, Concurrency: r.Concurrency, Rate: r.Rate, PeriodMs: r.PeriodMs}
 	if r.Rate == 0 {
 		return k
 	}

@@ -68,7 +68,8 @@ func EtagOf(canonical func(*Encoder)) string {
 func DecodeTenant(d *Decoder) *TenantRow {
 	return &TenantRow{ID: rota.TenantID(d.Str()), Known: d.Bool(), Limits: rota.TenantLimits{
 		Tier: rota.ServiceTier(d.Enum(uint64(rota.TierPremium))), Weight: d.Int(), MaxConcurrent: d.Int(),
-		RateLimitRPS: d.Int(), PenaltyMs: d.Int(), BytesMax: d.Int()}, Open: d.Int(), ThrottledAt: rota.Clock(d.Int()), By: rota.Principal(d.Str())}
+		RateLimitRPS: d.Int(), PenaltyMs: d.Int(), BytesMax: d.Int()}, Open: d.Int(), ThrottledAt: rota.Clock(d.Int()),
+		By: rota.Principal(d.Str())}
 }
 
 // LimiterRow measures a tenant in one queue, or over all queues if queue is empty: its rate of submissions and its
@@ -106,7 +107,8 @@ func (r *LimiterRow) Canonical(e *Encoder) {
 
 // DecodeLimiter reads what Canonical wrote.
 func DecodeLimiter(d *Decoder) *LimiterRow {
-	r := &LimiterRow{Queue: rota.QueueName(d.Str()), Tenant: rota.TenantID(d.Str()), Tat: d.Int(), Window: decodeSlots(d),
+	r := &LimiterRow{Queue: rota.QueueName(d.Str()), Tenant: rota.TenantID(d.Str()), Tat: d.Int(),
+		Window:    decodeSlots(d),
 		Throttled: d.Bool()}
 	r.Key = LimiterKey(r.Queue, r.Tenant)
 	return r
@@ -249,7 +251,8 @@ func DecodeRole(d *Decoder) *RoleRow {
 	r := &RoleRow{}
 	r.Name = d.Str()
 	for range d.Count(limits.MaxGrants) {
-		r.Grants = append(r.Grants, rota.Grant{Right: rota.Right(d.Enum(uint64(rota.RightDebug))), Tenant: d.Str(), Queue: d.Str()})
+		r.Grants = append(r.Grants, rota.Grant{Right: rota.Right(d.Enum(uint64(rota.RightDebug))), Tenant: d.Str(),
+			Queue: d.Str()})
 	}
 	for what := range access.OwnsEnd {
 		*what.Of(&r.RoleLimits) = d.Int()
@@ -422,7 +425,8 @@ func (r *BackupRow) Canonical(e *Encoder) {
 
 // DecodeBackup reads what Canonical wrote.
 func DecodeBackup(d *Decoder) *BackupRow {
-	r := &BackupRow{Index: rota.Index(d.Uint()), Entry: rota.Index(d.Uint()), Whole: d.Bool(), At: d.Moment(), Name: d.Str()}
+	r := &BackupRow{Index: rota.Index(d.Uint()), Entry: rota.Index(d.Uint()), Whole: d.Bool(), At: d.Moment(),
+		Name: d.Str()}
 	copy(r.Sum[:], d.raw(sha256.Size))
 	r.Bytes = d.Int()
 	return r
@@ -433,8 +437,10 @@ func (r *HookRow) ETag() string { return fmt.Sprintf("%d-%d", r.Version, int64(r
 
 // Words returns the row in its public form.
 func (r *HookRow) Words() rota.Webhook {
-	w := rota.Webhook{WebhookSpec: r.Spec, Why: r.Why, Version: r.Version, ETag: r.ETag(), Began: r.Began, Cursor: r.Cursor, Pending: r.Pending,
-		Delivered: r.Delivered, Failed: r.Failed, Gaps: r.Gaps, Sees: slices.Clone(r.Sees), Rotated: r.Rotated, Set: r.Set, By: r.By}
+	w := rota.Webhook{WebhookSpec: r.Spec, Why: r.Why, Version: r.Version, ETag: r.ETag(), Began: r.Began,
+		Cursor: r.Cursor, Pending: r.Pending,
+		Delivered: r.Delivered, Failed: r.Failed, Gaps: r.Gaps, Sees: slices.Clone(r.Sees), Rotated: r.Rotated,
+		Set: r.Set, By: r.By}
 	w.Kinds = slices.Clone(w.Kinds)
 	if r.Disabled {
 		w.State = rota.WebhookDisabled

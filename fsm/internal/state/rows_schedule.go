@@ -99,7 +99,8 @@ func DecodeSchedule(d *Decoder) *ScheduleRow {
 		*p = d.Uint()
 	}
 	for range d.Count(limits.MaxDecisions) {
-		r.decisions = append(r.decisions, rota.ScheduleDecision{Date: rota.Date(d.Int()), What: rota.Fate(d.Enum(uint64(rota.FateMissed)))})
+		r.decisions = append(r.decisions, rota.ScheduleDecision{Date: rota.Date(d.Int()),
+			What: rota.Fate(d.Enum(uint64(rota.FateMissed)))})
 	}
 	r.Size = r.SpecSize()
 	return r
@@ -219,7 +220,8 @@ func DecodeHook(d *Decoder) *HookRow {
 	}
 	r.Spec.Filter, r.Spec.Generation = d.Str(), d.Uint()
 	for range d.Count(limits.MaxWebhookSees) {
-		r.Sees = append(r.Sees, rota.Grant{Right: rota.Right(d.Enum(uint64(rota.RightDebug))), Tenant: d.Str(), Queue: d.Str()})
+		r.Sees = append(r.Sees, rota.Grant{Right: rota.Right(d.Enum(uint64(rota.RightDebug))), Tenant: d.Str(),
+			Queue: d.Str()})
 	}
 	r.By, r.Version, r.Set, r.Rotated = rota.Principal(d.Str()), d.Uint(), rota.Date(d.Int()), rota.Date(d.Int())
 	r.Disabled, r.Why = d.Bool(), d.Str()
@@ -315,7 +317,8 @@ func (r *ScheduleRow) Timely(dates []rota.Date, now rota.Date) []rota.Date {
 
 // Words returns the row in its public form.
 func (r *ScheduleRow) Words() rota.Schedule {
-	return rota.Schedule{ScheduleSpec: *r.Spec, State: r.State(), Why: r.Why, Version: r.Version, ETag: r.ETag(), Set: r.Set, Through: r.Through,
-		Live: slices.Clone(r.Live), Waiting: slices.Clone(r.Waiting), Runs: r.Runs, Skipped: r.Skipped, Missed: r.Missed, Failed: r.Failed,
-		Decisions: slices.Clone(r.decisions), By: r.By}
+	return rota.Schedule{ScheduleSpec: *r.Spec, State: r.State(), Why: r.Why, Version: r.Version, ETag: r.ETag(),
+		Set: r.Set, Through: r.Through,
+		Live: slices.Clone(r.Live), Waiting: slices.Clone(r.Waiting), Runs: r.Runs, Skipped: r.Skipped,
+		Missed: r.Missed, Failed: r.Failed, Decisions: slices.Clone(r.decisions), By: r.By}
 }

@@ -544,8 +544,8 @@ func EncodeRecord(e *Encoder, r *Record) {
 
 // DecodeRecord reads what EncodeRecord appended.
 func DecodeRecord(d *Decoder) *Record {
-	return &Record{Spec: decodeSpec(d), Enqueued: d.Moment(), FirstLease: d.Moment(), Err: d.Str(), Attempts: DecodeAttempts(d), Progress: int32(d.Int()),
-		Note: d.Str(), Output: d.bytes(), Meta: decodePairs(d)}
+	return &Record{Spec: decodeSpec(d), Enqueued: d.Moment(), FirstLease: d.Moment(), Err: d.Str(),
+		Attempts: DecodeAttempts(d), Progress: int32(d.Int()), Note: d.Str(), Output: d.bytes(), Meta: decodePairs(d)}
 }
 
 // AttemptBy returns the attempt of a lease that may still provide a log, nil if the tombstone has none.
@@ -561,7 +561,8 @@ func (r *TombRow) AttemptBy(lease []byte, worker rota.WorkerID) *Unlogged {
 
 // HasLog reports whether, according to the tombstone, the log of a lease that ended with the job or before it was kept.
 func (r *TombRow) HasLog(lease rota.LeaseID) bool {
-	return r.Logged && r.Lease == lease || slices.ContainsFunc(r.Earlier, func(a Unlogged) bool { return a.Logged && a.Lease == lease })
+	return r.Logged && r.Lease == lease || slices.ContainsFunc(r.Earlier,
+		func(a Unlogged) bool { return a.Logged && a.Lease == lease })
 }
 
 // Keep returns the bytes of a tombstone, stored in `in` if it is not nil. e belongs to the caller and is overwritten.

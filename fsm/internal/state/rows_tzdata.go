@@ -37,7 +37,8 @@ func (r *TzdataRow) Canonical(e *Encoder) {
 
 // DecodeTZData reads what Canonical wrote.
 func DecodeTZData(d *Decoder) *TzdataRow {
-	r := &TzdataRow{Release: d.Str(), Released: rota.Date(d.Int()), Data: d.bytes(), Index: rota.Index(d.Uint()), At: rota.Date(d.Int()),
+	r := &TzdataRow{Release: d.Str(), Released: rota.Date(d.Int()), Data: d.bytes(), Index: rota.Index(d.Uint()),
+		At: rota.Date(d.Int()),
 		By: rota.Principal(d.Str())}
 	r.Sum = sha256.Sum256(r.Data)
 	return r
@@ -45,6 +46,6 @@ func DecodeTZData(d *Decoder) *TzdataRow {
 
 // Words returns the row in its public form.
 func (r *TzdataRow) Words() rota.TZData {
-	return rota.TZData{Release: r.Release, Released: r.Released, SHA256: bytes.Clone(r.Sum[:]), Bytes: int64(len(r.Data)), Index: r.Index,
-		Installed: r.At, By: r.By}
+	return rota.TZData{Release: r.Release, Released: r.Released, SHA256: bytes.Clone(r.Sum[:]),
+		Bytes: int64(len(r.Data)), Index: r.Index, Installed: r.At, By: r.By}
 }

@@ -72,7 +72,8 @@ func (r *WorkerRow) Cools(typ rota.JobType, p *rota.QueuePolicy, now rota.Clock,
 	if counted.N < p.CoolAfter && cause != rota.ReasonDeclined {
 		return false
 	}
-	r.Cooling = Bar(r.Cooling, rota.TypeUntil{Type: typ, Until: rota.Moment{Clock: now + rota.Clock(p.CoolMs)}, Cause: cause})
+	r.Cooling = Bar(r.Cooling, rota.TypeUntil{Type: typ, Until: rota.Moment{Clock: now + rota.Clock(p.CoolMs)},
+		Cause: cause})
 	return true
 }
 

@@ -64,10 +64,14 @@ func newTimerSet() TimerSet {
 
 // Reset empties all sets.
 func (t *Timers) Reset() {
-	*t = Timers{Lease: newTimerSet(), Expire: newTimerSet(), Wake: newTimerSet(), Dated: newTimerSet(), Forget: newTimerSet(),
-		Attest: newTimerSet(), Offer: newTimerSet(), Reputation: newTimerSet(), Penalty: newTimerSet(), Limiter: newTimerSet(), Domain: newTimerSet(), Promote: newTimerSet(),
-		Mode: newTimerSet(), Gate: newTimerSet(), Upload: newTimerSet(), Ended: newTimerSet(), Oldest: newTimerSet(), Token: newTimerSet(), Spent: newTimerSet(), Disowned: newTimerSet(),
-		Unique: newTimerSet(), Merged: newTimerSet(), Key: newTimerSet(), Waiting: newTimerSet(), Batch: newTimerSet(), Over: newTimerSet()}
+	*t = Timers{Lease: newTimerSet(), Expire: newTimerSet(), Wake: newTimerSet(), Dated: newTimerSet(),
+		Forget: newTimerSet(),
+		Attest: newTimerSet(), Offer: newTimerSet(), Reputation: newTimerSet(), Penalty: newTimerSet(),
+		Limiter: newTimerSet(), Domain: newTimerSet(), Promote: newTimerSet(),
+		Mode: newTimerSet(), Gate: newTimerSet(), Upload: newTimerSet(), Ended: newTimerSet(), Oldest: newTimerSet(),
+		Token: newTimerSet(), Spent: newTimerSet(), Disowned: newTimerSet(),
+		Unique: newTimerSet(), Merged: newTimerSet(), Key: newTimerSet(), Waiting: newTimerSet(), Batch: newTimerSet(),
+		Over: newTimerSet()}
 }
 
 // Refile replaces a timer by one with another due time; a due of 0 means no timer.

@@ -42,7 +42,8 @@ func (t Tomb) Row() (row TombRow) {
 	row.Seq = r.uint()
 	row.Number = r.uint()
 	content := r.raw(16)
-	row.Content = rota.Digest{Hi: binary.BigEndian.Uint64([]byte(content[:8])), Lo: binary.BigEndian.Uint64([]byte(content[8:]))}
+	row.Content = rota.Digest{Hi: binary.BigEndian.Uint64([]byte(content[:8])),
+		Lo: binary.BigEndian.Uint64([]byte(content[8:]))}
 	row.Life = int32(r.int())
 	row.Retried = r.moment()
 	row.FreeAt = rota.Clock(r.int())
@@ -131,7 +132,8 @@ func (t *Tombs) set(r *TombRow) (kept Tomb, had bool) {
 	in := t.Texts[r.Queue]
 	if in == nil {
 		in = &entry.Texts{}
-		t.Texts[rota.QueueName(strings.Clone(string(r.Queue)))] = in // nothing of r is kept, so its texts need no objects
+		t.Texts[rota.QueueName(strings.Clone(string(
+			r.Queue)))] = in // nothing of r is kept, so its texts need no objects
 	}
 	kept = r.Keep(&t.L.Enc, in)
 	t.L.Add(t.L.HashTomb(kept))
@@ -242,7 +244,8 @@ func (o *TombOrder) own(at uint64) *TombBlock {
 		return nil
 	}
 	if b.edition != o.edition {
-		b = &TombBlock{edition: o.edition, has: b.has, List: append(make([]TombEntry, 0, cap(b.List)), b.List...), due: b.due}
+		b = &TombBlock{edition: o.edition, has: b.has, List: append(make([]TombEntry, 0, cap(b.List)), b.List...),
+			due: b.due}
 		o.Blocks.Set(at, b)
 	}
 	o.recent, o.recentAt = b, at

@@ -35,20 +35,27 @@ func (a Commands) Command() *cobra.Command {
 				"rota auth token revoke ends it. rota auth token list shows them.",
 			client.Auth.Reset),
 		a.whoami(), a.login(),
-		a.Group(&cobra.Command{Use: "issuer", Short: "Set and list identity providers whose tokens sign in"}, a.setIssuer(), a.listIssuers(),
-			a.oneVersion("delete URL", "Take no tokens of an identity provider any more", "auth issuer delete https://idp.example", "is deleted",
+		a.Group(&cobra.Command{Use: "issuer", Short: "Set and list identity providers whose tokens sign in"},
+			a.setIssuer(), a.listIssuers(),
+			a.oneVersion("delete URL", "Take no tokens of an identity provider any more",
+				"auth issuer delete https://idp.example", "is deleted",
 				client.Auth.DeleteIssuer)),
-		a.Group(&cobra.Command{Use: "token", Short: "Make, list and revoke access tokens"}, a.createToken(), a.listTokens(),
-			a.one("revoke ID", "End a token for good", "auth token revoke k3vq5xw2hn7a", "is revoked", client.Auth.RevokeToken)),
+		a.Group(&cobra.Command{Use: "token", Short: "Make, list and revoke access tokens"}, a.createToken(),
+			a.listTokens(),
+			a.one("revoke ID", "End a token for good", "auth token revoke k3vq5xw2hn7a", "is revoked",
+				client.Auth.RevokeToken)),
 		a.Group(&cobra.Command{Use: "role", Short: "Set and list roles"}, a.setRole(), a.listRoles(),
-			a.oneVersion("delete ROLE", "Delete a role; its holders lose the rights it grants", "auth role delete billing", "is deleted", client.Auth.DeleteRole)),
-		a.one("block ROLE/NAME", "Refuse the client certificates of a role and a name", "auth block operator/ann", "is blocked", blocking(true)),
-		a.one("unblock ROLE/NAME", "Accept blocked client certificates again", "auth unblock operator/ann", "is accepted again", blocking(false)),
-		a.listBlocks(), a.anonymous())
+			a.oneVersion("delete ROLE", "Delete a role; its holders lose the rights it grants",
+				"auth role delete billing", "is deleted", client.Auth.DeleteRole)),
+		a.one("block ROLE/NAME", "Refuse the client certificates of a role and a name", "auth block operator/ann",
+			"is blocked", blocking(true)),
+		a.one("unblock ROLE/NAME", "Accept blocked client certificates again", "auth unblock operator/ann",
+			"is accepted again", blocking(false)), a.listBlocks(), a.anonymous())
 }
 
 // first makes a command that makes a token by a node's socket.
-func (a Commands) first(use, short, long string, do func(client.Auth, context.Context, rota.Date) (rota.AccessToken, string, error)) *cobra.Command {
+func (a Commands) first(use, short, long string, do func(client.Auth, context.Context, rota.Date) (rota.AccessToken,
+	string, error)) *cobra.Command {
 	var data string
 	var expires time.Duration
 	cmd := &cobra.Command{
@@ -92,7 +99,9 @@ func EarlierTokens(tokens iter.Seq2[rota.AccessToken, error], made string, now r
 	if valid == 0 {
 		return "no earlier token is valid: make new ones with this one (rota auth token create)"
 	}
-	return fmt.Sprintf("earlier tokens that are valid: %d; with this one, rota auth token list shows them, and rota auth token revoke ID ends a lost one", valid)
+	return fmt.Sprintf(
+		"earlier tokens that are valid: %d; with this one, rota auth token list shows them, and rota auth token revoke ID ends a lost one",
+		valid)
 }
 
 // printMade prints a token with its secret.
@@ -108,7 +117,8 @@ func (a Commands) printMade(t rota.AccessToken, secret string, err error) error 
 }
 
 // one makes a command that does one thing to what it names.
-func (a Commands) one(use, short, example, done string, do func(client.Auth, context.Context, string) error) *cobra.Command {
+func (a Commands) one(use, short, example, done string,
+	do func(client.Auth, context.Context, string) error) *cobra.Command {
 	return &cobra.Command{
 		Use: use, Short: short, Args: cobra.ExactArgs(1),
 		Example: "  rota " + example,
@@ -116,15 +126,18 @@ func (a Commands) one(use, short, example, done string, do func(client.Auth, con
 			if err := do(c.Auth(), ctx, args[0]); err != nil {
 				return err
 			}
-			return a.PrintOne(map[string]any{"id": args[0]}, args, func(bool) string { return args[0] + " " + done + "\n" })
+			return a.PrintOne(map[string]any{"id": args[0]}, args,
+				func(bool) string { return args[0] + " " + done + "\n" })
 		})),
 	}
 }
 
 // oneVersion is one with the flag --if-match.
-func (a Commands) oneVersion(use, short, example, done string, do func(client.Auth, context.Context, string, ...client.Condition) error) *cobra.Command {
+func (a Commands) oneVersion(use, short, example, done string,
+	do func(client.Auth, context.Context, string, ...client.Condition) error) *cobra.Command {
 	var how cli.SetFlags
-	cmd := a.one(use, short, example, done, func(auth client.Auth, ctx context.Context, id string) error { return do(auth, ctx, id, how.Only()) })
+	cmd := a.one(use, short, example, done,
+		func(auth client.Auth, ctx context.Context, id string) error { return do(auth, ctx, id, how.Only()) })
 	how.RegisterMatch(cmd.Flags())
 	return cmd
 }
@@ -150,8 +163,10 @@ func (a Commands) whoami() *cobra.Command {
 				return err
 			}
 			return a.PrintOne(who, []string{string(who.Principal)}, func(bool) string {
-				return cli.RenderFacts([]cli.Fact{{Name: "principal", Value: who.Principal}, {Name: "by", Value: who.By}, {Name: "rights", Value: grantsText(who.Grants)},
-					{Name: "within tenants", Value: strings.Join(who.Tenants, ", ")}, {Name: "within queues", Value: strings.Join(who.Queues, ", ")}})
+				return cli.RenderFacts([]cli.Fact{{Name: "principal", Value: who.Principal},
+					{Name: "by", Value: who.By}, {Name: "rights", Value: grantsText(who.Grants)},
+					{Name: "within tenants", Value: strings.Join(who.Tenants, ", ")},
+					{Name: "within queues", Value: strings.Join(who.Queues, ", ")}})
 			})
 		})),
 	})
@@ -171,7 +186,8 @@ func (a Commands) createToken() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringSliceVar(&want.Roles, "role", nil, "`roles` that it has, separated by commas")
-	flags.StringSliceVar(&want.Tenants, "tenant", nil, "`patterns` of the tenants that it is for: ids, or beginnings of them and *; without it all")
+	flags.StringSliceVar(&want.Tenants, "tenant", nil,
+		"`patterns` of the tenants that it is for: ids, or beginnings of them and *; without it all")
 	flags.StringSliceVar(&want.Queues, "queue", nil, "`patterns` of the queues that it is for; without it all")
 	flags.StringVar(&want.WorkerPrefix, "worker-prefix", "", "`text` that the ids of its workers begin with")
 	cli.DurationVar(flags, &expires, "expires", 0, "how long it counts, at most 366d")
@@ -199,16 +215,17 @@ func (a Commands) listTokens() *cobra.Command {
 				return err
 			}
 			a.Seen()
-			return cli.PrintAll(a.App, "tokens", tokens, func(t rota.AccessToken) string { return t.ID }, []cli.Column[rota.AccessToken]{
-				{Head: "ID", Cell: func(t rota.AccessToken) any { return t.ID }},
-				{Head: "ROLES", Cell: func(t rota.AccessToken) any { return rolesOf(&t) }},
-				{Head: "TENANTS", Cell: func(t rota.AccessToken) any { return strings.Join(t.Tenants, ",") }},
-				{Head: "QUEUES", Cell: func(t rota.AccessToken) any { return strings.Join(t.Queues, ",") }},
-				{Head: "EXPIRES", Cell: func(t rota.AccessToken) any { return t.Expires }},
-				{Head: "REVOKED", Cell: func(t rota.AccessToken) any { return !t.Revoked.IsZero() }},
-				{Head: "WORKERS", Wide: true, Cell: func(t rota.AccessToken) any { return t.WorkerPrefix }},
-				{Head: "BY", Wide: true, Cell: func(t rota.AccessToken) any { return t.By }},
-			})
+			return cli.PrintAll(a.App, "tokens", tokens, func(t rota.AccessToken) string { return t.ID },
+				[]cli.Column[rota.AccessToken]{
+					{Head: "ID", Cell: func(t rota.AccessToken) any { return t.ID }},
+					{Head: "ROLES", Cell: func(t rota.AccessToken) any { return rolesOf(&t) }},
+					{Head: "TENANTS", Cell: func(t rota.AccessToken) any { return strings.Join(t.Tenants, ",") }},
+					{Head: "QUEUES", Cell: func(t rota.AccessToken) any { return strings.Join(t.Queues, ",") }},
+					{Head: "EXPIRES", Cell: func(t rota.AccessToken) any { return t.Expires }},
+					{Head: "REVOKED", Cell: func(t rota.AccessToken) any { return !t.Revoked.IsZero() }},
+					{Head: "WORKERS", Wide: true, Cell: func(t rota.AccessToken) any { return t.WorkerPrefix }},
+					{Head: "BY", Wide: true, Cell: func(t rota.AccessToken) any { return t.By }},
+				})
 		})),
 	})
 }
@@ -232,11 +249,12 @@ func (a Commands) listBlocks() *cobra.Command {
 				return err
 			}
 			a.Seen()
-			return cli.PrintAll(a.App, "blocks", blocks, func(b rota.Block) string { return b.Role + "/" + b.Name }, []cli.Column[rota.Block]{
-				{Head: "CERTIFICATE", Cell: func(b rota.Block) any { return b.Role + "/" + b.Name }},
-				{Head: "SINCE", Cell: func(b rota.Block) any { return b.At.Date }},
-				{Head: "BY", Cell: func(b rota.Block) any { return b.By }},
-			})
+			return cli.PrintAll(a.App, "blocks", blocks, func(b rota.Block) string { return b.Role + "/" + b.Name },
+				[]cli.Column[rota.Block]{
+					{Head: "CERTIFICATE", Cell: func(b rota.Block) any { return b.Role + "/" + b.Name }},
+					{Head: "SINCE", Cell: func(b rota.Block) any { return b.At.Date }},
+					{Head: "BY", Cell: func(b rota.Block) any { return b.By }},
+				})
 		})),
 	})
 }
@@ -287,5 +305,6 @@ func staysIn(ctx context.Context, auth client.Auth) error {
 			return nil
 		}
 	}
-	return cli.Usagef("this would leave the cluster without a root token: create one first (rota auth init on a node does both), or pass --yes")
+	return cli.Usagef(
+		"this would leave the cluster without a root token: create one first (rota auth init on a node does both), or pass --yes")
 }

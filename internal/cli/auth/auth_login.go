@@ -29,7 +29,8 @@ func (a Commands) login() *cobra.Command {
 		Example: "  rota auth login --jwt-file id.jwt --out rota.token\n  rota job list --token-file rota.token",
 		Args:    cobra.NoArgs,
 	}
-	cmd.Flags().StringVar(&from, "jwt-file", "", "`file` with the identity token, that only its owner reads; - is standard input")
+	cmd.Flags().StringVar(&from, "jwt-file", "",
+		"`file` with the identity token, that only its owner reads; - is standard input")
 	cmd.Flags().StringVar(&to, "out", "", "write the access token to this `file`, mode 0600, instead of printing it")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if from == "" {
@@ -141,7 +142,8 @@ func (a Commands) setIssuer() *cobra.Command {
 	how.RegisterMatch(cmd.Flags())
 	cmd.Flags().StringVar(&i.Audience, "audience", "", "`audience` that the tokens must be for")
 	cmd.Flags().StringArrayVar(&maps, "map", nil, "`claim=value:role` that gives a role; may be repeated")
-	cmd.Flags().StringVar(&ca, "ca-file", "", "`file` with the certificates, in PEM, that vouch for the issuer's address; without it the nodes' own do")
+	cmd.Flags().StringVar(&ca, "ca-file", "",
+		"`file` with the certificates, in PEM, that vouch for the issuer's address; without it the nodes' own do")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		i.URL = args[0]
 		for _, text := range maps {
@@ -167,7 +169,8 @@ func (a Commands) setIssuer() *cobra.Command {
 				return err
 			}
 			return a.PrintOne(set, []string{set.URL}, func(bool) string {
-				return cli.RenderFacts([]cli.Fact{{Name: "issuer", Value: set.URL}, {Name: "audience", Value: set.Audience}, {Name: "maps", Value: mapsText(set.Maps)}})
+				return cli.RenderFacts([]cli.Fact{{Name: "issuer", Value: set.URL},
+					{Name: "audience", Value: set.Audience}, {Name: "maps", Value: mapsText(set.Maps)}})
 			})
 		}))(cmd, args)
 	}
@@ -203,13 +206,14 @@ func (a Commands) listIssuers() *cobra.Command {
 				return err
 			}
 			a.Seen()
-			return cli.PrintAll(a.App, "issuers", issuers, func(i rota.Issuer) string { return i.URL }, []cli.Column[rota.Issuer]{
-				{Head: "ISSUER", Cell: func(i rota.Issuer) any { return i.URL }},
-				{Head: "AUDIENCE", Cell: func(i rota.Issuer) any { return i.Audience }},
-				{Head: "MAPS", Cell: func(i rota.Issuer) any { return mapsText(i.Maps) }},
-				{Head: "BY", Wide: true, Cell: func(i rota.Issuer) any { return i.By }},
-				{Head: "ETAG", Wide: true, Cell: func(i rota.Issuer) any { return i.ETag }},
-			})
+			return cli.PrintAll(a.App, "issuers", issuers, func(i rota.Issuer) string { return i.URL },
+				[]cli.Column[rota.Issuer]{
+					{Head: "ISSUER", Cell: func(i rota.Issuer) any { return i.URL }},
+					{Head: "AUDIENCE", Cell: func(i rota.Issuer) any { return i.Audience }},
+					{Head: "MAPS", Cell: func(i rota.Issuer) any { return mapsText(i.Maps) }},
+					{Head: "BY", Wide: true, Cell: func(i rota.Issuer) any { return i.By }},
+					{Head: "ETAG", Wide: true, Cell: func(i rota.Issuer) any { return i.ETag }},
+				})
 		})),
 	})
 }

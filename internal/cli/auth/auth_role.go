@@ -31,8 +31,9 @@ func (a Commands) setRole() *cobra.Command {
 	cmd.Flags().StringArrayVar(&texts, "grant", nil, "`right` and its scope; may be repeated")
 	for what := range access.OwnsEnd {
 		flag := strings.ReplaceAll(what.Field(), "_", "-")
-		cmd.Flags().Int64Var(what.Of(&role.RoleLimits), flag, 0, fmt.Sprintf("maximum `number` of %s that each principal owns; 0 is the default, %d",
-			strings.TrimPrefix(flag, "max-"), what.Usual()))
+		cmd.Flags().Int64Var(what.Of(&role.RoleLimits), flag, 0,
+			fmt.Sprintf("maximum `number` of %s that each principal owns; 0 is the default, %d",
+				strings.TrimPrefix(flag, "max-"), what.Usual()))
 		cli.Within(cmd.Flags(), 0, what.Limit(), flag)
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -49,7 +50,9 @@ func (a Commands) setRole() *cobra.Command {
 				return err
 			}
 			return a.PrintOne(r, []string{r.Name}, func(bool) string {
-				return cli.RenderFacts([]cli.Fact{{Name: "role", Value: r.Name}, {Name: "grants", Value: grantsText(r.Grants)}, {Name: "limits", Value: roleLimitsText(r.RoleLimits)}})
+				return cli.RenderFacts([]cli.Fact{{Name: "role", Value: r.Name},
+					{Name: "grants", Value: grantsText(r.Grants)},
+					{Name: "limits", Value: roleLimitsText(r.RoleLimits)}})
 			})
 		}))(cmd, args)
 	}
@@ -101,14 +104,15 @@ func (a Commands) listRoles() *cobra.Command {
 				return err
 			}
 			a.Seen()
-			return cli.PrintAll(a.App, "roles", roles, func(r rota.Role) string { return r.Name }, []cli.Column[rota.Role]{
-				{Head: "ROLE", Cell: func(r rota.Role) any { return r.Name }},
-				{Head: "BUILT IN", Cell: func(r rota.Role) any { return r.BuiltIn }},
-				{Head: "GRANTS", Cell: func(r rota.Role) any { return grantsText(r.Grants) }},
-				{Head: "LIMITS", Cell: func(r rota.Role) any { return roleLimitsText(r.RoleLimits) }},
-				{Head: "BY", Wide: true, Cell: func(r rota.Role) any { return r.By }},
-				{Head: "ETAG", Wide: true, Cell: func(r rota.Role) any { return r.ETag }},
-			})
+			return cli.PrintAll(a.App, "roles", roles, func(r rota.Role) string { return r.Name },
+				[]cli.Column[rota.Role]{
+					{Head: "ROLE", Cell: func(r rota.Role) any { return r.Name }},
+					{Head: "BUILT IN", Cell: func(r rota.Role) any { return r.BuiltIn }},
+					{Head: "GRANTS", Cell: func(r rota.Role) any { return grantsText(r.Grants) }},
+					{Head: "LIMITS", Cell: func(r rota.Role) any { return roleLimitsText(r.RoleLimits) }},
+					{Head: "BY", Wide: true, Cell: func(r rota.Role) any { return r.By }},
+					{Head: "ETAG", Wide: true, Cell: func(r rota.Role) any { return r.ETag }},
+				})
 		})),
 	})
 }

@@ -74,7 +74,8 @@ func (a ConsoleCommands) consoleLink(ctx context.Context, c *client.Client) (con
 	if origin != "" {
 		at = origin
 	}
-	return consoleAccess{Link: strings.TrimSuffix(at, "/") + "/ui/#code=" + secret, Session: t.ID, Expires: t.Expires}, nil
+	return consoleAccess{Link: strings.TrimSuffix(at, "/") + "/ui/#code=" + secret, Session: t.ID, Expires: t.Expires},
+		nil
 }
 
 // browse has the system open a link.

@@ -16,7 +16,8 @@ type BatchCommands struct{ *cli.App }
 
 // Command returns `rota batch` and the commands below it.
 func (a BatchCommands) Command() *cobra.Command {
-	return a.Group(&cobra.Command{Use: "batch", Short: "Run a job once many others have ended"}, a.open(), a.seal(), a.list(), a.show(), a.wait())
+	return a.Group(&cobra.Command{Use: "batch", Short: "Run a job once many others have ended"}, a.open(), a.seal(),
+		a.list(), a.show(), a.wait())
 }
 
 func (a BatchCommands) open() *cobra.Command {
@@ -53,7 +54,8 @@ submits the job B@done, with labels that count how the jobs ended.`,
 }
 
 // changes runs a command that changes a batch, and prints it.
-func (a BatchCommands) changes(change func(context.Context, *client.Client, rota.BatchID) (rota.Batch, error)) func(*cobra.Command, []string) error {
+func (a BatchCommands) changes(change func(context.Context, *client.Client, rota.BatchID) (rota.Batch,
+	error)) func(*cobra.Command, []string) error {
 	return a.Does(a.Calling(func(ctx context.Context, c *client.Client, args []string) error {
 		id := rota.BatchID(args[0])
 		if err := id.Check("batch"); err != nil {
@@ -90,19 +92,20 @@ func (a BatchCommands) list() *cobra.Command {
 				return err
 			}
 			a.Seen()
-			return cli.PrintAll(a.App, "batches", batches, func(b rota.Batch) string { return string(b.ID) }, []cli.Column[rota.Batch]{
-				{Head: "BATCH", Cell: func(b rota.Batch) any { return b.ID }},
-				{Head: "STATE", Cell: func(b rota.Batch) any { return b.State }},
-				{Head: "TENANT", Wide: true, Cell: func(b rota.Batch) any { return b.Tenant }},
-				{Head: "TOTAL", Cell: func(b rota.Batch) any { return b.Total }},
-				{Head: "LIVE", Cell: func(b rota.Batch) any { return b.Live }},
-				{Head: "COMPLETED", Cell: func(b rota.Batch) any { return b.Completed }},
-				{Head: "DEAD", Cell: func(b rota.Batch) any { return b.Dead }},
-				{Head: "EXPIRED", Wide: true, Cell: func(b rota.Batch) any { return b.Expired }},
-				{Head: "CANCELLED", Wide: true, Cell: func(b rota.Batch) any { return b.Cancelled }},
-				{Head: "CALLBACK", Cell: callbackText},
-				{Head: "OPENED", Cell: func(b rota.Batch) any { return b.Opened.Date }},
-			})
+			return cli.PrintAll(a.App, "batches", batches, func(b rota.Batch) string { return string(b.ID) },
+				[]cli.Column[rota.Batch]{
+					{Head: "BATCH", Cell: func(b rota.Batch) any { return b.ID }},
+					{Head: "STATE", Cell: func(b rota.Batch) any { return b.State }},
+					{Head: "TENANT", Wide: true, Cell: func(b rota.Batch) any { return b.Tenant }},
+					{Head: "TOTAL", Cell: func(b rota.Batch) any { return b.Total }},
+					{Head: "LIVE", Cell: func(b rota.Batch) any { return b.Live }},
+					{Head: "COMPLETED", Cell: func(b rota.Batch) any { return b.Completed }},
+					{Head: "DEAD", Cell: func(b rota.Batch) any { return b.Dead }},
+					{Head: "EXPIRED", Wide: true, Cell: func(b rota.Batch) any { return b.Expired }},
+					{Head: "CANCELLED", Wide: true, Cell: func(b rota.Batch) any { return b.Cancelled }},
+					{Head: "CALLBACK", Cell: callbackText},
+					{Head: "OPENED", Cell: func(b rota.Batch) any { return b.Opened.Date }},
+				})
 		})),
 	})
 }
@@ -149,7 +152,8 @@ func (a BatchCommands) wait() *cobra.Command {
 				return err
 			}
 			if b.Completed != b.Total {
-				return &cli.CodedError{Code: cli.ExitOtherwise, Err: fmt.Errorf("batch %s ended: of %d jobs %d completed", id, b.Total, b.Completed)}
+				return &cli.CodedError{Code: cli.ExitOtherwise,
+					Err: fmt.Errorf("batch %s ended: of %d jobs %d completed", id, b.Total, b.Completed)}
 			}
 			return nil
 		})),
@@ -159,11 +163,14 @@ func (a BatchCommands) wait() *cobra.Command {
 // print shows a batch.
 func (a BatchCommands) print(b rota.Batch) error {
 	return a.PrintOne(b, []string{string(b.ID)}, func(bool) string {
-		facts := []cli.Fact{{Name: "batch", Value: b.ID}, {Name: "state", Value: b.State}, {Name: "tenant", Value: b.Tenant}, {Name: "callback queue", Value: b.Queue}, {Name: "callback type", Value: b.Type}, {Name: "total", Value: b.Total}}
+		facts := []cli.Fact{{Name: "batch", Value: b.ID}, {Name: "state", Value: b.State},
+			{Name: "tenant", Value: b.Tenant}, {Name: "callback queue", Value: b.Queue},
+			{Name: "callback type", Value: b.Type}, {Name: "total", Value: b.Total}}
 		if b.Size != 0 {
 			facts = append(facts, cli.Fact{Name: "size", Value: b.Size})
 		}
-		facts = append(facts, cli.Fact{Name: "live", Value: b.Live}, cli.Fact{Name: "completed", Value: b.Completed}, cli.Fact{Name: "dead", Value: b.Dead}, cli.Fact{Name: "expired", Value: b.Expired},
+		facts = append(facts, cli.Fact{Name: "live", Value: b.Live}, cli.Fact{Name: "completed", Value: b.Completed},
+			cli.Fact{Name: "dead", Value: b.Dead}, cli.Fact{Name: "expired", Value: b.Expired},
 			cli.Fact{Name: "cancelled", Value: b.Cancelled}, cli.Fact{Name: "opened", Value: b.Opened.Date})
 		switch b.State {
 		case rota.BatchOpen:
@@ -171,7 +178,8 @@ func (a BatchCommands) print(b rota.Batch) error {
 		case rota.BatchSealed:
 			facts = append(facts, cli.Fact{Name: "sealed", Value: b.Sealed.Date})
 		case rota.BatchFinished:
-			facts = append(facts, cli.Fact{Name: "finished", Value: b.Finished.Date}, cli.Fact{Name: "callback", Value: b.Callback})
+			facts = append(facts, cli.Fact{Name: "finished", Value: b.Finished.Date},
+				cli.Fact{Name: "callback", Value: b.Callback})
 		}
 		if b.Why != "" {
 			facts = append(facts, cli.Fact{Name: "why", Value: b.Why})

@@ -97,12 +97,20 @@ func Table(j rota.Job, wide bool) string {
 		facts = append(facts, cli.Fact{Name: "workflow", Value: workflow}, cli.Fact{Name: "node", Value: node})
 	}
 	facts = append(facts, []cli.Fact{
-		{Name: "state", Value: j.State}, {Name: "reason", Value: cli.ReasonText(j.Reason)}, {Name: "error", Value: j.Error},
-		{Name: "queue", Value: j.Queue}, {Name: "type", Value: j.Type}, {Name: "tenant", Value: j.Tenant}, {Name: "priority", Value: j.Priority}, {Name: "try", Value: j.Attempt + 1}, {Name: "workers lost", Value: lossesText(&j)},
-		{Name: "labels", Value: cli.LabelsText(j.Labels)}, {Name: "headers", Value: cli.LabelsText(j.Headers)}, {Name: "unique", Value: uniqueText(&j)}, {Name: "merged into", Value: string(j.MergedInto)}, {Name: "batch", Value: j.Batch}, {Name: "progress", Value: progressText(j)},
-		{Name: "submitted", Value: j.Submitted.Date}, {Name: "retried", Value: retriedText(j)}, {Name: "finished", Value: j.Finished.Date}, {Name: "due", Value: j.Due.Date}, {Name: "expires", Value: j.Expires.Date},
-		{Name: "waited", Value: cli.Between(j.Enqueued, j.FirstLease)}, {Name: "took", Value: cli.Between(j.FirstLease, j.Finished)},
-		{Name: "payload", Value: payload}, {Name: "output", Value: output}, {Name: "output digest", Value: fmt.Sprintf("%x", []byte(j.OutputDigest))},
+		{Name: "state", Value: j.State}, {Name: "reason", Value: cli.ReasonText(j.Reason)},
+		{Name: "error", Value: j.Error},
+		{Name: "queue", Value: j.Queue}, {Name: "type", Value: j.Type}, {Name: "tenant", Value: j.Tenant},
+		{Name: "priority", Value: j.Priority}, {Name: "try", Value: j.Attempt + 1},
+		{Name: "workers lost", Value: lossesText(&j)},
+		{Name: "labels", Value: cli.LabelsText(j.Labels)}, {Name: "headers", Value: cli.LabelsText(j.Headers)},
+		{Name: "unique", Value: uniqueText(&j)}, {Name: "merged into", Value: string(j.MergedInto)},
+		{Name: "batch", Value: j.Batch}, {Name: "progress", Value: progressText(j)},
+		{Name: "submitted", Value: j.Submitted.Date}, {Name: "retried", Value: retriedText(j)},
+		{Name: "finished", Value: j.Finished.Date}, {Name: "due", Value: j.Due.Date},
+		{Name: "expires", Value: j.Expires.Date}, {Name: "waited", Value: cli.Between(j.Enqueued, j.FirstLease)},
+		{Name: "took", Value: cli.Between(j.FirstLease, j.Finished)},
+		{Name: "payload", Value: payload}, {Name: "output", Value: output},
+		{Name: "output digest", Value: fmt.Sprintf("%x", []byte(j.OutputDigest))},
 		{Name: "fingerprint", Value: fmt.Sprintf("%x", []byte(j.Fingerprint))},
 		{Name: "meta", Value: cli.LabelsText(j.Meta)},
 	}...)
@@ -121,10 +129,12 @@ func Table(j rota.Job, wide bool) string {
 	}
 	if j.Lease != nil {
 		l := j.Lease
-		text += "\n" + cli.RenderFacts([]cli.Fact{{Name: "lease", Value: l.ID}, {Name: "state", Value: l.State}, {Name: "worker", Value: l.Worker}, {Name: "token",
-			Value: l.Token},
+		text += "\n" + cli.RenderFacts([]cli.Fact{{Name: "lease", Value: l.ID}, {Name: "state", Value: l.State},
+			{Name: "worker", Value: l.Worker}, {Name: "token",
+				Value: l.Token},
 			{Name: "renewals", Value: l.Renewals}, {Name: "deadline", Value: l.Deadline.Date},
-			{Name: "chosen by", Value: l.Decision.Reasoning.Rule}, {Name: "round", Value: l.Decision.Epoch}, {Name: "rank", Value: l.Decision.Rank}})
+			{Name: "chosen by", Value: l.Decision.Reasoning.Rule}, {Name: "round", Value: l.Decision.Epoch},
+			{Name: "rank", Value: l.Decision.Rank}})
 	}
 	switch j.State {
 	case rota.JobQueued, rota.JobDelayed, rota.JobBlocked:
@@ -141,25 +151,34 @@ func wideFacts(j rota.Job) []cli.Fact {
 		return n
 	}
 	return []cli.Fact{
-		{Name: "fee", Value: positive(j.Fee)}, {Name: "size bytes", Value: positive(j.SizeBytes)}, {Name: "delay", Value: cli.Span(j.Delay.Milliseconds())}, {Name: "ttl",
+		{Name: "fee", Value: positive(j.Fee)}, {Name: "size bytes", Value: positive(j.SizeBytes)},
+		{Name: "delay", Value: cli.Span(j.Delay.Milliseconds())}, {Name: "ttl",
 			Value: cli.Span(j.TTL.Milliseconds())},
 		{Name: "start by", Value: cli.Span(j.StartBy.Milliseconds())},
-		{Name: "max runtime", Value: cli.Span(j.MaxRuntime.Milliseconds())}, {Name: "not before", Value: rota.DateOf(j.NotBefore)}, {Name: "cpu milli",
+		{Name: "max runtime", Value: cli.Span(j.MaxRuntime.Milliseconds())},
+		{Name: "not before", Value: rota.DateOf(j.NotBefore)}, {Name: "cpu milli",
 			Value: positive(j.CPUMilli)},
-		{Name: "memory bytes", Value: positive(j.MemoryBytes)}, {Name: "io bytes per s", Value: positive(j.IOBytesPerS)}, {Name: "requires", Value: strings.Join(j.Requires, ",")},
-		{Name: "regions allowed", Value: strings.Join(j.RegionsAllow, ",")}, {Name: "regions denied", Value: strings.Join(j.RegionsDeny,
+		{Name: "memory bytes", Value: positive(j.MemoryBytes)},
+		{Name: "io bytes per s", Value: positive(j.IOBytesPerS)},
+		{Name: "requires", Value: strings.Join(j.Requires, ",")},
+		{Name: "regions allowed", Value: strings.Join(j.RegionsAllow, ",")},
+		{Name: "regions denied", Value: strings.Join(j.RegionsDeny,
 			",")},
 		{Name: "zone", Value: j.Zone}, {Name: "domain", Value: j.Domain}, {Name: "pinned to", Value: j.Worker},
-		{Name: "limits", Value: cli.LimitsText(j.Limits)}, {Name: "data keys", Value: strings.Join(j.DataKeys, ",")}, {Name: "keys", Value: strings.Join(j.Keys, ",")}, {Name: "units", Value: positive(j.Units)},
-		{Name: "expected", Value: cli.Span(j.Expected.Milliseconds())}, {Name: "preempted", Value: positive(int64(j.Preempted))},
-		{Name: "expected digest", Value: fmt.Sprintf("%x", []byte(j.ExpectedDigest))}, {Name: "simulate", Value: cli.Span(j.Simulate.Milliseconds())},
+		{Name: "limits", Value: cli.LimitsText(j.Limits)}, {Name: "data keys", Value: strings.Join(j.DataKeys, ",")},
+		{Name: "keys", Value: strings.Join(j.Keys, ",")}, {Name: "units", Value: positive(j.Units)},
+		{Name: "expected", Value: cli.Span(j.Expected.Milliseconds())},
+		{Name: "preempted", Value: positive(int64(j.Preempted))},
+		{Name: "expected digest", Value: fmt.Sprintf("%x", []byte(j.ExpectedDigest))},
+		{Name: "simulate", Value: cli.Span(j.Simulate.Milliseconds())},
 	}
 }
 
 // AttemptColumns count tries from 1, as people do, and lives, where there are several.
 func AttemptColumns(j *rota.Job) (columns []cli.Column[rota.Attempt]) {
 	if j.Life > 0 {
-		columns = append(columns, cli.Column[rota.Attempt]{Head: "LIFE", Cell: func(t rota.Attempt) any { return t.Life + 1 }})
+		columns = append(columns, cli.Column[rota.Attempt]{Head: "LIFE",
+			Cell: func(t rota.Attempt) any { return t.Life + 1 }})
 	}
 	return append(columns, []cli.Column[rota.Attempt]{
 		{Head: "TRY", Cell: func(t rota.Attempt) any { return t.Number + 1 }},

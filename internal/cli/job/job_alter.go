@@ -39,11 +39,14 @@ and a workflow's node, is refused.`,
 	flags := cmd.Flags()
 	flags.Int32Var(&f.priority, "priority", 0, "0 (critical) to 10 (background)")
 	flags.Int64Var(&f.fee, "fee", 0, "fee in millionths of a unit")
-	flags.StringArrayVar(&f.labels, "label", nil, "`key=value` to set; an empty value removes the label; may be repeated")
-	cli.DurationVar(flags, &f.ttl, "ttl", 0, "expire the job this long after its submission or last retry; 0 uses the queue's value")
+	flags.StringArrayVar(&f.labels, "label", nil,
+		"`key=value` to set; an empty value removes the label; may be repeated")
+	cli.DurationVar(flags, &f.ttl, "ttl", 0,
+		"expire the job this long after its submission or last retry; 0 uses the queue's value")
 	cli.Within(flags, 0, rota.MaxPriority, "priority")
 	cli.Within(flags, 0, int64(rota.MaxFee), "fee")
-	cli.DurationVar(flags, &f.startBy, "start-by", 0, "expire the job unless it starts within this time of its submission or last retry; 0 is no limit")
+	cli.DurationVar(flags, &f.startBy, "start-by", 0,
+		"expire the job unless it starts within this time of its submission or last retry; 0 is no limit")
 	cli.Within(flags, 0, rota.MaxDuration, "ttl", "start-by")
 	flags.StringVar(&f.payload, "payload", "", "payload: the `text` itself, @FILE, or - for stdin")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -106,7 +109,8 @@ func (f *alterFlags) change(id rota.JobID, cmd *cobra.Command, stdin io.Reader) 
 		c.Labels[key] = value
 	}
 	if !slices.ContainsFunc(alterable, given) {
-		return c, cli.Usagef("nothing to change: set --%s or --payload", strings.Join(alterable[:len(alterable)-1], ", --"))
+		return c, cli.Usagef("nothing to change: set --%s or --payload",
+			strings.Join(alterable[:len(alterable)-1], ", --"))
 	}
 	err := c.CheckShape(rota.MaxPayloadBytes)
 	return c, err

@@ -36,7 +36,8 @@ func (a Commands) retry() *cobra.Command {
 			}
 			return c.RetryLives(ctx, rota.JobRetry{ID: ids[0], Life: life})
 		})
-	cmd.Flags().Int32Var(&life, "life", life, "only retry the job in this `life`, as job show prints it; -1 means the current life")
+	cmd.Flags().Int32Var(&life, "life", life,
+		"only retry the job in this `life`, as job show prints it; -1 means the current life")
 	cli.Within(cmd.Flags(), int64(rota.AnyLife), math.MaxInt32, "life")
 	return cmd
 }
@@ -147,7 +148,7 @@ func (a Commands) PrintOutcomes(verb string, outcomes []rota.JobOutcome) error {
 	case 1:
 		return &cli.CodedError{Code: cli.WorstCode(cli.KindCode, refused), Err: first}
 	default:
-		return &cli.CodedError{Code: cli.WorstCode(cli.KindCode, refused), Err: fmt.Errorf("%s: %d of %d jobs refused, the first: %w",
-			verb, len(refused), len(outcomes), first)}
+		return &cli.CodedError{Code: cli.WorstCode(cli.KindCode, refused),
+			Err: fmt.Errorf("%s: %d of %d jobs refused, the first: %w", verb, len(refused), len(outcomes), first)}
 	}
 }

@@ -41,9 +41,11 @@ should start within the interval. Where no date can be given it says what stands
 
 // etaText is a forecast for people.
 func etaText(x *rota.ETA) string {
-	facts := []cli.Fact{{Name: "job", Value: x.Job}, {Name: "state", Value: x.State}, {Name: "index", Value: uint64(x.Index)}, {Name: "started", Value: x.Started}}
+	facts := []cli.Fact{{Name: "job", Value: x.Job}, {Name: "state", Value: x.State},
+		{Name: "index", Value: uint64(x.Index)}, {Name: "started", Value: x.Started}}
 	if x.Expected > 0 {
-		facts = append(facts, cli.Fact{Name: "starts", Value: startText(x)}, cli.Fact{Name: "from", Value: x.Earliest}, cli.Fact{Name: "to", Value: x.Latest})
+		facts = append(facts, cli.Fact{Name: "starts", Value: startText(x)}, cli.Fact{Name: "from", Value: x.Earliest},
+			cli.Fact{Name: "to", Value: x.Latest})
 	}
 	text := cli.RenderFacts(facts)
 	list := func(title string, lines []string) {

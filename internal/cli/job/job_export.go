@@ -56,8 +56,10 @@ or with --from those that a stopped node or a backup keeps. --filter takes the t
 	flags.StringVar(&x.typ, "type", "", "only those of this `type`")
 	flags.StringVar(&x.where, "filter", "", "only those that match all of these `terms`")
 	flags.BoolVar(&x.live, "live", false, "those too that wait or run")
-	flags.StringVar(&x.from, "from", "", "no cluster, but the data `directory` of a node that is stopped, or the file or s3://bucket/key of a backup")
-	flags.StringVar(&x.to, "to", "", "write to this `FILE`, which must not be there, gzip'd where it ends in .gz (default: standard output)")
+	flags.StringVar(&x.from, "from", "",
+		"no cluster, but the data `directory` of a node that is stopped, or the file or s3://bucket/key of a backup")
+	flags.StringVar(&x.to, "to", "",
+		"write to this `FILE`, which must not be there, gzip'd where it ends in .gz (default: standard output)")
 	x.backup.Register(flags)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		filter, err := x.filter()
@@ -71,7 +73,8 @@ or with --from those that a stopped node or a backup keeps. --filter takes the t
 
 // filter reads the flags.
 func (x *jobExport) filter() (rota.JobFilter, error) {
-	f := rota.JobFilter{Queue: rota.QueueName(x.queue), Tenant: rota.TenantID(x.tenant), Type: rota.JobType(x.typ), Where: x.where}
+	f := rota.JobFilter{Queue: rota.QueueName(x.queue), Tenant: rota.TenantID(x.tenant), Type: rota.JobType(x.typ),
+		Where: x.where}
 	if err := parseState(&f.State, x.state); err != nil {
 		return f, err
 	}
@@ -108,7 +111,9 @@ func (x *jobExport) run(ctx context.Context, a *cli.App, filter rota.JobFilter) 
 		return err
 	}
 	if jobs.Damaged > 0 {
-		return cli.Failf("export: %d records of the archive are damaged, and their jobs left out: export from another node", jobs.Damaged)
+		return cli.Failf(
+			"export: %d records of the archive are damaged, and their jobs left out: export from another node",
+			jobs.Damaged)
 	}
 	return nil
 }

@@ -29,7 +29,8 @@ ended. It needs the right data.`,
   rota job logs nightly-7 -f`,
 		Args: cobra.ExactArgs(1),
 	})
-	cmd.Flags().Int32Var(&attempt, "attempt", attempt, "the attempt's `number`, 0 for the first, which job show lists as try 1; -1 is the newest")
+	cmd.Flags().Int32Var(&attempt, "attempt", attempt,
+		"the attempt's `number`, 0 for the first, which job show lists as try 1; -1 is the newest")
 	cli.Within(cmd.Flags(), -1, math.MaxInt32, "attempt")
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "stream further output until the attempt ends")
 	show := func(ctx context.Context, c *client.Client, args []string) error {

@@ -33,7 +33,8 @@ func (a Commands) show() *cobra.Command {
 				return err
 			}
 			a.Seen()
-			return a.PrintOne(job, []string{string(job.ID)}, func(wide bool) string { return Table(job, wide) + a.startLine(ctx, c, &job) })
+			return a.PrintOne(job, []string{string(job.ID)},
+				func(wide bool) string { return Table(job, wide) + a.startLine(ctx, c, &job) })
 		})),
 	})
 }
@@ -51,7 +52,8 @@ func (a Commands) startLine(ctx context.Context, c *client.Client, j *rota.Job) 
 	if err != nil || x.Expected == 0 {
 		return ""
 	}
-	return fmt.Sprintf("it should start at %s, from %s to %s: rota job eta %s shows what that depends on\n", startText(&x), x.Earliest, x.Latest, j.ID)
+	return fmt.Sprintf("it should start at %s, from %s to %s: rota job eta %s shows what that depends on\n",
+		startText(&x), x.Earliest, x.Latest, j.ID)
 }
 
 // startPatience is how long job show waits for a forecast.
@@ -130,10 +132,13 @@ func (a Commands) countJobs(ctx context.Context, c *client.Client, filter rota.J
 	if filter.GroupBy == "" {
 		n := strconv.FormatInt(counted.Count, 10)
 		return a.PrintOne(counted, []string{n}, func(bool) string {
-			return cli.RenderFacts([]cli.Fact{{Name: "jobs", Value: n}, {Name: "complete", Value: strconv.FormatBool(counted.Complete)}, {Name: "next cursor", Value: counted.NextCursor}})
+			return cli.RenderFacts([]cli.Fact{{Name: "jobs", Value: n},
+				{Name: "complete", Value: strconv.FormatBool(counted.Complete)},
+				{Name: "next cursor", Value: counted.NextCursor}})
 		})
 	}
-	l := cli.Listing[rota.JobGroup]{Whole: counted, Items: counted.Groups, Name: func(g rota.JobGroup) string { return fmt.Sprintf("%x", []byte(g.Fingerprint)) },
+	l := cli.Listing[rota.JobGroup]{Whole: counted, Items: counted.Groups,
+		Name: func(g rota.JobGroup) string { return fmt.Sprintf("%x", []byte(g.Fingerprint)) },
 		Columns: []cli.Column[rota.JobGroup]{
 			{Head: "COUNT", Cell: func(g rota.JobGroup) any { return g.Count }},
 			{Head: "FINGERPRINT", Cell: func(g rota.JobGroup) any { return fmt.Sprintf("%x", []byte(g.Fingerprint)) }},

@@ -46,7 +46,8 @@ loses health and stake where the queue's health_steps are on, and the job runs a
 			}
 			return a.PrintOne(outcomeView{ID: outcome.ID, State: outcome.State}, []string{string(outcome.ID)},
 				func(bool) string {
-					return cli.RenderFacts([]cli.Fact{{Name: "job", Value: outcome.ID}, {Name: "state", Value: outcome.State}})
+					return cli.RenderFacts([]cli.Fact{{Name: "job", Value: outcome.ID},
+						{Name: "state", Value: outcome.State}})
 				})
 		}))(cmd, args)
 	}

@@ -78,8 +78,8 @@ changes nothing and prints it as it is; another job under a known id is refused 
 }
 
 // formerFlags are the names that flags had in v0.1.0, under which they are taken as well.
-var formerFlags = map[string]string{"attempt-max": "retry-attempts", "backoff-base": "retry-base", "backoff-cap": "retry-cap",
-	"backoff-factor": "retry-factor", "backoff-jitter": "retry-jitter"}
+var formerFlags = map[string]string{"attempt-max": "retry-attempts", "backoff-base": "retry-base",
+	"backoff-cap": "retry-cap", "backoff-factor": "retry-factor", "backoff-jitter": "retry-jitter"}
 
 func presentFlag(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 	return pflag.NormalizedName(cmp.Or(formerFlags[name], name))
@@ -98,19 +98,27 @@ func (f *SubmitFlags) Register(cmd *cobra.Command) {
 	flags.Int64Var(&f.size, "size", 0, "declared size in `bytes` (default: the payload's)")
 	flags.StringVar(&f.payload, "payload", "", "payload: the `text` itself, @FILE, or - for stdin")
 	cli.DurationVar(flags, &f.delay, "delay", 0, "delay the job by this time")
-	flags.Var((*cli.DateValue)(&f.at), "at", "delay the job until this `date`, such as 2031-01-31T15:04:05Z; local without a zone")
-	flags.Int64Var(&f.retry.Attempts, "retry-attempts", 0, "how many `attempts` the job has (default: the queue's attempt_max)")
-	cli.DurationVar(flags, &f.retry.Base, "retry-base", 0, "the wait after the first attempt that fails (default: the queue's)")
+	flags.Var((*cli.DateValue)(&f.at), "at",
+		"delay the job until this `date`, such as 2031-01-31T15:04:05Z; local without a zone")
+	flags.Int64Var(&f.retry.Attempts, "retry-attempts", 0,
+		"how many `attempts` the job has (default: the queue's attempt_max)")
+	cli.DurationVar(flags, &f.retry.Base, "retry-base", 0,
+		"the wait after the first attempt that fails (default: the queue's)")
 	cli.DurationVar(flags, &f.retry.Cap, "retry-cap", 0, "the longest wait between two attempts (default: the queue's)")
-	flags.Float64Var(&f.factor, "retry-factor", 0, "`factor` by which the wait grows with each attempt, 1 to 1000 (default: the queue's)")
-	flags.Float64Var(&f.jitter, "retry-jitter", -1, "by what `ratio` a wait is longer or shorter at most, 0 to 1 (default: the queue's)")
+	flags.Float64Var(&f.factor, "retry-factor", 0,
+		"`factor` by which the wait grows with each attempt, 1 to 1000 (default: the queue's)")
+	flags.Float64Var(&f.jitter, "retry-jitter", -1,
+		"by what `ratio` a wait is longer or shorter at most, 0 to 1 (default: the queue's)")
 	flags.Lookup("retry-jitter").DefValue = "0" // the help says what it is
-	cli.DurationVar(flags, &f.maxRuntime, "max-runtime", 0, "end an attempt after this time, at least 3s; its worker ends it 1s earlier, to report it (default: the queue's max_runtime)")
-	flags.StringArrayVar(&f.labels, "label", nil, "`key=value` of your own, shown and kept with the job; may be repeated")
+	cli.DurationVar(flags, &f.maxRuntime, "max-runtime", 0,
+		"end an attempt after this time, at least 3s; its worker ends it 1s earlier, to report it (default: the queue's max_runtime)")
+	flags.StringArrayVar(&f.labels, "label", nil,
+		"`key=value` of your own, shown and kept with the job; may be repeated")
 	flags.StringArrayVar(&f.headers, "header", nil,
 		"`key=value` for the worker, such as traceparent=00-…: no part of the job's content; may be repeated")
 	cli.DurationVar(flags, &f.ttl, "ttl", 0, "expire the job this long after submission")
-	cli.DurationVar(flags, &f.startBy, "start-by", 0, "expire the job unless a worker has it within this time of submission")
+	cli.DurationVar(flags, &f.startBy, "start-by", 0,
+		"expire the job unless a worker has it within this time of submission")
 	flags.Int64Var(&f.cpu, "cpu", 0, "`millicores` used of the worker's")
 	flags.Int64Var(&f.memory, "memory", 0, "`bytes` of memory used of the worker's")
 	flags.Int64Var(&f.io, "io", 0, "`bytes` of I/O a second used of the worker's")
@@ -127,7 +135,8 @@ func (f *SubmitFlags) Register(cmd *cobra.Command) {
 	flags.Int64Var(&f.expectedMs, "expected-ms", 0, "how long the job should take, where the queue's estimate is user")
 	flags.BoolVar(&f.retryOnInvalidProof, "retry-on-invalid-proof", false,
 		"run again if a verifier rejects the proof after completion")
-	flags.StringArrayVar(&f.keys, "key", nil, "`name:value` that the job shares with others, which rules hold it to; may be repeated")
+	flags.StringArrayVar(&f.keys, "key", nil,
+		"`name:value` that the job shares with others, which rules hold it to; may be repeated")
 	flags.StringVar(&f.batch, "batch", "", "`batch` that the job is counted in, which is open")
 	flags.StringArrayVar(&f.dataKeys, "data-key", nil,
 		"`name` of data that the work reads; workers that hold it are preferred; may be repeated")
@@ -191,11 +200,13 @@ func (f *SubmitFlags) Spec(stdin io.Reader) (rota.JobSpec, error) {
 	if s.Limits, err = cli.ParseLimits(f.limits); err != nil {
 		return none, err
 	}
-	s.Labels, err = cli.ParsePairs("--label", f.labels, "team=search", func(text string) (string, error) { return text, nil })
+	s.Labels, err = cli.ParsePairs("--label", f.labels, "team=search",
+		func(text string) (string, error) { return text, nil })
 	if err != nil {
 		return none, err
 	}
-	s.Headers, err = cli.ParsePairs("--header", f.headers, "traceparent=00-…", func(text string) (string, error) { return text, nil })
+	s.Headers, err = cli.ParsePairs("--header", f.headers, "traceparent=00-…",
+		func(text string) (string, error) { return text, nil })
 	if err != nil {
 		return none, err
 	}
@@ -240,8 +251,9 @@ func (a Commands) printSubmitted(ctx context.Context, c *client.Client, done rot
 
 // droppedPayload is the error of a submission that was merged into a job which did not take its payload.
 func droppedPayload(id rota.JobID, merged rota.Merge) error {
-	return rota.Refusef(rota.KindConflict, "unique", "job %s holds the unique key and did not accept the payload: %s; --unique-on-conflict after "+
-		"submits a job that follows the holder", id, merged)
+	return rota.Refusef(rota.KindConflict, "unique",
+		"job %s holds the unique key and did not accept the payload: %s; --unique-on-conflict after "+
+			"submits a job that follows the holder", id, merged)
 }
 
 func (a Commands) submitOne(ctx context.Context, spec rota.JobSpec, wait bool) error {
@@ -283,7 +295,8 @@ func (a Commands) submitOne(ctx context.Context, spec rota.JobSpec, wait bool) e
 			return err
 		}
 		if ctx.Err() == context.DeadlineExceeded || rota.KindOf(err) == rota.KindTimeout {
-			return rota.Refusef(rota.KindTimeout, "wait", "job %s was submitted and had not ended after %s", id, a.Timeout)
+			return rota.Refusef(rota.KindTimeout, "wait", "job %s was submitted and had not ended after %s", id,
+				a.Timeout)
 		}
 		if err != nil {
 			a.Talk("job %s was submitted", id)

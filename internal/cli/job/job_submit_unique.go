@@ -13,12 +13,17 @@ import (
 func (f *SubmitFlags) registerUnique(flags *pflag.FlagSet) {
 	u := &f.unique
 	flags.StringVar(&u.Key, "unique-key", "", "unique `key`: only one job of a tenant holds it at a time")
-	flags.StringSliceVar(&u.By, "unique-by", nil, "make the unique key of these `parts` instead: queue, type and args (the payload)")
-	cli.DurationVar(flags, &u.Period, "unique-period", 0, "the key holds within a period of this length, such as 1h, in which the job runs")
-	flags.StringSliceVar(&u.Scope, "unique-scope", nil, "`phases` in which a job holds its key: pending, running, completed (default: the first two)")
+	flags.StringSliceVar(&u.By, "unique-by", nil,
+		"make the unique key of these `parts` instead: queue, type and args (the payload)")
+	cli.DurationVar(flags, &u.Period, "unique-period", 0,
+		"the key holds within a period of this length, such as 1h, in which the job runs")
+	flags.StringSliceVar(&u.Scope, "unique-scope", nil,
+		"`phases` in which a job holds its key: pending, running, completed (default: the first two)")
 	cli.DurationVar(flags, &u.Keep, "unique-keep", 0, "how long a completed job holds its key, at most 30d")
-	flags.StringVar(&u.OnConflict, "unique-on-conflict", "", "`action` when another job holds the key: refuse, existing, replace, extend, after or collect (default: refuse)")
-	cli.DurationVar(flags, &u.ExtendMax, "unique-extend-max", 0, "how long after its submission extend or collect delays a job at most (default: 1h)")
+	flags.StringVar(&u.OnConflict, "unique-on-conflict", "",
+		"`action` when another job holds the key: refuse, existing, replace, extend, after or collect (default: refuse)")
+	cli.DurationVar(flags, &u.ExtendMax, "unique-extend-max", 0,
+		"how long after its submission extend or collect delays a job at most (default: 1h)")
 	cli.Within(flags, 0, rota.MaxDuration, "unique-period", "unique-extend-max")
 	cli.Within(flags, 0, rota.MaxUniqueKeep, "unique-keep")
 }

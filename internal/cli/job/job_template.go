@@ -19,14 +19,16 @@ type TemplateFlags struct {
 
 // Register defines the flags.
 func (f *TemplateFlags) Register(flags *pflag.FlagSet) {
-	flags.StringVar(&f.job, "job", "", "the `job` in JSON, as a line of `job submit --file`, or @FILE; instead of the flags below")
+	flags.StringVar(&f.job, "job", "",
+		"the `job` in JSON, as a line of `job submit --file`, or @FILE; instead of the flags below")
 	flags.StringVar(&f.queue, "queue", string(rota.DefaultQueue), "`queue` that the job waits in")
 	flags.StringVar(&f.typ, "type", "", "handler `type` asked for")
 	flags.StringVar(&f.tenant, "tenant", string(rota.DefaultTenant), "`tenant` that the job is of")
 	flags.Int32Var(&f.priority, "priority", rota.DefaultPriority, "0 (critical) to 10 (background)")
 	flags.StringVar(&f.payload, "payload", "", "payload: the `text` itself, @FILE, or - for stdin")
 	cli.DurationVar(flags, &f.ttl, "ttl", 0, "expire the job this long after submission")
-	cli.DurationVar(flags, &f.startBy, "start-by", 0, "expire the job unless a worker has it within this time of submission")
+	cli.DurationVar(flags, &f.startBy, "start-by", 0,
+		"expire the job unless a worker has it within this time of submission")
 	cli.DurationVar(flags, &f.most, "max-runtime", 0, "end an attempt after this time, at least 3s")
 	cli.Within(flags, 0, rota.MaxPriority, "priority")
 	cli.Within(flags, 0, rota.MaxDuration, "ttl", "start-by")
@@ -44,7 +46,8 @@ func (f *TemplateFlags) Read(a *cli.App, flags *pflag.FlagSet) (rota.JobSpec, er
 			return rota.JobSpec{}, err
 		}
 		job := rota.NewJobSpec(rota.JobType(f.typ), payload)
-		job.Queue, job.Tenant, job.Priority, job.TTL, job.MaxRuntime = rota.QueueName(f.queue), rota.TenantID(f.tenant), f.priority, f.ttl, f.most
+		job.Queue, job.Tenant, job.Priority, job.TTL, job.MaxRuntime = rota.QueueName(f.queue), rota.TenantID(
+			f.tenant), f.priority, f.ttl, f.most
 		job.StartBy = f.startBy
 		return job, nil
 	}

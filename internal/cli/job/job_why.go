@@ -47,7 +47,8 @@ func (a Commands) why() *cobra.Command {
 			return a.PrintOne(x, []string{string(x.Job)}, func(wide bool) string { return WhyText(&x, wide) })
 		})),
 	})
-	cmd.Flags().StringVar(&at, "at", "", "`moment` to look at: an index, as shown by job show and events, or a date in RFC 3339")
+	cmd.Flags().StringVar(&at, "at", "",
+		"`moment` to look at: an index, as shown by job show and events, or a date in RFC 3339")
 	return cmd
 }
 
@@ -62,7 +63,8 @@ func (a Commands) saysReplay(ctx context.Context, c *client.Client, q rota.WhyQu
 // WhyText is an explanation for people: what it is, what keeps it, what would let
 // it run, or who decided what.
 func WhyText(x *rota.Explanation, wide bool) string {
-	facts := []cli.Fact{{Name: "job", Value: x.Job}, {Name: "state", Value: x.State}, {Name: "index", Value: uint64(x.Index)}}
+	facts := []cli.Fact{{Name: "job", Value: x.Job}, {Name: "state", Value: x.State},
+		{Name: "index", Value: uint64(x.Index)}}
 	if x.State == rota.JobQueued {
 		facts = append(facts, cli.Fact{Name: "rank", Value: x.Rank}, cli.Fact{Name: "before it", Value: x.Before})
 		if x.Score != nil {
@@ -92,9 +94,10 @@ func WhyText(x *rota.Explanation, wide bool) string {
 
 // DecisionText shows a placement decision for people.
 func DecisionText(d *rota.PlacedDecision) string {
-	text := cli.RenderFacts([]cli.Fact{{Name: "worker", Value: d.Worker}, {Name: "try", Value: d.Attempt + 1}, {Name: "epoch", Value: d.Epoch},
-		{Name: "height", Value: uint64(d.Height)}, {Name: "score", Value: d.Score}, {Name: "rank", Value: d.Rank}, {Name: "reasoning", Value: reasoningText(d.Reasoning)},
-		{Name: "seed", Value: d.Seed}})
+	text := cli.RenderFacts([]cli.Fact{{Name: "worker", Value: d.Worker}, {Name: "try", Value: d.Attempt + 1},
+		{Name: "epoch", Value: d.Epoch},
+		{Name: "height", Value: uint64(d.Height)}, {Name: "score", Value: d.Score}, {Name: "rank", Value: d.Rank},
+		{Name: "reasoning", Value: reasoningText(d.Reasoning)}, {Name: "seed", Value: d.Seed}})
 	if len(d.Others) > 0 {
 		text += "\n" + cli.RenderList([]cli.Column[rota.OtherWorker]{
 			{Head: "NOT CHOSEN", Cell: func(o rota.OtherWorker) any { return o.Worker }},

@@ -17,7 +17,8 @@ type PlanCommands struct{ *cli.App }
 
 // Command returns `rota plan` and the commands below it.
 func (a PlanCommands) Command() *cobra.Command {
-	return a.Group(&cobra.Command{Use: "plan", Short: "Cancel, retry, delete, move or reprioritise all jobs that a filter selects"},
+	return a.Group(&cobra.Command{Use: "plan",
+		Short: "Cancel, retry, delete, move or reprioritise all jobs that a filter selects"},
 		a.start(), a.list(), a.show(), a.wait(), a.cancel())
 }
 
@@ -221,7 +222,8 @@ func (a PlanCommands) cancel() *cobra.Command {
 // print shows a plan.
 func (a PlanCommands) print(p rota.Plan) error {
 	return a.PrintOne(p, []string{string(p.ID)}, func(bool) string {
-		facts := []cli.Fact{{Name: "plan", Value: p.ID}, {Name: "verb", Value: p.Verb}, {Name: "filter", Value: p.Filter}}
+		facts := []cli.Fact{{Name: "plan", Value: p.ID}, {Name: "verb", Value: p.Verb},
+			{Name: "filter", Value: p.Filter}}
 		if p.To != "" {
 			facts = append(facts, cli.Fact{Name: "to", Value: p.To})
 		}
@@ -231,7 +233,9 @@ func (a PlanCommands) print(p rota.Plan) error {
 		if p.Max > 0 {
 			facts = append(facts, cli.Fact{Name: "max", Value: p.Max})
 		}
-		facts = append(facts, cli.Fact{Name: "state", Value: p.State}, cli.Fact{Name: "why", Value: p.Why}, cli.Fact{Name: "done", Value: p.Done}, cli.Fact{Name: "refused", Value: p.Refused}, cli.Fact{Name: "passed", Value: p.Passed},
+		facts = append(facts, cli.Fact{Name: "state", Value: p.State}, cli.Fact{Name: "why", Value: p.Why},
+			cli.Fact{Name: "done", Value: p.Done}, cli.Fact{Name: "refused", Value: p.Refused},
+			cli.Fact{Name: "passed", Value: p.Passed},
 			cli.Fact{Name: "started", Value: p.Started.Date}, cli.Fact{Name: "by", Value: p.By})
 		for _, r := range p.Refusals {
 			facts = append(facts, cli.Fact{Name: string(r.Job), Value: r.Text})

@@ -57,7 +57,8 @@ func labOf(a *cli.App, c *client.Client) *loadgen.Lab {
 const benchGCPercent = 400
 
 // measuring makes a measurement of a command.
-func (a BenchCommands) measuring(measure func(context.Context, *loadgen.Lab) error) func(context.Context, []string) error {
+func (a BenchCommands) measuring(
+	measure func(context.Context, *loadgen.Lab) error) func(context.Context, []string) error {
 	return a.Waiting(func(ctx context.Context, c *client.Client, _ []string) error {
 		if os.Getenv("GOGC") == "" {
 			debug.SetGCPercent(benchGCPercent)
@@ -70,19 +71,23 @@ func (a BenchCommands) measuring(measure func(context.Context, *loadgen.Lab) err
 func (a BenchCommands) print(r *loadgen.Report) error {
 	err := a.PrintOne(r, nil, func(wide bool) string {
 		facts := []cli.Fact{
-			{Name: "jobs", Value: r.Jobs}, {Name: "seconds", Value: r.Seconds}, {Name: "jobs per second", Value: r.JobsPerS},
+			{Name: "jobs", Value: r.Jobs}, {Name: "seconds", Value: r.Seconds},
+			{Name: "jobs per second", Value: r.JobsPerS},
 			{Name: "end to end ms, p50", Value: r.E2EP50Ms}, {Name: "end to end ms, p99", Value: r.E2EP99Ms},
 			{Name: "submit ms, p50", Value: r.SubmitP50Ms}, {Name: "submit ms, p99", Value: r.SubmitP99Ms},
 			{Name: "lost", Value: r.Lost}, {Name: "duplicated", Value: r.Duplicated}, {Name: "errors", Value: r.Errors},
-			{Name: "refused", Value: r.Refused}, {Name: "refused by the client until a delay had passed", Value: r.RefusedHeld},
-			{Name: "refused without a delay", Value: r.RefusedHintless}, {Name: "handlers beyond a job's first", Value: r.Reruns},
+			{Name: "refused", Value: r.Refused}, {Name: "refused by the client until a delay had passed",
+				Value: r.RefusedHeld},
+			{Name: "refused without a delay", Value: r.RefusedHintless},
+			{Name: "handlers beyond a job's first", Value: r.Reruns},
 			{Name: "CPU us per job, here", Value: r.ProcessCPUUs},
 		}
 		if r.ServersCPUUnknown != "" {
 			facts = append(facts, cli.Fact{Name: "CPU us per job, servers", Value: "not known: " + r.ServersCPUUnknown})
 		}
 		if r.ServersCPUUs != nil {
-			facts = append(facts, cli.Fact{Name: "CPU us per job, servers", Value: *r.ServersCPUUs}, cli.Fact{Name: "CPU us per job, both", Value: *r.CPUUs})
+			facts = append(facts, cli.Fact{Name: "CPU us per job, servers", Value: *r.ServersCPUUs},
+				cli.Fact{Name: "CPU us per job, both", Value: *r.CPUUs})
 		}
 		text := cli.RenderFacts(facts)
 		if len(r.Waits) > 0 {
@@ -94,7 +99,8 @@ func (a BenchCommands) print(r *loadgen.Report) error {
 		return err
 	}
 	if r.Lost > 0 || r.Duplicated > 0 {
-		return cli.Failf("%d jobs were lost and %d done twice, %d of these at two workers at once; %d handlers ran beyond a job's first",
+		return cli.Failf(
+			"%d jobs were lost and %d done twice, %d of these at two workers at once; %d handlers ran beyond a job's first",
 			r.Lost, r.Duplicated, r.Overlaps, r.Reruns)
 	}
 	return nil

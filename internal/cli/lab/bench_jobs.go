@@ -16,7 +16,8 @@ import (
 type BenchJobsFlags struct{ loadgen.JobsPlan }
 
 func (a BenchCommands) jobs() *cobra.Command {
-	f := &BenchJobsFlags{loadgen.JobsPlan{Filling: loadgen.Filling{Jobs: 10_000, Producers: 16, Batch: 100, Queue: "bench"}}}
+	f := &BenchJobsFlags{loadgen.JobsPlan{Filling: loadgen.Filling{Jobs: 10_000, Producers: 16, Batch: 100,
+		Queue: "bench"}}}
 	cmd := &cobra.Command{
 		Use:   "jobs",
 		Short: "Measure submit to completion with handlers that do nothing",
@@ -46,7 +47,8 @@ restarted meanwhile, or does not answer at the end, that of the servers is not k
 	cli.DurationVar(flags, &f.Hold, "hold", 0, "how long a handler keeps its job")
 	flags.BoolVar(&f.Drop, "drop", false, "drop jobs that admission rejects")
 	flags.BoolVar(&f.Heedless, "heedless", false, "send jobs at once that the cluster asked to delay")
-	flags.StringSliceVar(&f.Admins, "admin", nil, "`host:port` of the servers' admin ports, separated by commas: their CPU time is counted")
+	flags.StringSliceVar(&f.Admins, "admin", nil,
+		"`host:port` of the servers' admin ports, separated by commas: their CPU time is counted")
 	flags.StringVar(&f.Profile, "cpuprofile", "", "`file` for a CPU profile of this process, while it measures")
 	fillingFlags(flags, &f.Filling)
 	cli.Within(flags, 0, cli.MaxRate, "rate")
@@ -78,7 +80,8 @@ func fillingFlags(flags *pflag.FlagSet, f *loadgen.Filling) {
 	flags.StringVar(&f.Queue, "queue", f.Queue, "`queue`; made with the standard preset where it is not there")
 	flags.IntVar(&f.Queues, "queues", 1, "number of queues: --queue, and the same name with -1, -2 and so on appended")
 	flags.IntVar(&f.Tenants, "tenants", 1, "number of tenants: the default one, and bench-1, bench-2 and so on")
-	flags.IntVar(&f.Keys, "keys", 0, "give each job a unique key, and one of this number of keys whose leases are counted (default: none)")
+	flags.IntVar(&f.Keys, "keys", 0,
+		"give each job a unique key, and one of this number of keys whose leases are counted (default: none)")
 	cli.Within(flags, 1, cli.MaxBenchJobs, "jobs")
 	cli.Within(flags, 1, cli.MaxBenchWorkers, "producers")
 	cli.Within(flags, 1, limits.MaxBatchJobs, "batch")

@@ -101,8 +101,9 @@ admission has had no room for 20 s, mostly because of the queue's queue_cap or t
 
 func (a BenchCommands) printFill(r *loadgen.FillReport) error {
 	return a.PrintOne(r, nil, func(bool) string {
-		return cli.RenderFacts([]cli.Fact{{Name: "jobs", Value: r.Jobs}, {Name: "accepted", Value: r.Accepted}, {Name: "seconds", Value: r.Seconds},
-			{Name: "jobs per second", Value: r.JobsPerS}, {Name: "submit ms, p50", Value: r.SubmitP50Ms}, {Name: "submit ms, p99", Value: r.SubmitP99Ms},
-			{Name: "errors", Value: r.Errors}})
+		return cli.RenderFacts([]cli.Fact{{Name: "jobs", Value: r.Jobs}, {Name: "accepted", Value: r.Accepted},
+			{Name: "seconds", Value: r.Seconds},
+			{Name: "jobs per second", Value: r.JobsPerS}, {Name: "submit ms, p50", Value: r.SubmitP50Ms},
+			{Name: "submit ms, p99", Value: r.SubmitP99Ms}, {Name: "errors", Value: r.Errors}})
 	})
 }

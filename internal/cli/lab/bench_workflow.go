@@ -54,7 +54,8 @@ dag, bench-STRATEGY. The result is JSON unless -o or --markdown says otherwise.`
 	cli.Within(flags, time.Millisecond, rota.MaxDuration, "bound")
 	cli.Within(flags, 1, cli.MaxBenchWorkers, "workers")
 	cli.Within(flags, 1, rota.MaxSlots, "slots")
-	flags.StringSliceVar(&f.Strategies, "strategy", []string{rota.StrategyAffinity.String()}, "matching `strategies`, separated by commas")
+	flags.StringSliceVar(&f.Strategies, "strategy", []string{rota.StrategyAffinity.String()},
+		"matching `strategies`, separated by commas")
 	flags.BoolVar(&f.markdown, "markdown", false, "print a table in Markdown, a line a workflow")
 	cli.Choices(cmd, "format", flowfile.FormatRota, flowfile.FormatWfCommons)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -131,7 +132,10 @@ func flowColumns() []cli.Column[loadgen.FlowResult] {
 		{Head: "STRATEGY", Cell: func(r loadgen.FlowResult) any { return r.Strategy }},
 		{Head: "NODES", Cell: func(r loadgen.FlowResult) any { return r.Nodes }},
 		{Head: "EDGES", Wide: true, Cell: func(r loadgen.FlowResult) any { return r.Edges }},
-		{Head: "TIME SCALE", Wide: true, Cell: func(r loadgen.FlowResult) any { return fmt.Sprintf("%.3g", r.TimeScale) }},
+		{Head: "TIME SCALE", Wide: true, Cell: func(r loadgen.FlowResult) any {
+			return fmt.Sprintf("%.3g",
+				r.TimeScale)
+		}},
 		{Head: "MAKESPAN S", Cell: func(r loadgen.FlowResult) any { return seconds(r.MakespanMs) }},
 		{Head: "CRITICAL S", Cell: func(r loadgen.FlowResult) any { return seconds(r.CriticalPathMs) }},
 		{Head: "AREA S", Cell: func(r loadgen.FlowResult) any { return seconds(r.AreaMs) }},
@@ -140,10 +144,14 @@ func flowColumns() []cli.Column[loadgen.FlowResult] {
 		{Head: "LEASE +MS", Wide: true, Cell: func(r loadgen.FlowResult) any { return r.LeaseMs }},
 		{Head: "ASSIGNMENTS", Wide: true, Cell: func(r loadgen.FlowResult) any { return r.Assignments }},
 		{Head: "BY DATA %", Cell: func(r loadgen.FlowResult) any { return r.Share(rota.ReasoningByDataLocality) }},
-		{Head: "BY TYPE %", Wide: true, Cell: func(r loadgen.FlowResult) any { return r.Share(rota.ReasoningByPreviouslyExecuted) }},
-		{Head: "BY LOAD %", Wide: true, Cell: func(r loadgen.FlowResult) any { return r.Share(rota.ReasoningByLeastLoaded) }},
-		{Head: "ONLY ONE %", Wide: true, Cell: func(r loadgen.FlowResult) any { return r.Share(rota.ReasoningOnlyWorkerAvailable) }},
-		{Head: "OLDEST %", Wide: true, Cell: func(r loadgen.FlowResult) any { return r.Share(rota.ReasoningByTurnOfTheOldest) }},
+		{Head: "BY TYPE %", Wide: true,
+			Cell: func(r loadgen.FlowResult) any { return r.Share(rota.ReasoningByPreviouslyExecuted) }},
+		{Head: "BY LOAD %", Wide: true,
+			Cell: func(r loadgen.FlowResult) any { return r.Share(rota.ReasoningByLeastLoaded) }},
+		{Head: "ONLY ONE %", Wide: true,
+			Cell: func(r loadgen.FlowResult) any { return r.Share(rota.ReasoningOnlyWorkerAvailable) }},
+		{Head: "OLDEST %", Wide: true,
+			Cell: func(r loadgen.FlowResult) any { return r.Share(rota.ReasoningByTurnOfTheOldest) }},
 	}
 }
 
@@ -158,10 +166,11 @@ func FlowMarkdown(strategies []string, results []loadgen.FlowResult) string {
 	for i := range results {
 		r := &results[i]
 		if i%len(strategies) == 0 {
-			fmt.Fprintf(&out, "| %s | %d | %d | %s | %s | %s |", r.Workflow, r.Nodes, r.Edges, seconds(r.CriticalPathMs),
-				seconds(r.AreaMs), seconds(r.ListMs))
+			fmt.Fprintf(&out, "| %s | %d | %d | %s | %s | %s |", r.Workflow, r.Nodes, r.Edges,
+				seconds(r.CriticalPathMs), seconds(r.AreaMs), seconds(r.ListMs))
 		}
-		fmt.Fprintf(&out, " %s | %.2f | %.0f, %.0f |", seconds(r.MakespanMs), r.Ratio, r.Share(rota.ReasoningByDataLocality),
+		fmt.Fprintf(&out, " %s | %.2f | %.0f, %.0f |", seconds(r.MakespanMs), r.Ratio,
+			r.Share(rota.ReasoningByDataLocality),
 			r.Share(rota.ReasoningOnlyWorkerAvailable))
 		if i%len(strategies) == len(strategies)-1 {
 			out.WriteString("\n")

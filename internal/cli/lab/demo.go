@@ -148,8 +148,9 @@ func (d *demonstration) work(ctx context.Context, jobs int) error {
 	}
 	r, _, err := lab.Run(ctx, loadgen.Load{
 		Kind: "demo", Jobs: jobs, Producers: 16, Batch: 100, At: loadgen.Steady(demoRate), Patience: loadgen.Patience,
-		Workers: loadgen.Workers{Queues: []rota.QueueName{demoQueue}, Count: demoWorkers, Slots: demoSlots, Prefetch: demoSlots,
-			Handle: loadgen.Simulate},
+		Workers: loadgen.Workers{Queues: []rota.QueueName{demoQueue}, Count: demoWorkers, Slots: demoSlots,
+			Prefetch: demoSlots,
+			Handle:   loadgen.Simulate},
 		Spec: func(i int, id rota.JobID) rota.JobSpec {
 			s := rota.NewJobSpec("demo", fmt.Appendf(nil, `{"n":%d}`, i))
 			s.ID, s.Queue, s.Tenant, s.Simulate = id, demoQueue, rota.DefaultTenant, millis.Duration(int64(10+i%40))
@@ -278,11 +279,14 @@ func (d *demonstration) print() error {
 	r := &d.report
 	err := d.a.PrintOne(r, nil, func(bool) string {
 		return cli.RenderFacts([]cli.Fact{
-			{Name: "submitted", Value: r.Submitted}, {Name: "accepted", Value: r.Accepted}, {Name: "completed", Value: r.Completed},
+			{Name: "submitted", Value: r.Submitted}, {Name: "accepted", Value: r.Accepted},
+			{Name: "completed", Value: r.Completed},
 			{Name: "lost", Value: r.Lost}, {Name: "duplicated", Value: r.Duplicated},
-			{Name: "leader killed", Value: r.Killed}, {Name: "new leader", Value: fmt.Sprintf("%s after %.0f ms", r.Leader, r.ElectedMs)},
+			{Name: "leader killed", Value: r.Killed}, {Name: "new leader",
+				Value: fmt.Sprintf("%s after %.0f ms", r.Leader, r.ElectedMs)},
 			{Name: "first commit", Value: fmt.Sprintf("after %.0f ms", r.CommitMs)},
-			{Name: "nodes' digests", Value: fmt.Sprintf("equal: %t (%s)", r.DigestsEqual, r.Digest)}, {Name: "violations", Value: r.Violations},
+			{Name: "nodes' digests", Value: fmt.Sprintf("equal: %t (%s)", r.DigestsEqual, r.Digest)},
+			{Name: "violations", Value: r.Violations},
 		})
 	})
 	if err != nil {

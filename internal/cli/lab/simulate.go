@@ -53,13 +53,17 @@ bounded: (wait + run) ÷ run, with runs of 10 s at least.`,
 		Args: cobra.ExactArgs(1),
 	}
 	f := cmd.Flags()
-	f.StringArrayVar(&s.policies, "policy", []string{"fifo:ranking=fifo", "standard:preset=standard"}, "a `NAME:key=value,…` to simulate; may be repeated")
+	f.StringArrayVar(&s.policies, "policy", []string{"fifo:ranking=fifo", "standard:preset=standard"},
+		"a `NAME:key=value,…` to simulate; may be repeated")
 	f.Int64Var(&s.procs, "procs", 0, "processors of the machine (default: the load's)")
-	f.StringVar(&s.workers, "workers", "", "a `FILE` of workers instead: {workers: [{id, count, slots, cpu_milli, memory_bytes, …}]}, YAML or JSON")
+	f.StringVar(&s.workers, "workers", "",
+		"a `FILE` of workers instead: {workers: [{id, count, slots, cpu_milli, memory_bytes, …}]}, YAML or JSON")
 	f.IntVar(&s.jobs, "jobs", 0, "simulate only this number of the first jobs (default: all)")
-	f.StringVar(&s.starts, "starts", "", "`A,B,…:LEN`: simulate windows of LEN jobs from these jobs on, each on an idle machine")
+	f.StringVar(&s.starts, "starts", "",
+		"`A,B,…:LEN`: simulate windows of LEN jobs from these jobs on, each on an idle machine")
 	f.StringVar(&s.clean, "clean", string(foresight.CleanSWF), "how gaps of the log are filled: swf, rls or predictsim")
-	f.StringVar(&s.estimate, "estimate", "", "run times that policies know by default: user (as requested), exact (as they were), last2, ema or quantile (learned)")
+	f.StringVar(&s.estimate, "estimate", "",
+		"run times that policies know by default: user (as requested), exact (as they were), last2, ema or quantile (learned)")
 	f.StringVar(&s.by, "by", "policy", "rows of the table: policy, tenant or size (JSON has all three)")
 	f.StringVar(&s.report, "report", "", "write a page with pictures to this `FILE`: HTML that needs no network")
 	cli.Within(f, 0, maxSimulatedProcs, "procs")
@@ -190,7 +194,8 @@ func (s *simulation) print(a *cli.App, results []foresight.Result, partial bool)
 	}
 	columns := simulationColumns()
 	if len(results) > 0 && results[0].CriticalPathS > 0 {
-		columns = append(columns, cli.Column[foresight.Result]{Head: "CRITICAL PATH S", Cell: func(r foresight.Result) any { return decimal(r.CriticalPathS, 0) }})
+		columns = append(columns, cli.Column[foresight.Result]{Head: "CRITICAL PATH S",
+			Cell: func(r foresight.Result) any { return decimal(r.CriticalPathS, 0) }})
 	}
 	l := cli.Listing[foresight.Result]{Whole: simulated{results, partial}, Items: results,
 		Name: func(r foresight.Result) string { return r.Name }, Columns: columns}

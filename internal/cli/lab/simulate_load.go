@@ -52,13 +52,16 @@ func (s *simulation) load(ctx context.Context, a *cli.App, plan *foresight.Plan,
 	}
 	plan.Jobs = fitting
 	if plan.Flow != nil && len(fitting) < len(jobs) {
-		return cli.Failf("simulate: no worker can run %d of the workflow's %d nodes: give larger ones by --procs or --workers", len(jobs)-len(fitting), len(jobs))
+		return cli.Failf(
+			"simulate: no worker can run %d of the workflow's %d nodes: give larger ones by --procs or --workers",
+			len(jobs)-len(fitting), len(jobs))
 	}
 	switch {
 	case len(fitting) > 0:
 		return nil
 	case len(jobs) > 0:
-		return cli.Failf("simulate: no worker can run any of the %d jobs: give larger ones by --procs or --workers", len(jobs))
+		return cli.Failf("simulate: no worker can run any of the %d jobs: give larger ones by --procs or --workers",
+			len(jobs))
 	default:
 		return cli.Failf("simulate: --clean %s leaves none of the jobs: try another", s.clean)
 	}
@@ -79,7 +82,9 @@ func (s *simulation) machine(path string, procs int64) ([]rota.WorkerSpec, error
 	}
 	switch {
 	case procs > maxSimulatedProcs:
-		return nil, cli.Failf("read trace %s: too many processors in its header: got %d, maximum %d; set others with --procs", path, procs, maxSimulatedProcs)
+		return nil, cli.Failf(
+			"read trace %s: too many processors in its header: got %d, maximum %d; set others with --procs",
+			path, procs, maxSimulatedProcs)
 	case procs == 0:
 		return nil, cli.Usagef("%s does not describe the machine: set --procs or --workers", path)
 	}
@@ -87,7 +92,8 @@ func (s *simulation) machine(path string, procs int64) ([]rota.WorkerSpec, error
 }
 
 // readTrace reads a job log of either format, and its machine's processors, 0 where it names none.
-func (s *simulation) readTrace(ctx context.Context, a *cli.App, path string) (jobs []foresight.Job, procs int64, dropped []foresight.Dropped, err error) {
+func (s *simulation) readTrace(ctx context.Context, a *cli.App,
+	path string) (jobs []foresight.Job, procs int64, dropped []foresight.Dropped, err error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, 0, nil, cli.Usagef("read trace: %w", err)
@@ -95,11 +101,13 @@ func (s *simulation) readTrace(ctx context.Context, a *cli.App, path string) (jo
 	defer file.Close()
 	trace, err := flowfile.ReadTrace(interruptible{ctx, file}, cmp.Or(s.jobs, maxSimulatedJobs))
 	if err == nil && s.jobs == 0 && trace.More > 0 {
-		err = fmt.Errorf("line %d: more than %d jobs: use --jobs N for the first N, or split the log", trace.More, maxSimulatedJobs)
+		err = fmt.Errorf("line %d: more than %d jobs: use --jobs N for the first N, or split the log", trace.More,
+			maxSimulatedJobs)
 	}
 	if errors.Is(err, flowfile.ErrNoJobs) {
-		return nil, 0, nil, cli.Failf("read trace %s: it has no jobs: a job log in the Standard Workload Format or jobs one JSON object a line, either plain or gzip'd, "+
-			"a WfCommons instance (.json) or a load to draw (.yaml)", path)
+		return nil, 0, nil, cli.Failf(
+			"read trace %s: it has no jobs: a job log in the Standard Workload Format or jobs one JSON object a line, either plain or gzip'd, "+
+				"a WfCommons instance (.json) or a load to draw (.yaml)", path)
 	}
 	unended := int64(0)
 	if err == nil && trace.SWF == nil {
@@ -155,9 +163,11 @@ func (s *simulation) readLoad(path string) (jobs []foresight.Job, procs int64, d
 
 // readFlow reads the nodes of a recorded workflow, with the cores that it recorded, and with the memory where workers
 // of one's own say what they have.
-func (s *simulation) readFlow(plan *foresight.Plan, path string, text []byte) (jobs []foresight.Job, procs int64, dropped []foresight.Dropped, err error) {
+func (s *simulation) readFlow(plan *foresight.Plan, path string,
+	text []byte) (jobs []foresight.Job, procs int64, dropped []foresight.Dropped, err error) {
 	if s.jobs > 0 || s.starts != "" {
-		return nil, 0, nil, cli.Usagef("%s is a workflow, which is always simulated in full: omit --jobs and --starts", path)
+		return nil, 0, nil, cli.Usagef("%s is a workflow, which is always simulated in full: omit --jobs and --starts",
+			path)
 	}
 	spec, err := flowfile.Parse(text, path, flowfile.FormatWfCommons, flowfile.Options{Scale: 1, Resources: true})
 	if err == nil {
@@ -175,7 +185,8 @@ func (s *simulation) readFlow(plan *foresight.Plan, path string, text []byte) (j
 }
 
 // page begins the page of --report, and returns what writes it.
-func (s *simulation) page(plan *foresight.Plan, path string) (write func(results []foresight.Result, partial bool) error, err error) {
+func (s *simulation) page(plan *foresight.Plan,
+	path string) (write func(results []foresight.Result, partial bool) error, err error) {
 	if s.report == "" {
 		return func([]foresight.Result, bool) error { return nil }, nil
 	}
@@ -191,7 +202,8 @@ func (s *simulation) page(plan *foresight.Plan, path string) (write func(results
 	return func(results []foresight.Result, partial bool) error {
 		var notes []string
 		if partial {
-			notes = append(notes, fmt.Sprintf("Partial: %d of %d policies were finished.", finished(results), len(plan.Policies)))
+			notes = append(notes, fmt.Sprintf("Partial: %d of %d policies were finished.", finished(results),
+				len(plan.Policies)))
 		}
 		if n := len(plan.Starts); n > 1 {
 			notes = append(notes, fmt.Sprintf("Figures are means over %d windows; pictures show the last one.", n))

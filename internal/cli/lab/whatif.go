@@ -46,11 +46,14 @@ once more, as control: how far it is off the record is the error of the method. 
 		Args: cobra.NoArgs,
 	}
 	f := cmd.Flags()
-	f.StringVar(&w.from, "from", "", "data `directory` of a node that is stopped, or the file or s3://bucket/key of a backup")
+	f.StringVar(&w.from, "from", "",
+		"data `directory` of a node that is stopped, or the file or s3://bucket/key of a backup")
 	f.Var((*cli.DateValue)(&w.since), "since", "replay from this date on (default: all that is kept)")
 	f.Var((*cli.DateValue)(&w.until), "until", "replay up to this date (default: to the end)")
-	f.StringArrayVar(&w.set, "set", nil, "a `QUEUE.key=value` as in rota queue set, or QUEUE.preset=NAME; may be repeated")
-	f.StringArrayVar(&w.workers, "workers", nil, "add workers: `+4xSPEC`, SPEC being the id of a worker to copy, or slots=4,cpu_milli=8000,queues=a:b,…; may be repeated")
+	f.StringArrayVar(&w.set, "set", nil,
+		"a `QUEUE.key=value` as in rota queue set, or QUEUE.preset=NAME; may be repeated")
+	f.StringArrayVar(&w.workers, "workers", nil,
+		"add workers: `+4xSPEC`, SPEC being the id of a worker to copy, or slots=4,cpu_milli=8000,queues=a:b,…; may be repeated")
 	f.StringVar(&w.without, "without-tenant", "", "omit the work of this `tenant`")
 	w.backup.Register(f)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -131,7 +134,9 @@ func (w *whatIf) run(ctx context.Context, a *cli.App, change whatif.Change) erro
 	if err != nil && !partial {
 		return cli.AsFailure(fmt.Errorf("what-if: %w", err))
 	}
-	if err := a.PrintOne(report, []string{report.Control.Verdict()}, func(bool) string { return renderWhatIf(report) }); err != nil || !partial {
+	if err := a.PrintOne(report, []string{report.Control.Verdict()},
+		func(bool) string { return renderWhatIf(report) }); err != nil ||
+		!partial {
 		return err
 	}
 	a.Talk("what-if: interrupted: %d of 3 histories were finished", len(report.Histories))
@@ -141,17 +146,21 @@ func (w *whatIf) run(ctx context.Context, a *cli.App, change whatif.Change) erro
 // renderWhatIf shows a report to a person.
 func renderWhatIf(r *whatif.Report) string {
 	var b strings.Builder
-	facts := []cli.Fact{{Name: "window", Value: fmt.Sprintf("%s to %s (index %d to %d)", r.Since, r.Until, r.From, r.To)}, {Name: "control", Value: controlText(r)}}
+	facts := []cli.Fact{{Name: "window", Value: fmt.Sprintf("%s to %s (index %d to %d)", r.Since, r.Until, r.From,
+		r.To)}, {Name: "control", Value: controlText(r)}}
 	if p := r.Parting; p != nil {
 		facts = append(facts, cli.Fact{Name: "first difference", Value: fmt.Sprintf("index %d, %s", p.Index, p.Date)},
-			cli.Fact{Name: "  in the record", Value: sideText(&p.Record)}, cli.Fact{Name: "  what if", Value: sideText(&p.WhatIf)})
+			cli.Fact{Name: "  in the record", Value: sideText(&p.Record)},
+			cli.Fact{Name: "  what if", Value: sideText(&p.WhatIf)})
 	} else if !r.Partial {
 		facts = append(facts, cli.Fact{Name: "first difference", Value: "none: every decision is as it was"})
 	}
 	for i := range r.Histories {
 		if h := &r.Histories[i]; i > 0 {
-			facts = append(facts, cli.Fact{Name: h.Name, Value: fmt.Sprintf("%d decisions, the first %d of them as recorded; %d attempts ran for the median of their type; %d operations were refused",
-				h.Decisions, h.Common, h.Filled, h.Refused)})
+			facts = append(facts, cli.Fact{Name: h.Name,
+				Value: fmt.Sprintf(
+					"%d decisions, the first %d of them as recorded; %d attempts ran for the median of their type; %d operations were refused",
+					h.Decisions, h.Common, h.Filled, h.Refused)})
 		}
 	}
 	b.WriteString(cli.RenderFacts(facts))
@@ -175,7 +184,8 @@ func controlText(r *whatif.Report) string {
 	c := &r.Control
 	switch d := c.Difference; {
 	case d != nil:
-		return fmt.Sprintf("%d of %d decisions as recorded before the first difference, at index %d: %s; replayed: %s", c.Equal, c.Decisions, d.Index, d.Record.What, d.WhatIf.What)
+		return fmt.Sprintf("%d of %d decisions as recorded before the first difference, at index %d: %s; replayed: %s",
+			c.Equal, c.Decisions, d.Index, d.Record.What, d.WhatIf.What)
 	case c.Verdict() == whatif.Equal:
 		return fmt.Sprintf("all %d decisions as recorded", c.Decisions)
 	default:
@@ -214,7 +224,8 @@ func historyRows(r *whatif.Report) (rows []historyRow) {
 	for _, kind := range []struct {
 		name string
 		of   func(*whatif.History) []whatif.Group
-	}{{"queue", func(h *whatif.History) []whatif.Group { return h.Queues }}, {"tenant", func(h *whatif.History) []whatif.Group { return h.Tenants }}} {
+	}{{"queue", func(h *whatif.History) []whatif.Group { return h.Queues }}, {"tenant",
+		func(h *whatif.History) []whatif.Group { return h.Tenants }}} {
 		for _, name := range groupsOf(r, kind.of) {
 			for i := range r.Histories {
 				for _, g := range kind.of(&r.Histories[i]) {

@@ -17,7 +17,8 @@ type ClusterCommands struct{ *cli.App }
 
 // Command returns `rota cluster` and the commands below it.
 func (a ClusterCommands) Command() *cobra.Command {
-	return a.Group(&cobra.Command{Use: "cluster", Short: "See the cluster and change its settings"}, a.clusterStatusCommand(), a.clusterSetCommand())
+	return a.Group(&cobra.Command{Use: "cluster", Short: "See the cluster and change its settings"},
+		a.clusterStatusCommand(), a.clusterSetCommand())
 }
 
 func (a ClusterCommands) clusterStatusCommand() *cobra.Command {
@@ -48,7 +49,8 @@ are registered and not RETIRED. The numbers of ended jobs are totals.`,
 				return err
 			}
 			if s.Leader == "" {
-				return rota.Refusef(rota.KindUnavailable, "leader", "the cluster has no leader (runbook: "+cli.Runbooks+"RotaNoLeader.md)")
+				return rota.Refusef(rota.KindUnavailable, "leader",
+					"the cluster has no leader (runbook: "+cli.Runbooks+"RotaNoLeader.md)")
 			}
 			return nil
 		})),
@@ -84,7 +86,8 @@ autopilot        on or off: whether the leader removes dead voters.`,
 				return how.Would(a.App, s, "", s.Changes)
 			}
 			return a.PrintOne(s, nil, func(bool) string {
-				return cli.RenderFacts([]cli.Fact{{Name: "state bytes max", Value: s.StateBytesMax}, {Name: "voters wanted", Value: s.VotersWanted}, {Name: "autopilot", Value: s.Autopilot}})
+				return cli.RenderFacts([]cli.Fact{{Name: "state bytes max", Value: s.StateBytesMax},
+					{Name: "voters wanted", Value: s.VotersWanted}, {Name: "autopilot", Value: s.Autopilot}})
 			})
 		})),
 	}
@@ -144,12 +147,17 @@ func zonesText(t *rota.TZData) string {
 func StatusTable(s rota.ClusterStatus, wide bool) string {
 	j := s.Jobs
 	text := cli.RenderFacts([]cli.Fact{
-		{Name: "cluster", Value: s.ClusterID}, {Name: "leader", Value: cli.Or(string(s.Leader), "none")}, {Name: "term", Value: s.Term},
-		{Name: "applied index", Value: uint64(s.AppliedIndex)}, {Name: "date", Value: s.Date}, {Name: "mode", Value: modeText(s)}, {Name: "rules version", Value: s.RulesVersion}, {Name: "workers", Value: s.Workers},
-		{Name: "state bytes", Value: fmt.Sprintf("%d of %d", s.StateBytes, s.StateBytesMax)}, {Name: "voters", Value: votersText(s.Leader, s.Autopilot)},
+		{Name: "cluster", Value: s.ClusterID}, {Name: "leader", Value: cli.Or(string(s.Leader), "none")},
+		{Name: "term", Value: s.Term},
+		{Name: "applied index", Value: uint64(s.AppliedIndex)}, {Name: "date", Value: s.Date},
+		{Name: "mode", Value: modeText(s)}, {Name: "rules version", Value: s.RulesVersion},
+		{Name: "workers", Value: s.Workers},
+		{Name: "state bytes", Value: fmt.Sprintf("%d of %d", s.StateBytes, s.StateBytesMax)},
+		{Name: "voters", Value: votersText(s.Leader, s.Autopilot)},
 		{Name: "last backup", Value: backupText(s.Backup)}, {Name: "tzdata", Value: zonesText(s.TZData)},
 		{Name: "pending", Value: j.Blocked + j.Delayed + j.Queued}, {Name: "running", Value: j.Assigned + j.Running},
-		{Name: "completed", Value: j.Completed}, {Name: "dead", Value: j.Dead}, {Name: "expired", Value: j.Expired}, {Name: "cancelled", Value: j.Cancelled},
+		{Name: "completed", Value: j.Completed}, {Name: "dead", Value: j.Dead}, {Name: "expired", Value: j.Expired},
+		{Name: "cancelled", Value: j.Cancelled},
 	})
 	return text + "\n" + cli.RenderList([]cli.Column[rota.NodeStatus]{
 		{Head: "NODE", Cell: func(n rota.NodeStatus) any { return n.ID }},
@@ -158,8 +166,14 @@ func StatusTable(s rota.ClusterStatus, wide bool) string {
 		{Head: "API", Cell: func(n rota.NodeStatus) any { return n.API }},
 		{Head: "RAFT", Wide: true, Cell: func(n rota.NodeStatus) any { return n.Raft }},
 		{Head: "VERSION", Wide: true, Cell: func(n rota.NodeStatus) any { return n.Version }},
-		{Head: "RULES", Wide: true, Cell: func(n rota.NodeStatus) any { return cli.OfSome(int64(n.RulesVersion), int64(n.RulesVersion)) }},
-		{Head: "APPLIED", Cell: func(n rota.NodeStatus) any { return cli.OfSome(int64(n.AppliedIndex), int64(n.AppliedIndex)) }},
+		{Head: "RULES", Wide: true, Cell: func(n rota.NodeStatus) any {
+			return cli.OfSome(int64(n.RulesVersion),
+				int64(n.RulesVersion))
+		}},
+		{Head: "APPLIED", Cell: func(n rota.NodeStatus) any {
+			return cli.OfSome(int64(n.AppliedIndex),
+				int64(n.AppliedIndex))
+		}},
 		{Head: "DIGEST", Wide: true, Cell: func(n rota.NodeStatus) any { return digestText(n.Digest) }},
 		{Head: "HEALTHY", Cell: func(n rota.NodeStatus) any { return n.Healthy }},
 		{Head: "SINCE", Wide: true, Cell: func(n rota.NodeStatus) any { return ifEver(n.HealthySince) }},

@@ -65,7 +65,8 @@ func (a Commands) askAdmin(ctx context.Context, addr string, interval time.Durat
 		name, path string
 		most       time.Duration
 	}{
-		{"cpu.pprof", fmt.Sprintf("/debug/pprof/profile?seconds=%d", seconds), time.Duration(seconds)*time.Second + debugCall},
+		{"cpu.pprof", fmt.Sprintf("/debug/pprof/profile?seconds=%d", seconds),
+			time.Duration(seconds)*time.Second + debugCall},
 		{"heap.pprof", "/debug/pprof/heap", debugCall}, {"goroutines.txt", "/debug/pprof/goroutine?debug=2", debugCall},
 	} {
 		pages = append(pages, page(p.name, p.path, p.most))
@@ -78,7 +79,8 @@ func (a Commands) askAdmin(ctx context.Context, addr string, interval time.Durat
 
 // adminGetter returns what reads a page of an admin port. Beyond loopback the port is
 // encrypted where nodes have certificates.
-func (a Commands) adminGetter(addr string) (func(ctx context.Context, path string, most time.Duration) ([]byte, error), error) {
+func (a Commands) adminGetter(addr string) (func(ctx context.Context, path string, most time.Duration) (
+	[]byte, error), error) {
 	scheme, transport := "http", &http.Transport{DisableKeepAlives: true}
 	if a.TLS != (cli.TLSFiles{}) && !server.Loopback(addr) {
 		config, err := a.TLS.Client()

@@ -65,7 +65,8 @@ type bundleMissed struct {
 func newBundle(to io.Writer, root string, most int64, made time.Time) *bundle {
 	packed := gzip.NewWriter(to)
 	return &bundle{root: root, made: made, gzip: packed, tar: tar.NewWriter(packed), left: most - bundleManifest,
-		list: bundleList{Made: made, By: serve.ThisVersion(), MaxBytes: most, Files: []bundleFile{}, Missing: []bundleMissed{}}}
+		list: bundleList{Made: made, By: serve.ThisVersion(), MaxBytes: most, Files: []bundleFile{},
+			Missing: []bundleMissed{}}}
 }
 
 // add adds a text, without what is secret in it.
@@ -92,7 +93,8 @@ func (b *bundle) addJSON(name string, value any) error {
 // put adds bytes as they are.
 func (b *bundle) put(name string, data []byte, cut int64) error {
 	if cost := int64(len(data)) + bundlePart; cost > b.left {
-		b.miss(name, fmt.Sprintf("it has %d bytes, but only %d remain of --max-bytes", len(data), max(0, b.left-bundlePart)))
+		b.miss(name, fmt.Sprintf("it has %d bytes, but only %d remain of --max-bytes", len(data),
+			max(0, b.left-bundlePart)))
 		return nil
 	}
 	b.left -= int64(len(data)) + bundlePart
@@ -101,7 +103,8 @@ func (b *bundle) put(name string, data []byte, cut int64) error {
 }
 
 func (b *bundle) write(name string, data []byte) error {
-	err := b.tar.WriteHeader(&tar.Header{Name: b.root + "/" + name, Mode: 0o600, Size: int64(len(data)), ModTime: b.made, Format: tar.FormatPAX})
+	err := b.tar.WriteHeader(&tar.Header{Name: b.root + "/" + name, Mode: 0o600, Size: int64(len(data)),
+		ModTime: b.made, Format: tar.FormatPAX})
 	if err == nil {
 		_, err = b.tar.Write(data)
 	}
@@ -137,9 +140,11 @@ func (b *bundle) close() error {
 // Secrets that people put where none belongs. The name stays, the value goes.
 var (
 	privateKeys = regexp.MustCompile(`(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(-----END [A-Z ]*PRIVATE KEY-----|$)`)
-	namedSecret = regexp.MustCompile(`(?i)\b([a-z_-]*(?:token|secret|passwd|password|passphrase|(?:gossip|access|private|api|encryption|signing)[ _-]?key)["']?\s*[=:]\s*)(?:"[^"\n]*"|'[^'\n]*'|[^\s"',;}]+)`)
-	inAddress   = regexp.MustCompile(`(://[^/\s:@]*):[^/\s@]+@`)
-	bearers     = regexp.MustCompile(`(?i)(authorization["']?\s*[=:]\s*"?(?:bearer|basic)\s+|\bbearer\s+)[A-Za-z0-9._~+/=-]+`)
+	namedSecret = regexp.MustCompile(
+		`(?i)\b([a-z_-]*(?:token|secret|passwd|password|passphrase|(?:gossip|access|private|api|encryption|signing)[ _-]?key)["']?\s*[=:]\s*)(?:"[^"\n]*"|'[^'\n]*'|[^\s"',;}]+)`)
+	inAddress = regexp.MustCompile(`(://[^/\s:@]*):[^/\s@]+@`)
+	bearers   = regexp.MustCompile(
+		`(?i)(authorization["']?\s*[=:]\s*"?(?:bearer|basic)\s+|\bbearer\s+)[A-Za-z0-9._~+/=-]+`)
 )
 
 // Scrub takes secrets out of a text.

@@ -93,8 +93,8 @@ func (b *bundle) debugData(path string) error {
 	if err != nil {
 		texts = append(texts, err.Error())
 	}
-	err = b.addJSON("data.json", map[string]any{"directory": path, "holder": look.Holder, "fresh": look.Fresh, "log": look.Report,
-		"faults": texts, "disk_free_bytes": free, "disk_bytes": total, "files": names})
+	err = b.addJSON("data.json", map[string]any{"directory": path, "holder": look.Holder, "fresh": look.Fresh,
+		"log": look.Report, "faults": texts, "disk_free_bytes": free, "disk_bytes": total, "files": names})
 	if err != nil {
 		return err
 	}
@@ -150,7 +150,8 @@ func listed(dir string) (all []listedFile, err error) {
 		}
 		info, err := entry.Info()
 		if err == nil {
-			all = append(all, listedFile{strings.TrimPrefix(path, dir+string(filepath.Separator)), info.Size(), info.ModTime().UTC()})
+			all = append(all, listedFile{strings.TrimPrefix(path, dir+string(filepath.Separator)), info.Size(),
+				info.ModTime().UTC()})
 		}
 		return err
 	})
@@ -165,7 +166,9 @@ func (b *bundle) debugAudit(ctx context.Context, path string) error {
 	defer cancel()
 	report, err := audit.Data(ctx, path, slog.New(slog.DiscardHandler))
 	if err != nil {
-		b.miss("audit.json", fmt.Sprintf("%v; of a node that runs: rota operator snapshot save F and rota operator audit --backup F", cli.OutOfTime(ctx, err)))
+		b.miss("audit.json", fmt.Sprintf(
+			"%v; of a node that runs: rota operator snapshot save F and rota operator audit --backup F",
+			cli.OutOfTime(ctx, err)))
 		return nil
 	}
 	return b.addJSON("audit.json", report)

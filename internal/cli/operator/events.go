@@ -92,14 +92,16 @@ them. With --follow it goes on as things happen, until a signal
 	flags.StringSliceVar(&f.kinds, "kind", nil, "only events of this `kind`, such as jobCompleted; may be repeated")
 	flags.StringVar(&f.Job, "job", "", "only events about the job of this `id`; a workflow's node is WORKFLOW/NODE")
 	flags.StringVar(&f.Since, "since", "", "begin at this `date`, or this long ago, such as 1h")
-	flags.IntVarP(&f.last, "last", "n", 0, "only this number of the newest `events`, up to 10000, 0 for all; with --follow new ones, too")
+	flags.IntVarP(&f.last, "last", "n", 0,
+		"only this number of the newest `events`, up to 10000, 0 for all; with --follow new ones, too")
 	cli.WithinOrZero(flags, 1, maxLast, "last")
 	flags.StringVar(&f.Queue, "queue", "", "only events about this `queue` and its jobs")
 	flags.StringVar(&f.Typ, "type", "", "only events about jobs of this `type`")
 	flags.StringVar(&f.Tenant, "tenant", "", "only events about this `tenant` and its jobs")
 	flags.StringVar(&f.Worker, "worker", "", "only events about the worker of this `id`, and its leases")
 	flags.StringVar(&f.Workflow, "workflow", "", "only events about the workflow of this `id`, and its nodes")
-	flags.StringVar(&f.actor, "actor", "", "only changes requested by this `principal`, such as token:ID, or by one of its browser sessions")
+	flags.StringVar(&f.actor, "actor", "",
+		"only changes requested by this `principal`, such as token:ID, or by one of its browser sessions")
 	return cmd
 }
 
@@ -117,7 +119,8 @@ func (f *TailFlags) Begin(now time.Time) (rota.Date, error) {
 	}
 	at, err := cli.ParseDate(f.Since)
 	if err != nil {
-		return 0, cli.Usagef("--since %q is neither a duration such as 1h or 1d12h, 87600h at most, nor %s", f.Since, cli.WantedDate)
+		return 0, cli.Usagef("--since %q is neither a duration such as 1h or 1d12h, 87600h at most, nor %s", f.Since,
+			cli.WantedDate)
 	}
 	return rota.DateOf(at), nil
 }

@@ -37,14 +37,15 @@ func (a Commands) raftList() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return cli.PrintAll(a.App, "peers", peers, func(p rota.RaftPeer) string { return string(p.ID) }, []cli.Column[rota.RaftPeer]{
-				{Head: "NODE", Cell: func(p rota.RaftPeer) any { return p.ID }},
-				{Head: "ADDRESS", Cell: func(p rota.RaftPeer) any { return p.Address }},
-				{Head: "VOTER", Cell: func(p rota.RaftPeer) any { return p.Voter }},
-				{Head: "LEADER", Cell: func(p rota.RaftPeer) any { return p.Leader }},
-				{Head: "HEALTHY SINCE", Cell: func(p rota.RaftPeer) any { return ifEver(p.HealthySince) }},
-				{Head: "LAST CONTACT", Cell: func(p rota.RaftPeer) any { return ifEver(p.LastContact) }},
-			})
+			return cli.PrintAll(a.App, "peers", peers, func(p rota.RaftPeer) string { return string(p.ID) },
+				[]cli.Column[rota.RaftPeer]{
+					{Head: "NODE", Cell: func(p rota.RaftPeer) any { return p.ID }},
+					{Head: "ADDRESS", Cell: func(p rota.RaftPeer) any { return p.Address }},
+					{Head: "VOTER", Cell: func(p rota.RaftPeer) any { return p.Voter }},
+					{Head: "LEADER", Cell: func(p rota.RaftPeer) any { return p.Leader }},
+					{Head: "HEALTHY SINCE", Cell: func(p rota.RaftPeer) any { return ifEver(p.HealthySince) }},
+					{Head: "LAST CONTACT", Cell: func(p rota.RaftPeer) any { return ifEver(p.LastContact) }},
+				})
 		})),
 	})
 }
@@ -175,7 +176,8 @@ func verdictNames(v rota.Verdict) []string {
 
 // VerdictTable shows the digest of each node.
 func VerdictTable(v rota.Verdict) string {
-	text := cli.RenderFacts([]cli.Fact{{Name: "index", Value: uint64(v.Index)}, {Name: "equal", Value: v.Equal}}) + "\n" +
+	text := cli.RenderFacts([]cli.Fact{{Name: "index", Value: uint64(v.Index)}, {Name: "equal", Value: v.Equal}}) +
+		"\n" +
 		cli.RenderList([]cli.Column[rota.NodeVerdict]{
 			{Head: "NODE", Cell: func(n rota.NodeVerdict) any { return n.ID }},
 			{Head: "DIGEST", Cell: func(n rota.NodeVerdict) any { return digestText(n.Digest) }},

@@ -56,14 +56,17 @@ Nothing is written.`,
 }
 
 func (a Commands) printAudit(r rota.AuditReport) error {
-	facts := []cli.Fact{{Name: "entries", Value: fmt.Sprintf("%d (index %d to %d)", r.Entries, r.From, r.To)}, {Name: "operations", Value: r.Operations},
-		{Name: "rounds", Value: r.Rounds}, {Name: "proved", Value: r.Proved},
+	facts := []cli.Fact{{Name: "entries", Value: fmt.Sprintf("%d (index %d to %d)", r.Entries, r.From, r.To)},
+		{Name: "operations", Value: r.Operations}, {Name: "rounds", Value: r.Rounds}, {Name: "proved", Value: r.Proved},
 		{Name: "fires", Value: fmt.Sprintf("%d (%d proved, %d refused)", r.Fires, r.FiresProved, r.FiresRefused)}}
 	if d := r.Difference; d != nil {
-		facts = append(facts, cli.Fact{Name: "first difference", Value: fmt.Sprintf("index %d, queue %s, epoch %d, height %d", d.Index, d.Queue,
-			d.Epoch, d.Height)}, cli.Fact{Name: "logged", Value: d.Logged}, cli.Fact{Name: "proved", Value: d.Proved})
+		facts = append(facts, cli.Fact{Name: "first difference",
+			Value: fmt.Sprintf("index %d, queue %s, epoch %d, height %d", d.Index, d.Queue,
+				d.Epoch, d.Height)}, cli.Fact{Name: "logged", Value: d.Logged},
+			cli.Fact{Name: "proved", Value: d.Proved})
 	}
-	if err := a.PrintOne(r, []string{fmt.Sprint(r.Proved)}, func(bool) string { return cli.RenderFacts(facts) }); err != nil {
+	if err := a.PrintOne(r, []string{fmt.Sprint(r.Proved)},
+		func(bool) string { return cli.RenderFacts(facts) }); err != nil {
 		return err
 	}
 	if r.Difference != nil {

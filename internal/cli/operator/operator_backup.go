@@ -31,7 +31,9 @@ func (a Commands) backupNow() *cobra.Command {
 				return err
 			}
 			return a.PrintOne(b, []string{b.Name}, func(bool) string {
-				return cli.RenderFacts([]cli.Fact{{Name: "backup", Value: b.Name}, {Name: "index", Value: uint64(b.Index)}, {Name: "date", Value: b.Date}, {Name: "sha256", Value: b.SHA256}, {Name: "bytes", Value: b.Bytes}})
+				return cli.RenderFacts([]cli.Fact{{Name: "backup", Value: b.Name},
+					{Name: "index", Value: uint64(b.Index)}, {Name: "date", Value: b.Date},
+					{Name: "sha256", Value: b.SHA256}, {Name: "bytes", Value: b.Bytes}})
 			})
 		})),
 	}
@@ -72,7 +74,8 @@ func backupFiles(all []depot.Backup) (files []string) {
 }
 
 func fromFlags(flags *pflag.FlagSet, o *depot.Options) {
-	flags.StringVar(&o.To, "from", "", "`location` that servers have as --backup-to: a directory, or s3://bucket/prefix")
+	flags.StringVar(&o.To, "from", "",
+		"`location` that servers have as --backup-to: a directory, or s3://bucket/prefix")
 }
 
 func backupsIn(ctx context.Context, from depot.Options) (*depot.Depot, []depot.Backup, error) {
@@ -105,7 +108,8 @@ cluster and index that its name says, or where a round differs.`,
 	}
 	fromFlags(cmd.Flags(), &f.Store)
 	f.Register(cmd.Flags())
-	cmd.Flags().StringVar(&cluster, "cluster-id", "", "`id` of the cluster whose backup is meant, where several clusters' are there")
+	cmd.Flags().StringVar(&cluster, "cluster-id", "",
+		"`id` of the cluster whose backup is meant, where several clusters' are there")
 	cmd.RunE = a.Does(func(ctx context.Context, _ []string) error {
 		d, all, err := backupsIn(ctx, f.Store)
 		if err != nil {
@@ -125,7 +129,8 @@ cluster and index that its name says, or where a round differs.`,
 			return damaged(fmt.Errorf("%s: %w", newest.File, err))
 		}
 		if info.ClusterID != newest.Cluster || info.Index != newest.Index {
-			return cli.Failf("%s holds cluster %s at index %d, unlike its name", newest.File, info.ClusterID, info.Index)
+			return cli.Failf("%s holds cluster %s at index %d, unlike its name", newest.File, info.ClusterID,
+				info.Index)
 		}
 		a.Talk("%s is whole", newest.File)
 		report, err := audit.Backup(ctx, open, slog.New(slog.NewTextHandler(a.Stderr, nil)))
@@ -145,7 +150,8 @@ func newestOf(all []depot.Backup, cluster rota.ClusterID) (depot.Backup, error) 
 	if cluster == "" && len(all) > 0 {
 		cluster = all[0].Cluster
 		if len(depot.Of(all, cluster)) < len(all) {
-			return depot.Backup{}, rota.Refusef(rota.KindInvalid, "cluster-id", "there are backups of several clusters: name one with --cluster-id")
+			return depot.Backup{}, rota.Refusef(rota.KindInvalid, "cluster-id",
+				"there are backups of several clusters: name one with --cluster-id")
 		}
 	}
 	own := depot.Of(all, cluster)

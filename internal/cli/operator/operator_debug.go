@@ -72,16 +72,20 @@ Admin ports are asked at --admin; without it at each node's API host, port 6472.
 		return a.collect(ctx, f)
 	})
 	flags := cmd.Flags()
-	flags.StringVar(&f.out, "out", "", "`file` to write (default rota-debug-TIME.tar.gz); one that is there is left alone")
+	flags.StringVar(&f.out, "out", "",
+		"`file` to write (default rota-debug-TIME.tar.gz); one that is there is left alone")
 	flags.StringSliceVar(&f.admins, "admin", nil, "admin `host:port` of a node; may be repeated")
 	flags.StringSliceVar(&f.logs, "log", nil, "`file` with a node's log, of which the end is included; may be repeated")
 	flags.StringVar(&f.serverConfig, "server-config", "", "`file` with a node's settings, as its --config")
 	flags.StringVar(&f.data, "data", "", "data `directory` of a node on this machine, running or not")
-	cli.DurationVar(flags, &f.interval, "interval", 10*time.Second, "how long the two looks at the metrics are apart; half of it the CPU is profiled")
+	cli.DurationVar(flags, &f.interval, "interval", 10*time.Second,
+		"how long the two looks at the metrics are apart; half of it the CPU is profiled")
 	cli.Within(flags, time.Second, time.Minute, "interval")
-	flags.Int64Var(&f.most, "max-bytes", debugBytes, "maximum `bytes` of the archive, before compression; MANIFEST lists the omitted parts")
+	flags.Int64Var(&f.most, "max-bytes", debugBytes,
+		"maximum `bytes` of the archive, before compression; MANIFEST lists the omitted parts")
 	cli.Within(flags, minDebug, int64(4<<30), "max-bytes")
-	flags.BoolVar(&f.audit, "audit", false, "recompute every round in the log of --data, whose node is stopped, as rota operator audit does; it may take minutes")
+	flags.BoolVar(&f.audit, "audit", false,
+		"recompute every round in the log of --data, whose node is stopped, as rota operator audit does; it may take minutes")
 	flags.BoolVar(&f.payloads, "payloads", false, "include job payloads and other user data")
 	return cmd
 }
@@ -124,7 +128,8 @@ func (a Commands) collect(ctx context.Context, f *debugFlags) error {
 		a.Talk("missing: %s: %s", m.Name, m.Why)
 	}
 	return a.PrintOne(collected{f.out, size, len(b.list.Files), b.list.Missing}, []string{f.out}, func(bool) string {
-		return cli.RenderFacts([]cli.Fact{{Name: "file", Value: f.out}, {Name: "bytes", Value: size}, {Name: "files", Value: len(b.list.Files)}, {Name: "missing", Value: len(b.list.Missing)}})
+		return cli.RenderFacts([]cli.Fact{{Name: "file", Value: f.out}, {Name: "bytes", Value: size},
+			{Name: "files", Value: len(b.list.Files)}, {Name: "missing", Value: len(b.list.Missing)}})
 	})
 }
 
@@ -167,7 +172,8 @@ func (a Commands) fill(ctx context.Context, b *bundle, f *debugFlags) (silent, e
 }
 
 // debugAdmins adds the pages of admin ports, all asked at once.
-func (a Commands) debugAdmins(ctx context.Context, b *bundle, admins []string, interval time.Duration) (answered bool, err error) {
+func (a Commands) debugAdmins(ctx context.Context, b *bundle, admins []string,
+	interval time.Duration) (answered bool, err error) {
 	pages := make([]adminPages, len(admins))
 	var all sync.WaitGroup
 	for i, addr := range admins {
@@ -236,8 +242,17 @@ func (a Commands) debugNodes(ctx context.Context, b *bundle, status *rota.Cluste
 			call  func(context.Context, *client.Client) error
 			value func() any
 		}{
-			{"status.json", func(ctx context.Context, c *client.Client) (err error) { sees, err = c.Status(ctx); return err }, func() any { return sees }},
-			{"peers.json", func(ctx context.Context, c *client.Client) (err error) { peers, err = c.Peers(ctx); return err },
+			{"status.json", func(ctx context.Context, c *client.Client) (err error) {
+				sees,
+					err = c.Status(ctx)
+				return err
+			},
+				func() any { return sees }},
+			{"peers.json", func(ctx context.Context, c *client.Client) (err error) {
+				peers,
+					err = c.Peers(ctx)
+				return err
+			},
 				func() any { return map[string]any{"peers": peers} }},
 		} {
 			if err := a.atNode(ctx, []string{n.API}, ask.call); err != nil {

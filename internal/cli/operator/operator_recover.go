@@ -39,7 +39,8 @@ are bound to the old cluster.`,
 	cmd.Flags().StringVar(&data, "data", "", "data `directory` of the stopped node")
 	cmd.Flags().BoolVar(&report, "report", false, "print the content of the disk, and change nothing")
 	cmd.Flags().BoolVar(&lose, "yes-lose-quorum", false, "recover: the other members never come back")
-	cmd.Flags().StringSliceVar(&others, "others", nil, "`file` with the report of another disk that is left; may be repeated")
+	cmd.Flags().StringSliceVar(&others, "others", nil,
+		"`file` with the report of another disk that is left; may be repeated")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		switch {
 		case data == "":
@@ -65,8 +66,10 @@ func (a Commands) reportDisk(ctx context.Context, data string) error {
 		return cli.AsFailure(err)
 	}
 	return a.PrintOne(r, []string{string(r.Node)}, func(bool) string {
-		return cli.RenderFacts([]cli.Fact{{Name: "node", Value: r.Node}, {Name: "name", Value: r.Cluster}, {Name: "cluster", Value: r.ClusterID}, {Name: "incarnation", Value: r.Incarnation},
-			{Name: "last term", Value: r.Term}, {Name: "last index", Value: r.Index}, {Name: "date", Value: r.Date}, {Name: "digest", Value: r.Digest}}) + "\n" +
+		return cli.RenderFacts([]cli.Fact{{Name: "node", Value: r.Node}, {Name: "name", Value: r.Cluster},
+			{Name: "cluster", Value: r.ClusterID}, {Name: "incarnation", Value: r.Incarnation},
+			{Name: "last term", Value: r.Term}, {Name: "last index", Value: r.Index}, {Name: "date", Value: r.Date},
+			{Name: "digest", Value: r.Digest}}) + "\n" +
 			cli.RenderList([]cli.Column[recovery.Member]{
 				{Head: "MEMBER", Cell: func(m recovery.Member) any { return m.ID }},
 				{Head: "ADDRESS", Cell: func(m recovery.Member) any { return m.Address }},
@@ -90,12 +93,14 @@ func (a Commands) recoverDisk(ctx context.Context, data string, others []string)
 		return cli.AsFailure(err)
 	}
 	if r.Old.Node != "" {
-		a.Talk("recovered up to term %d, index %d of %s; later changes are lost, and all attestations", r.Old.Term, r.Old.Index,
+		a.Talk("recovered up to term %d, index %d of %s; later changes are lost, and all attestations", r.Old.Term,
+			r.Old.Index,
 			r.Old.Date)
 	}
 	a.Talk("start the node as before, without --join; new nodes join it under ids that were never used")
 	return a.PrintOne(r, []string{string(r.ClusterID)}, func(bool) string {
-		return cli.RenderFacts([]cli.Fact{{Name: "cluster", Value: r.ClusterID}, {Name: "incarnation", Value: r.Incarnation}, {Name: "old files", Value: r.Aside}})
+		return cli.RenderFacts([]cli.Fact{{Name: "cluster", Value: r.ClusterID},
+			{Name: "incarnation", Value: r.Incarnation}, {Name: "old files", Value: r.Aside}})
 	})
 }
 
@@ -106,7 +111,8 @@ func readReport(path string) (r recovery.Report, err error) {
 		return r, err
 	}
 	if info.Size() > maxReportBytes {
-		return r, rota.Refusef(rota.KindInvalid, "others", "%s too long for a report: got %d bytes, maximum %d", path, info.Size(), maxReportBytes)
+		return r, rota.Refusef(rota.KindInvalid, "others", "%s too long for a report: got %d bytes, maximum %d", path,
+			info.Size(), maxReportBytes)
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -116,7 +122,8 @@ func readReport(path string) (r recovery.Report, err error) {
 		return r, fmt.Errorf("%s is not a report of operator recover --report -o json: %w", path, err)
 	}
 	if r.Node == "" || r.ClusterID == "" || r.Index == 0 {
-		return r, rota.Refusef(rota.KindInvalid, "others", "%s is not a report of operator recover --report -o json: node, cluster id or index is missing", path)
+		return r, rota.Refusef(rota.KindInvalid, "others",
+			"%s is not a report of operator recover --report -o json: node, cluster id or index is missing", path)
 	}
 	return r, nil
 }

@@ -86,7 +86,8 @@ func (l Load) Size() nodeSize {
 
 	archive, kept := l.Rate*int64(l.Retention.Seconds())*(sizeArchive+l.Payload), l.Retention
 	if archive > l.ArchiveMax {
-		archive, kept = l.ArchiveMax, time.Duration(l.ArchiveMax/(sizeArchive+l.Payload)*int64(time.Second)/max(l.Rate, 1))
+		archive, kept = l.ArchiveMax, time.Duration(l.ArchiveMax/(sizeArchive+l.Payload)*int64(time.Second)/max(l.Rate,
+			1))
 	}
 	s.Kept, s.KeptMs, s.RetentionMs = kept, kept.Milliseconds(), l.Retention.Milliseconds()
 	s.Disk = archive + l.Audit/sizeOps*(sizeLog+l.Payload) + 2*s.State
@@ -118,18 +119,25 @@ func garbage(live int64) int64 {
 
 func (s *nodeSize) note() {
 	if s.Cores == 0 {
-		s.Notes = append(s.Notes, fmt.Sprintf("%d jobs/s with %d workers is more than was measured: one leader decides for all queues. Measure it with rota bench jobs, or run a second cluster",
-			s.Rate, s.Workers))
+		s.Notes = append(s.Notes,
+			fmt.Sprintf("%d jobs/s with %d workers is more than was measured: one leader decides for all queues. Measure it with rota bench jobs, or run a second cluster",
+				s.Rate, s.Workers))
 	}
 	if few := (Load{Rate: s.Rate}).cores(); s.Cores > few {
-		s.Notes = append(s.Notes, fmt.Sprintf("cores are for %d workers of one slot, each with a connection: fewer workers with more slots do with %d", s.Workers, few))
+		s.Notes = append(s.Notes,
+			fmt.Sprintf("cores are for %d workers of one slot, each with a connection: fewer workers with more slots do with %d",
+				s.Workers, few))
 	}
 	if s.State > rota.DefaultStateBytesMax {
-		s.Notes = append(s.Notes, fmt.Sprintf("pending jobs take more than the default of state_bytes_max: rota cluster set state_bytes_max=%d", s.State+s.State/4))
+		s.Notes = append(s.Notes,
+			fmt.Sprintf("pending jobs take more than the default of state_bytes_max: rota cluster set state_bytes_max=%d",
+				s.State+s.State/4))
 	}
 	if s.Kept < s.Retention {
-		s.Notes = append(s.Notes, fmt.Sprintf("the archive is full after %s: --archive-max-bytes %d keeps jobs for all of %s. A job id that is submitted again %s after its job ended, or later, becomes a new job",
-			s.Kept.Round(time.Minute), s.Rate*int64(s.Retention.Seconds())*(sizeArchive+s.Payload), s.Retention, s.known().Round(time.Minute)))
+		s.Notes = append(s.Notes,
+			fmt.Sprintf("the archive is full after %s: --archive-max-bytes %d keeps jobs for all of %s. A job id that is submitted again %s after its job ended, or later, becomes a new job",
+				s.Kept.Round(time.Minute), s.Rate*int64(s.Retention.Seconds())*(sizeArchive+s.Payload), s.Retention,
+				s.known().Round(time.Minute)))
 	}
 	if s.Pending > 0 && s.Rate > 0 && s.Pending/s.Rate > 24*60*60 {
 		s.Notes = append(s.Notes, "the pending jobs are more than a day's work at this rate")
@@ -162,7 +170,8 @@ rota bench jobs on the machines themselves then proves or not. It asks no cluste
 	flags.Int64Var(&l.Workers, "workers", 100, "workers that are connected")
 	flags.Int64Var(&l.Payload, "payload", 256, "`bytes` of payload a job")
 	cli.DurationVar(flags, &l.Retention, "archive-retention", 7*24*time.Hour, "how long ended jobs are to be kept")
-	flags.Int64Var(&l.ArchiveMax, "archive-max-bytes", 8<<30, "`bytes` of ended jobs kept on disk at most, as the servers have it")
+	flags.Int64Var(&l.ArchiveMax, "archive-max-bytes", 8<<30,
+		"`bytes` of ended jobs kept on disk at most, as the servers have it")
 	flags.Int64Var(&l.Audit, "audit-retention", 1_000_000, "`operations` that can be audited, as the servers have it")
 	cli.Within(flags, 0, MaxSizeRate, "rate")
 	cli.Within(flags, 0, 1_000_000_000, "pending", "audit-retention")
@@ -179,8 +188,11 @@ func (s nodeSize) text() string {
 		cores = "not known"
 	}
 	text := cli.RenderFacts([]cli.Fact{
-		{Name: "cores", Value: cores}, {Name: "memory", Value: gibibytes(s.Memory)}, {Name: "of it the state", Value: gibibytes(s.State)}, {Name: "disk", Value: gibibytes(s.Disk)},
-		{Name: "archive keeps", Value: s.Kept.Round(time.Minute)}, {Name: "network", Value: fmt.Sprintf("%.1f MiB/s, all nodes, clients and workers together", float64(s.Network)/(1<<20))},
+		{Name: "cores", Value: cores}, {Name: "memory", Value: gibibytes(s.Memory)},
+		{Name: "of it the state", Value: gibibytes(s.State)}, {Name: "disk", Value: gibibytes(s.Disk)},
+		{Name: "archive keeps", Value: s.Kept.Round(time.Minute)},
+		{Name: "network", Value: fmt.Sprintf("%.1f MiB/s, all nodes, clients and workers together",
+			float64(s.Network)/(1<<20))},
 	})
 	if len(s.Notes) > 0 {
 		text += "\n" + strings.Join(s.Notes, "\n") + "\n"

@@ -54,7 +54,8 @@ no leader the node's own log does.`,
 		}
 		return save(ctx, args)
 	})
-	cmd.Flags().BoolVar(&stale, "stale", false, "save the node's own state without asking a leader; it may lack the latest changes")
+	cmd.Flags().BoolVar(&stale, "stale", false,
+		"save the node's own state without asking a leader; it may lack the latest changes")
 	cmd.Flags().StringVar(&data, "data", "", "data `directory` of a node that runs here: the call goes by its socket")
 	return cmd
 }
@@ -112,9 +113,12 @@ func damaged(err error) error {
 func (a Commands) printSnapshot(path string, info rota.SnapshotInfo) error {
 	return a.PrintOne(info, []string{path}, func(bool) string {
 		return cli.RenderFacts([]cli.Fact{
-			{Name: "file", Value: path}, {Name: "cluster", Value: info.ClusterID}, {Name: "incarnation", Value: info.Incarnation},
-			{Name: "index", Value: uint64(info.Index)}, {Name: "term", Value: info.Term}, {Name: "date", Value: info.Date}, {Name: "digest", Value: info.Digest},
-			{Name: "rules version", Value: info.RulesVersion}, {Name: "format", Value: info.Format}, {Name: "records", Value: info.Records}, {Name: "bytes",
+			{Name: "file", Value: path}, {Name: "cluster", Value: info.ClusterID},
+			{Name: "incarnation", Value: info.Incarnation},
+			{Name: "index", Value: uint64(info.Index)}, {Name: "term", Value: info.Term},
+			{Name: "date", Value: info.Date}, {Name: "digest", Value: info.Digest},
+			{Name: "rules version", Value: info.RulesVersion}, {Name: "format", Value: info.Format},
+			{Name: "records", Value: info.Records}, {Name: "bytes",
 				Value: info.Bytes},
 		})
 	})
@@ -138,7 +142,8 @@ The node is the only member of its cluster: start it with rota server, then let 
 	cmd.Flags().StringVar(&node, "node", "", "`id` of the node, as in rota server --node")
 	cmd.Flags().StringVar(&o.Cluster, "cluster", serve.DefaultCluster,
 		"`name` of the cluster, as in rota server --cluster")
-	cmd.Flags().BoolVar(&o.KeepTokens, "keep-tokens", false, "let access tokens count that did when the backup was made, revoked since or not")
+	cmd.Flags().BoolVar(&o.KeepTokens, "keep-tokens", false,
+		"let access tokens count that did when the backup was made, revoked since or not")
 	cmd.Flags().StringVar(&o.Raft, "raft", serve.DefaultRaft, "`host:port` as in rota server --raft")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if o.Data == "" || node == "" {
@@ -162,7 +167,8 @@ The node is the only member of its cluster: start it with rota server, then let 
 			a.Talk("start it with: rota server --node %s --data %s --raft %s --cluster %s --bootstrap-expect 1, and the other flags that nodes have here",
 				o.Node, o.Data, o.Raft, o.Cluster)
 			if !o.KeepTokens {
-				a.Talk("access tokens are revoked: where the cluster had some, rota auth reset --data %s makes another once the node runs", o.Data)
+				a.Talk("access tokens are revoked: where the cluster had some, rota auth reset --data %s makes another once the node runs",
+					o.Data)
 			}
 			return a.printSnapshot(args[0], info)
 		})(cmd, args)

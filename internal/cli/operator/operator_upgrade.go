@@ -62,7 +62,8 @@ something does, and 7 where no node answers.`,
 				RulesInForce uint32          `json:"rules_in_force"`
 				To           *upgrade.Binary `json:"to,omitempty"`
 			}{report, facts.Status.RulesVersion, facts.To}
-			if err := a.PrintOne(value, blocked, func(bool) string { return upgradeTable(report) }); err != nil || report.Ready {
+			if err := a.PrintOne(value, blocked, func(bool) string { return upgradeTable(report) }); err != nil ||
+				report.Ready {
 				return err
 			}
 			return cli.Failf("an upgrade node by node would not go well: %s", strings.Join(blocked, ", "))
@@ -75,7 +76,8 @@ something does, and 7 where no node answers.`,
 // upgradeFacts asks all nodes, each of them itself, too, and the new binary.
 func (a Commands) upgradeFacts(ctx context.Context, to string) (f upgrade.Facts, err error) {
 	own := serve.ThisVersion()
-	f = upgrade.Facts{Now: time.Now(), Own: upgrade.Binary{Version: own.Version, Formats: &own.Formats}, Answers: make(map[rota.NodeID]upgrade.Answer)}
+	f = upgrade.Facts{Now: time.Now(), Own: upgrade.Binary{Version: own.Version, Formats: &own.Formats},
+		Answers: make(map[rota.NodeID]upgrade.Answer)}
 	if to != "" {
 		if f.To, err = askBinary(ctx, to); err != nil {
 			return f, err
@@ -135,7 +137,8 @@ func askBinary(ctx context.Context, path string) (*upgrade.Binary, error) {
 		err = errors.New("it names none")
 	}
 	if err != nil {
-		return nil, cli.Failf("ask --to %s for its version: %w %s: use the path of a rota binary for this machine", path, err,
+		return nil, cli.Failf("ask --to %s for its version: %w %s: use the path of a rota binary for this machine",
+			path, err,
 			cli.Clean(cli.OneLine(complaint.String())))
 	}
 	return &b, nil

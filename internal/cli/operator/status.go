@@ -40,7 +40,8 @@ Jobs that fail are those that the node asked has counted in the last 15 minutes.
 				return err
 			}
 			if check && len(found.Concerns) > 0 {
-				return rota.Refusef(rota.KindConflict, "status", "%s", cli.Counted(int64(len(found.Concerns)), "concern", ""))
+				return rota.Refusef(rota.KindConflict, "status", "%s",
+					cli.Counted(int64(len(found.Concerns)), "concern", ""))
 			}
 			return nil
 		})),

@@ -83,24 +83,25 @@ func (a KeyCommands) show() *cobra.Command {
 }
 
 func (a KeyCommands) states(states []rota.KeyState) error {
-	return cli.PrintAll(a.App, "keys", states, func(k rota.KeyState) string { return k.Key }, []cli.Column[rota.KeyState]{
-		{Head: "KEY", Cell: func(k rota.KeyState) any { return k.Key }},
-		{Head: "QUEUE", Cell: func(k rota.KeyState) any { return orAllText(string(k.Queue)) }},
-		{Head: "TENANT", Cell: func(k rota.KeyState) any { return orAllText(string(k.Tenant)) }},
-		{Head: "JOBS", Cell: func(k rota.KeyState) any { return k.Jobs }},
-		{Head: "OPEN", Cell: func(k rota.KeyState) any { return k.Open }},
-		{Head: "FULL", Cell: func(k rota.KeyState) any { return k.Full }},
-		{Head: "NEXT", Wide: true, Cell: func(k rota.KeyState) any { return k.Next.Date }},
-		{Head: "HEAD", Cell: func(k rota.KeyState) any { return k.Head }},
-		{Head: "BLOCKED BY", Cell: func(k rota.KeyState) any { return k.Blocker }},
-		{Head: "AT MOST", Wide: true, Cell: func(k rota.KeyState) any { return cli.OrNone(k.Concurrency) }},
-		{Head: "TOKENS", Wide: true, Cell: func(k rota.KeyState) any {
-			if k.Rate == 0 {
-				return "none"
-			}
-			return k.Tokens
-		}},
-	})
+	return cli.PrintAll(a.App, "keys", states, func(k rota.KeyState) string { return k.Key },
+		[]cli.Column[rota.KeyState]{
+			{Head: "KEY", Cell: func(k rota.KeyState) any { return k.Key }},
+			{Head: "QUEUE", Cell: func(k rota.KeyState) any { return orAllText(string(k.Queue)) }},
+			{Head: "TENANT", Cell: func(k rota.KeyState) any { return orAllText(string(k.Tenant)) }},
+			{Head: "JOBS", Cell: func(k rota.KeyState) any { return k.Jobs }},
+			{Head: "OPEN", Cell: func(k rota.KeyState) any { return k.Open }},
+			{Head: "FULL", Cell: func(k rota.KeyState) any { return k.Full }},
+			{Head: "NEXT", Wide: true, Cell: func(k rota.KeyState) any { return k.Next.Date }},
+			{Head: "HEAD", Cell: func(k rota.KeyState) any { return k.Head }},
+			{Head: "BLOCKED BY", Cell: func(k rota.KeyState) any { return k.Blocker }},
+			{Head: "AT MOST", Wide: true, Cell: func(k rota.KeyState) any { return cli.OrNone(k.Concurrency) }},
+			{Head: "TOKENS", Wide: true, Cell: func(k rota.KeyState) any {
+				if k.Rate == 0 {
+					return "none"
+				}
+				return k.Tokens
+			}},
+		})
 }
 
 func (a KeyCommands) top() *cobra.Command {
@@ -166,7 +167,8 @@ func (a KeyCommands) set() *cobra.Command {
 	cli.DurationVar(flags, &per, "per", 0, "the period of --rate")
 	flags.Int64Var(&r.Burst, "burst", 0, "how many of --rate at once, `N` (default 1)")
 	flags.StringVar(&sequence, "sequence", "none", "run the jobs of a key one after the other: `block` or skip")
-	flags.BoolVar(&r.Group, "group", false, "serve the keys of a --queue in turn, unless the queue is adaptive or has fair_share on")
+	flags.BoolVar(&r.Group, "group", false,
+		"serve the keys of a --queue in turn, unless the queue is adaptive or has fair_share on")
 	cli.Within(flags, 0, rota.MaxKeyConcurrency, "concurrency")
 	cli.Within(flags, 0, rota.MaxKeyRate, "rate")
 	cli.Within(flags, 0, time.Duration(rota.MaxKeyPeriod)*time.Millisecond, "per")
@@ -196,8 +198,10 @@ func (a KeyCommands) set() *cobra.Command {
 
 func (a KeyCommands) print(r rota.KeyRule) error {
 	return a.PrintOne(r, []string{cli.RuleText(r)}, func(bool) string {
-		return cli.RenderFacts([]cli.Fact{{Name: "key", Value: cli.RuleText(r)}, {Name: "queue", Value: orAllText(string(r.Queue))}, {Name: "scope", Value: r.Scope},
-			{Name: "concurrency", Value: cli.OrNone(r.Concurrency)}, {Name: "rate", Value: keyRateText(r)}, {Name: "sequence", Value: r.Sequence}, {Name: "group", Value: r.Group}})
+		return cli.RenderFacts([]cli.Fact{{Name: "key", Value: cli.RuleText(r)},
+			{Name: "queue", Value: orAllText(string(r.Queue))}, {Name: "scope", Value: r.Scope},
+			{Name: "concurrency", Value: cli.OrNone(r.Concurrency)}, {Name: "rate", Value: keyRateText(r)},
+			{Name: "sequence", Value: r.Sequence}, {Name: "group", Value: r.Group}})
 	})
 }
 
@@ -219,7 +223,8 @@ func (a KeyCommands) skip() *cobra.Command {
 		if job == "" {
 			return cli.Usagef("--job: got none, want the job that blocks the key; rota key show names it")
 		}
-		blocked := rota.KeyState{Queue: rota.QueueName(queue), Tenant: rota.TenantID(tenant), Key: args[0], Blocker: rota.JobID(job)}
+		blocked := rota.KeyState{Queue: rota.QueueName(queue), Tenant: rota.TenantID(tenant), Key: args[0],
+			Blocker: rota.JobID(job)}
 		of, err := rota.ParseKeyScope(scope)
 		if err != nil {
 			return err
@@ -241,7 +246,8 @@ func (a KeyCommands) skip() *cobra.Command {
 
 func (a KeyCommands) deletes() *cobra.Command {
 	var queue string
-	cmd := a.DeletesVersion("delete NAME[:VALUE] [--queue Q]", "Delete the limits of a key's jobs", "key delete account",
+	cmd := a.DeletesVersion("delete NAME[:VALUE] [--queue Q]", "Delete the limits of a key's jobs",
+		"key delete account",
 		func(ctx context.Context, c *client.Client, key string, only client.Condition) error {
 			name, value, _ := strings.Cut(key, ":")
 			return c.Keys().DeleteRule(ctx, rota.QueueName(queue), name, value, only)

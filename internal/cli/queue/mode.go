@@ -85,7 +85,8 @@ func (a ModeCommands) print(m rota.ModeStatus) error {
 		case m.Reason == "":
 			by = ""
 		}
-		facts := []cli.Fact{{Name: "mode", Value: m.Mode}, {Name: "reason", Value: m.Reason}, {Name: "set by", Value: by}, {Name: "since", Value: m.Since.Date}}
+		facts := []cli.Fact{{Name: "mode", Value: m.Mode}, {Name: "reason", Value: m.Reason},
+			{Name: "set by", Value: by}, {Name: "since", Value: m.Since.Date}}
 		if m.Mode == rota.ModeDegraded {
 			facts = append(facts, cli.Fact{Name: "holds queued jobs", Value: m.Holds})
 		}

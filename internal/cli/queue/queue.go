@@ -36,7 +36,8 @@ func (a Commands) delete() *cobra.Command {
 			return c.DeleteQueue(ctx, rota.QueueName(id), only)
 		})
 	drain := a.Waiting(a.Deleting(func(ctx context.Context, c *client.Client, id string) error {
-		return c.DrainQueue(ctx, rota.QueueName(id), rota.QueueName(to), func(left uint64) { a.Talk("%d live jobs are left", left) })
+		return c.DrainQueue(ctx, rota.QueueName(id), rota.QueueName(to),
+			func(left uint64) { a.Talk("%d live jobs are left", left) })
 	}))
 	work := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -67,7 +68,8 @@ func (a Commands) List() *cobra.Command {
 				return err
 			}
 			a.Seen()
-			return cli.PrintAll(a.App, "queues", queues, func(q rota.Queue) string { return string(q.Name) }, queueColumns())
+			return cli.PrintAll(a.App, "queues", queues, func(q rota.Queue) string { return string(q.Name) },
+				queueColumns())
 		})),
 	})
 }
@@ -124,7 +126,8 @@ func (a Commands) set() *cobra.Command {
 		Use:   "set Q [--preset P] [--set key=value]… [--dry-run] [--if-match ETAG]",
 		Short: "Create a queue or change its policy",
 		Long: "Create a queue or change its policy. A preset starts from its values; each --set changes one key.\n\n" +
-			"Presets: " + strings.Join(rota.Presets, ", ") + ".\n\nKeys, each with its default in standard and in the presets that " +
+			"Presets: " + strings.Join(rota.Presets, ", ") +
+			".\n\nKeys, each with its default in standard and in the presets that " +
 			"differ:\n\n" + keysHelp(),
 		Args: cobra.ExactArgs(1),
 		RunE: a.Does(a.Calling(func(ctx context.Context, c *client.Client, args []string) error {
@@ -143,7 +146,8 @@ func (a Commands) set() *cobra.Command {
 		})),
 	}
 	cmd.Flags().StringVar(&preset, "preset", "", "start from this `preset`: "+strings.Join(rota.Presets, ", "))
-	cmd.Flags().StringArrayVar(&pairs, "set", nil, "`key=value`, or expected.TYPE=TIME for the adaptive ranking; may be repeated")
+	cmd.Flags().StringArrayVar(&pairs, "set", nil,
+		"`key=value`, or expected.TYPE=TIME for the adaptive ranking; may be repeated")
 	how.Register(cmd.Flags())
 	return cmd
 }
@@ -196,15 +200,21 @@ func (a Commands) paused(verb, short, paused string) *cobra.Command {
 func (a Commands) print(q rota.Queue) error {
 	return a.PrintOne(q, []string{string(q.Name)}, func(wide bool) string {
 		text := cli.RenderFacts([]cli.Fact{
-			{Name: "queue", Value: q.Name}, {Name: "preset", Value: q.Policy.Preset}, {Name: "paused", Value: q.Policy.Paused},
-			{Name: "pending", Value: q.Pending}, {Name: "blocked", Value: q.Blocked}, {Name: "delayed", Value: q.Delayed}, {Name: "queued", Value: q.Queued},
+			{Name: "queue", Value: q.Name}, {Name: "preset", Value: q.Policy.Preset},
+			{Name: "paused", Value: q.Policy.Paused},
+			{Name: "pending", Value: q.Pending}, {Name: "blocked", Value: q.Blocked},
+			{Name: "delayed", Value: q.Delayed}, {Name: "queued", Value: q.Queued},
 			{Name: "assigned", Value: q.Assigned}, {Name: "running", Value: q.Running},
-			{Name: "submitted total", Value: q.SubmittedTotal}, {Name: "assigned total", Value: q.AssignedTotal}, {Name: "completed total",
+			{Name: "submitted total", Value: q.SubmittedTotal}, {Name: "assigned total", Value: q.AssignedTotal},
+			{Name: "completed total",
 				Value: q.CompletedTotal},
-			{Name: "dead total", Value: q.DeadTotal}, {Name: "expired total", Value: q.ExpiredTotal}, {Name: "cancelled total", Value: q.CancelledTotal},
-			{Name: "staged", Value: q.Staged},
-			{Name: "lanes", Value: q.Lanes}, {Name: "throttled lanes", Value: q.Throttled}, {Name: "workers", Value: q.Workers}, {Name: "oldest wait", Value: cli.Span(millis.Of(q.OldestWait))},
-			{Name: "usage", Value: percent(q.UsagePermille)}, {Name: "backlog usage", Value: percent(q.BacklogUsagePermille)}, {Name: "lease usage", Value: percent(q.LeaseUsagePermille)}, {Name: "bytes", Value: q.Bytes},
+			{Name: "dead total", Value: q.DeadTotal}, {Name: "expired total", Value: q.ExpiredTotal},
+			{Name: "cancelled total", Value: q.CancelledTotal}, {Name: "staged", Value: q.Staged},
+			{Name: "lanes", Value: q.Lanes}, {Name: "throttled lanes", Value: q.Throttled},
+			{Name: "workers", Value: q.Workers}, {Name: "oldest wait", Value: cli.Span(millis.Of(q.OldestWait))},
+			{Name: "usage", Value: percent(q.UsagePermille)},
+			{Name: "backlog usage", Value: percent(q.BacklogUsagePermille)},
+			{Name: "lease usage", Value: percent(q.LeaseUsagePermille)}, {Name: "bytes", Value: q.Bytes},
 			{Name: "backpressure", Value: q.Backpressure},
 			{Name: "queued by tier", Value: tiersText(q.Tiers)}, {Name: "etag", Value: q.ETag},
 		})

@@ -18,7 +18,8 @@ type RelayCommands struct{ *cli.App }
 
 // Command returns `rota relay` and the commands below it.
 func (a RelayCommands) Command() *cobra.Command {
-	return a.Group(&cobra.Command{Use: "relay", Short: "Carry events to webhooks, and jobs from a database"}, a.webhooks(), a.postgres())
+	return a.Group(&cobra.Command{Use: "relay", Short: "Carry events to webhooks, and jobs from a database"},
+		a.webhooks(), a.postgres())
 }
 
 func (a RelayCommands) webhooks() *cobra.Command {
@@ -35,11 +36,13 @@ where the receiver answers 410, and then its webhook is disabled.`,
   rota relay webhooks --key-file relay.key`,
 		Args: cobra.NoArgs,
 	}
-	cmd.Flags().StringVar(&key, "key-file", "", "the `file` that secrets are derived from: at least 32 bytes, readable by its owner alone")
+	cmd.Flags().StringVar(&key, "key-file", "",
+		"the `file` that secrets are derived from: at least 32 bytes, readable by its owner alone")
 	cmd.Flags().StringVar(&id, "id", "", "the worker's `id` (default: a new one)")
 	cmd.Flags().Int32Var(&r.Slots, "slots", 16, "maximum `number` of deliveries posted at a time")
 	cli.Within(cmd.Flags(), 1, 1_000, "slots")
-	cmd.Flags().BoolVar(&r.AllowPrivate, "allow-private", false, "post to loopback, link-local and private addresses too")
+	cmd.Flags().BoolVar(&r.AllowPrivate, "allow-private", false,
+		"post to loopback, link-local and private addresses too")
 	cmd.Flags().BoolVar(&r.AllowHTTP, "allow-http", false, "post to http:// URLs too")
 	_ = cmd.MarkFlagRequired("key-file")
 	cmd.RunE = a.Does(a.Waiting(func(ctx context.Context, c *client.Client, _ []string) (err error) {

@@ -32,7 +32,8 @@ good stays, with error. Any number of relays may run.`,
 	}
 	cmd.Flags().StringVar(&dsn, "dsn-file", "", "`file` with the database's DSN, readable by its owner alone")
 	cmd.Flags().BoolVar(&migration, "print-migration", false, "print the SQL that makes the table, and end")
-	cmd.Flags().BoolVar(&notify, "notify", false, "with --print-migration, a trigger too that wakes the relay at once; it serialises commits")
+	cmd.Flags().BoolVar(&notify, "notify", false,
+		"with --print-migration, a trigger too that wakes the relay at once; it serialises commits")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		switch {
 		case migration && dsn != "" || notify && !migration:
@@ -52,7 +53,8 @@ good stays, with error. Any number of relays may run.`,
 			return err
 		}
 		return a.Does(a.Waiting(func(ctx context.Context, c *client.Client, _ []string) error {
-			o := relay.Outbox{Client: c, DSN: string(bytes.TrimSpace(text)), Log: slog.New(slog.NewTextHandler(a.Stderr, nil))}
+			o := relay.Outbox{Client: c, DSN: string(bytes.TrimSpace(text)),
+				Log: slog.New(slog.NewTextHandler(a.Stderr, nil))}
 			return o.Run(ctx)
 		}))(cmd, args)
 	}

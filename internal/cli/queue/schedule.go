@@ -16,7 +16,8 @@ type ScheduleCommands struct{ *cli.App }
 
 // Command returns `rota schedule` and the commands below it.
 func (a ScheduleCommands) Command() *cobra.Command {
-	return a.Group(&cobra.Command{Use: "schedule", Short: "Run jobs on dates: by cron expressions, periods, or given dates"},
+	return a.Group(&cobra.Command{Use: "schedule",
+		Short: "Run jobs on dates: by cron expressions, periods, or given dates"},
 		a.set(), a.list(), a.show(), a.next(), a.pause(), a.resume(), a.trigger(), a.backfill(),
 		a.DeletesVersion("delete S", "Forget a schedule; its runs stay", "schedule delete nightly",
 			func(ctx context.Context, c *client.Client, name string, only client.Condition) error {
@@ -35,7 +36,8 @@ func (a ScheduleCommands) list() *cobra.Command {
 				return err
 			}
 			a.Seen()
-			return cli.PrintAll(a.App, "schedules", schedules, func(s rota.Schedule) string { return string(s.Name) }, scheduleColumns())
+			return cli.PrintAll(a.App, "schedules", schedules, func(s rota.Schedule) string { return string(s.Name) },
+				scheduleColumns())
 		})),
 	})
 }
@@ -120,13 +122,16 @@ func (a ScheduleCommands) next() *cobra.Command {
 			if d.Dates == nil {
 				d.Dates = []rota.Date{}
 			}
-			l := cli.Listing[rota.Date]{Whole: d, Items: d.Dates, Name: rota.Date.String, Columns: []cli.Column[rota.Date]{
-				{Head: "DATE", Cell: func(d rota.Date) any { return d }}, {Head: "TZDATA", Cell: func(rota.Date) any { return d.TZData }}}}
+			l := cli.Listing[rota.Date]{Whole: d, Items: d.Dates, Name: rota.Date.String,
+				Columns: []cli.Column[rota.Date]{
+					{Head: "DATE", Cell: func(d rota.Date) any { return d }}, {Head: "TZDATA",
+						Cell: func(rota.Date) any { return d.TZData }}}}
 			return l.Print(a.App)
 		})),
 	})
 	cmd.Flags().IntVar(&most, "count", most, "`number` of dates, 1 to 1000")
-	cmd.Flags().Var((*cli.DateValue)(&after), "after", "those after this date; without it those that are not decided yet")
+	cmd.Flags().Var((*cli.DateValue)(&after), "after",
+		"those after this date; without it those that are not decided yet")
 	cli.Within(cmd.Flags(), 1, 1_000, "count")
 	return cmd
 }
@@ -162,7 +167,8 @@ func (a ScheduleCommands) resume() *cobra.Command {
 }
 
 // changes runs a command that changes a schedule, and prints it.
-func (a ScheduleCommands) changes(change func(context.Context, *client.Client, rota.ScheduleName) (rota.Schedule, error)) func(*cobra.Command, []string) error {
+func (a ScheduleCommands) changes(change func(context.Context, *client.Client, rota.ScheduleName) (rota.Schedule,
+	error)) func(*cobra.Command, []string) error {
 	return a.Does(a.Calling(func(ctx context.Context, c *client.Client, args []string) error {
 		name, err := scheduleNamed(args)
 		if err != nil {
@@ -198,7 +204,8 @@ func (a ScheduleCommands) trigger() *cobra.Command {
 			})
 		})),
 	}
-	cmd.Flags().StringVar(&id, "id", "", "the run's `id` after S@+; the same again is the same run (default: a new one)")
+	cmd.Flags().StringVar(&id, "id", "",
+		"the run's `id` after S@+; the same again is the same run (default: a new one)")
 	return cmd
 }
 
@@ -228,26 +235,33 @@ func (a ScheduleCommands) backfill() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.PrintOne(map[string]int64{"dates": n}, nil, func(bool) string { return cli.RenderFacts([]cli.Fact{{Name: "dates", Value: n}}) })
+			return a.PrintOne(map[string]int64{"dates": n}, nil,
+				func(bool) string { return cli.RenderFacts([]cli.Fact{{Name: "dates", Value: n}}) })
 		})),
 	}
-	cmd.Flags().StringVar(&overlap, "overlap", "queue_all", "overlap `policy` of the runs: skip, queue_one, queue_all, cancel, allow")
+	cmd.Flags().StringVar(&overlap, "overlap", "queue_all",
+		"overlap `policy` of the runs: skip, queue_one, queue_all, cancel, allow")
 	return cmd
 }
 
 // print shows a schedule.
 func (a ScheduleCommands) print(s rota.Schedule) error {
 	return a.PrintOne(s, []string{string(s.Name)}, func(bool) string {
-		facts := []cli.Fact{{Name: "schedule", Value: s.Name}, {Name: "state", Value: s.State}, {Name: "due", Value: dueText(&s.ScheduleTimes)}}
+		facts := []cli.Fact{{Name: "schedule", Value: s.Name}, {Name: "state", Value: s.State},
+			{Name: "due", Value: dueText(&s.ScheduleTimes)}}
 		if s.Next != 0 {
 			facts = append(facts, cli.Fact{Name: "next", Value: s.Next})
 		}
 		if s.Why != "" {
 			facts = append(facts, cli.Fact{Name: "why", Value: s.Why})
 		}
-		facts = append(facts, cli.Fact{Name: "overlap", Value: s.Overlap}, cli.Fact{Name: "queue", Value: s.Job.Queue}, cli.Fact{Name: "type", Value: s.Job.Type}, cli.Fact{Name: "tenant", Value: s.Job.Tenant},
-			cli.Fact{Name: "live", Value: idsText(s.Live)}, cli.Fact{Name: "waiting", Value: idsText(s.Waiting)}, cli.Fact{Name: "runs", Value: s.Runs}, cli.Fact{Name: "skipped", Value: s.Skipped}, cli.Fact{Name: "missed", Value: s.Missed},
-			cli.Fact{Name: "failed", Value: s.Failed}, cli.Fact{Name: "version", Value: s.Version}, cli.Fact{Name: "etag", Value: s.ETag})
+		facts = append(facts, cli.Fact{Name: "overlap", Value: s.Overlap}, cli.Fact{Name: "queue", Value: s.Job.Queue},
+			cli.Fact{Name: "type", Value: s.Job.Type}, cli.Fact{Name: "tenant", Value: s.Job.Tenant},
+			cli.Fact{Name: "live", Value: idsText(s.Live)}, cli.Fact{Name: "waiting", Value: idsText(s.Waiting)},
+			cli.Fact{Name: "runs", Value: s.Runs}, cli.Fact{Name: "skipped", Value: s.Skipped},
+			cli.Fact{Name: "missed", Value: s.Missed},
+			cli.Fact{Name: "failed", Value: s.Failed}, cli.Fact{Name: "version", Value: s.Version},
+			cli.Fact{Name: "etag", Value: s.ETag})
 		for _, d := range s.Decisions {
 			facts = append(facts, cli.Fact{Name: d.Date.String(), Value: d.What})
 		}

@@ -64,9 +64,11 @@ func (f *scheduleFlags) register(flags *pflag.FlagSet) {
 	flags.Var((*cli.DateValue)(&s.End), "end", "end `date`, from which on it no longer runs")
 	flags.Int64Var(&s.Limit, "limit", 0, "end after this `number` of runs; 0 is no limit")
 	cli.DurationVar(flags, &s.Jitter, "jitter", 0, "start each run up to so much later")
-	flags.StringVar(&f.overlap, "overlap", "skip", "overlap `policy` for a date while a run is live: skip, queue_one, queue_all, cancel, allow")
+	flags.StringVar(&f.overlap, "overlap", "skip",
+		"overlap `policy` for a date while a run is live: skip, queue_one, queue_all, cancel, allow")
 	cli.DurationVar(flags, &s.CatchUp, "catch-up", s.CatchUp, "how late a date may still run, at least 10s")
-	flags.Int64Var(&s.CatchUpMax, "catch-up-max", s.CatchUpMax, "maximum `number` of late dates that run, the newest ones, 0 to 100")
+	flags.Int64Var(&s.CatchUpMax, "catch-up-max", s.CatchUpMax,
+		"maximum `number` of late dates that run, the newest ones, 0 to 100")
 	flags.BoolVar(&s.PauseOnFailure, "pause-on-failure", false, "pause when a run ends DEAD or EXPIRED")
 	f.job.Register(flags)
 	cli.Within(flags, 0, rota.MaxCatchUp, "catch-up-max")

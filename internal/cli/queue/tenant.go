@@ -20,7 +20,8 @@ type TenantCommands struct{ *cli.App }
 func (a TenantCommands) Command() *cobra.Command {
 	return a.Group(&cobra.Command{Use: "tenant", Short: "See and change tenants and their limits"},
 		a.List(), a.show(), a.set(),
-		a.DeletesVersion("delete T", "Delete the settings of a tenant that no live job, workflow or token uses", "tenant delete acme",
+		a.DeletesVersion("delete T", "Delete the settings of a tenant that no live job, workflow or token uses",
+			"tenant delete acme",
 			func(ctx context.Context, c *client.Client, id string, only client.Condition) error {
 				return c.DeleteTenant(ctx, rota.TenantID(id), only)
 			}))
@@ -38,7 +39,8 @@ func (a TenantCommands) List() *cobra.Command {
 				return err
 			}
 			a.Seen()
-			return cli.PrintAll(a.App, "tenants", tenants, func(t rota.Tenant) string { return string(t.ID) }, tenantColumns())
+			return cli.PrintAll(a.App, "tenants", tenants, func(t rota.Tenant) string { return string(t.ID) },
+				tenantColumns())
 		})),
 	})
 }
@@ -53,8 +55,10 @@ func tenantColumns() []cli.Column[rota.Tenant] {
 		{Head: "RPS", Cell: func(t rota.Tenant) any { return rateText(t.RateLimitRPS) }},
 		{Head: "PENALTY", Wide: true, Cell: func(t rota.Tenant) any { return cli.Span(t.PenaltyMs) }},
 		{Head: "THROTTLED", Cell: func(t rota.Tenant) any { return t.Throttled }},
-		{Head: "RATE LEFT", Wide: true, Cell: func(t rota.Tenant) any { return cli.OfSome(t.RateLeft, max(0, t.RateLimitRPS)) }},
-		{Head: "SET", Wide: true, Cell: func(t rota.Tenant) any { return t.Known }},
+		{Head: "RATE LEFT", Wide: true, Cell: func(t rota.Tenant) any {
+			return cli.OfSome(t.RateLeft,
+				max(0, t.RateLimitRPS))
+		}}, {Head: "SET", Wide: true, Cell: func(t rota.Tenant) any { return t.Known }},
 	}
 }
 
@@ -91,9 +95,11 @@ var tenantFlags = []struct{ flag, key, usage string }{
 	{"tier", "tier", "service `tier`, a term of the market ranking: FREE, PRO, PREMIUM"},
 	{"weight", "weight", "`weight` of its fair share, 1 or more"},
 	{"max-concurrent", "max_concurrent", "leases that it may have open over all queues, `N`; 0 is no limit"},
-	{"rate-limit-rps", "rate_limit_rps", "submissions a second over all queues, `N`; 0 is no limit, -1 uses each queue's limit"},
+	{"rate-limit-rps", "rate_limit_rps",
+		"submissions a second over all queues, `N`; 0 is no limit, -1 uses each queue's limit"},
 	{"bytes-max", "bytes_max", "`bytes` that its jobs and workflows may hold, such as 64MiB; 0 is no limit"},
-	{"penalty", "penalty_ms", "`duration` that its lanes wait at least once it reached --max-concurrent; 0 waits for a lease that ends only"},
+	{"penalty", "penalty_ms",
+		"`duration` that its lanes wait at least once it reached --max-concurrent; 0 waits for a lease that ends only"},
 }
 
 func (a TenantCommands) set() *cobra.Command {
@@ -161,8 +167,11 @@ func tenantSettings(flags *pflag.FlagSet) ([]rota.Setting, error) {
 func (a TenantCommands) print(t rota.Tenant) error {
 	return a.PrintOne(t, []string{string(t.ID)}, func(bool) string {
 		return cli.RenderFacts([]cli.Fact{
-			{Name: "tenant", Value: t.ID}, {Name: "tier", Value: t.Tier}, {Name: "weight", Value: t.Weight}, {Name: "max concurrent", Value: cli.OrNone(t.MaxConcurrent)},
-			{Name: "rate limit rps", Value: rateText(t.RateLimitRPS)}, {Name: "penalty", Value: cli.Span(t.PenaltyMs)}, {Name: "bytes", Value: t.Bytes}, {Name: "bytes max", Value: t.BytesMax}, {Name: "open leases", Value: t.Open},
+			{Name: "tenant", Value: t.ID}, {Name: "tier", Value: t.Tier}, {Name: "weight", Value: t.Weight},
+			{Name: "max concurrent", Value: cli.OrNone(t.MaxConcurrent)},
+			{Name: "rate limit rps", Value: rateText(t.RateLimitRPS)}, {Name: "penalty", Value: cli.Span(t.PenaltyMs)},
+			{Name: "bytes", Value: t.Bytes}, {Name: "bytes max", Value: t.BytesMax},
+			{Name: "open leases", Value: t.Open},
 			{Name: "throttled", Value: t.Throttled}, {Name: "set", Value: t.Known}, {Name: "etag", Value: t.ETag},
 		})
 	})

@@ -42,13 +42,17 @@ as that of Go. Without FILE it is the release in this binary. rota cluster statu
 				return err
 			}
 			return a.PrintOne(set, []string{set.Name()}, func(bool) string {
-				return cli.RenderFacts([]cli.Fact{{Name: "release", Value: set.Release}, {Name: "released", Value: set.Released}, {Name: "sha256", Value: set.SHA256}, {Name: "bytes", Value: set.Bytes},
-					{Name: "index", Value: uint64(set.Index)}, {Name: "installed", Value: set.Installed}, {Name: "by", Value: set.By}})
+				return cli.RenderFacts([]cli.Fact{{Name: "release", Value: set.Release},
+					{Name: "released", Value: set.Released}, {Name: "sha256", Value: set.SHA256},
+					{Name: "bytes", Value: set.Bytes},
+					{Name: "index", Value: uint64(set.Index)}, {Name: "installed", Value: set.Installed},
+					{Name: "by", Value: set.By}})
 			})
 		})),
 	}
 	cmd.Flags().StringVar(&given.Release, "release", "", "the `release`, such as 2026f, where FILE does not contain it")
-	cmd.Flags().Var((*cli.DateValue)(&given.Released), "released", "the date of the release, where FILE does not contain it")
+	cmd.Flags().Var((*cli.DateValue)(&given.Released), "released",
+		"the date of the release, where FILE does not contain it")
 	cmd.Flags().BoolVar(&given.Older, "older", false, "install a release that is older than the one in force")
 	return cmd
 }
@@ -72,7 +76,8 @@ func ZonesIn(args []string, given rota.TZInstall) (rota.TZInstall, error) {
 		return given, err
 	}
 	if !info.Mode().IsRegular() || info.Size() > maxZoneFile {
-		return given, cli.Usagef("FILE: got %s with %d bytes, want a zip of zones with at most %d", args[0], info.Size(), maxZoneFile)
+		return given, cli.Usagef("FILE: got %s with %d bytes, want a zip of zones with at most %d", args[0],
+			info.Size(), maxZoneFile)
 	}
 	archive, err := cron.ReadArchive(f, info.Size())
 	if err != nil {
@@ -88,7 +93,9 @@ func ZonesIn(args []string, given rota.TZInstall) (rota.TZInstall, error) {
 	case given.Release == "":
 		return given, cli.Usagef("release: %s does not contain it; pass --release, such as 2026f", args[0])
 	case given.Released == 0:
-		return given, cli.Usagef("released: %s does not contain the date of the release; pass --released, such as 2026-10-27", args[0])
+		return given, cli.Usagef(
+			"released: %s does not contain the date of the release; pass --released, such as 2026-10-27",
+			args[0])
 	}
 	given.Data, err = cron.Pack(archive.Zones)
 	return given, err

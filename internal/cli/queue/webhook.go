@@ -25,7 +25,8 @@ func (a WebhookCommands) Command() *cobra.Command {
 			func(w client.Webhooks, ctx context.Context, name rota.WebhookName) (rota.Webhook, error) {
 				return w.Resume(ctx, name)
 			}),
-		a.change("skip W", "Pass over the events that wait for a webhook", "webhook skip billing", client.Webhooks.Skip),
+		a.change("skip W", "Pass over the events that wait for a webhook", "webhook skip billing",
+			client.Webhooks.Skip),
 		a.DeletesVersion("delete W", "Delete a webhook and drop its undelivered events", "webhook delete billing",
 			func(ctx context.Context, c *client.Client, name string, only client.Condition) error {
 				return client.WebhooksOf(c).Delete(ctx, rota.WebhookName(name), only)
@@ -48,8 +49,10 @@ read is needed besides control.`,
 	}
 	cmd.Flags().StringVar(&spec.URL, "url", "", "`URL` to which events are posted")
 	cmd.Flags().StringVar(&kinds, "kinds", "", "the `kinds` of events, such as jobDead (default: all)")
-	cmd.Flags().StringVar(&spec.Filter, "filter", "", "`terms` that events must match: queue, tenant, id, schedule, workflow")
-	cmd.Flags().Uint64Var(&spec.Generation, "generation", 0, "`number` of the secret: one more than before rotates it (default: unchanged)")
+	cmd.Flags().StringVar(&spec.Filter, "filter", "",
+		"`terms` that events must match: queue, tenant, id, schedule, workflow")
+	cmd.Flags().Uint64Var(&spec.Generation, "generation", 0,
+		"`number` of the secret: one more than before rotates it (default: unchanged)")
 	cli.Within(cmd.Flags(), 0, cli.Unbounded, "generation")
 	_ = cmd.MarkFlagRequired("url")
 	var how cli.SetFlags
@@ -78,7 +81,8 @@ read is needed besides control.`,
 }
 
 // change makes a command that changes a webhook by its name alone, and prints it.
-func (a WebhookCommands) change(use, short, example string, do func(client.Webhooks, context.Context, rota.WebhookName) (rota.Webhook, error)) *cobra.Command {
+func (a WebhookCommands) change(use, short, example string,
+	do func(client.Webhooks, context.Context, rota.WebhookName) (rota.Webhook, error)) *cobra.Command {
 	return &cobra.Command{Use: use, Short: short, Example: "  rota " + example, Args: cobra.ExactArgs(1),
 		RunE: a.Does(a.Calling(func(ctx context.Context, c *client.Client, args []string) error {
 			name := rota.WebhookName(args[0])
@@ -95,7 +99,8 @@ func (a WebhookCommands) change(use, short, example string, do func(client.Webho
 
 func (a WebhookCommands) pause() *cobra.Command {
 	var reason string
-	cmd := a.change("pause W", "Disable a webhook until it is resumed", "webhook pause billing --reason 'the receiver moves'",
+	cmd := a.change("pause W", "Disable a webhook until it is resumed",
+		"webhook pause billing --reason 'the receiver moves'",
 		func(w client.Webhooks, ctx context.Context, name rota.WebhookName) (rota.Webhook, error) {
 			return w.Pause(ctx, name, reason)
 		})
@@ -114,16 +119,17 @@ func (a WebhookCommands) list() *cobra.Command {
 				return err
 			}
 			a.Seen()
-			return cli.PrintAll(a.App, "webhooks", hooks, func(w rota.Webhook) string { return string(w.Name) }, []cli.Column[rota.Webhook]{
-				{Head: "NAME", Cell: func(w rota.Webhook) any { return w.Name }},
-				{Head: "STATE", Cell: func(w rota.Webhook) any { return w.State }},
-				{Head: "URL", Cell: func(w rota.Webhook) any { return w.URL }},
-				{Head: "PENDING", Cell: func(w rota.Webhook) any { return w.Pending }},
-				{Head: "DELIVERED", Cell: func(w rota.Webhook) any { return w.Delivered }},
-				{Head: "FAILED", Cell: func(w rota.Webhook) any { return w.Failed }},
-				{Head: "GAPS", Wide: true, Cell: func(w rota.Webhook) any { return w.Gaps }},
-				{Head: "WHY", Wide: true, Cell: func(w rota.Webhook) any { return w.Why }},
-			})
+			return cli.PrintAll(a.App, "webhooks", hooks, func(w rota.Webhook) string { return string(w.Name) },
+				[]cli.Column[rota.Webhook]{
+					{Head: "NAME", Cell: func(w rota.Webhook) any { return w.Name }},
+					{Head: "STATE", Cell: func(w rota.Webhook) any { return w.State }},
+					{Head: "URL", Cell: func(w rota.Webhook) any { return w.URL }},
+					{Head: "PENDING", Cell: func(w rota.Webhook) any { return w.Pending }},
+					{Head: "DELIVERED", Cell: func(w rota.Webhook) any { return w.Delivered }},
+					{Head: "FAILED", Cell: func(w rota.Webhook) any { return w.Failed }},
+					{Head: "GAPS", Wide: true, Cell: func(w rota.Webhook) any { return w.Gaps }},
+					{Head: "WHY", Wide: true, Cell: func(w rota.Webhook) any { return w.Why }},
+				})
 		})),
 	})
 }
@@ -176,7 +182,8 @@ func (a WebhookCommands) secret() *cobra.Command {
 // print shows a webhook.
 func (a WebhookCommands) print(w rota.Webhook) error {
 	return a.PrintOne(w, []string{string(w.Name)}, func(bool) string {
-		facts := []cli.Fact{{Name: "webhook", Value: w.Name}, {Name: "state", Value: w.State}, {Name: "url", Value: w.URL}}
+		facts := []cli.Fact{{Name: "webhook", Value: w.Name}, {Name: "state", Value: w.State},
+			{Name: "url", Value: w.URL}}
 		if w.Why != "" {
 			facts = append(facts, cli.Fact{Name: "why", Value: w.Why})
 		}
@@ -191,11 +198,14 @@ func (a WebhookCommands) print(w rota.Webhook) error {
 		for _, g := range w.Sees {
 			facts = append(facts, cli.Fact{Name: "sees", Value: g.String()})
 		}
-		facts = append(facts, cli.Fact{Name: "generation", Value: w.Generation}, cli.Fact{Name: "cursor", Value: w.Cursor}, cli.Fact{Name: "pending", Value: w.Pending}, cli.Fact{Name: "delivered", Value: w.Delivered},
-			cli.Fact{Name: "failed", Value: w.Failed})
+		facts = append(facts, cli.Fact{Name: "generation", Value: w.Generation},
+			cli.Fact{Name: "cursor", Value: w.Cursor}, cli.Fact{Name: "pending", Value: w.Pending},
+			cli.Fact{Name: "delivered", Value: w.Delivered}, cli.Fact{Name: "failed", Value: w.Failed})
 		if w.Gap != nil {
-			facts = append(facts, cli.Fact{Name: "gaps", Value: fmt.Sprintf("%d, the last between %s and %s", w.Gaps, w.Gap.After, w.Gap.Before)})
+			facts = append(facts, cli.Fact{Name: "gaps", Value: fmt.Sprintf("%d, the last between %s and %s", w.Gaps,
+				w.Gap.After, w.Gap.Before)})
 		}
-		return cli.RenderFacts(append(facts, cli.Fact{Name: "etag", Value: w.ETag}, cli.Fact{Name: "set", Value: w.Set}, cli.Fact{Name: "by", Value: w.By}))
+		return cli.RenderFacts(append(facts, cli.Fact{Name: "etag", Value: w.ETag}, cli.Fact{Name: "set", Value: w.Set},
+			cli.Fact{Name: "by", Value: w.By}))
 	})
 }

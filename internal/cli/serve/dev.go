@@ -52,7 +52,8 @@ prints what a shell evaluates: ROTA_ADDR, and ROTA_DEV_PID to end it with.`,
 	cmd.Flags().StringVar(&f.data, "data", "", "`directory` for the nodes' state (default: a temporary one)")
 	cmd.Flags().StringVar(&f.API, "api", "",
 		"`host:port` of the first node, which must be free (default: "+DefaultAPI+", or a free port)")
-	cmd.Flags().BoolVar(&f.background, "background", false, "go on in the background, and print variables for the shell")
+	cmd.Flags().BoolVar(&f.background, "background", false,
+		"go on in the background, and print variables for the shell")
 	f.log.register(cmd)
 	f.log.level = "warn"
 	cmd.Flags().Lookup("log-level").DefValue = "warn"
@@ -96,7 +97,8 @@ func (a DevCommands) run(ctx context.Context, f *DevFlags) error {
 		if err := RememberPorts(dir, ports); err != nil {
 			return err
 		}
-		a.Talk("a cluster of %s in %s; try: rota --addr %s cluster status", cli.Counted(int64(len(addrs)), "node", ""), dir, addrs[0])
+		a.Talk("a cluster of %s in %s; try: rota --addr %s cluster status", cli.Counted(int64(len(addrs)), "node", ""),
+			dir, addrs[0])
 		for i, p := range ports {
 			a.Talk("node n%d: clients %s, health and metrics http://%s", i+1, p.API, p.Admin)
 		}
@@ -125,7 +127,8 @@ func (a DevCommands) Ports(dir string, f *DevFlags) ([]server.Ports, error) {
 			return nil, fmt.Errorf("read %s: %w", portsFile(dir), err)
 		}
 		if len(ports) != f.Nodes {
-			return nil, fmt.Errorf("%s was made for %d nodes: --nodes %d, or another --data", dir, len(ports), len(ports))
+			return nil, fmt.Errorf("%s was made for %d nodes: --nodes %d, or another --data", dir, len(ports),
+				len(ports))
 		}
 	case !errors.Is(err, os.ErrNotExist):
 		return nil, err
@@ -143,7 +146,9 @@ func (a DevCommands) Ports(dir string, f *DevFlags) ([]server.Ports, error) {
 	for _, m := range moved {
 		hint := ""
 		if m.To == &ports[0].API {
-			hint = fmt.Sprintf("; commands need --addr %s or ROTA_ADDR; or end that process (ss -ltnp shows it) and start again", *m.To)
+			hint = fmt.Sprintf(
+				"; commands need --addr %s or ROTA_ADDR; or end that process (ss -ltnp shows it) and start again",
+				*m.To)
 		}
 		a.Talk("%s%s%s stands in for it%s", m.From, takenText, *m.To, hint)
 	}

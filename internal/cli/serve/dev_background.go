@@ -68,7 +68,8 @@ func (a DevCommands) inBackground(ctx context.Context, given *pflag.FlagSet) err
 		a.relayMoves(log.Name())
 		first, _, _ := strings.Cut(addrs, ",")
 		a.Talk("console: http://%s/ui/", first)
-		a.Talk("a cluster in process %d, its log in %s; end it with: kill %d", cmd.Process.Pid, log.Name(), cmd.Process.Pid)
+		a.Talk("a cluster in process %d, its log in %s; end it with: kill %d", cmd.Process.Pid, log.Name(),
+			cmd.Process.Pid)
 		_, err := fmt.Fprintf(a.Stdout, "export ROTA_ADDR=%s ROTA_DEV_PID=%d\n", addrs, cmd.Process.Pid)
 		return err
 	}

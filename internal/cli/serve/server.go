@@ -92,7 +92,8 @@ this node's process has open is only looked at from outside.`,
 	flags.StringVar(&f.API, "api", DefaultAPI, "`host:port` for clients, workers and other nodes' calls")
 	flags.StringVar(&f.Raft, "raft", DefaultRaft, "`host:port` for Raft")
 	flags.StringVar(&f.Admin, "admin", DefaultAdmin, "`host:port` for health and metrics")
-	flags.BoolVar(&f.profiles, "pprof", false, "serve profiles at the admin port under /debug/pprof; they show this command line too")
+	flags.BoolVar(&f.profiles, "pprof", false,
+		"serve profiles at the admin port under /debug/pprof; they show this command line too")
 	flags.StringVar(&f.Gossip, "gossip", DefaultGossip, "`host:port` for gossip, UDP and TCP")
 	flags.StringSliceVar(&f.Join, "join", nil,
 		"gossip `host:port` of another node, up or not yet; may be repeated")
@@ -102,24 +103,32 @@ this node's process has open is only looked at from outside.`,
 	flags.BoolVar(&f.nonVoter, "non-voter", false, "never vote: follow the log, and serve reads and workers")
 	flags.StringVar(&f.Cluster, "cluster", DefaultCluster,
 		"`name` of the cluster; nodes with another name are rejected")
-	flags.StringVar(&f.GossipKeyFile, "gossip-key-file", "", "`file` with the keys of gossip, each of 16, 24 or 32 bytes, one a line: the first seals, each opens")
-	flags.StringVar(&f.clientCA, "client-ca", "", "`file` with the authorities of clients' certificates (PEM): who shows one calls by its role")
-	flags.StringVar(&f.NodeCA, "node-ca", "", "`file` with the authorities of nodes' certificates (PEM); default: --tls-ca")
+	flags.StringVar(&f.GossipKeyFile, "gossip-key-file", "",
+		"`file` with the keys of gossip, each of 16, 24 or 32 bytes, one a line: the first seals, each opens")
+	flags.StringVar(&f.clientCA, "client-ca", "",
+		"`file` with the authorities of clients' certificates (PEM): who shows one calls by its role")
+	flags.StringVar(&f.NodeCA, "node-ca", "",
+		"`file` with the authorities of nodes' certificates (PEM); default: --tls-ca")
 	flags.StringVar(&f.TrustDomain, "trust-domain", "", "`name` in certificates' URIs, where it is not the cluster's")
 	flags.BoolVar(&f.Insecure, "insecure", false, "allow other addresses than loopback in clear text")
 	flags.BoolVar(&f.ui, "ui", true, "serve the web console at the API's port under /ui")
 	flags.BoolVar(&f.adoptData, "adopt-data", false, "once, take a data directory that was moved or copied here: "+
 		"only where the original is gone for good and this is its only and newest copy")
-	flags.StringVar(&f.markFile, "mark-file", "", "`file` on another disk than --data: how far this node's log had come, so that a start on a disk that "+
-		"went back in time is refused")
-	flags.BoolVar(&f.check, "check", false, "start nothing: report all faults of the settings, the files and the data directory, and exit")
-	flags.BoolVar(&f.dumpable, "dumpable", false, "let a crash write a core, and debuggers of this account look in: both show keys and what users put into jobs")
+	flags.StringVar(&f.markFile, "mark-file", "",
+		"`file` on another disk than --data: how far this node's log had come, so that a start on a disk that "+
+			"went back in time is refused")
+	flags.BoolVar(&f.check, "check", false,
+		"start nothing: report all faults of the settings, the files and the data directory, and exit")
+	flags.BoolVar(&f.dumpable, "dumpable", false,
+		"let a crash write a core, and debuggers of this account look in: both show keys and what users put into jobs")
 	flags.StringSliceVar(&f.attestationKeys, "attestation-key", nil,
 		"`file` with Ed25519 public keys, PEM or one a line in hex, whose word on workers counts; may be repeated")
-	flags.StringSliceVar(&f.apiHosts, "api-host", nil, "`name` that HTTP requests may ask for, such as that of a proxy; the node's "+
-		"addresses and its certificate's names need no mention; may be repeated")
-	flags.StringVar(&f.uiOrigin, "ui-origin", "", "`origin` under which browsers find the console of all nodes, such as https://rota.example of a "+
-		"load balancer; only that is used")
+	flags.StringSliceVar(&f.apiHosts, "api-host", nil,
+		"`name` that HTTP requests may ask for, such as that of a proxy; the node's "+
+			"addresses and its certificate's names need no mention; may be repeated")
+	flags.StringVar(&f.uiOrigin, "ui-origin", "",
+		"`origin` under which browsers find the console of all nodes, such as https://rota.example of a "+
+			"load balancer; only that is used")
 	flags.StringSliceVar(&f.corsOrigins, "cors-origin", nil, "`origin` of web pages that may ask this node, such as "+
 		"https://console.example; may be repeated")
 	f.tuning.register(flags)
@@ -181,14 +190,17 @@ func (f *ServerFlags) plans(files cli.TLSFiles) (p *server.Plan, live *cli.LiveT
 	if f.Data == "" {
 		fault("--data is missing: a directory for this node's state")
 	}
-	p = &server.Plan{Listen: f.API, Admin: f.Admin, Profiles: f.profiles, NoConsole: !f.ui, Build: ThisVersion().build(), Node: cluster.Config{
-		Node: rota.NodeID(f.Node), Cluster: f.Cluster, Data: f.Data, Join: f.Join,
-		BootstrapExpect: f.BootstrapExpect, NonVoter: f.nonVoter, GossipKeyFile: f.GossipKeyFile, Insecure: f.Insecure, AdoptData: f.adoptData, MarkFile: f.markFile,
-	}}
+	p = &server.Plan{Listen: f.API, Admin: f.Admin, Profiles: f.profiles, NoConsole: !f.ui,
+		Build: ThisVersion().build(), Node: cluster.Config{
+			Node: rota.NodeID(f.Node), Cluster: f.Cluster, Data: f.Data, Join: f.Join,
+			BootstrapExpect: f.BootstrapExpect, NonVoter: f.nonVoter, GossipKeyFile: f.GossipKeyFile,
+			Insecure: f.Insecure, AdoptData: f.adoptData, MarkFile: f.markFile,
+		}}
 	p.Node.Open = f.Insecure || server.Loopback(f.API)
 	f.tuning.apply(p)
-	if at, err := url.Parse(f.uiOrigin); f.uiOrigin != "" && (err != nil || at.Host == "" || at.Scheme != "https" && at.Scheme != "http" ||
-		f.uiOrigin != at.Scheme+"://"+strings.ToLower(at.Host)) {
+	if at, err := url.Parse(f.uiOrigin); f.uiOrigin != "" &&
+		(err != nil || at.Host == "" || at.Scheme != "https" && at.Scheme != "http" ||
+			f.uiOrigin != at.Scheme+"://"+strings.ToLower(at.Host)) {
 		fault("--ui-origin: got %q; use an origin such as https://rota.example", f.uiOrigin)
 	}
 	p.Hosts.Names, p.Hosts.Origins, p.Hosts.UI = f.apiHosts, f.corsOrigins, f.uiOrigin
@@ -218,8 +230,9 @@ func (f *ServerFlags) plans(files cli.TLSFiles) (p *server.Plan, live *cli.LiveT
 	files.CA = cmp.Or(f.NodeCA, files.CA)
 	open := f.exposed(files)
 	if p.Node.Exposed = len(open) > 0; p.Node.Exposed && !f.Insecure {
-		faults = append(faults, cli.Failf("%s is no loopback address: give --tls-cert, --tls-key, --node-ca and --gossip-key-file, "+
-			"or spell out --insecure", strings.Join(open, ", ")))
+		faults = append(faults, cli.Failf(
+			"%s is no loopback address: give --tls-cert, --tls-key, --node-ca and --gossip-key-file, "+
+				"or spell out --insecure", strings.Join(open, ", ")))
 	}
 	live, wrong := f.secure(p, files)
 	return p, live, append(faults, wrong...)
@@ -247,12 +260,14 @@ func (f *ServerFlags) exposed(files cli.TLSFiles) []string {
 func (f *ServerFlags) secure(p *server.Plan, files cli.TLSFiles) (*cli.LiveTLS, cli.StartFaults) {
 	if files == (cli.TLSFiles{}) {
 		if f.clientCA != "" {
-			return nil, cli.StartFaults{cli.Failf("--client-ca needs --tls-cert, --tls-key and --node-ca: clients show certificates under TLS only")}
+			return nil, cli.StartFaults{cli.Failf(
+				"--client-ca needs --tls-cert, --tls-key and --node-ca: clients show certificates under TLS only")}
 		}
 		return nil, nil
 	}
 	if !files.Complete() {
-		return nil, cli.StartFaults{cli.Failf("--tls-cert, --tls-key and --node-ca go together: a node shows a certificate and judges others'")}
+		return nil, cli.StartFaults{cli.Failf(
+			"--tls-cert, --tls-key and --node-ca go together: a node shows a certificate and judges others'")}
 	}
 	if faults := files.Faults(f.clientCA); len(faults) > 0 || rota.CheckID("--node", f.Node) != nil {
 		return nil, faults
@@ -288,7 +303,8 @@ func (l *logFlags) register(cmd *cobra.Command) {
 func (l *logFlags) logger(to interface{ Write([]byte) (int, error) }) (*slog.Logger, error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(l.level)); err != nil {
-		return nil, cli.Usagef("%w", cli.Unknown("log-level", "--log-level", l.level, []string{"debug", "info", "warn", "error"}))
+		return nil, cli.Usagef("%w", cli.Unknown("log-level", "--log-level", l.level,
+			[]string{"debug", "info", "warn", "error"}))
 	}
 	l.least.Set(level)
 	options, masked := &slog.HandlerOptions{Level: &l.least}, logs.Masking(to)

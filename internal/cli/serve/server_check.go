@@ -31,7 +31,8 @@ func (a ServerCommands) checkServer(f *ServerFlags) error {
 		}
 		return &cli.SilentExit{Code: cli.ExitCode(err)}
 	}
-	value := serverChecked{Node: f.Node, Cluster: f.Cluster, Data: f.Data, Holder: checked.Holder, Last: checked.Last, Snapshot: checked.Snapshot}
+	value := serverChecked{Node: f.Node, Cluster: f.Cluster, Data: f.Data, Holder: checked.Holder, Last: checked.Last,
+		Snapshot: checked.Snapshot}
 	if live != nil {
 		value.CertificateEnds = live.Leaf().NotAfter.UnixMilli()
 	}
@@ -43,8 +44,8 @@ func (a ServerCommands) checkServer(f *ServerFlags) error {
 			"on the cluster (rota tzdata install)\n", zones.Name(), int(age.Hours())/24)
 	}
 	return a.PrintOne(value, []string{f.Node}, func(bool) string {
-		return fmt.Sprintf("node %s of cluster %s can start: %s\ntime zone data: release %s of %s\n", f.Node, f.Cluster, dataWords(f.Data, checked),
-			zones.Name(), zones.Released())
+		return fmt.Sprintf("node %s of cluster %s can start: %s\ntime zone data: release %s of %s\n", f.Node, f.Cluster,
+			dataWords(f.Data, checked), zones.Name(), zones.Released())
 	})
 }
 

@@ -50,12 +50,14 @@ func (t *tuning) register(flags *pflag.FlagSet) {
 		"how often it is looked whether that many have come")
 	cli.DurationVar(flags, &t.scrubEvery, "scrub-every", cluster.DefaultScrubEvery,
 		"how often all that lies on the disk is read and verified; 0 is never")
-	flags.StringVar(&t.backup.To, "backup-to", "", "`location` where the leader stores backups, a directory or s3://bucket/prefix; set the same on all nodes")
+	flags.StringVar(&t.backup.To, "backup-to", "",
+		"`location` where the leader stores backups, a directory or s3://bucket/prefix; set the same on all nodes")
 	cli.StoreFlags(flags, &t.backup)
 	flags.StringSliceVar(&t.backup.Recipients, "backup-recipient", nil,
 		"age `recipient` (age1…) that backups are encrypted for; may be repeated; its identity belongs on none of the nodes")
 	cli.DurationVar(flags, &t.backupEvery, "backup-every", cluster.DefaultBackupEvery, "how often it does")
-	flags.IntVar(&t.backupKeep, "backup-keep", cluster.DefaultBackupKeep, "`backups` of this cluster that are kept there, at least 3")
+	flags.IntVar(&t.backupKeep, "backup-keep", cluster.DefaultBackupKeep,
+		"`backups` of this cluster that are kept there, at least 3")
 	flags.IntVar(&t.diskLow, "disk-low", cluster.DefaultDiskLow,
 		"`percent` of the data directory's disk below which no new jobs are admitted (at most 8 GiB); 0 is off")
 	flags.IntVar(&t.diskCritical, "disk-critical", cluster.DefaultDiskCritical,

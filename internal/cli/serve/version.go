@@ -32,8 +32,9 @@ type VersionInfo struct {
 
 // ThisVersion describes the running binary.
 func ThisVersion() VersionInfo {
-	v := VersionInfo{Version: Version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, Formats: upgrade.Formats{
-		Rules: entry.RulesVersion, Node: raftstore.NodeFormat, Snapshot: snapshot.Format, History: archive.Format}}
+	v := VersionInfo{Version: Version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
+		Formats: upgrade.Formats{
+			Rules: entry.RulesVersion, Node: raftstore.NodeFormat, Snapshot: snapshot.Format, History: archive.Format}}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return v
@@ -66,8 +67,9 @@ func (a VersionCommands) Command() *cobra.Command {
 		RunE: a.Does(func(context.Context, []string) error {
 			v := ThisVersion()
 			return a.PrintOne(v, []string{v.Version}, func(bool) string {
-				return cli.RenderFacts([]cli.Fact{{Name: "rota", Value: v.Version}, {Name: "revision", Value: v.Revision}, {Name: "go", Value: v.Go}, {Name: "platform", Value: v.Platform},
-					{Name: "rules version", Value: v.Formats.Rules}})
+				return cli.RenderFacts([]cli.Fact{{Name: "rota", Value: v.Version},
+					{Name: "revision", Value: v.Revision}, {Name: "go", Value: v.Go},
+					{Name: "platform", Value: v.Platform}, {Name: "rules version", Value: v.Formats.Rules}})
 			})
 		}),
 	}

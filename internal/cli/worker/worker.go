@@ -21,10 +21,12 @@ func (a Commands) Command() *cobra.Command {
 	return a.Group(&cobra.Command{Use: "worker", Short: "Run workers and look after them"},
 		a.runCommand(), a.List(), a.show(),
 		a.one("drain", "Let a worker finish its jobs and get no new ones", (*client.Client).DrainWorker),
-		a.one("suspend", "Cancel a worker's leases and give it none until it is resumed", (*client.Client).SuspendWorker),
+		a.one("suspend", "Cancel a worker's leases and give it none until it is resumed",
+			(*client.Client).SuspendWorker),
 		a.one("resume", "Make a draining, suspended or jailed worker active again", (*client.Client).ResumeWorker),
 		a.one("retire", "End a worker for good; its leases are cancelled", (*client.Client).RetireWorker),
-		a.Deletes("delete W", "Forget a worker that is retired, or unreachable, and has no lease", "worker delete gpu-7",
+		a.Deletes("delete W", "Forget a worker that is retired, or unreachable, and has no lease",
+			"worker delete gpu-7",
 			func(ctx context.Context, c *client.Client, id string) error {
 				return c.DeleteWorker(ctx, rota.WorkerID(id))
 			}),
@@ -50,7 +52,8 @@ func (a Commands) List() *cobra.Command {
 			}
 			a.Seen()
 			workers = slices.DeleteFunc(workers, func(w rota.Worker) bool { return !keep(w.Status) })
-			return cli.PrintAll(a.App, "workers", workers, func(w rota.Worker) string { return string(w.ID) }, workerColumns())
+			return cli.PrintAll(a.App, "workers", workers, func(w rota.Worker) string { return string(w.ID) },
+				workerColumns())
 		})),
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "RETIRED workers too")
@@ -65,7 +68,9 @@ func WorkersKept(all bool, status string) (func(rota.WorkerStatus) bool, error) 
 	}
 	var wanted rota.WorkerStatus
 	if err := wanted.UnmarshalText([]byte(strings.ToUpper(status))); err != nil || wanted == rota.WorkerNone {
-		return nil, cli.Usagef("--status must be one of ACTIVE, DRAINING, SUSPENDED, JAILED, RETIRED, UNREACHABLE, got %q", status)
+		return nil, cli.Usagef(
+			"--status must be one of ACTIVE, DRAINING, SUSPENDED, JAILED, RETIRED, UNREACHABLE, got %q",
+			status)
 	}
 	return func(s rota.WorkerStatus) bool { return s == wanted }, nil
 }
@@ -87,13 +92,22 @@ func workerColumns() []cli.Column[rota.Worker] {
 		{Head: "TYPES", Wide: true, Cell: func(w rota.Worker) any { return typesText(w.Types) }},
 		{Head: "CAPABILITIES", Wide: true, Cell: func(w rota.Worker) any { return cli.Joined(w.Capabilities) }},
 		{Head: "CPU", Wide: true, Cell: func(w rota.Worker) any { return cli.OrNone(w.CPUMilli) }},
-		{Head: "CPU TAKEN", Wide: true, Cell: func(w rota.Worker) any { return cli.OfSome(w.CPUMilliTaken, w.CPUMilli) }},
+		{Head: "CPU TAKEN", Wide: true, Cell: func(w rota.Worker) any {
+			return cli.OfSome(w.CPUMilliTaken,
+				w.CPUMilli)
+		}},
 		{Head: "MEMORY", Wide: true, Cell: func(w rota.Worker) any { return cli.OrNone(w.MemoryBytes) }},
-		{Head: "MEMORY TAKEN", Wide: true, Cell: func(w rota.Worker) any { return cli.OfSome(w.MemoryTaken, w.MemoryBytes) }},
+		{Head: "MEMORY TAKEN", Wide: true, Cell: func(w rota.Worker) any {
+			return cli.OfSome(w.MemoryTaken,
+				w.MemoryBytes)
+		}},
 		{Head: "IO", Wide: true, Cell: func(w rota.Worker) any { return cli.OrNone(w.IOBytesPerS) }},
 		{Head: "IO TAKEN", Wide: true, Cell: func(w rota.Worker) any { return cli.OfSome(w.IOTaken, w.IOBytesPerS) }},
 		{Head: "LIMITS", Wide: true, Cell: func(w rota.Worker) any { return cli.LimitsText(w.Limits) }},
-		{Head: "STAKE LEFT", Wide: true, Cell: func(w rota.Worker) any { return cli.OfSome(w.StakeLeft(), w.AttestedStake) }},
+		{Head: "STAKE LEFT", Wide: true, Cell: func(w rota.Worker) any {
+			return cli.OfSome(w.StakeLeft(),
+				w.AttestedStake)
+		}},
 		{Head: "BARRED TYPES", Wide: true, Cell: func(w rota.Worker) any { return len(w.Cooling) + len(w.Denied) }},
 		{Head: "ATTESTED UNTIL", Wide: true, Cell: func(w rota.Worker) any { return w.AttestedUntil }},
 		{Head: "SESSION", Wide: true, Cell: func(w rota.Worker) any { return uint64(w.Session) }},
@@ -145,7 +159,8 @@ func standingFacts(w rota.Worker) []cli.Fact {
 		return strings.Join(texts, ", ")
 	}
 	facts := []cli.Fact{
-		{Name: "load", Value: w.Load}, {Name: "disconnected since", Value: w.DisconnectedSince.Date}, {Name: "jailed until", Value: w.JailedUntil.Date},
+		{Name: "load", Value: w.Load}, {Name: "disconnected since", Value: w.DisconnectedSince.Date},
+		{Name: "jailed until", Value: w.JailedUntil.Date},
 		{Name: "types cooling down", Value: barred(w.Cooling)}, {Name: "types denied", Value: barred(w.Denied)},
 		{Name: "attested until", Value: w.AttestedUntil}, {Name: "limits", Value: cli.LimitsText(w.Limits)},
 	}
@@ -153,8 +168,8 @@ func standingFacts(w rota.Worker) []cli.Fact {
 		facts = append(facts, cli.Fact{Name: "stake declared", Value: w.Stake})
 	}
 	if w.AttestedStake > 0 || w.Slashed > 0 {
-		facts = append(facts, cli.Fact{Name: "stake attested", Value: w.AttestedStake}, cli.Fact{Name: "slashed", Value: w.Slashed},
-			cli.Fact{Name: "stake left", Value: w.StakeLeft()})
+		facts = append(facts, cli.Fact{Name: "stake attested", Value: w.AttestedStake},
+			cli.Fact{Name: "slashed", Value: w.Slashed}, cli.Fact{Name: "stake left", Value: w.StakeLeft()})
 	}
 	if w.InvalidProofs > 0 {
 		facts = append(facts, cli.Fact{Name: "invalid proofs", Value: w.InvalidProofs})
@@ -184,14 +199,20 @@ func offersText(w rota.Worker) string {
 // Table shows one worker for people.
 func Table(w rota.Worker, wide bool) string {
 	facts := []cli.Fact{
-		{Name: "worker", Value: w.ID}, {Name: "status", Value: w.Status}, {Name: "queues", Value: cli.Joined(w.Queues)}, {Name: "types", Value: typesText(w.Types)}, {Name: "slots", Value: w.Slots}, {Name: "prefetch",
+		{Name: "worker", Value: w.ID}, {Name: "status", Value: w.Status}, {Name: "queues", Value: cli.Joined(w.Queues)},
+		{Name: "types", Value: typesText(w.Types)}, {Name: "slots", Value: w.Slots}, {Name: "prefetch",
 			Value: w.Prefetch},
-		{Name: "open leases", Value: w.Open}, {Name: "offers", Value: offersText(w)}, {Name: "health", Value: w.Health}, {Name: "region", Value: w.Region}, {Name: "zone", Value: w.Zone},
+		{Name: "open leases", Value: w.Open}, {Name: "offers", Value: offersText(w)}, {Name: "health", Value: w.Health},
+		{Name: "region", Value: w.Region}, {Name: "zone", Value: w.Zone},
 		{Name: "capabilities", Value: cli.Joined(w.Capabilities)}, {Name: "cpu milli", Value: cli.OrNone(w.CPUMilli)},
-		{Name: "cpu milli taken", Value: cli.OfSome(w.CPUMilliTaken, w.CPUMilli)}, {Name: "memory bytes", Value: cli.OrNone(w.MemoryBytes)},
-		{Name: "memory bytes taken", Value: cli.OfSome(w.MemoryTaken, w.MemoryBytes)}, {Name: "io bytes per s", Value: cli.OrNone(w.IOBytesPerS)},
-		{Name: "io bytes per s taken", Value: cli.OfSome(w.IOTaken, w.IOBytesPerS)}, {Name: "session", Value: uint64(w.Session)},
-		{Name: "assigned total", Value: w.Assigned}, {Name: "completed total", Value: w.Completed}, {Name: "failed total", Value: w.Failed},
+		{Name: "cpu milli taken", Value: cli.OfSome(w.CPUMilliTaken, w.CPUMilli)},
+		{Name: "memory bytes", Value: cli.OrNone(w.MemoryBytes)},
+		{Name: "memory bytes taken", Value: cli.OfSome(w.MemoryTaken, w.MemoryBytes)},
+		{Name: "io bytes per s", Value: cli.OrNone(w.IOBytesPerS)},
+		{Name: "io bytes per s taken", Value: cli.OfSome(w.IOTaken, w.IOBytesPerS)},
+		{Name: "session", Value: uint64(w.Session)},
+		{Name: "assigned total", Value: w.Assigned}, {Name: "completed total", Value: w.Completed},
+		{Name: "failed total", Value: w.Failed},
 	}
 	text := cli.RenderFacts(append(facts, standingFacts(w)...))
 	if len(w.Leases) == 0 {

@@ -29,7 +29,8 @@ func (c *childrenFile) of() (*rota.Growth, error) {
 		return nil, err
 	}
 	if len(text) > limits.MaxChildrenFile {
-		return nil, fmt.Errorf("$ROTA_CHILDREN has more than %d bytes, the most that is read: let payloads name large data instead of holding it",
+		return nil, fmt.Errorf(
+			"$ROTA_CHILDREN has more than %d bytes, the most that is read: let payloads name large data instead of holding it",
 			limits.MaxChildrenFile)
 	}
 	g, err := flowfile.Children(text, c.node)

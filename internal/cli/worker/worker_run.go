@@ -92,7 +92,8 @@ func (a Commands) runCommand() *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringSliceVar(&f.queues, "queues", nil,
 		"`queues` to serve, separated by commas; they need not exist yet")
-	flags.StringSliceVar(&f.types, "types", nil, "job `types` that it handles, separated by commas (default: every type)")
+	flags.StringSliceVar(&f.types, "types", nil,
+		"job `types` that it handles, separated by commas (default: every type)")
 	flags.Int32Var(&f.slots, "slots", 1, "jobs that run at once")
 	flags.Int32Var(&f.prefetch, "prefetch", 0, "jobs that may wait here in addition")
 	flags.StringVar(&f.id, "id", "", "the worker's `id` (default: a new one)")
@@ -109,7 +110,8 @@ func (a Commands) runCommand() *cobra.Command {
 	flags.Int64Var(&f.cpu, "cpu", 0, "`millicores` that jobs may use")
 	flags.Int64Var(&f.memory, "memory", 0, "`bytes` of memory that jobs may use")
 	flags.Int64Var(&f.io, "io", 0, "`bytes` of I/O a second that jobs may use")
-	flags.Int64Var(&f.stake, "stake", 0, "stake that it declares, in millionths of a unit; only a signed stake counts (worker attest --stake)")
+	flags.Int64Var(&f.stake, "stake", 0,
+		"stake that it declares, in millionths of a unit; only a signed stake counts (worker attest --stake)")
 	cli.Within(flags, 1, rota.MaxSlots, "slots")
 	cli.Within(flags, 0, rota.MaxPrefetch, "prefetch")
 	cli.Within(flags, 0, int64(rota.MaxFee), "stake")
@@ -119,7 +121,8 @@ func (a Commands) runCommand() *cobra.Command {
 	flags.StringVar(&f.attestation, "attestation", "",
 		"for queues with require_attestation: `file` with the output of worker attest; without --id it sets the worker's id")
 	flags.StringVar(&f.command, "exec", "", "`command` that runs each job")
-	flags.StringSliceVar(&f.pass, "pass-env", nil, "with --exec, `names` of variables of this process that the command gets as well; may be repeated")
+	flags.StringSliceVar(&f.pass, "pass-env", nil,
+		"with --exec, `names` of variables of this process that the command gets as well; may be repeated")
 	flags.BoolVar(&f.guard, "guard", guard.ByDefault, "with --exec, end the worker's child processes if it dies")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		spec, attestation, err := f.spec()
@@ -300,7 +303,10 @@ func (a Commands) observer() client.Observer {
 				a.Talk("disconnected from %s: %v", e.Address, words.FromStatus(e.Err))
 			}
 		},
-		TurnedAway: func(e client.ConnectionEvent) { a.Talk("not connected to %s: %v; asking again", e.Address, e.Err) },
+		TurnedAway: func(e client.ConnectionEvent) {
+			a.Talk("not connected to %s: %v; asking again", e.Address,
+				e.Err)
+		},
 	}
 }
 
@@ -316,7 +322,8 @@ func (a Commands) Handler(command string, pass []string) client.Handler {
 		}
 		e := Execution{
 			Command: command, Job: job.ID(), Typ: job.Type(), Attempt: job.Attempt(), Token: job.Token(),
-			Payload: job.Payload(), headers: job.Headers(), Stderr: a.Stderr, Log: job.Log(), Parents: parents, Pass: pass,
+			Payload: job.Payload(), headers: job.Headers(), Stderr: a.Stderr, Log: job.Log(), Parents: parents,
+			Pass: pass,
 		}
 		if job.Assignment().Grace > 0 {
 			e.grace = brokenGrace

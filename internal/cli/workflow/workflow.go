@@ -44,7 +44,8 @@ func (a Commands) List() *cobra.Command {
 		Example: "  rota workflow list --state running\n  rota workflow list --tenant acme -o json",
 		Args:    cobra.NoArgs,
 		RunE: a.Does(a.Calling(func(ctx context.Context, c *client.Client, _ []string) error {
-			filter := rota.WorkflowFilter{Queue: rota.QueueName(queue), Tenant: rota.TenantID(tenant), Cursor: cursor, Limit: limit}
+			filter := rota.WorkflowFilter{Queue: rota.QueueName(queue), Tenant: rota.TenantID(tenant), Cursor: cursor,
+				Limit: limit}
 			if state != "" {
 				err := filter.State.UnmarshalText([]byte(strings.ToUpper(state)))
 				if err != nil {
@@ -170,7 +171,8 @@ same --id again changes nothing, and any other is refused (exit 4).`,
 				return err
 			}
 			// Minted here, so that the same command can be said again where no answer came.
-			s := rota.Signal{Workflow: rota.WorkflowID(args[0]), Node: args[1], ID: cli.Or(id, string(client.NewJobID())), Payload: bytes, Refuse: refuse}
+			s := rota.Signal{Workflow: rota.WorkflowID(args[0]), Node: args[1],
+				ID: cli.Or(id, string(client.NewJobID())), Payload: bytes, Refuse: refuse}
 			if err := s.CheckShape(); err != nil {
 				return err
 			}
@@ -185,7 +187,8 @@ same --id again changes nothing, and any other is refused (exit 4).`,
 				a.Talk("gate %s of workflow %s had this signal before: nothing was changed", done.Node, done.Workflow)
 			}
 			return a.PrintOne(done, []string{done.ID}, func(bool) string {
-				return cli.RenderFacts([]cli.Fact{{Name: "workflow", Value: done.Workflow}, {Name: "gate", Value: done.Node}, {Name: "signal", Value: done.ID}})
+				return cli.RenderFacts([]cli.Fact{{Name: "workflow", Value: done.Workflow},
+					{Name: "gate", Value: done.Node}, {Name: "signal", Value: done.ID}})
 			})
 		})),
 	}

@@ -38,7 +38,8 @@ func WriteDot(to io.Writer, w *rota.Workflow) error {
 	}
 	for i := range w.Nodes {
 		if joints.drawn(i) { // where what was added meets
-			fmt.Fprintf(out, "  %s [shape=point, label=\"\", tooltip=%s];\n", dotQuote(joints.point(i)), dotQuote("what joins "+w.Nodes[i].ID))
+			fmt.Fprintf(out, "  %s [shape=point, label=\"\", tooltip=%s];\n", dotQuote(joints.point(i)),
+				dotQuote("what joins "+w.Nodes[i].ID))
 		}
 	}
 	edge := func(from, to string) {
@@ -101,7 +102,8 @@ func dotLegend(out io.Writer, w *rota.Workflow, path bool) {
 	}
 	for s := rota.NodeState(rota.JobBlocked); s <= rota.NodeWaiting; s++ {
 		if present[s] {
-			fmt.Fprintf(out, "    %s [label=\"%s\", fillcolor=\"%s\"];\n", dotQuote("legend "+s.String()), s, lookOf(s).fill)
+			fmt.Fprintf(out, "    %s [label=\"%s\", fillcolor=\"%s\"];\n", dotQuote("legend "+s.String()), s,
+				lookOf(s).fill)
 		}
 	}
 	if path {

@@ -89,7 +89,8 @@ Colours need a terminal; NO_COLOR turns them off.`,
 func GraphText(w *rota.Workflow, colours bool) string {
 	joints := jointsOf(w.Nodes)
 	layers := joints.layers()
-	text := fmt.Sprintf("%s  %s  %s  %s", cli.Clean(string(w.ID)), w.State, progressBar(w), cli.Counted(w.NodeCount, "node", ""))
+	text := fmt.Sprintf("%s  %s  %s  %s", cli.Clean(string(w.ID)), w.State, progressBar(w),
+		cli.Counted(w.NodeCount, "node", ""))
 	if left := leftText(w); w.State == rota.WorkflowRunning && left != "" {
 		text += ", left: about " + left
 	}
@@ -164,7 +165,8 @@ func bracket(place, of int) string {
 // cells are a node's name, its time and where it is or why it is not.
 func (d *graphDrawing) cells(n *rota.WorkflowNode) []string {
 	where := string(n.Worker)
-	if n.State == rota.NodeState(rota.JobQueued) || n.State == rota.NodeState(rota.JobDelayed) || n.State == rota.NodeState(rota.JobBlocked) {
+	if n.State == rota.NodeState(rota.JobQueued) || n.State == rota.NodeState(rota.JobDelayed) ||
+		n.State == rota.NodeState(rota.JobBlocked) {
 		where = ""
 	}
 	if reason := failureText(n.Reason); reason != "" && n.State != rota.NodeState(rota.JobCompleted) {

@@ -18,7 +18,8 @@ type joints struct {
 }
 
 func jointsOf(nodes []rota.WorkflowNode) *joints {
-	j := &joints{nodes: nodes, at: make(map[string]int, len(nodes)), joined: make([]int, len(nodes)), awaited: make([]bool, len(nodes))}
+	j := &joints{nodes: nodes, at: make(map[string]int, len(nodes)), joined: make([]int, len(nodes)),
+		awaited: make([]bool, len(nodes))}
 	for i := range nodes {
 		j.at[nodes[i].ID] = i
 	}

@@ -79,11 +79,13 @@ func (a Commands) Print(ctx context.Context, c *client.Client, w rota.Workflow) 
 // not known.
 func Table(w *rota.Workflow, now rota.Clock, wide bool) string {
 	facts := []cli.Fact{
-		{Name: "workflow", Value: w.ID}, {Name: "state", Value: w.State}, {Name: "will be", Value: endingText(w)}, {Name: "failed node", Value: w.FailedNode},
-		{Name: "reason", Value: cli.ReasonText(w.Reason)}, {Name: "progress", Value: progressBar(w)}, {Name: "nodes", Value: countsText(w)},
+		{Name: "workflow", Value: w.ID}, {Name: "state", Value: w.State}, {Name: "will be", Value: endingText(w)},
+		{Name: "failed node", Value: w.FailedNode},
+		{Name: "reason", Value: cli.ReasonText(w.Reason)}, {Name: "progress", Value: progressBar(w)},
+		{Name: "nodes", Value: countsText(w)},
 		{Name: "queue", Value: w.Queue}, {Name: "tenant", Value: w.Tenant}, {Name: "on failure", Value: w.OnFailure},
-		{Name: "labels", Value: cli.LabelsText(w.Labels)}, {Name: "submitted", Value: w.Submitted.Date}, {Name: "finished", Value: w.Finished.Date},
-		{Name: "took", Value: cli.Between(w.Submitted, w.Finished)},
+		{Name: "labels", Value: cli.LabelsText(w.Labels)}, {Name: "submitted", Value: w.Submitted.Date},
+		{Name: "finished", Value: w.Finished.Date}, {Name: "took", Value: cli.Between(w.Submitted, w.Finished)},
 	}
 	if wide {
 		facts = append(facts, cli.Fact{Name: "edges", Value: w.EdgeCount})
@@ -93,9 +95,11 @@ func Table(w *rota.Workflow, now rota.Clock, wide bool) string {
 	}
 	if w.State == rota.WorkflowRunning {
 		if now > w.Submitted.Clock {
-			facts = append(facts, cli.Fact{Name: "running for", Value: cli.About(millis.Duration(int64(now - w.Submitted.Clock)))})
+			facts = append(facts, cli.Fact{Name: "running for",
+				Value: cli.About(millis.Duration(int64(now - w.Submitted.Clock)))})
 		}
-		facts = append(facts, cli.Fact{Name: "waits for", Value: gatesText(w)}, cli.Fact{Name: "about left", Value: leftText(w)})
+		facts = append(facts, cli.Fact{Name: "waits for", Value: gatesText(w)},
+			cli.Fact{Name: "about left", Value: leftText(w)})
 	}
 	facts = append(facts, cli.Fact{Name: "critical path", Value: criticalText(w, wide)})
 	text := cli.RenderFacts(facts)
@@ -140,7 +144,10 @@ func leftText(w *rota.Workflow) string {
 	if text == "" {
 		return ""
 	}
-	if slices.ContainsFunc(w.Nodes, func(n rota.WorkflowNode) bool { return n.Type == rota.GateType && !nodeOver(&n) }) {
+	if slices.ContainsFunc(w.Nodes, func(n rota.WorkflowNode) bool {
+		return n.Type == rota.GateType &&
+			!nodeOver(&n)
+	}) {
 		text += " of work, without the time that gates wait"
 	}
 	return text
@@ -170,7 +177,8 @@ func stateCounts(c rota.NodeCounts) []struct {
 	all := []count{
 		{rota.NodeState(rota.JobCompleted), c.Completed}, {rota.NodeState(rota.JobRunning), c.Running},
 		{rota.NodeState(rota.JobAssigned), c.Assigned}, {rota.NodeState(rota.JobQueued), c.Queued},
-		{rota.NodeState(rota.JobDelayed), c.Delayed}, {rota.NodeWaiting, c.Waiting}, {rota.NodeState(rota.JobBlocked), c.Blocked},
+		{rota.NodeState(rota.JobDelayed), c.Delayed}, {rota.NodeWaiting, c.Waiting},
+		{rota.NodeState(rota.JobBlocked), c.Blocked},
 		{rota.NodeState(rota.JobDead), c.Dead}, {rota.NodeState(rota.JobExpired), c.Expired},
 		{rota.NodeState(rota.JobCancelled), c.Cancelled}, {rota.NodeSkipped, c.Skipped},
 	}
@@ -206,7 +214,8 @@ func criticalText(w *rota.Workflow, wide bool) string {
 		shown = append(slices.Clone(path[:most/2]), fmt.Sprintf("… %d more …", len(path)-most))
 		shown = append(shown, path[len(path)-most/2:]...)
 	}
-	return fmt.Sprintf("%s over %s: %s", cli.About(w.CriticalPathLength), cli.Counted(int64(len(path)), "node", ""), strings.Join(shown, " → "))
+	return fmt.Sprintf("%s over %s: %s", cli.About(w.CriticalPathLength), cli.Counted(int64(len(path)), "node", ""),
+		strings.Join(shown, " → "))
 }
 
 func nodeColumns() []cli.Column[rota.WorkflowNode] {
@@ -312,7 +321,10 @@ func summedUp(w *rota.Workflow) string {
 		text += fmt.Sprintf("and %d more types\n", len(sums)-most)
 	}
 	if len(failed) > 0 {
-		slices.SortStableFunc(failed, func(a, b rota.WorkflowNode) int { return cmp.Compare(a.FinishedIndex, b.FinishedIndex) })
+		slices.SortStableFunc(failed, func(a, b rota.WorkflowNode) int {
+			return cmp.Compare(a.FinishedIndex,
+				b.FinishedIndex)
+		})
 		text += "\n" + cli.RenderList(nodeColumns(), failed[:min(showFailed, len(failed))], false)
 		if len(failed) > showFailed {
 			text += fmt.Sprintf("and %d more that failed\n", len(failed)-showFailed)

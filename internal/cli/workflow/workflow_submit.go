@@ -63,7 +63,8 @@ another one under a known id is refused (exit 4).`,
 		"`policy` when a node does not complete: fail_fast or continue")
 	flags.Float64Var(&f.TimeScale, "time-scale", 1, "`factor` on the runtimes of a WfCommons instance")
 	cli.Within(flags, 0, cli.MaxTimeScale, "time-scale")
-	flags.BoolVar(&f.resources, "resources", false, "use cores and memory (rounded up to eighths of a power of two) that a WfCommons instance recorded")
+	flags.BoolVar(&f.resources, "resources", false,
+		"use cores and memory (rounded up to eighths of a power of two) that a WfCommons instance recorded")
 	flags.BoolVar(&f.wait, "wait", false, "wait until the workflow ended; exit 6 if otherwise than COMPLETED")
 	cli.Choices(cmd, "format", flowfile.FormatRota, flowfile.FormatWfCommons)
 	cli.Choices(cmd, "on-failure", rota.FailureFailFast.String(), rota.FailureContinue.String())
@@ -92,7 +93,8 @@ another one under a known id is refused (exit 4).`,
 // check refuses flags that mean nothing, and gives --on-failure.
 func (f *Flags) check() (policy rota.FailurePolicy, err error) {
 	if f.format != "" && f.format != flowfile.FormatRota && f.format != flowfile.FormatWfCommons {
-		return policy, cli.Unknown("format", "--format", f.format, []string{flowfile.FormatRota, flowfile.FormatWfCommons})
+		return policy, cli.Unknown("format", "--format", f.format,
+			[]string{flowfile.FormatRota, flowfile.FormatWfCommons})
 	}
 	if f.OnFailure != "" {
 		if err := policy.UnmarshalText([]byte(f.OnFailure)); err != nil {
@@ -156,7 +158,8 @@ func (a Commands) submitSpec(ctx context.Context, spec rota.WorkflowSpec, wait b
 			return nil
 		}
 		return a.PrintOne(done, []string{string(done.ID)}, func(bool) string {
-			return cli.RenderFacts([]cli.Fact{{Name: "workflow", Value: done.ID}, {Name: "state", Value: done.State}, {Name: "nodes", Value: done.Nodes}, {Name: "edges", Value: done.Edges}})
+			return cli.RenderFacts([]cli.Fact{{Name: "workflow", Value: done.ID}, {Name: "state", Value: done.State},
+				{Name: "nodes", Value: done.Nodes}, {Name: "edges", Value: done.Edges}})
 		})
 	})(ctx, nil)
 	if err != nil || !wait {

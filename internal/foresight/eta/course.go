@@ -133,7 +133,8 @@ func (c *course) begin() {
 			if !a.Lease.Acked.IsZero() {
 				began = int64(a.Lease.Acked.Clock)
 			}
-			c.take(&run{lease: a.Lease.ID, job: a.Lease.Job, worker: w.ID, session: a.Lease.Session, present: true}, began, silent)
+			c.take(&run{lease: a.Lease.ID, job: a.Lease.Job, worker: w.ID, session: a.Lease.Session, present: true},
+				began, silent)
 		}
 	}
 }
@@ -337,7 +338,8 @@ func (c *course) drop(lease rota.LeaseID) *run {
 }
 
 func (c *course) verb(verb rota.LeaseVerb, r *run) *fsmpb.Op {
-	op := &fsmpb.LeaseOp{Verb: uint32(verb), Lease: slices.Clone(r.lease[:]), Job: string(r.job), Worker: string(r.worker), Session: uint64(r.session)}
+	op := &fsmpb.LeaseOp{Verb: uint32(verb), Lease: slices.Clone(r.lease[:]), Job: string(r.job),
+		Worker: string(r.worker), Session: uint64(r.session)}
 	if verb == rota.VerbComplete {
 		op.OutputDigest = r.digest
 	}

@@ -19,7 +19,8 @@ import (
 )
 
 var (
-	logs = flag.String("logs", "", "a folder with the whole logs of docs/guides/scheduling-quality.md: measure coverage on them")
+	logs = flag.String("logs", "",
+		"a folder with the whole logs of docs/guides/scheduling-quality.md: measure coverage on them")
 	asks = flag.Int("asks", 500, "how many jobs of a load to ask for, of which those are counted that wait")
 	load = flag.String("load", "", "measure only loads whose names begin so")
 	draw = flag.String("picture", "", "draw what TestCoverage_logs measures to this file")
@@ -95,7 +96,8 @@ func (w *watch) learn(now int64, job int, fates []foresight.Fate) {
 	slices.SortFunc(ends, func(a, b end) int { return int(a.at - b.at) })
 	for _, e := range ends {
 		j := &w.life.Jobs[e.job]
-		w.past.Add(eta.Ran{Queue: "batch", Tenant: j.Tenant, Type: "batch", CPUMilli: j.CPUMilli, Expected: j.Estimate, Ms: j.Run})
+		w.past.Add(eta.Ran{Queue: "batch", Tenant: j.Tenant, Type: "batch", CPUMilli: j.CPUMilli, Expected: j.Estimate,
+			Ms: j.Run})
 	}
 	open := w.open[:0]
 	for _, a := range w.open {
@@ -111,7 +113,8 @@ func (w *watch) learn(now int64, job int, fates []foresight.Fate) {
 }
 
 // coverage returns the share of the jobs with forecasts that started within their interval.
-func coverage(t *testing.T, jobs []foresight.Job, procs int64, policy string, every int) (w *watch, fates []foresight.Fate) {
+func coverage(t *testing.T, jobs []foresight.Job, procs int64, policy string,
+	every int) (w *watch, fates []foresight.Fate) {
 	t.Helper()
 	p, err := foresight.ParsePolicy(policy)
 	if err != nil {
@@ -119,7 +122,8 @@ func coverage(t *testing.T, jobs []foresight.Job, procs int64, policy string, ev
 	}
 	workers := foresight.Machine(procs)
 	jobs, _ = foresight.Fitting(jobs, workers)
-	w = &watch{life: &foresight.Life{Jobs: jobs, Workers: workers, Settings: p.Settings}, every: every, past: eta.NewPast(), errors: eta.NewErrors(), seen: make([]bool, len(jobs))}
+	w = &watch{life: &foresight.Life{Jobs: jobs, Workers: workers, Settings: p.Settings}, every: every,
+		past: eta.NewPast(), errors: eta.NewErrors(), seen: make([]bool, len(jobs))}
 	w.life.Submitted = w.submitted
 	fates, err = foresight.Simulate(context.Background(), w.life)
 	if err != nil {
@@ -158,7 +162,9 @@ func (f *figures) String() string {
 		return "nobody waited"
 	}
 	n := float64(f.asked)
-	return fmt.Sprintf("asked %d, within %.3f, before %.3f, after %.3f, width median %.2f of the wait, expected/wait %.2f %.2f %.2f", f.asked, float64(f.in)/n, float64(f.early)/n, float64(f.late)/n,
+	return fmt.Sprintf(
+		"asked %d, within %.3f, before %.3f, after %.3f, width median %.2f of the wait, expected/wait %.2f %.2f %.2f",
+		f.asked, float64(f.in)/n, float64(f.early)/n, float64(f.late)/n,
 		f.width[len(f.width)/2], f.off[len(f.off)/10], f.off[len(f.off)/2], f.off[len(f.off)*9/10])
 }
 
@@ -194,8 +200,10 @@ func window(t *testing.T, file string, how foresight.Cleaning, from, most int) [
 // drawn draws a load of two tenants on 64 processors, whose run times are lognormal.
 func drawn(t *testing.T, seed int, pattern, long, run string, perHour int) []foresight.Job {
 	t.Helper()
-	stream := fmt.Sprintf("%s, per_hour: %d, run: %s, spread: 1.2, estimate: 3, processors: {1: 8, 4: 4, 16: 1}}", pattern, perHour/2, run)
-	text := fmt.Sprintf("seed: %d\nfor: %s\nprocessors: 64\nstreams:\n- {tenant: ann, %s\n- {tenant: bob, %s\n", seed, long, stream, stream)
+	stream := fmt.Sprintf("%s, per_hour: %d, run: %s, spread: 1.2, estimate: 3, processors: {1: 8, 4: 4, 16: 1}}",
+		pattern, perHour/2, run)
+	text := fmt.Sprintf("seed: %d\nfor: %s\nprocessors: 64\nstreams:\n- {tenant: ann, %s\n- {tenant: bob, %s\n", seed,
+		long, stream, stream)
 	parsed, err := flowfile.ParseLoad([]byte(text))
 	if err != nil {
 		t.Fatal(err)
@@ -223,14 +231,20 @@ func TestCoverage_logs(t *testing.T) {
 		policies []string
 	}{
 		{measuring{"lublin_256", false, window(t, "lublin_256.swf.gz", foresight.CleanRLS, 0, part), 256}, batch},
-		{measuring{"CTC-SP2", false, window(t, "CTC-SP2-1996-3.1-cln.swf.gz", foresight.CleanPredictsim, 0, part), 338}, batch},
-		{measuring{"Poisson, 10 min", false, drawn(t, 1, poisson, "10d", "10m", 56), 64}, batch},
+		{measuring{"CTC-SP2", false, window(t, "CTC-SP2-1996-3.1-cln.swf.gz", foresight.CleanPredictsim, 0, part), 338},
+			batch}, {measuring{"Poisson, 10 min", false, drawn(t, 1, poisson, "10d", "10m", 56), 64}, batch},
 		{measuring{"Poisson, 10 s", false, drawn(t, 2, poisson, "4h", "10s", 3_360), 64}, short},
-		{measuring{"CTC-SP2, later", true, window(t, "CTC-SP2-1996-3.1-cln.swf.gz", foresight.CleanPredictsim, 40_000, part), 338}, batch},
-		{measuring{"SDSC-BLUE", true, window(t, "SDSC-BLUE-2000-4.2-cln.swf.gz", foresight.CleanPredictsim, 0, part), 1152}, batch},
-		{measuring{"SDSC-BLUE, later", true, window(t, "SDSC-BLUE-2000-4.2-cln.swf.gz", foresight.CleanPredictsim, 100_000, part), 1152}, batch},
-		{measuring{"NASA-iPSC, on 64", true, window(t, "NASA-iPSC-1993-3.1-cln.swf.gz", foresight.CleanSWF, 0, 20_000), 64}, batch},
-		{measuring{"bursty, 10 min", true, drawn(t, 3, bursty, "10d", "10m", 56), 64}, batch},
+		{measuring{"CTC-SP2, later", true, window(t, "CTC-SP2-1996-3.1-cln.swf.gz", foresight.CleanPredictsim, 40_000,
+			part), 338},
+			batch},
+		{measuring{"SDSC-BLUE", true, window(t, "SDSC-BLUE-2000-4.2-cln.swf.gz", foresight.CleanPredictsim, 0, part),
+			1152},
+			batch},
+		{measuring{"SDSC-BLUE, later", true, window(t, "SDSC-BLUE-2000-4.2-cln.swf.gz", foresight.CleanPredictsim,
+			100_000, part), 1152},
+			batch},
+		{measuring{"NASA-iPSC, on 64", true, window(t, "NASA-iPSC-1993-3.1-cln.swf.gz", foresight.CleanSWF, 0, 20_000),
+			64}, batch}, {measuring{"bursty, 10 min", true, drawn(t, 3, bursty, "10d", "10m", 56), 64}, batch},
 		{measuring{"bursty, 10 s", true, drawn(t, 4, bursty, "4h", "10s", 3_360), 64}, short},
 		{measuring{"diurnal, 10 min", true, drawn(t, 5, diurnal, "10d", "10m", 56), 64}, batch},
 		{measuring{"diurnal, 10 s", true, drawn(t, 6, diurnal, "14h", "10s", 2_000), 64}, short},
@@ -242,7 +256,8 @@ func TestCoverage_logs(t *testing.T) {
 			w, fates := coverage(t, m.jobs, m.procs, policy, max(1, len(m.jobs) / *asks))
 			name, _, _ := strings.Cut(policy, ":")
 			line := measured{m.name, name, m.shown, w.figures(fates, 0)}
-			t.Log(line.load, line.policy, len(m.jobs), "jobs, waited", w.waited, "never", w.never, line.String(), "took", w.took/time.Duration(max(1, len(w.all))))
+			t.Log(line.load, line.policy, len(m.jobs), "jobs, waited", w.waited, "never", w.never, line.String(),
+				"took", w.took/time.Duration(max(1, len(w.all))))
 			lines = append(lines, line)
 		}
 	}

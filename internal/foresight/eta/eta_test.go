@@ -26,13 +26,16 @@ type rig struct {
 func newRig(t *testing.T, workers, slots int, settings ...string) *rig {
 	r := &rig{t: t, m: fsm.New(), now: 1_700_000_000_000}
 	random := sha256.Sum256([]byte("x"))
-	r.put(&fsmpb.Op{Op: &fsmpb.Op_BeginTerm{BeginTerm: &fsmpb.BeginTerm{Term: 1, Node: "n", Random: random[:], ClusterId: "c", StartMs: r.now}}},
+	r.put(&fsmpb.Op{Op: &fsmpb.Op_BeginTerm{BeginTerm: &fsmpb.BeginTerm{Term: 1, Node: "n", Random: random[:],
+		ClusterId: "c", StartMs: r.now}}},
 		&fsmpb.Op{Op: &fsmpb.Op_SwitchRules{SwitchRules: &fsmpb.SwitchRules{Version: entry.RulesVersion}}})
 	r.set(append([]string{"fair_share=off", "ranking=fifo", "oldest_every=0"}, settings...)...)
 	for i := range workers {
-		spec := rota.WorkerSpec{ID: rota.WorkerID(fmt.Sprintf("w%d", i)), Slots: int32(slots), CPUMilli: 1_000_000, Queues: []rota.QueueName{"q"}}
+		spec := rota.WorkerSpec{ID: rota.WorkerID(fmt.Sprintf("w%d", i)), Slots: int32(slots), CPUMilli: 1_000_000,
+			Queues: []rota.QueueName{"q"}}
 		secret := sha256.Sum256([]byte(spec.ID))
-		r.put(&fsmpb.Op{Op: &fsmpb.Op_Register{Register: &fsmpb.Register{SecretHash: secret[:], Spec: entry.WorkerOp(&spec)}}})
+		r.put(&fsmpb.Op{Op: &fsmpb.Op_Register{Register: &fsmpb.Register{SecretHash: secret[:],
+			Spec: entry.WorkerOp(&spec)}}})
 	}
 	return r
 }
@@ -166,7 +169,8 @@ func TestAsk_otherWorkers(t *testing.T) {
 	spec := rota.WorkerSpec{ID: "elsewhere", Slots: 1, Queues: []rota.QueueName{"other"}}
 	secret := sha256.Sum256([]byte(spec.ID))
 	r.put(&fsmpb.Op{Op: &fsmpb.Op_SetQueue{SetQueue: &fsmpb.SetQueue{Name: "other"}}},
-		&fsmpb.Op{Op: &fsmpb.Op_Register{Register: &fsmpb.Register{SecretHash: secret[:], Spec: entry.WorkerOp(&spec)}}})
+		&fsmpb.Op{Op: &fsmpb.Op_Register{Register: &fsmpb.Register{SecretHash: secret[:],
+			Spec: entry.WorkerOp(&spec)}}})
 	r.submit("acme", ids("a", 2)...)
 	r.submit("blue", ids("b", 3)...)
 	elsewhere := func(s *rota.JobSpec) { s.Queue = "other" }
@@ -242,10 +246,12 @@ func TestAsk_priority(t *testing.T) {
 	r := newRig(t, 1, 1, "ranking=aging", "aging_factor=1h")
 	r.submit("acme", "a0", "a1")
 	r.submitAs("blue", func(spec *rota.JobSpec) { spec.Priority = 1 }, "b0")
-	if x := r.ask("a1", tens("acme", "blue")); x.Middle != 20_000 || !slices.Contains(x.Hangs, eta.Hang{Tenant: "blue", Queue: "q", Jobs: 1}) {
+	if x := r.ask("a1", tens("acme", "blue")); x.Middle != 20_000 ||
+		!slices.Contains(x.Hangs, eta.Hang{Tenant: "blue", Queue: "q", Jobs: 1}) {
 		t.Errorf("behind one that runs and one that is more urgent: %+v, depends on %+v", x.Raw, x.Hangs)
 	}
-	if x := r.ask("b0", tens("acme", "blue")); x.Middle != 10_000 || slices.ContainsFunc(x.Hangs, func(h eta.Hang) bool { return h.Worker == "" }) {
+	if x := r.ask("b0", tens("acme", "blue")); x.Middle != 10_000 ||
+		slices.ContainsFunc(x.Hangs, func(h eta.Hang) bool { return h.Worker == "" }) {
 		t.Errorf("the urgent one: %+v, depends on %+v", x.Raw, x.Hangs)
 	}
 }
@@ -362,7 +368,8 @@ func BenchmarkAsk(b *testing.B) {
 	spread := eta.NewPast()
 	for i := range int64(64) {
 		for t := range 20 {
-			spread.Add(eta.Ran{Queue: "q", Tenant: rota.TenantID(fmt.Sprint("t", t)), Type: "frame", Ms: 1_000 * (1 + i*i%60)})
+			spread.Add(eta.Ran{Queue: "q", Tenant: rota.TenantID(fmt.Sprint("t", t)), Type: "frame",
+				Ms: 1_000 * (1 + i*i%60)})
 		}
 	}
 	for _, load := range []struct {
@@ -370,7 +377,8 @@ func BenchmarkAsk(b *testing.B) {
 		tenants  int
 		past     *eta.Past
 		settings []string
-	}{{"alike", 1, tens("t0"), nil}, {"spread", 1, spread, nil}, {"shared", 20, spread, []string{"fair_share=on", "backfill=easy", "estimate=quantile"}}} {
+	}{{"alike", 1, tens("t0"), nil}, {"spread", 1, spread, nil}, {"shared", 20, spread,
+		[]string{"fair_share=on", "backfill=easy", "estimate=quantile"}}} {
 		r := newRig(&testing.T{}, 100, 10, load.settings...)
 		for t := range load.tenants {
 			r.submit(rota.TenantID(fmt.Sprint("t", t)), ids(fmt.Sprint("t", t, "-"), 101_000/load.tenants)...)
@@ -382,7 +390,8 @@ func BenchmarkAsk(b *testing.B) {
 		}{{"last", last}, {"within", 2_900 / load.tenants}} {
 			b.Run(load.name+"/"+ask.name, func(b *testing.B) {
 				for b.Loop() {
-					if _, err := eta.Ask(context.Background(), r.m.Freeze(), rota.JobID(fmt.Sprint("t0-", ask.job)), load.past); err != nil {
+					if _, err := eta.Ask(context.Background(), r.m.Freeze(), rota.JobID(fmt.Sprint("t0-", ask.job)),
+						load.past); err != nil {
 						b.Fatal(err)
 					}
 				}

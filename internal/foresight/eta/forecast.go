@@ -78,7 +78,8 @@ func Ask(ctx context.Context, f *fsm.Frozen, of rota.JobID, past *Past) (x *Fore
 		return nil, err
 	}
 	if s.Rows() > maxRows {
-		return nil, rota.Refusef(rota.KindExhausted, "eta", "%d jobs run: a forecast goes through %d at most", s.Rows(), maxRows)
+		return nil, rota.Refusef(rota.KindExhausted, "eta", "%d jobs run: a forecast goes through %d at most", s.Rows(),
+			maxRows)
 	}
 	x = &Forecast{Rows: s.Rows(), Cut: s.Cut, Beyond: s.Beyond}
 	var courses []*course
@@ -154,7 +155,10 @@ func (x *Forecast) sum(courses []*course) {
 	for of := range x.Guessed {
 		x.Guessed[of] /= int64(len(courses))
 	}
-	slices.SortStableFunc(courses, func(a, b *course) int { return cmp.Compare(uint64(a.at), uint64(b.at)) }) // never last
+	slices.SortStableFunc(courses, func(a, b *course) int {
+		return cmp.Compare(uint64(a.at),
+			uint64(b.at))
+	}) // never last
 	middle := courses[(len(courses)-1)/2]
 	if x.Never = middle.at < 0; x.Never {
 		return
@@ -193,7 +197,8 @@ func (x *Forecast) hang(c *course) {
 		x.Hangs = append(x.Hangs, h)
 	}
 	slices.SortFunc(x.Hangs, func(a, b Hang) int {
-		return cmp.Or(cmp.Compare(b.Worker, a.Worker), cmp.Compare(b.Jobs, a.Jobs), cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Queue, b.Queue))
+		return cmp.Or(cmp.Compare(b.Worker, a.Worker), cmp.Compare(b.Jobs, a.Jobs), cmp.Compare(a.Tenant, b.Tenant),
+			cmp.Compare(a.Queue, b.Queue))
 	})
 }
 

@@ -85,7 +85,8 @@ const million = 1_000_000
 
 // kindsOf returns the kinds of a job, the narrowest first.
 func kindsOf(queue rota.QueueName, tenant rota.TenantID, typ rota.JobType, cpu, expected int64) [4]kind {
-	return [4]kind{{queue, tenant, typ, cpu, max(expected, 1)}, {queue: queue, tenant: tenant, typ: typ}, {queue: queue, typ: typ}, {queue: queue}}
+	return [4]kind{{queue, tenant, typ, cpu, max(expected, 1)}, {queue: queue, tenant: tenant, typ: typ},
+		{queue: queue, typ: typ}, {queue: queue}}
 }
 
 // draw draws the run time of a job that has already run for elapsed. known is false if it is assumed.

@@ -27,7 +27,8 @@ func (f *figures) within() (share, low, high float64) {
 // table returns the lines in Markdown.
 func table(lines []measured) string {
 	var b strings.Builder
-	b.WriteString("| load | policy | asked | within | before | after | interval | expected ÷ wait, 10 % to 90 % |\n|---|---|---|---|---|---|---|---|\n")
+	b.WriteString(
+		"| load | policy | asked | within | before | after | interval | expected ÷ wait, 10 % to 90 % |\n|---|---|---|---|---|---|---|---|\n")
 	for i := range lines {
 		l := &lines[i]
 		n := float64(l.asked)
@@ -35,7 +36,8 @@ func table(lines []measured) string {
 		if !l.shown {
 			name += " †"
 		}
-		fmt.Fprintf(&b, "| %s | %s | %d | %.3f | %.3f | %.3f | %.2f | %.2f to %.2f |\n", name, l.policy, l.asked, float64(l.in)/n, float64(l.early)/n, float64(l.late)/n,
+		fmt.Fprintf(&b, "| %s | %s | %d | %.3f | %.3f | %.3f | %.2f | %.2f to %.2f |\n", name, l.policy, l.asked,
+			float64(l.in)/n, float64(l.early)/n, float64(l.late)/n,
 			l.width[len(l.width)/2], l.off[len(l.off)/10], l.off[len(l.off)*9/10])
 	}
 	return b.String()
@@ -48,10 +50,12 @@ func picture(lines []measured) string {
 	at := func(share float64) float64 { return left + width*(min(max(share, from), to)-from)/(to-from) }
 	height := top + row*float64(len(lines)) + 14
 	var b strings.Builder
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %.0f %.0f" font-family="sans-serif" font-size="12">`+"\n", left+width+30, height)
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %.0f %.0f" font-family="sans-serif" font-size="12">`+"\n",
+		left+width+30, height)
 	fmt.Fprintf(&b, `<rect width="100%%" height="100%%" fill="#fff"/>`+"\n")
 	fmt.Fprintf(&b, `<text x="12" y="20" font-size="14" fill="#222">Share of jobs that started within the forecast interval</text>`+"\n")
-	fmt.Fprintf(&b, `<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" fill="#dcefe0"/>`+"\n", at(.88), top-6, at(.97)-at(.88), height-top-4)
+	fmt.Fprintf(&b, `<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" fill="#dcefe0"/>`+"\n", at(.88), top-6,
+		at(.97)-at(.88), height-top-4)
 	for s := from; s < to+.001; s += .05 {
 		fmt.Fprintf(&b, `<line x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1f" stroke="#ccc"/><text x="%.1f" y="%.1f" text-anchor="middle" fill="#555">%.2f</text>`+"\n",
 			at(s), at(s), top-6, height-10, at(s), top-10, s)

@@ -32,7 +32,8 @@ type item struct {
 
 func (a agenda) Len() int { return len(a) }
 func (a agenda) Less(i, j int) bool {
-	return cmp.Or(cmp.Compare(a[i].due, a[j].due), cmp.Compare(a[i].index, a[j].index), cmp.Compare(a[i].order, a[j].order)) < 0
+	return cmp.Or(cmp.Compare(a[i].due, a[j].due), cmp.Compare(a[i].index, a[j].index),
+		cmp.Compare(a[i].order, a[j].order)) < 0
 }
 func (a agenda) Swap(i, j int) { a[i], a[j] = a[j], a[i] }
 func (a *agenda) Push(x any)   { *a = append(*a, x.(item)) }
@@ -197,7 +198,8 @@ func (l *life) decideWith(at int64, ops []*fsmpb.Op) []*fsmpb.Op {
 
 // word returns a worker's report on a lease.
 func (l *life) word(o *lease) *fsmpb.Op {
-	op := &fsmpb.LeaseOp{Verb: uint32(o.verb), Lease: o.id[:], Job: string(o.job), Worker: string(o.worker), Session: uint64(o.session)}
+	op := &fsmpb.LeaseOp{Verb: uint32(o.verb), Lease: o.id[:], Job: string(o.job), Worker: string(o.worker),
+		Session: uint64(o.session)}
 	switch {
 	case o.verb == rota.VerbRenew:
 		op.Ordinal = o.renewals + 1
@@ -262,7 +264,8 @@ func (l *life) own(at int64, ops []*fsmpb.Op) (fsm.Applied, error) {
 			}
 			return a, err
 		}
-		step := &fsmpb.Entry{Term: head.Term, NowMs: int64(head.Clock) + leap, Ops: []*fsmpb.Op{{Op: &fsmpb.Op_Barrier{Barrier: &fsmpb.Barrier{}}}}}
+		step := &fsmpb.Entry{Term: head.Term, NowMs: int64(head.Clock) + leap,
+			Ops: []*fsmpb.Op{{Op: &fsmpb.Op_Barrier{Barrier: &fsmpb.Barrier{}}}}}
 		if _, err := l.put(head.Index+1, head.Term, step); err != nil {
 			return fsm.Applied{}, err
 		}
@@ -323,7 +326,8 @@ func (l *life) outside(i rota.Index, at int64, term uint64, e *fsmpb.Entry) erro
 	if e.GetTerm() == term && (!l.m.Waiting() && !l.rec.busy[i] || l.rec.filled[i]) {
 		ops = l.decideWith(at, ops)
 	}
-	a, err := l.put(l.m.Head().Index+1, term, &fsmpb.Entry{Term: e.GetTerm(), NowMs: e.GetNowMs(), WallMs: l.walls, Ops: ops})
+	a, err := l.put(l.m.Head().Index+1, term, &fsmpb.Entry{Term: e.GetTerm(), NowMs: e.GetNowMs(), WallMs: l.walls,
+		Ops: ops})
 	if err != nil {
 		return err
 	}

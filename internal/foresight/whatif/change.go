@@ -82,7 +82,8 @@ func (c *Change) ParseWorkers(text string) error {
 	count, spec, ok := strings.Cut(strings.TrimPrefix(text, "+"), "x")
 	n, err := strconv.Atoi(count)
 	if !ok || err != nil || n < 1 || spec == "" || !strings.HasPrefix(text, "+") {
-		return rota.Refusef(rota.KindInvalid, "workers", "workers: got %q; use +4xSPEC, where SPEC is a worker's id or slots=4,cpu_milli=8000,…", text)
+		return rota.Refusef(rota.KindInvalid, "workers",
+			"workers: got %q; use +4xSPEC, where SPEC is a worker's id or slots=4,cpu_milli=8000,…", text)
 	}
 	for _, w := range c.Workers {
 		n += w.Count
@@ -129,7 +130,9 @@ func parseSpec(text string) (spec rota.WorkerSpec, err error) {
 		case "capabilities":
 			spec.Capabilities = strings.Split(value, ":")
 		default:
-			err = rota.Refusef(rota.KindInvalid, "workers", "%q is refused: slots, cpu_milli, memory_bytes, io_bytes_per_s, region, zone, queues and capabilities (a:b) are known", part)
+			err = rota.Refusef(rota.KindInvalid, "workers",
+				"%q is refused: slots, cpu_milli, memory_bytes, io_bytes_per_s, region, zone, queues and capabilities (a:b) are known",
+				part)
 		}
 		if err != nil {
 			return spec, rota.Refusef(rota.KindInvalid, "workers", "%q is refused: %v", part, err)
@@ -189,7 +192,8 @@ func (c *Change) registrations(like map[rota.WorkerID]rota.WorkerSpec) (ops []*f
 		if w.Like != "" {
 			known, ok := like[w.Like]
 			if !ok {
-				return nil, rota.Refusef(rota.KindNotFound, "workers", "no worker %q is in the log: give an id of one that is, or slots=4,cpu_milli=8000,…", w.Like)
+				return nil, rota.Refusef(rota.KindNotFound, "workers",
+					"no worker %q is in the log: give an id of one that is, or slots=4,cpu_milli=8000,…", w.Like)
 			}
 			spec = known
 		}
@@ -202,7 +206,8 @@ func (c *Change) registrations(like map[rota.WorkerID]rota.WorkerSpec) (ops []*f
 			}
 			like[spec.ID] = spec
 			secret := sha256.Sum256([]byte(spec.ID))
-			ops = append(ops, &fsmpb.Op{Op: &fsmpb.Op_Register{Register: &fsmpb.Register{SecretHash: secret[:], Spec: entry.WorkerOp(&spec)}}})
+			ops = append(ops, &fsmpb.Op{Op: &fsmpb.Op_Register{Register: &fsmpb.Register{SecretHash: secret[:],
+				Spec: entry.WorkerOp(&spec)}}})
 		}
 	}
 	return ops, nil
@@ -215,7 +220,8 @@ func (c *Change) evictions(m *fsm.Machine) (ops []*fsmpb.Op, err error) {
 	}
 	for _, s := range fsm.SchedulesOf(&m.View) {
 		if s.Job.Tenant == c.Without {
-			ops = append(ops, &fsmpb.Op{Op: &fsmpb.Op_DeleteSchedule{DeleteSchedule: &fsmpb.DeleteSchedule{Name: string(s.Name)}}})
+			ops = append(ops, &fsmpb.Op{Op: &fsmpb.Op_DeleteSchedule{DeleteSchedule: &fsmpb.DeleteSchedule{Name: string(
+				s.Name)}}})
 		}
 	}
 	for cursor, more := "", true; more; more = cursor != "" {
@@ -224,7 +230,8 @@ func (c *Change) evictions(m *fsm.Machine) (ops []*fsmpb.Op, err error) {
 			return nil, err
 		}
 		for i := range page.Workflows {
-			ops = append(ops, &fsmpb.Op{Op: &fsmpb.Op_CancelWorkflow{CancelWorkflow: &fsmpb.CancelWorkflow{Id: string(page.Workflows[i].ID)}}})
+			ops = append(ops, &fsmpb.Op{Op: &fsmpb.Op_CancelWorkflow{CancelWorkflow: &fsmpb.CancelWorkflow{Id: string(
+				page.Workflows[i].ID)}}})
 		}
 		cursor = page.NextCursor
 	}

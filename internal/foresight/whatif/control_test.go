@@ -23,7 +23,8 @@ func TestRun_losses(t *testing.T) {
 	l.until(l.now + 1_000)
 	reach := func(worker rota.WorkerID, reachable bool) {
 		session, _ := l.m.Session(worker)
-		l.log(&fsmpb.Op{Op: &fsmpb.Op_Reach{Reach: &fsmpb.Reach{Worker: string(worker), Session: uint64(session), Reachable: reachable, LastSignMs: l.now}}})
+		l.log(&fsmpb.Op{Op: &fsmpb.Op_Reach{Reach: &fsmpb.Reach{Worker: string(worker), Session: uint64(session),
+			Reachable: reachable, LastSignMs: l.now}}})
 	}
 	lost := func(worker rota.WorkerID) (said []saying) {
 		for _, s := range l.due {
@@ -63,7 +64,8 @@ func TestRun_losses(t *testing.T) {
 func TestRun_attempts(t *testing.T) {
 	t.Parallel()
 	l := newLeader(t)
-	l.set("lease_ms", "10000", "preempt", "on", "backoff_base", "2s", "oldest_every", "0", "fair_share", "off", "renewals_max", "-1")
+	l.set("lease_ms", "10000", "preempt", "on", "backoff_base", "2s", "oldest_every", "0", "fair_share", "off",
+		"renewals_max", "-1")
 	l.worker("w", 1)
 	l.renews, l.failing = 4_000, map[rota.JobID]bool{"fails": true}
 	from := l.last
@@ -112,8 +114,10 @@ func (l *leader) resembles(from rota.Index, decisions, filled int64) {
 			l.t.Errorf("from %d: job %s ends at %+v, in the record at %+v", from, rec.list[i].id, b, a)
 		}
 	}
-	if n := life.common(&rec.course); n != int64(len(rec.order)) || n != decisions || life.refused != 0 || life.filled > filled {
-		l.t.Errorf("from %d: %d of %d decisions in common, %d refused, %d filled", from, n, len(rec.order), life.refused, life.filled)
+	if n := life.common(&rec.course); n != int64(len(rec.order)) || n != decisions || life.refused != 0 ||
+		life.filled > filled {
+		l.t.Errorf("from %d: %d of %d decisions in common, %d refused, %d filled", from, n, len(rec.order),
+			life.refused, life.filled)
 	}
 	if a, b := l.m.Head().Date, life.m.Head().Date; a != b {
 		l.t.Errorf("from %d: the control ends on %s, the record on %s", from, b, a)

@@ -54,7 +54,8 @@ func (js *jobs) of(m *fsm.Machine, id rota.JobID) (int32, error) {
 		return i, nil
 	}
 	if len(js.list) == maxJobs {
-		return 0, rota.Refusef(rota.KindExhausted, "jobs", "the window has more than %d jobs: narrow it by --since and --until", maxJobs)
+		return 0, rota.Refusef(rota.KindExhausted, "jobs",
+			"the window has more than %d jobs: narrow it by --since and --until", maxJobs)
 	}
 	j, _ := m.Job(id)
 	q, _ := m.Queue(j.Queue)
@@ -69,7 +70,8 @@ func (js *jobs) of(m *fsm.Machine, id rota.JobID) (int32, error) {
 	i := int32(len(js.list))
 	own := rota.JobID(strings.Clone(string(id)))
 	js.places[own] = i
-	js.list = append(js.list, job{own, js.groups[g], js.types[j.Type], j.TTL > 0 || j.StartBy > 0 || q.Policy.TTLAbsMs > 0 || q.Policy.TTLRelMaxMs > 0})
+	js.list = append(js.list, job{own, js.groups[g], js.types[j.Type], j.TTL > 0 || j.StartBy > 0 ||
+		q.Policy.TTLAbsMs > 0 || q.Policy.TTLRelMaxMs > 0})
 	return i, nil
 }
 
@@ -162,7 +164,8 @@ func (c *course) heed(m *fsm.Machine, e *rota.Event) error {
 		w.ID = e.Worker
 		c.offers(&w)
 		return nil
-	case rota.EventJobEnqueued, rota.EventJobAssigned, rota.EventJobCompleted, rota.EventJobDead, rota.EventJobExpired, rota.EventJobCancelled:
+	case rota.EventJobEnqueued, rota.EventJobAssigned, rota.EventJobCompleted, rota.EventJobDead, rota.EventJobExpired,
+		rota.EventJobCancelled:
 	default:
 		return nil
 	}

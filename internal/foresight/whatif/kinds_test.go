@@ -54,13 +54,15 @@ func TestRun_workflow(t *testing.T) {
 	if c := r.Control; c.Verdict() != Equal || c.Decisions != 5 || control.Common != 5 || control.Completed != 5 {
 		t.Fatalf("control %+v, %+v, %+v", c, c.Difference, control)
 	}
-	if r.Parting == nil || changed.Completed != 5 || changed.Filled != 0 || changed.Refused != 0 || !near(changed.WaitMaxS, 0) || control.WaitMaxS < 5 {
+	if r.Parting == nil || changed.Completed != 5 || changed.Filled != 0 || changed.Refused != 0 ||
+		!near(changed.WaitMaxS, 0) || control.WaitMaxS < 5 {
 		t.Errorf("the histories differ at %+v: control %+v, changed %+v", r.Parting, control, changed)
 	}
 	plan := &Plan{Log: l}
 	plan.Change.Without = "flows"
 	r = mustRun(t, plan)
-	if changed = r.Histories[2]; changed.Jobs != 1 || changed.Completed != 1 || !near(changed.WaitMaxS, 0) || len(changed.Tenants) != 1 {
+	if changed = r.Histories[2]; changed.Jobs != 1 || changed.Completed != 1 || !near(changed.WaitMaxS, 0) ||
+		len(changed.Tenants) != 1 {
 		t.Errorf("without the workflow's tenant: %+v", changed)
 	}
 }
@@ -72,7 +74,8 @@ func (l *leader) fire(name rota.ScheduleName, every int64) {
 		l.t.Fatalf("no schedule %s", name)
 	}
 	until := int64(l.m.Head().Date)
-	op := &fsmpb.Fire{Name: string(name), Version: due.Version, FromMs: int64(due.Through), UntilMs: until, Tzdata: "test"}
+	op := &fsmpb.Fire{Name: string(name), Version: due.Version, FromMs: int64(due.Through), UntilMs: until,
+		Tzdata: "test"}
 	for d := int64(due.Through)/every*every + every; d <= until; d += every {
 		op.DatesMs = append(op.DatesMs, d)
 	}
@@ -101,20 +104,25 @@ func TestRun_schedule(t *testing.T) {
 	l.until(l.now + 20_000)
 	r := mustRun(t, &Plan{Log: l, Change: change(t, nil, "+1xw")})
 	control, changed := r.Histories[1], r.Histories[2]
-	if c := r.Control; c.Verdict() != Equal || c.Decisions < 11 || control.Common != c.Decisions || control.Completed != c.Decisions {
+	if c := r.Control; c.Verdict() != Equal || c.Decisions < 11 || control.Common != c.Decisions ||
+		control.Completed != c.Decisions {
 		t.Fatalf("control %+v, %+v, %+v", c, c.Difference, control)
 	}
-	if !near(control.WaitMaxS, 6) || changed.Completed != control.Completed || !near(changed.WaitMaxS, 0) || changed.Refused != 0 {
+	if !near(control.WaitMaxS, 6) || changed.Completed != control.Completed || !near(changed.WaitMaxS, 0) ||
+		changed.Refused != 0 {
 		t.Errorf("control %+v, changed %+v", control, changed)
 	}
 	plan := &Plan{Log: l}
 	plan.Change.Without = "clock"
 	r = mustRun(t, plan)
-	if changed = r.Histories[2]; changed.Jobs != 6 || changed.Completed != 6 || !near(changed.WaitMaxS, 0) || changed.Refused != 0 {
+	if changed = r.Histories[2]; changed.Jobs != 6 || changed.Completed != 6 || !near(changed.WaitMaxS, 0) ||
+		changed.Refused != 0 {
 		t.Errorf("without the schedule's tenant: %+v", changed)
 	}
-	midst := mustRun(t, &Plan{Log: l, Since: l.m.Head().Date - 45_000, Change: Change{Without: "clock"}}) // the schedule exists already
-	if h := midst.Histories[2]; h.Jobs == 0 || h.Refused != 0 || len(h.Tenants) != 1 || h.Tenants[0].Of != string(rota.DefaultTenant) || midst.Histories[1].Jobs <= h.Jobs {
+	midst := mustRun(t, &Plan{Log: l, Since: l.m.Head().Date - 45_000,
+		Change: Change{Without: "clock"}}) // the schedule exists already
+	if h := midst.Histories[2]; h.Jobs == 0 || h.Refused != 0 || len(h.Tenants) != 1 ||
+		h.Tenants[0].Of != string(rota.DefaultTenant) || midst.Histories[1].Jobs <= h.Jobs {
 		t.Errorf("without the schedule's tenant, from the middle: %+v", h)
 	}
 }
@@ -122,7 +130,8 @@ func TestRun_schedule(t *testing.T) {
 // poll makes a polling worker offer a slot for 8 s.
 func (l *leader) poll(id rota.WorkerID, number uint64) {
 	session, _ := l.m.Session(id)
-	l.log(&fsmpb.Op{Op: &fsmpb.Op_Offer{Offer: &fsmpb.Offer{Worker: string(id), Session: uint64(session), Poll: number, Free: 1, UntilMs: l.now + 8_000}}})
+	l.log(&fsmpb.Op{Op: &fsmpb.Op_Offer{Offer: &fsmpb.Offer{Worker: string(id), Session: uint64(session), Poll: number,
+		Free: 1, UntilMs: l.now + 8_000}}})
 	l.decide()
 }
 
@@ -133,7 +142,8 @@ func TestRun_polls(t *testing.T) {
 	l := newLeader(t)
 	l.set("ranking", "fifo", "fair_share", "off")
 	spec := rota.WorkerSpec{ID: "p", Queues: []rota.QueueName{rota.DefaultQueue}, Slots: 1}
-	l.log(&fsmpb.Op{Op: &fsmpb.Op_Register{Register: &fsmpb.Register{Spec: entry.WorkerOp(&spec), SecretHash: make([]byte, 32), Polls: true}}})
+	l.log(&fsmpb.Op{Op: &fsmpb.Op_Register{Register: &fsmpb.Register{Spec: entry.WorkerOp(&spec),
+		SecretHash: make([]byte, 32), Polls: true}}})
 	l.poll("p", 1)
 	for _, j := range []struct {
 		id   string
@@ -149,7 +159,8 @@ func TestRun_polls(t *testing.T) {
 		l.poll("p", n+2)
 	}
 	l.until(l.now + 10_000)
-	r := mustRun(t, &Plan{Log: l, Change: change(t, []string{"default.ranking=shortest", "default.estimate=user", "default.shortest_aging=0"})})
+	r := mustRun(t, &Plan{Log: l, Change: change(t, []string{"default.ranking=shortest", "default.estimate=user",
+		"default.shortest_aging=0"})})
 	control, changed := r.Histories[1], r.Histories[2]
 	if c := r.Control; c.Verdict() != Equal || c.Decisions != 3 || control.Common != 3 || !near(control.WaitMaxS, 22) {
 		t.Fatalf("control %+v, %+v, %+v", c, c.Difference, control)
@@ -157,10 +168,12 @@ func TestRun_polls(t *testing.T) {
 	if p := r.Parting; p == nil || p.Record.Job != "long" || p.WhatIf.Job != "short" || p.WhatIf.Worker != "p" {
 		t.Errorf("the histories differ at %+v", p)
 	}
-	if changed.Completed != 3 || !near(changed.WaitMaxS, 23) || changed.Filled != 0 || len(r.Losers) != 1 || r.Losers[0].Job != "long" {
+	if changed.Completed != 3 || !near(changed.WaitMaxS, 23) || changed.Filled != 0 || len(r.Losers) != 1 ||
+		r.Losers[0].Job != "long" {
 		t.Errorf("changed %+v, loses %+v", changed, r.Losers)
 	}
-	if r := mustRun(t, &Plan{Log: l, Change: change(t, nil, "+1xp")}); r.Histories[2].Completed != 3 || !strings.HasPrefix(string(r.Parting.WhatIf.Worker), "what-if-") {
+	if r := mustRun(t, &Plan{Log: l, Change: change(t, nil, "+1xp")}); r.Histories[2].Completed != 3 ||
+		!strings.HasPrefix(string(r.Parting.WhatIf.Worker), "what-if-") {
 		t.Errorf("with another like it: %+v, differ at %+v", r.Histories[2], r.Parting)
 	}
 }
@@ -203,7 +216,8 @@ func TestRun_leave(t *testing.T) {
 		l.until(begins + 60_000)
 		r := mustRun(t, &Plan{Log: l, Change: change(t, []string{"default.leases_max_per_worker=1"})})
 		record, h := r.Histories[0], r.Histories[2]
-		if r.Parting == nil || record.Decisions != 3 || h.Completed != 3 || h.Decisions != test.starts || h.Refused != 0 || h.Filled != 0 ||
+		if r.Parting == nil || record.Decisions != 3 || h.Completed != 3 || h.Decisions != test.starts ||
+			h.Refused != 0 || h.Filled != 0 ||
 			h.WaitMaxS < test.waits-0.02 || h.WaitMaxS > test.waits+0.3 || !near(h.Utilisation, test.use) {
 			t.Errorf("%s: differ at %v, record %+v, changed %+v", test.name, r.Parting != nil, record, h)
 		}
@@ -220,8 +234,10 @@ func TestRun_open(t *testing.T) {
 	}
 	l.until(begins + 15_000)
 	r := mustRun(t, &Plan{Log: l, Change: change(t, nil, "+1xw")})
-	for i, want := range []Group{{Completed: 1, Working: 1, Waiting: 3}, {Completed: 1, Working: 1, Waiting: 3}, {Completed: 2, Working: 2, Waiting: 1}} {
-		if h := r.Histories[i]; h.Jobs != 5 || h.Completed != want.Completed || h.Working != want.Working || h.Waiting != want.Waiting {
+	for i, want := range []Group{{Completed: 1, Working: 1, Waiting: 3}, {Completed: 1, Working: 1, Waiting: 3},
+		{Completed: 2, Working: 2, Waiting: 1}} {
+		if h := r.Histories[i]; h.Jobs != 5 || h.Completed != want.Completed || h.Working != want.Working ||
+			h.Waiting != want.Waiting {
 			t.Errorf("%s: %+v", h.Name, h)
 		}
 	}

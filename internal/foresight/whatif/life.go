@@ -81,7 +81,8 @@ func newLife(w *window, js *jobs, c *Change, rec *record) (*life, error) {
 	}
 	l := &life{window: w, course: course{jobs: js}, m: m, change: c, rec: rec, pending: slices.Clone(c.Queues),
 		left:    left{tenant: string(c.Without), workflows: make(map[string]bool), schedules: make(map[string]bool)},
-		decided: make(map[rota.Index][]*fsmpb.Round), withs: make(map[rota.Index][]*fsmpb.Round), leases: make(map[rota.JobID]*lease), theirs: make(map[rota.JobID]rota.LeaseID),
+		decided: make(map[rota.Index][]*fsmpb.Round), withs: make(map[rota.Index][]*fsmpb.Round),
+		leases: make(map[rota.JobID]*lease), theirs: make(map[rota.JobID]rota.LeaseID),
 		sessions: make(map[uint64]uint64), registers: make(map[rota.WorkerID]int),
 		used: make(map[int32]int), dark: make(map[rota.WorkerID]bool), silent: make(map[rota.WorkerID][]*lease)}
 	if err := l.course.begin(m); err != nil {
@@ -96,8 +97,10 @@ func newLife(w *window, js *jobs, c *Change, rec *record) (*life, error) {
 			}
 			l.starts++
 			l.theirs[a.Lease.Job] = a.Lease.ID
-			l.leases[a.Lease.Job] = &lease{id: a.Lease.ID, job: a.Lease.Job, place: i, worker: worker.ID, session: a.Lease.Session,
-				start: int64(a.Lease.Started.Clock), deadline: int64(a.Lease.Deadline.Clock), acked: !a.Lease.Acked.IsZero(),
+			l.leases[a.Lease.Job] = &lease{id: a.Lease.ID, job: a.Lease.Job, place: i, worker: worker.ID,
+				session: a.Lease.Session,
+				start:   int64(a.Lease.Started.Clock), deadline: int64(a.Lease.Deadline.Clock),
+				acked:   !a.Lease.Acked.IsZero(),
 				revoked: a.Lease.Revoked != rota.ReasonNone, renewals: a.Lease.Renewals, order: l.starts}
 		}
 	}
@@ -213,7 +216,8 @@ func (l *life) assigned(e *rota.Event) error {
 	}
 	l.starts++
 	own := l.list[i].id
-	o := &lease{id: e.Lease, job: own, place: i, worker: e.Worker, session: e.Session, start: int64(e.Clock), deadline: int64(e.Deadline.Clock), order: l.starts}
+	o := &lease{id: e.Lease, job: own, place: i, worker: e.Worker, session: e.Session, start: int64(e.Clock),
+		deadline: int64(e.Deadline.Clock), order: l.starts}
 	l.leases[own] = o
 	l.script(o)
 	return nil
@@ -280,7 +284,8 @@ func (l *life) aside(ops []*fsmpb.Op) error {
 		return err
 	}
 	for i := range a.Outcomes {
-		if err := entry.OutcomeError(a.Outcomes[i]); err != nil && ops[i].GetCancel() == nil && ops[i].GetCancelWorkflow() == nil {
+		if err := entry.OutcomeError(a.Outcomes[i]); err != nil && ops[i].GetCancel() == nil &&
+			ops[i].GetCancelWorkflow() == nil {
 			return err
 		}
 	}
@@ -314,7 +319,8 @@ func (l *life) prepare() error {
 	if err != nil {
 		return err
 	}
-	l.withs[height] = l.m.DecideWith(&fsm.Arrivals{Ops: l.anew(e, true), Now: rota.Clock(e.GetNowMs())}, limits.MaxDecide)
+	l.withs[height] = l.m.DecideWith(&fsm.Arrivals{Ops: l.anew(e, true), Now: rota.Clock(e.GetNowMs())},
+		limits.MaxDecide)
 	return nil
 }
 

@@ -33,7 +33,8 @@ type Side struct {
 // tied applies an entry of the log in parallel with the record, which has applied it, and returns how the two differ
 // after it, nil if they do not. strict requires identical events and digests, as an unchanged policy gives.
 func (l *life) tied(r *fsm.Machine, term uint64, e *fsmpb.Entry, theirs *fsm.Applied, strict bool) (*Parting, error) {
-	a, err := l.put(theirs.Index, term, &fsmpb.Entry{Term: e.GetTerm(), NowMs: e.GetNowMs(), WallMs: e.GetWallMs(), Ops: l.anew(e, false)})
+	a, err := l.put(theirs.Index, term, &fsmpb.Entry{Term: e.GetTerm(), NowMs: e.GetNowMs(), WallMs: e.GetWallMs(),
+		Ops: l.anew(e, false)})
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +79,8 @@ func (l *life) compare(r *fsm.Machine, theirs, own *fsm.Applied, strict bool) *P
 		return &Parting{Record: sideOf(r, x, y), WhatIf: sideOf(l.m, y, x)}
 	}
 	if strict && theirs.Digest != own.Digest {
-		return &Parting{Record: Side{What: "digest " + theirs.Digest.String()}, WhatIf: Side{What: "digest " + own.Digest.String()}}
+		return &Parting{Record: Side{What: "digest " + theirs.Digest.String()},
+			WhatIf: Side{What: "digest " + own.Digest.String()}}
 	}
 	return nil
 }
@@ -120,9 +122,11 @@ func (l *life) wants(r *fsm.Machine) *Parting {
 	for _, round := range rounds {
 		for _, pair := range round.GetPairs() {
 			id := rota.JobID(pair.GetJob())
-			why, _ := json.Marshal(reasoned{json.RawMessage(rota.Reasoning{Rule: rota.ReasoningRule(pair.GetRule()), N: pair.GetN(), Of: pair.GetOf()}.AppendJSON(nil,
+			why, _ := json.Marshal(reasoned{json.RawMessage(rota.Reasoning{Rule: rota.ReasoningRule(pair.GetRule()),
+				N: pair.GetN(), Of: pair.GetOf()}.AppendJSON(nil,
 				rota.WorkerID(pair.GetWorker()))), pair.GetScore(), pair.GetRank()})
-			p.WhatIf = Side{What: fmt.Sprintf("job %s goes to worker %s", id, pair.GetWorker()), Job: id, Worker: rota.WorkerID(pair.GetWorker()), Reasoning: why}
+			p.WhatIf = Side{What: fmt.Sprintf("job %s goes to worker %s", id, pair.GetWorker()), Job: id,
+				Worker: rota.WorkerID(pair.GetWorker()), Reasoning: why}
 			p.Record.Waits = waits(r, id)
 			return p
 		}

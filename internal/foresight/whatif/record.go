@@ -53,7 +53,8 @@ type taken struct {
 }
 
 func newRecord(js *jobs, m *fsm.Machine) (*record, error) {
-	r := &record{course: course{jobs: js}, m: m, taken: make(map[rota.JobID]*taken), cut: make(map[int32]int64), busy: make(map[rota.Index]bool), filled: make(map[rota.Index]bool),
+	r := &record{course: course{jobs: js}, m: m, taken: make(map[rota.JobID]*taken), cut: make(map[int32]int64),
+		busy: make(map[rota.Index]bool), filled: make(map[rota.Index]bool),
 		specs:    make(map[rota.WorkerID]rota.WorkerSpec),
 		sessions: make(map[rota.WorkerID][]uint64)}
 	for _, w := range m.Workers() {
@@ -130,7 +131,8 @@ func (r *record) verb(op *fsmpb.LeaseOp, a *fsm.Applied) error {
 	for int(i) >= len(r.runs) {
 		r.runs = append(r.runs, nil)
 	}
-	r.runs[i] = append(r.runs[i], run{ack: t.ack, acked: t.acked, end: int64(a.Clock) - t.start, at: a.Index, verb: verb, fail: op.GetFail(), after: op.GetAfterMs(),
+	r.runs[i] = append(r.runs[i], run{ack: t.ack, acked: t.acked, end: int64(a.Clock) - t.start, at: a.Index,
+		verb: verb, fail: op.GetFail(), after: op.GetAfterMs(),
 		op: brought(op)})
 	delete(r.taken, rota.JobID(op.GetJob()))
 	return nil
@@ -168,7 +170,8 @@ func (r *record) lease(e *rota.Event) {
 // closes reports whether an event about a job means that none of its leases is open any longer.
 func closes(kind rota.EventKind) bool {
 	switch kind {
-	case rota.EventLeaseExpired, rota.EventLeaseCancelled, rota.EventLeaseDeclined, rota.EventJobCompleted, rota.EventJobDead, rota.EventJobExpired,
+	case rota.EventLeaseExpired, rota.EventLeaseCancelled, rota.EventLeaseDeclined, rota.EventJobCompleted,
+		rota.EventJobDead, rota.EventJobExpired,
 		rota.EventJobCancelled, rota.EventJobRetryScheduled, rota.EventJobDelayed, rota.EventJobEnqueued:
 		return true
 	}

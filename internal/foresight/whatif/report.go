@@ -175,7 +175,8 @@ func (r *Report) history(name string, c, record *course) {
 			t.add(f, wait, j.dated)
 		}
 	}
-	h := History{Name: name, Group: all.group(""), Decisions: int64(len(c.order)), Common: c.common(record), Filled: c.filled, Refused: c.refused, Queues: groups(queues), Tenants: groups(tenants)}
+	h := History{Name: name, Group: all.group(""), Decisions: int64(len(c.order)), Common: c.common(record),
+		Filled: c.filled, Refused: c.refused, Queues: groups(queues), Tenants: groups(tenants)}
 	if c.room > 0 {
 		h.Utilisation = float64(c.busy) / float64(c.room)
 	}
@@ -205,12 +206,16 @@ func (r *Report) compare(control, changed *course) {
 			diffs = append(diffs, diff{int32(i), b - a})
 		}
 	}
-	slices.SortFunc(diffs, func(a, b diff) int { return cmp.Or(cmp.Compare(a.ms, b.ms), cmp.Compare(a.place, b.place)) })
+	slices.SortFunc(diffs, func(a, b diff) int {
+		return cmp.Or(cmp.Compare(a.ms, b.ms),
+			cmp.Compare(a.place, b.place))
+	})
 	moved := func(d diff) Moved {
 		j := &control.list[d.place]
 		a, _ := control.wait(d.place)
 		b, _ := changed.wait(d.place)
-		return Moved{j.id, control.names[j.group].queue, control.names[j.group].tenant, float64(a) / 1000, float64(b) / 1000}
+		return Moved{j.id, control.names[j.group].queue, control.names[j.group].tenant, float64(a) / 1000,
+			float64(b) / 1000}
 	}
 	for _, d := range diffs {
 		if d.ms < 0 && len(r.Winners) < maxMoved {

@@ -44,7 +44,8 @@ const begins = 1_700_000_000_000
 
 func newLeader(t testing.TB) *leader {
 	l := &leader{t: t, m: fsm.New(), first: 1, now: begins, entries: make(map[rota.Index][]byte), last: 1}
-	l.log(&fsmpb.Op{Op: &fsmpb.Op_BeginTerm{BeginTerm: &fsmpb.BeginTerm{Term: 2, Node: "a", Random: make([]byte, 32), ClusterId: "rig", StartMs: begins}}})
+	l.log(&fsmpb.Op{Op: &fsmpb.Op_BeginTerm{BeginTerm: &fsmpb.BeginTerm{Term: 2, Node: "a", Random: make([]byte, 32),
+		ClusterId: "rig", StartMs: begins}}})
 	return l
 }
 
@@ -106,7 +107,8 @@ func (l *leader) log(ops ...*fsmpb.Op) {
 			for n := int64(1); l.renews > 0 && n*l.renews < runs; n++ {
 				l.say(l.now+n*l.renews, rota.VerbRenew, e, nil)
 				l.due[slices.IndexFunc(l.due, func(s saying) bool {
-					return rota.LeaseVerb(s.op.GetLease().GetVerb()) == rota.VerbRenew && s.op.GetLease().GetOrdinal() == 0
+					return rota.LeaseVerb(s.op.GetLease().GetVerb()) == rota.VerbRenew &&
+						s.op.GetLease().GetOrdinal() == 0
 				})].op.GetLease().Ordinal = int32(n)
 			}
 			l.say(l.now+runs, verb, e, nil)
@@ -121,11 +123,13 @@ func (l *leader) log(ops ...*fsmpb.Op) {
 
 // hush stops a worker's reports on a lease.
 func (l *leader) hush(lease rota.LeaseID) {
-	l.due = slices.DeleteFunc(l.due, func(s saying) bool { return string(s.op.GetLease().GetLease()) == string(lease[:]) })
+	l.due = slices.DeleteFunc(l.due,
+		func(s saying) bool { return string(s.op.GetLease().GetLease()) == string(lease[:]) })
 }
 
 func (l *leader) say(at int64, verb rota.LeaseVerb, e *rota.Event, text []byte) {
-	l.due = append(l.due, saying{at, &fsmpb.Op{Op: &fsmpb.Op_Lease{Lease: &fsmpb.LeaseOp{Verb: uint32(verb), Lease: slices.Clone(e.Lease[:]), Job: string(e.Job),
+	l.due = append(l.due, saying{at, &fsmpb.Op{Op: &fsmpb.Op_Lease{Lease: &fsmpb.LeaseOp{Verb: uint32(verb),
+		Lease: slices.Clone(e.Lease[:]), Job: string(e.Job),
 		Worker: string(e.Worker), Session: uint64(e.Session), Text: string(text)}}}})
 	slices.SortStableFunc(l.due, func(a, b saying) int { return cmp.Compare(a.at, b.at) })
 }
@@ -174,7 +178,8 @@ func (l *leader) submit(specs ...rota.JobSpec) {
 		ops = append(ops, &fsmpb.Op{Op: &fsmpb.Op_Submit{Submit: &fsmpb.Submit{Spec: entry.SpecOp(&specs[i])}}})
 	}
 	if !l.m.Waiting() {
-		ops = append(ops, roundOps(l.m.DecideWith(&fsm.Arrivals{Ops: ops, Now: rota.Clock(l.now)}, limits.MaxDecide))...)
+		ops = append(ops, roundOps(l.m.DecideWith(&fsm.Arrivals{Ops: ops, Now: rota.Clock(l.now)},
+			limits.MaxDecide))...)
 	}
 	l.log(ops...)
 	l.decide()

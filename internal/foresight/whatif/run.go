@@ -151,7 +151,8 @@ func (r *Report) changed(w *window, rec *record, change *Change) (*life, error) 
 	}
 	for _, q := range life.pending {
 		if _, ok := life.m.Queue(q.Queue); !ok {
-			return nil, rota.Refusef(rota.KindNotFound, "set", "there is no queue %q in this stretch of the log", q.Queue)
+			return nil, rota.Refusef(rota.KindNotFound, "set", "there is no queue %q in this stretch of the log",
+				q.Queue)
 		}
 	}
 	life.pass(rec.now, len(life.leases))

@@ -55,7 +55,8 @@ func TestRun_control(t *testing.T) {
 				t.Errorf("lag %d, cut %v: a change without effect makes the histories differ: %+v", lag, cut, r.Parting)
 			}
 			record, changed := r.Histories[0], r.Histories[2]
-			if record.Jobs < 100 || record.Started != record.Jobs || record.WaitMeanS == 0 || record.Group != changed.Group || record.Utilisation != changed.Utilisation {
+			if record.Jobs < 100 || record.Started != record.Jobs || record.WaitMeanS == 0 ||
+				record.Group != changed.Group || record.Utilisation != changed.Utilisation {
 				t.Errorf("lag %d, cut %v: recorded %+v, changed %+v", lag, cut, record, changed)
 			}
 		}
@@ -79,7 +80,8 @@ func TestRun_findsAnotherLeader(t *testing.T) {
 	}
 	plantWorker(t, l, map[rota.WorkerID]rota.WorkerID{"a": "b", "b": "a"}[w.Lease.Worker])
 	r := mustRun(t, &Plan{Log: l, Change: change(t, []string{"default.batch_size=200"})})
-	if d := r.Control.Difference; d == nil || r.Control.Equal != 1 || d.Index != l.last || d.Record.Worker == d.WhatIf.Worker || d.Record.Job != "second" {
+	if d := r.Control.Difference; d == nil || r.Control.Equal != 1 || d.Index != l.last ||
+		d.Record.Worker == d.WhatIf.Worker || d.Record.Job != "second" {
 		t.Errorf("%+v, %+v", r.Control, d)
 	}
 }
@@ -142,7 +144,8 @@ func equalAlone(t *testing.T, l *leader, at rota.Index, jobs int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := life.common(&rec.course); n != int64(jobs) || len(life.order) != jobs || !slices.Equal(life.fates, rec.fates) {
+	if n := life.common(&rec.course); n != int64(jobs) || len(life.order) != jobs ||
+		!slices.Equal(life.fates, rec.fates) {
 		t.Errorf("%d of %d decisions in common, want %d", n, len(life.order), jobs)
 	}
 	if life.m.Head().Index != l.last || life.m.Digest() != l.m.Digest() {
@@ -173,23 +176,28 @@ func oneSlot(t *testing.T) *leader {
 func TestRun_changed(t *testing.T) {
 	t.Parallel()
 	l := oneSlot(t)
-	r := mustRun(t, &Plan{Log: l, Change: change(t, []string{"default.ranking=shortest", "default.estimate=user", "default.shortest_aging=0"})})
+	r := mustRun(t, &Plan{Log: l, Change: change(t, []string{"default.ranking=shortest", "default.estimate=user",
+		"default.shortest_aging=0"})})
 	if r.Control.Verdict() != Equal || len(r.Histories) != 3 {
 		t.Fatalf("%+v, %+v", r.Control, r.Control.Difference)
 	}
 	control, changed := r.Histories[1], r.Histories[2]
-	if !near(control.WaitMeanS, 27.0/3) || !near(control.WaitMaxS, 18) || control.Common != 3 || !near(changed.WaitMeanS, 19.0/3) || !near(changed.WaitMaxS, 11) {
+	if !near(control.WaitMeanS, 27.0/3) || !near(control.WaitMaxS, 18) || control.Common != 3 ||
+		!near(changed.WaitMeanS, 19.0/3) || !near(changed.WaitMaxS, 11) {
 		t.Errorf("control %+v, changed %+v", control, changed)
 	}
 	p := r.Parting
-	if p == nil || p.Record.Job != "long" || p.WhatIf.Job != "short" || p.WhatIf.Worker != "w" || !json.Valid(p.WhatIf.Reasoning) || !strings.Contains(p.WhatIf.Waits, "long waits") ||
+	if p == nil || p.Record.Job != "long" || p.WhatIf.Job != "short" || p.WhatIf.Worker != "w" ||
+		!json.Valid(p.WhatIf.Reasoning) || !strings.Contains(p.WhatIf.Waits, "long waits") ||
 		!strings.Contains(p.Record.Waits, "short waits") {
 		t.Errorf("the histories differ at %+v", p)
 	}
-	if len(r.Winners) != 1 || r.Winners[0].Job != "short" || !near(r.Winners[0].WhatIfS, 8) || len(r.Losers) != 1 || r.Losers[0].Job != "long" || !near(r.Losers[0].ControlS, 9) {
+	if len(r.Winners) != 1 || r.Winners[0].Job != "short" || !near(r.Winners[0].WhatIfS, 8) || len(r.Losers) != 1 ||
+		r.Losers[0].Job != "long" || !near(r.Losers[0].ControlS, 9) {
 		t.Errorf("wins %+v, loses %+v", r.Winners, r.Losers)
 	}
-	if control.DeadlinesMet != 3 || changed.DeadlinesMet != 3 || changed.Filled != 0 || len(changed.Tenants) != 2 || changed.Tenants[1].Of != "slow" || !near(changed.Tenants[1].WaitMeanS, 11) {
+	if control.DeadlinesMet != 3 || changed.DeadlinesMet != 3 || changed.Filled != 0 || len(changed.Tenants) != 2 ||
+		changed.Tenants[1].Of != "slow" || !near(changed.Tenants[1].WaitMeanS, 11) {
 		t.Errorf("%+v", changed)
 	}
 }
@@ -219,8 +227,10 @@ func TestRun_changes(t *testing.T) {
 		if len(c.workers) > 0 && (r.Parting == nil || !strings.HasPrefix(string(r.Parting.WhatIf.Worker), "what-if-")) {
 			t.Errorf("%s: the histories differ at %+v", c.name, r.Parting)
 		}
-		if r.Parting == nil || h.Jobs != c.jobs || h.WaitMeanS < c.mean-0.1 || h.WaitMeanS > c.mean+0.3 || h.DeadlinesMissed != c.expired {
-			t.Errorf("%s: want %d jobs, %.2f s, %d expired: %+v, parted %+v", c.name, c.jobs, c.mean, c.expired, h, r.Parting)
+		if r.Parting == nil || h.Jobs != c.jobs || h.WaitMeanS < c.mean-0.1 || h.WaitMeanS > c.mean+0.3 ||
+			h.DeadlinesMissed != c.expired {
+			t.Errorf("%s: want %d jobs, %.2f s, %d expired: %+v, parted %+v", c.name, c.jobs, c.mean, c.expired, h,
+				r.Parting)
 		}
 	}
 }
@@ -272,19 +282,29 @@ func TestRun_refuses(t *testing.T) {
 		kind rota.Kind
 		text string
 	}{
-		{"a queue that is not there", Plan{Log: l, Change: change(t, []string{"batch.ranking=fifo"})}, rota.KindNotFound, `no queue "batch"`},
-		{"a policy that contradicts itself", Plan{Log: cut, Change: change(t, []string{"default.w_fee=0.9"})}, rota.KindInvalid, "w_fee"},
-		{"the same before the first entry", Plan{Log: l, Change: change(t, []string{"default.w_fee=0.9"})}, rota.KindInvalid, "w_fee"},
-		{"a worker that is not there", Plan{Log: l, Change: change(t, nil, "+1xgpu")}, rota.KindNotFound, `no worker "gpu"`},
-		{"before what is kept", Plan{Log: cut, Since: begins - 1, Change: change(t, nil, "+1xw0")}, rota.KindOutOfRange, "the log is kept back to " + begins.String()},
-		{"an end before what is kept", Plan{Log: cut, Until: begins - 1, Change: change(t, nil, "+1xw0")}, rota.KindOutOfRange, "the log is kept back to " + begins.String()},
-		{"behind what is kept", Plan{Log: l, Since: l.m.Head().Date + 1, Change: change(t, nil, "+1xw")}, rota.KindOutOfRange, "the log ends at"},
+		{"a queue that is not there", Plan{Log: l, Change: change(t, []string{"batch.ranking=fifo"})},
+			rota.KindNotFound, `no queue "batch"`},
+		{"a policy that contradicts itself", Plan{Log: cut, Change: change(t, []string{"default.w_fee=0.9"})},
+			rota.KindInvalid, "w_fee"},
+		{"the same before the first entry", Plan{Log: l, Change: change(t, []string{"default.w_fee=0.9"})},
+			rota.KindInvalid, "w_fee"},
+		{"a worker that is not there", Plan{Log: l, Change: change(t, nil, "+1xgpu")}, rota.KindNotFound,
+			`no worker "gpu"`},
+		{"before what is kept", Plan{Log: cut, Since: begins - 1, Change: change(t, nil, "+1xw0")}, rota.KindOutOfRange,
+			"the log is kept back to " + begins.String()},
+		{"an end before what is kept", Plan{Log: cut, Until: begins - 1, Change: change(t, nil, "+1xw0")},
+			rota.KindOutOfRange, "the log is kept back to " + begins.String()},
+		{"behind what is kept", Plan{Log: l, Since: l.m.Head().Date + 1, Change: change(t, nil, "+1xw")},
+			rota.KindOutOfRange, "the log ends at"},
 	} {
-		if _, err := Run(context.Background(), &c.plan); rota.KindOf(err) != c.kind || !strings.Contains(err.Error(), c.text) {
+		if _, err := Run(context.Background(), &c.plan); rota.KindOf(err) != c.kind ||
+			!strings.Contains(err.Error(), c.text) {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}
-	if r := mustRun(t, &Plan{Log: l, Since: middle, Until: middle + 5_000, Change: change(t, nil, "+1xw")}); r.Since < middle || r.Until > middle+6_000 || r.Histories[0].Jobs != 1 {
+	if r := mustRun(t, &Plan{Log: l, Since: middle, Until: middle + 5_000,
+		Change: change(t, nil, "+1xw")}); r.Since < middle ||
+		r.Until > middle+6_000 || r.Histories[0].Jobs != 1 {
 		t.Errorf("%+v", r)
 	}
 }
@@ -297,15 +317,16 @@ func TestRun_interrupted(t *testing.T) {
 	for after := int64(1); after < 12; after++ {
 		ctx, cancel := context.WithCancel(context.Background())
 		steps := int64(0)
-		r, err := Run(ctx, &Plan{Log: l, Change: change(t, []string{"default.ranking=market"}), Progress: func(done int64) {
-			if steps++; steps == after {
-				cancel()
-			}
-			if done <= seen && steps > 1 {
-				t.Errorf("%d entries after %d", done, seen)
-			}
-			seen = done
-		}})
+		r, err := Run(ctx, &Plan{Log: l, Change: change(t, []string{"default.ranking=market"}),
+			Progress: func(done int64) {
+				if steps++; steps == after {
+					cancel()
+				}
+				if done <= seen && steps > 1 {
+					t.Errorf("%d entries after %d", done, seen)
+				}
+				seen = done
+			}})
 		cancel()
 		if err == nil {
 			t.Logf("finished after %d steps", steps)
@@ -325,7 +346,8 @@ func TestRun_repeats(t *testing.T) {
 	l.load(120)
 	var texts []string
 	for range 2 {
-		text, err := json.Marshal(mustRun(t, &Plan{Log: l, Change: change(t, []string{"default.ranking=market", "default.strategy=random"}, "+2xw1")}))
+		text, err := json.Marshal(mustRun(t, &Plan{Log: l, Change: change(t,
+			[]string{"default.ranking=market", "default.strategy=random"}, "+2xw1")}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -338,18 +360,21 @@ func TestRun_repeats(t *testing.T) {
 
 func TestParse_refuses(t *testing.T) {
 	t.Parallel()
-	for _, text := range []string{"", "q", "q.ranking", "ranking=fifo", "q.=1", ".ranking=fifo", "q.rankin=fifo", "q.ranking=best", "q.preset=none", "q q.ranking=fifo"} {
+	for _, text := range []string{"", "q", "q.ranking", "ranking=fifo", "q.=1", ".ranking=fifo", "q.rankin=fifo",
+		"q.ranking=best", "q.preset=none", "q q.ranking=fifo"} {
 		if err := new(Change).ParseSet(text); err == nil {
 			t.Errorf("--set %q is accepted", text)
 		}
 	}
-	for _, text := range []string{"", "4xw", "+xw", "+0xw", "+4x", "+4", "+4xslots=0", "+4xslots=x", "+4xspeed=1", "+10001xw", "-1xw"} {
+	for _, text := range []string{"", "4xw", "+xw", "+0xw", "+4x", "+4", "+4xslots=0", "+4xslots=x", "+4xspeed=1",
+		"+10001xw", "-1xw"} {
 		if err := new(Change).ParseWorkers(text); err == nil {
 			t.Errorf("--workers %q is accepted", text)
 		}
 	}
 	c := change(t, []string{"b.w.ranking=fifo", "a.expected.video.cut=5s", "b.w.preset=dfps"})
-	if len(c.Queues) != 2 || c.Queues[0].Queue != "a" || c.Queues[0].Set[0].Key != "expected.video.cut" || c.Queues[1].Queue != "b.w" || c.Queues[1].Preset != "dfps" {
+	if len(c.Queues) != 2 || c.Queues[0].Queue != "a" || c.Queues[0].Set[0].Key != "expected.video.cut" ||
+		c.Queues[1].Queue != "b.w" || c.Queues[1].Preset != "dfps" {
 		t.Errorf("%+v", c.Queues)
 	}
 }

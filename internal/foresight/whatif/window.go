@@ -47,18 +47,21 @@ const patience = 256
 func open(ctx context.Context, log Log, since, until rota.Date, progress func(int64)) (*window, error) {
 	m := log.Base()
 	head := m.Head()
-	w := &window{ctx: ctx, log: log, progress: progress, after: head.Index, last: log.Last(), heights: make(map[rota.Index]bool), with: make(map[rota.Index]rota.Index)}
+	w := &window{ctx: ctx, log: log, progress: progress, after: head.Index, last: log.Last(),
+		heights: make(map[rota.Index]bool), with: make(map[rota.Index]rota.Index)}
 	for _, bound := range []struct {
 		name string
 		date rota.Date
 	}{{"since", since}, {"until", until}} {
 		if bound.date != 0 && head.Index > 0 && bound.date < head.Date {
-			return nil, rota.Refusef(rota.KindOutOfRange, bound.name, "the log is kept back to %s (entry %d): %s lies before it", head.Date, head.Index+1, bound.date)
+			return nil, rota.Refusef(rota.KindOutOfRange, bound.name,
+				"the log is kept back to %s (entry %d): %s lies before it", head.Date, head.Index+1, bound.date)
 		}
 	}
 	for since != 0 && m.Head().Date < since {
 		if w.after == w.last {
-			return nil, rota.Refusef(rota.KindOutOfRange, "since", "the log ends at %s (entry %d): %s lies behind it", m.Head().Date, w.last, since)
+			return nil, rota.Refusef(rota.KindOutOfRange, "since", "the log ends at %s (entry %d): %s lies behind it",
+				m.Head().Date, w.last, since)
 		}
 		if err := w.through(m); err != nil {
 			return nil, err

@@ -53,7 +53,8 @@ func Files(sets []schema.Set) ([]File, error) {
 
 // load returns the messages of a compiled root by name.
 func load(set schema.Set) (map[string]*protogen.Message, error) {
-	plugin, err := protogen.Options{}.New(&pluginpb.CodeGeneratorRequest{FileToGenerate: set.Names, ProtoFile: set.Files})
+	plugin, err := protogen.Options{}.New(&pluginpb.CodeGeneratorRequest{FileToGenerate: set.Names,
+		ProtoFile: set.Files})
 	if err != nil {
 		return nil, fmt.Errorf("load %s: %w", set.Root.Glob, err)
 	}

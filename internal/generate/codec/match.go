@@ -65,7 +65,8 @@ func match(m message, in *protogen.Message) ([]field, error) {
 	for _, f := range in.Fields {
 		path, typ := place(m, string(f.Desc.Name()))
 		if path == "" {
-			faults = append(faults, fmt.Errorf("%s.%s has no field in %v: add one, or its place to the table", m.name, f.Desc.Name(), m.words))
+			faults = append(faults, fmt.Errorf("%s.%s has no field in %v: add one, or its place to the table", m.name,
+				f.Desc.Name(), m.words))
 			continue
 		}
 		form := formOf(f.Desc, typ)
@@ -181,7 +182,8 @@ func formOf(d protoreflect.FieldDescriptor, typ reflect.Type) form {
 }
 
 // numberKinds are the kinds of integers that are encoded as varints without zigzag.
-var numberKinds = map[protoreflect.Kind]string{protoreflect.Int32Kind: "int32", protoreflect.Int64Kind: "int64", protoreflect.Uint64Kind: "uint64"}
+var numberKinds = map[protoreflect.Kind]string{protoreflect.Int32Kind: "int32", protoreflect.Int64Kind: "int64",
+	protoreflect.Uint64Kind: "uint64"}
 
 // sent and taken return the conversion of words to their integer, and its inverse; only millis and date have one.
 func (f field) sent(v string) string {

@@ -14,7 +14,8 @@ func (w *writer) logged(messages map[string]*protogen.Message) error {
 	if err != nil {
 		return err
 	}
-	w.head("entry", "github.com/rotasched/rota", "github.com/rotasched/rota/fsm/fsmpb", "github.com/rotasched/rota/internal/millis")
+	w.head("entry", "github.com/rotasched/rota", "github.com/rotasched/rota/fsm/fsmpb",
+		"github.com/rotasched/rota/internal/millis")
 	w.convert("fsmpb", fields)
 	return nil
 }
@@ -120,8 +121,10 @@ var released = strings.Fields(`ID Queue Type Tenant Priority Fee SizeBytes Paylo
 func refuseNew(fields []field) error {
 	for _, f := range fields {
 		if f.path != later && !slices.Contains(released, f.path) {
-			return fmt.Errorf("field %s of a job's spec: the canonical form has no place for it, and would change for every job; "+
-				"write it after StartBy, under a bit of its own in flags, only where it is set (row in internal/generate/codec/stored.go)", f.path)
+			return fmt.Errorf(
+				"field %s of a job's spec: the canonical form has no place for it, and would change for every job; "+
+					"write it after StartBy, under a bit of its own in flags, only where it is set (row in internal/generate/codec/stored.go)",
+				f.path)
 		}
 	}
 	return nil

@@ -27,20 +27,23 @@ var wireMessages = []message{
 	{name: "Unique", words: reflect.TypeFor[rota.Unique]()},
 	{name: "Lease", words: reflect.TypeFor[rota.Lease](), places: map[string]string{
 		"epoch": "Decision.Epoch", "height": "Decision.Height", "score": "Decision.Score", "rank": "Decision.Rank",
-		"reasoning": "Decision.Reasoning.Rule", "reasoning_n": "Decision.Reasoning.N", "reasoning_of": "Decision.Reasoning.Of",
-		"seed": "Decision.Seed",
+		"reasoning": "Decision.Reasoning.Rule", "reasoning_n": "Decision.Reasoning.N",
+		"reasoning_of": "Decision.Reasoning.Of",
+		"seed":         "Decision.Seed",
 	}},
-	{name: "Assignment", words: reflect.TypeFor[rota.Assignment](), places: map[string]string{"lease_ms": "LeaseFor"}, must: "lease", called: "a lease"},
-	{name: "LeaseEnd", words: reflect.TypeFor[peer.LeaseEnd]()},
+	{name: "Assignment", words: reflect.TypeFor[rota.Assignment](), places: map[string]string{"lease_ms": "LeaseFor"},
+		must: "lease", called: "a lease"}, {name: "LeaseEnd", words: reflect.TypeFor[peer.LeaseEnd]()},
 	// The stream that carries a command determines its worker and session (SPEC §6.4); children are the growth.
-	{name: "LeaseCommand", words: reflect.TypeFor[peer.LeaseCommand](), unsent: []string{"Worker", "Session", "Growth"}},
+	{name: "LeaseCommand", words: reflect.TypeFor[peer.LeaseCommand](),
+		unsent: []string{"Worker", "Session", "Growth"}},
 	{name: "LeaseAnswer", words: reflect.TypeFor[peer.LeaseAnswer](), places: map[string]string{"refusal": "Err"}},
 	{name: "Submitted", words: reflect.TypeFor[rota.Submitted](), places: map[string]string{"refusal": "Err"}},
 }
 
 // wireFields are messages that package words reads and writes with hand-written code, because they are only lists of
 // others or a choice: the numbers of their fields become constants.
-var wireFields = []string{"WorkRequest", "WorkResponse", "Notices", "LeaseCommands", "LeaseAnswers", "SubmitRequest", "SubmitResponse"}
+var wireFields = []string{"WorkRequest", "WorkResponse", "Notices", "LeaseCommands", "LeaseAnswers", "SubmitRequest",
+	"SubmitResponse"}
 
 // entryMessage defines how the state machine's entry decoder reads a message of the log.
 type entryMessage struct {
@@ -57,16 +60,18 @@ var entryMessages = []entryMessage{
 	{name: "Label", texts: map[string]string{"value": "text"}},
 	{name: "Limit"},
 	{name: "Unique", texts: map[string]string{"key": "text"}},
-	{name: "LeaseOp", texts: map[string]string{"job": "d.brief.text", "text": "text"}, lent: []string{"lease", "output_digest"}},
-	{name: "Pair", texts: map[string]string{"job": "d.brief.text"}},
+	{name: "LeaseOp", texts: map[string]string{"job": "d.brief.text", "text": "text"},
+		lent: []string{"lease", "output_digest"}}, {name: "Pair", texts: map[string]string{"job": "d.brief.text"}},
 }
 
 // entryFields are messages of the log that the state machine reads with hand-written code, because they contain others.
 var entryFields = []string{"Entry", "Commands", "Outcomes", "Op", "Submit", "Round"}
 
 // storedSpec is a job's spec as the log stores it. Minted is stored next to it.
-var storedSpec = message{name: "JobSpec", words: reflect.TypeFor[rota.JobSpec](), places: retryPlaces, unsent: []string{"Minted"}}
+var storedSpec = message{name: "JobSpec", words: reflect.TypeFor[rota.JobSpec](), places: retryPlaces,
+	unsent: []string{"Minted"}}
 
 // retryPlaces are the places of a job's retry policy, whose fields belong to the message itself.
-var retryPlaces = map[string]string{"retry_attempts": "Retry.Attempts", "retry_base_ms": "Retry.Base", "retry_factor_permille": "Retry.FactorPermille",
-	"retry_cap_ms": "Retry.Cap", "retry_jitter_permille": "Retry.JitterPermille"}
+var retryPlaces = map[string]string{"retry_attempts": "Retry.Attempts", "retry_base_ms": "Retry.Base",
+	"retry_factor_permille": "Retry.FactorPermille",
+	"retry_cap_ms":          "Retry.Cap", "retry_jitter_permille": "Retry.JitterPermille"}

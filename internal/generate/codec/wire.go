@@ -27,7 +27,8 @@ var numbered = map[reflect.Type]string{
 
 // wire writes the writers and readers of package words.
 func (w *writer) wire(messages map[string]*protogen.Message) error {
-	w.head("words", "google.golang.org/protobuf/encoding/protowire", "", "github.com/rotasched/rota", "rotav1 github.com/rotasched/rota/api/rota/v1",
+	w.head("words", "google.golang.org/protobuf/encoding/protowire", "", "github.com/rotasched/rota",
+		"rotav1 github.com/rotasched/rota/api/rota/v1",
 		"github.com/rotasched/rota/internal/millis", "github.com/rotasched/rota/internal/peer")
 	w.numbers(wireFields, messages)
 	for _, m := range wireMessages {
@@ -90,7 +91,8 @@ func (w *writer) appendMessage(m message, fields []field) {
 		case nested:
 			w.line("b, at = openMessage(b, %d)\nb = closeMessage(append%s(b, &%s), at)", n, f.Message.GoIdent.GoName, v)
 		case part:
-			w.line("if %s != nil {\nb, at = openMessage(b, %d)\nb = closeMessage(append%s(b, %[1]s), at)\n}", v, n, f.Message.GoIdent.GoName)
+			w.line("if %s != nil {\nb, at = openMessage(b, %d)\nb = closeMessage(append%s(b, %[1]s), at)\n}", v, n,
+				f.Message.GoIdent.GoName)
 		}
 	}
 	w.line("return b\n}")
@@ -99,7 +101,8 @@ func (w *writer) appendMessage(m message, fields []field) {
 // settled reports whether a field is converted only when all of its message is read, because a later occurrence
 // replaces an earlier one, which may have been wrong.
 func settled(f field) bool {
-	return slices.Contains([]form{enumText, enumNumber, leaseID, token, refusal, refusalError}, f.form) || f.form == nested && nestedSettled(f)
+	return slices.Contains([]form{enumText, enumNumber, leaseID, token, refusal, refusalError}, f.form) ||
+		f.form == nested && nestedSettled(f)
 }
 
 // nestedSettled reports whether the message in a field is itself converted at the end.
@@ -114,7 +117,8 @@ func nestedSettled(f field) bool {
 
 // unsettled writes the type of what is converted at the end.
 func (w *writer) unsettled(m message, fields []field) {
-	w.line("\n// unsettled%s is what of a message is words only when all of it is read.\ntype unsettled%[1]s struct {", m.name)
+	w.line("\n// unsettled%s is what of a message is words only when all of it is read.\ntype unsettled%[1]s struct {",
+		m.name)
 	for _, f := range fields {
 		name := lower(f.GoName)
 		switch f.form {
@@ -144,7 +148,8 @@ func (w *writer) settle(m message, fields []field) {
 	for _, f := range fields {
 		v, raw := "m."+f.path, "u."+lower(f.GoName)
 		if m.must == string(f.Desc.Name()) {
-			w.line("if !u.has%s {\nreturn rota.Refusef(rota.KindInvalid, %q, %q)\n}", f.GoName, m.must, m.called+" is missing")
+			w.line("if !u.has%s {\nreturn rota.Refusef(rota.KindInvalid, %q, %q)\n}", f.GoName, m.must,
+				m.called+" is missing")
 		}
 		switch f.form {
 		case enumText:
@@ -228,7 +233,8 @@ func readBytes(m message, f field) string {
 	case refusal, refusalError:
 		return fmt.Sprintf("err = mergeRefusal(&%s, f.bytes)", raw)
 	case part:
-		return fmt.Sprintf("if %s == nil {\n%[1]s = new(%[2]v)\n}\nerr = read%[3]s(%[1]s, f.bytes)", v, f.typ.Elem(), f.Message.GoIdent.GoName)
+		return fmt.Sprintf("if %s == nil {\n%[1]s = new(%[2]v)\n}\nerr = read%[3]s(%[1]s, f.bytes)", v, f.typ.Elem(),
+			f.Message.GoIdent.GoName)
 	case nested:
 		s := fmt.Sprintf("err = read%s(&%s, f.bytes)", f.Message.GoIdent.GoName, v)
 		if settled(f) {

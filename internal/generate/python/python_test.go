@@ -20,7 +20,8 @@ func TestFiles(t *testing.T) {
 	module, types := string(files[0].Content), string(files[1].Content)
 	for _, c := range []struct{ what, in, want string }{
 		{"a call", module, `JOBS_SUBMIT = Method("/rota.v1.Jobs/Submit", SubmitRequest, SubmitResponse)`},
-		{"a name of two words", module, `CLUSTER_GET_MODE = Method("/rota.v1.Cluster/GetMode", GetModeRequest, GetModeResponse)`},
+		{"a name of two words", module,
+			`CLUSTER_GET_MODE = Method("/rota.v1.Cluster/GetMode", GetModeRequest, GetModeResponse)`},
 		{"a number", module, "LEASE_VERB_COMPLETE = 3\n"},
 		{"a stranger's message", module, `RetryInfo = _of("google.rpc.RetryInfo")`},
 		{"a map", types, "    def labels(self) -> MutableMapping[str, str]: ..."},

@@ -80,7 +80,8 @@ func types(files []*descriptorpb.FileDescriptorProto) []byte {
 
 // named are the fields that Python can name: those called from are set by setattr.
 func named(m *descriptorpb.DescriptorProto) []*descriptorpb.FieldDescriptorProto {
-	return slices.DeleteFunc(slices.Clone(m.GetField()), func(f *descriptorpb.FieldDescriptorProto) bool { return f.GetName() == "from" })
+	return slices.DeleteFunc(slices.Clone(m.GetField()),
+		func(f *descriptorpb.FieldDescriptorProto) bool { return f.GetName() == "from" })
 }
 
 // mutable reports whether a field can be assigned: neither a message nor many.

@@ -54,8 +54,9 @@ func (p *asynqPeer) hire(_ context.Context, b *book) (stop func(), err error) {
 		}
 	})
 	for range p.workers {
-		s := asynq.NewServer(p.redis(), asynq.Config{Concurrency: p.slots, Queues: map[string]int{asynqQueue: 1}, TaskCheckInterval: asynqFetch,
-			LogLevel: asynq.FatalLevel})
+		s := asynq.NewServer(p.redis(), asynq.Config{Concurrency: p.slots, Queues: map[string]int{asynqQueue: 1},
+			TaskCheckInterval: asynqFetch,
+			LogLevel:          asynq.FatalLevel})
 		err := s.Start(asynq.HandlerFunc(func(ctx context.Context, t *asynq.Task) error {
 			retried, _ := asynq.GetRetryCount(ctx)
 			b.end(number(t.Payload()), retried+1)

@@ -54,11 +54,14 @@ func main() {
 	flag.IntVar(&l.slots, "slots", 64, "jobs that a worker has in hand")
 	flag.IntVar(&l.payload, "payload", 256, "bytes of payload in each job")
 	flag.StringVar(&l.addr, "addr", "127.0.0.1:4222", "host:port of the servers, separated by commas")
-	flag.DurationVar(&l.patience, "patience", time.Minute, "how long nothing may be heard before open jobs count as lost")
+	flag.DurationVar(&l.patience, "patience", time.Minute,
+		"how long nothing may be heard before open jobs count as lost")
 	flag.Parse()
 	of, known := peers[name]
-	if !known || l.jobs < 1 || l.producers < 1 || l.batch < 1 || l.workers < 1 || l.slots < 1 || l.payload < numberBytes || l.rate < 0 {
-		fmt.Fprintf(os.Stderr, "peerjobs: -peer is one of its list, -payload at least %d, -rate at least 0, all other numbers at least 1\n", numberBytes)
+	if !known || l.jobs < 1 || l.producers < 1 || l.batch < 1 || l.workers < 1 || l.slots < 1 ||
+		l.payload < numberBytes || l.rate < 0 {
+		fmt.Fprintf(os.Stderr, "peerjobs: -peer is one of its list, -payload at least %d, -rate at least 0, all other numbers at least 1\n",
+			numberBytes)
 		os.Exit(2)
 	}
 	r, err := l.measure(context.Background(), of(&l))

@@ -30,7 +30,8 @@ func (p *natsPeer) connect() (*nats.Conn, jetstream.JetStream, error) {
 	for _, one := range strings.Split(p.addr, ",") {
 		urls = append(urls, "nats://"+one)
 	}
-	conn, err := nats.Connect(strings.Join(urls, ","), nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1), nats.ReconnectWait(100*time.Millisecond))
+	conn, err := nats.Connect(strings.Join(urls, ","), nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1),
+		nats.ReconnectWait(100*time.Millisecond))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -56,8 +57,8 @@ func (p *natsPeer) ready(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	_, err = stream.CreateConsumer(ctx, jetstream.ConsumerConfig{Durable: consumerName, AckPolicy: jetstream.AckExplicitPolicy,
-		AckWait: time.Minute, MaxAckPending: 4 * p.workers * p.slots})
+	_, err = stream.CreateConsumer(ctx, jetstream.ConsumerConfig{Durable: consumerName,
+		AckPolicy: jetstream.AckExplicitPolicy, AckWait: time.Minute, MaxAckPending: 4 * p.workers * p.slots})
 	return err
 }
 

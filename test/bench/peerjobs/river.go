@@ -94,15 +94,17 @@ func (p *riverPeer) hireOne(ctx context.Context, b *book) (end func(), err error
 	}
 	workers := river.NewWorkers()
 	river.AddWorker(workers, riverWorker{})
-	c, err := river.NewClient(riverpgxv5.New(pool), &river.Config{Logger: slog.New(slog.DiscardHandler), Workers: workers,
+	c, err := river.NewClient(riverpgxv5.New(pool), &river.Config{Logger: slog.New(slog.DiscardHandler),
+		Workers:       workers,
 		Queues:        map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: p.slots}},
 		FetchCooldown: riverFetch, FetchPollInterval: 10 * riverFetch})
 	if err != nil {
 		pool.Close()
 		return nil, err
 	}
-	events, cancel := c.SubscribeConfig(&river.SubscribeConfig{ChanSize: p.jobs, Kinds: []river.EventKind{river.EventKindJobCompleted,
-		river.EventKindJobFailed}})
+	events, cancel := c.SubscribeConfig(&river.SubscribeConfig{ChanSize: p.jobs,
+		Kinds: []river.EventKind{river.EventKindJobCompleted,
+			river.EventKindJobFailed}})
 	if err := c.Start(ctx); err != nil {
 		pool.Close()
 		return nil, err

@@ -174,13 +174,15 @@ func (d *driver) command(ctx context.Context, r *request) error {
 func (d *driver) submit(ctx context.Context, r *request) (any, error) {
 	var specs []rota.JobSpec
 	for _, j := range r.Jobs {
-		options := []client.JobOption{client.ID(j.ID), client.Queue(j.Queue), client.Headers(j.Headers), client.Spec(func(s *rota.JobSpec) {
-			s.Type = rota.JobType(j.Type)
-			s.Delay, s.MaxRuntime = time.Duration(j.DelayMs)*time.Millisecond, time.Duration(j.MaxRuntimeMs)*time.Millisecond
-			if j.Unique != nil {
-				s.Unique = &rota.Unique{Key: j.Unique.Key, OnConflict: j.Unique.OnConflict}
-			}
-		})}
+		options := []client.JobOption{client.ID(j.ID), client.Queue(j.Queue), client.Headers(j.Headers),
+			client.Spec(func(s *rota.JobSpec) {
+				s.Type = rota.JobType(j.Type)
+				s.Delay, s.MaxRuntime = time.Duration(j.DelayMs)*time.Millisecond, time.Duration(
+					j.MaxRuntimeMs)*time.Millisecond
+				if j.Unique != nil {
+					s.Unique = &rota.Unique{Key: j.Unique.Key, OnConflict: j.Unique.OnConflict}
+				}
+			})}
 		if j.Attempts > 0 {
 			options = append(options, client.Retry(j.Attempts))
 		}
@@ -228,7 +230,8 @@ func (d *driver) wait(ctx context.Context, r *request) (any, error) {
 
 // work runs a worker until it is drained.
 func (d *driver) work(r *request) error {
-	w, err := client.NewWorker(d.client, rota.WorkerSpec{ID: rota.WorkerID(r.Name), Queues: r.Queues, Slots: r.Slots}, client.Use(d.reported(r.Name)))
+	w, err := client.NewWorker(d.client, rota.WorkerSpec{ID: rota.WorkerID(r.Name), Queues: r.Queues, Slots: r.Slots},
+		client.Use(d.reported(r.Name)))
 	if err != nil {
 		return err
 	}

@@ -24,8 +24,8 @@ func checkAudit(v *view) (found []Anomaly) {
 			say(a, "%s", a.Error)
 		case r.Difference != nil:
 			d := r.Difference
-			say(a, "round %d of queue %s at index %d (height %d) was logged as %s, and the state gives %s", d.Epoch, d.Queue,
-				d.Index, d.Height, Short(d.Logged), Short(d.Proved))
+			say(a, "round %d of queue %s at index %d (height %d) was logged as %s, and the state gives %s", d.Epoch,
+				d.Queue, d.Index, d.Height, Short(d.Logged), Short(d.Proved))
 		case r.Proved != r.Rounds:
 			say(a, "%d rounds of %d were proved", r.Proved, r.Rounds)
 		case a.Error != "":

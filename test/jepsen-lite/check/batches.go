@@ -29,7 +29,8 @@ func (v *view) readCallbacks() {
 	for i := range v.Batches {
 		f := &v.Batches[i]
 		job := string(rota.CallbackID(rota.BatchID(f.ID)))
-		v.jobs[job] = append(v.jobs[job], &Op{Process: "batch", Func: OpSubmit, Job: job, Invoke: f.At, Return: never, Outcome: Unknown})
+		v.jobs[job] = append(v.jobs[job], &Op{Process: "batch", Func: OpSubmit, Job: job, Invoke: f.At, Return: never,
+			Outcome: Unknown})
 	}
 }
 
@@ -95,7 +96,8 @@ func (b *batchLife) told(e *SeenEvent) {
 		b.sealed, b.sealedAt = b.sealed+1, e.ID.Index
 	case "batchFinished":
 		if b.finished++; b.sealed == 0 || len(b.live) > 0 {
-			b.say("event %s submits its callback, sealed: %t, jobs that have not ended: %v", e.ID, b.sealed > 0, slices.Sorted(maps.Keys(b.live)))
+			b.say("event %s submits its callback, sealed: %t, jobs that have not ended: %v", e.ID, b.sealed > 0,
+				slices.Sorted(maps.Keys(b.live)))
 		}
 	}
 }
@@ -130,7 +132,8 @@ func (b *batchLife) ended(e *SeenEvent, as *int64) {
 // judge compares the events with the answers and with the final state.
 func (b *batchLife) judge(v *view) {
 	if b.opened > 1 || b.sealed > 1 || b.finished > 1 {
-		b.say("it was opened %d times, sealed %d times and its callback submitted %d times", b.opened, b.sealed, b.finished)
+		b.say("it was opened %d times, sealed %d times and its callback submitted %d times", b.opened, b.sealed,
+			b.finished)
 	}
 	if b.Opened && b.opened == 0 || b.Sealed && b.sealed == 0 {
 		b.say("it was acknowledged (opened: %t, sealed: %t), but has no event", b.Opened, b.Sealed)
@@ -149,9 +152,11 @@ func (b *batchLife) judge(v *view) {
 	if begun := v.firstStart(id); begun < never {
 		for _, a := range v.attempts {
 			j := v.final[a.job]
-			if j != nil && j.State == "COMPLETED" && slices.Contains(b.Jobs, a.job) && a.end != nil && a.report != nil && a.report.Did == DidComplete &&
+			if j != nil && j.State == "COMPLETED" && slices.Contains(b.Jobs, a.job) && a.end != nil &&
+				a.report != nil && a.report.Did == DidComplete &&
 				a.report.Outcome == OK && a.end.Return > begun {
-				b.say("its callback was begun with at %s, and %s was at work on job %s until %s", seconds(begun), a.process, a.job, seconds(a.end.Return))
+				b.say("its callback was begun with at %s, and %s was at work on job %s until %s", seconds(begun),
+					a.process, a.job, seconds(a.end.Return))
 			}
 		}
 	}
@@ -183,7 +188,8 @@ func (b *batchLife) judgeShown(v *view, callback *FinalJob) {
 			there[j.State]++
 		}
 	}
-	if c := &b.counts; there["COMPLETED"] != c.Completed || there["DEAD"] != c.Dead || there["EXPIRED"] != c.Expired || there["CANCELLED"] != c.Cancelled {
+	if c := &b.counts; there["COMPLETED"] != c.Completed || there["DEAD"] != c.Dead || there["EXPIRED"] != c.Expired ||
+		there["CANCELLED"] != c.Cancelled {
 		b.say("its events say %+v, its jobs are %v", b.counts, there)
 	}
 }

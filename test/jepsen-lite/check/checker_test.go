@@ -67,8 +67,10 @@ func (s *story) ended(job, queue, state, output string, tokens ...uint64) *story
 
 // storyQueues are queues as a run has them.
 var storyQueues = map[string]QueueFacts{
-	"quick": {LeaseMs: 5_000, AttemptMax: 1_000}, "long": {LeaseMs: 6_000, AttemptMax: 1_000}, "steady": {LeaseMs: 20_000, AttemptMax: 1_000},
-	"flaky": {LeaseMs: 5_000, AttemptMax: 4}, "prey": {LeaseMs: 5_000, AttemptMax: 1_000}, "market": {LeaseMs: 5_000, AttemptMax: 1_000},
+	"quick": {LeaseMs: 5_000, AttemptMax: 1_000}, "long": {LeaseMs: 6_000, AttemptMax: 1_000},
+	"steady": {LeaseMs: 20_000, AttemptMax: 1_000},
+	"flaky":  {LeaseMs: 5_000, AttemptMax: 4}, "prey": {LeaseMs: 5_000, AttemptMax: 1_000},
+	"market":   {LeaseMs: 5_000, AttemptMax: 1_000},
 	"adaptive": {LeaseMs: 5_000, AttemptMax: 1_000}, "flux": {LeaseMs: 4_000, AttemptMax: 1_000},
 }
 

@@ -24,7 +24,8 @@ var oneBite = map[string]func(s *story){
 	},
 	"expiry": func(s *story) {
 		s.submitted("c", 34_000).worked("w1.1", "c", 9, 35_000, 55_000, DidLose, OK)
-		s.op(Op{Process: "w1.1", Func: OpLost, Job: "c", Token: token(9), Lease: "c-lease-1.9", Invoke: ms(55_000), Kind: "NONE"})
+		s.op(Op{Process: "w1.1", Func: OpLost, Job: "c", Token: token(9), Lease: "c-lease-1.9", Invoke: ms(55_000),
+			Kind: "NONE"})
 		s.ended("c", "steady", "QUEUED", "")
 	},
 	"blame": func(s *story) {
@@ -38,8 +39,10 @@ var oneBite = map[string]func(s *story){
 	"workflows": func(s *story) { s.asked("f", OpFlowSubmit, OK, 100) },
 	"keys": func(s *story) {
 		s.h.Keyed = []KeyFacts{{Key: "solo:1", Most: 1, Jobs: []string{"c", "d"}}}
-		s.submitted("c", 900).worked("w1.1", "c", 5, 1_000, 1_500, DidComplete, OK).ended("c", "quick", "COMPLETED", "c/1.5", 5)
-		s.submitted("d", 910).worked("w2.1", "d", 6, 1_200, 1_400, DidComplete, OK).ended("d", "quick", "COMPLETED", "d/1.6", 6)
+		s.submitted("c", 900).worked("w1.1", "c", 5, 1_000, 1_500, DidComplete, OK).ended("c", "quick", "COMPLETED",
+			"c/1.5", 5)
+		s.submitted("d", 910).worked("w2.1", "d", 6, 1_200, 1_400, DidComplete, OK).ended("d", "quick", "COMPLETED",
+			"d/1.6", 6)
 	},
 	"schedules": func(s *story) {
 		s.h.Schedules = []ScheduleFacts{{Name: "tick", EveryMs: 1_000}}
@@ -95,7 +98,8 @@ func TestVerdictApart(t *testing.T) {
 	if v.Violations != 3 || v.Safety.Violations != 2 || v.Liveness.Violations != 1 {
 		t.Errorf("%d violations, %+v, %+v", v.Violations, v.Safety, v.Liveness)
 	}
-	if l := v.Liveness; l.LeaderMs != 900 || l.DrainMs != 9_000 || l.Limits["drain_ms"] != 60_000 || len(l.Growth) != 3 ||
+	if l := v.Liveness; l.LeaderMs != 900 || l.DrainMs != 9_000 || l.Limits["drain_ms"] != 60_000 ||
+		len(l.Growth) != 3 ||
 		l.Growth[0].Files != [2]int64{40, 1_045} {
 		t.Errorf("%+v", l)
 	}

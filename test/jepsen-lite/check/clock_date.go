@@ -32,7 +32,8 @@ func checkDate(v *view) (found []Anomaly) {
 		a, b := byIndex[i-1], byIndex[i]
 		if b.Date < a.Date || b.Index == a.Index && b.Date != a.Date {
 			found = append(found, Anomaly{At: b.At, Text: fmt.Sprintf(
-				"the date is %d at index %d (%s) and %d at index %d (%s)", a.Date, a.Index, a.Node, b.Date, b.Index, b.Node)})
+				"the date is %d at index %d (%s) and %d at index %d (%s)", a.Date, a.Index, a.Node, b.Date, b.Index,
+				b.Node)})
 		}
 	}
 	return append(found, v.checkLead()...)
@@ -57,7 +58,8 @@ func (v *view) checkLead() (found []Anomaly) {
 		ahead := s.Date - s.Wall
 		furthest = max(furthest, ahead)
 		if ahead > lead+dateFast {
-			say(s, "the date is %d ms ahead of the host's: the wall clocks of a majority make it %d at most", ahead, lead)
+			say(s, "the date is %d ms ahead of the host's: the wall clocks of a majority make it %d at most", ahead,
+				lead)
 		}
 		for calm < i && !v.quiet(samples[calm], s) {
 			calm++
@@ -75,7 +77,8 @@ func (v *view) checkLead() (found []Anomaly) {
 		}
 	}
 	if len(v.Walls) > 0 {
-		v.figures["walls_moved"], v.figures["date_ahead_most_ms"], v.figures["skews_told"] = len(v.Walls), furthest, told
+		v.figures["walls_moved"], v.figures["date_ahead_most_ms"], v.figures["skews_told"] = len(
+			v.Walls), furthest, told
 	}
 	return found
 }

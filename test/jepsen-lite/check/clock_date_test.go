@@ -136,7 +136,8 @@ func TestExpiryUnderBadLinks(t *testing.T) {
 		return BadLink{From: "w1", To: "n2", Begin: ms(36_000), End: ms(50_000), Stalls: stalls}
 	}
 	bites(t, []plant{
-		{"all_wall_clocks_jumped", "expiry", lost(Fault{Nemesis: "wall-jump-many", Targets: []string{"n1", "n2", "n3"}})},
+		{"all_wall_clocks_jumped", "expiry", lost(Fault{Nemesis: "wall-jump-many",
+			Targets: []string{"n1", "n2", "n3"}})},
 		{"its_link_was_slow", "expiry", lost(Fault{Nemesis: "slow-link", Targets: []string{"w1"}}, link(false))},
 		{"another_worker_s_link_was_lossy", "expiry", lost(Fault{Nemesis: "lossy-link", Targets: []string{"w2"}})},
 	})

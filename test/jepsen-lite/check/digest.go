@@ -22,7 +22,8 @@ func checkDigest(v *view) (found []Anomaly) {
 			}
 			if other.digest != d.Digest {
 				found = append(found, Anomaly{At: s.At, Text: fmt.Sprintf(
-					"at index %d the digest of %s is %s and of %s %s", d.Index, other.node, other.digest, d.Node, d.Digest)})
+					"at index %d the digest of %s is %s and of %s %s", d.Index, other.node, other.digest, d.Node,
+					d.Digest)})
 			}
 		}
 	}

@@ -24,7 +24,8 @@ func checkDisk(v *view) (found []Anomaly) {
 			continue
 		}
 		found = append(found, Anomaly{IDs: []string{old}, At: f.From, Text: fmt.Sprintf(
-			"the disk of leader %s hung from %s to %s, and no other led within %s", old, seconds(f.From), seconds(f.To), MaxHung)})
+			"the disk of leader %s hung from %s to %s, and no other led within %s", old, seconds(f.From), seconds(f.To),
+			MaxHung)})
 	}
 	if handovers > 0 {
 		v.figures["hung_leaders_succeeded"], v.figures["hung_leader_succeeded_ms_most"] = handovers, longest/1e6

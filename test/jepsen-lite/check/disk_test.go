@@ -72,8 +72,8 @@ func TestCheckDisk(t *testing.T) {
 			samples("n1", 60*second), 0},
 		{"a short one", []Fault{{Nemesis: "hung-fsync", Targets: []string{"n1"}, From: 10 * second, To: 14 * second}},
 			samples("n1", 60*second), 0},
-		{"others were down", []Fault{fault, {Nemesis: "kill-one", Targets: []string{"n2"}, From: 20 * second, To: 30 * second}},
-			samples("n2", 35*second), 0},
+		{"others were down", []Fault{fault, {Nemesis: "kill-one", Targets: []string{"n2"}, From: 20 * second,
+			To: 30 * second}}, samples("n2", 35*second), 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			found := checkDisk(newView(&History{Faults: c.faults, Samples: c.samples}))

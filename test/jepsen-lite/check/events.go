@@ -50,7 +50,8 @@ func streamFaults(events []SeenEvent, s *Stream) (faults []string) {
 	}
 	for i := range s.Odd {
 		e := &s.Odd[i]
-		faults = append(faults, fmt.Sprintf("%s received event %s (%s of job %q) that others did not receive, or not in this form",
+		faults = append(faults, fmt.Sprintf(
+			"%s received event %s (%s of job %q) that others did not receive, or not in this form",
 			s.Name, e.ID, e.Kind, e.Job))
 	}
 	next := 0
@@ -111,8 +112,9 @@ func eventsInOrder(events []SeenEvent) (found []Anomaly) {
 			say(e, "%s", e.Wrong)
 		}
 		subject := e.subject()
-		if of, known := about[e.Parent]; !e.Parent.IsZero() && (!known && i > 0 && e.Parent.Compare(events[0].ID) >= 0 ||
-			known && of != subject) {
+		if of, known := about[e.Parent]; !e.Parent.IsZero() &&
+			(!known && i > 0 && e.Parent.Compare(events[0].ID) >= 0 ||
+				known && of != subject) {
 			say(e, "its parent %s is not an earlier event about %s", e.Parent, subject)
 		}
 		about[e.ID] = subject

@@ -52,7 +52,8 @@ func (v *view) eventsByJob() map[string]*jobEvents {
 			}
 		case "jobDead", "jobExpired", "jobCancelled":
 			j.ends = append(j.ends, e)
-			if e.Kind == "jobCancelled" && e.Lease != "" && j.ended[e.Lease] == nil { // by its handler: that ends its lease, too
+			if e.Kind == "jobCancelled" && e.Lease != "" &&
+				j.ended[e.Lease] == nil { // by its handler: that ends its lease, too
 				j.ended[e.Lease] = e
 			}
 		}
@@ -140,8 +141,10 @@ func eventsOfAttempts(final *FinalJob, j *jobEvents) (faults []string) {
 		case assigned == nil:
 			faults = append(faults, fmt.Sprintf("no event has lease %s, which is shown", lease))
 		case assigned.Worker != a.Worker:
-			faults = append(faults, fmt.Sprintf("lease %s went to %s, and %s is shown", lease, assigned.Worker, a.Worker))
-		case ended == nil && !slices.Contains([]string{"", "PROVIDER_FAIL"}, a.End): // a permanent failure is jobDead alone
+			faults = append(faults, fmt.Sprintf("lease %s went to %s, and %s is shown", lease, assigned.Worker,
+				a.Worker))
+		case ended == nil && !slices.Contains([]string{"", "PROVIDER_FAIL"},
+			a.End): // a permanent failure is jobDead alone
 			faults = append(faults, fmt.Sprintf("no event has the end of lease %s: %s", lease, a.End))
 		case ended != nil && a.End != "" && ended.Reason != a.End:
 			faults = append(faults, fmt.Sprintf("lease %s ended by %s, and %s is shown", lease, ended.Reason, a.End))
@@ -160,7 +163,8 @@ func eventsOfWork(ops []*Op, j *jobEvents) (faults []string) {
 			faults = append(faults, fmt.Sprintf("no event has lease %s, which %s had", lease, op.Process))
 		case op.Func == OpReport && op.Did == DidComplete && op.Outcome == OK &&
 			(j.ended[lease] == nil || j.ended[lease].Kind != "jobCompleted"):
-			faults = append(faults, fmt.Sprintf("no event has the completion of lease %s, which was acknowledged to %s", lease, op.Process))
+			faults = append(faults, fmt.Sprintf("no event has the completion of lease %s, which was acknowledged to %s",
+				lease, op.Process))
 		}
 	}
 	return faults

@@ -36,8 +36,10 @@ func TestEventsBite(t *testing.T) {
 			s.h.Streams[2] = Against("n3", true, s.h.Events, Briefs(s.h.Events[:5]))
 		}},
 		{"a_node_is_not_asked", "events", func(s *story) { s.h.Streams = s.h.Streams[1:] }},
-		{"ids_shrink", "events", func(s *story) { s.h.Events[4].ID, s.h.Events[5].ID = s.h.Events[5].ID, s.h.Events[4].ID }},
-		{"entry_begins_late", "events", func(s *story) { s.h.Events[4].ID.Seq = 1 }},
+		{"ids_shrink", "events", func(s *story) {
+			s.h.Events[4].ID, s.h.Events[5].ID = s.h.Events[5].ID,
+				s.h.Events[4].ID
+		}}, {"entry_begins_late", "events", func(s *story) { s.h.Events[4].ID.Seq = 1 }},
 		{"clock_falls", "events", func(s *story) { s.h.Events[4].Clock-- }},
 		{"state_leaps", "events", func(s *story) { s.h.Events[4].Prior = "ff" }},
 		{"states_of_an_entry_differ", "events", func(s *story) {
@@ -112,7 +114,8 @@ func byHandler(shown string) func(s *story) {
 	return func(s *story) {
 		s.submitted("c", 900).worked("w1.1", "c", 5, 1_000, 1_100, DidLose, OK).ended("c", "quick", "CANCELLED", "", 5)
 		s.h.Final[len(s.h.Final)-1].Attempts[0].End = shown
-		s.happened("jobEnqueued", "c", 0, "").happened("jobAssigned", "c", 5, "").happened("jobCancelled", "c", 5, "CANCELLED_BY_HANDLER")
+		s.happened("jobEnqueued", "c", 0, "").happened("jobAssigned", "c", 5, "").happened("jobCancelled", "c", 5,
+			"CANCELLED_BY_HANDLER")
 		edit(func(e []SeenEvent) []SeenEvent { return e })(s)
 	}
 }
@@ -124,7 +127,8 @@ func TestSuspensionExcuses(t *testing.T) {
 		return func(s *story) {
 			s.submitted("c", 900).worked("w1.1", "c", 5, 1_000, 9_000, DidLose, OK)
 			s.worked("w2.1", "c", 6, 4_000, 4_500, DidComplete, OK).ended("c", "quick", "COMPLETED", "c/1.6", 5, 6)
-			s.op(Op{Process: "operator", Func: OpSuspend, Text: "w1-id", Invoke: ms(at), Return: ms(at + 20), Outcome: OK})
+			s.op(Op{Process: "operator", Func: OpSuspend, Text: "w1-id", Invoke: ms(at), Return: ms(at + 20),
+				Outcome: OK})
 			s.happened("leaseCancelled", "c", 5, reason).h.Events[len(s.h.Events)-1].Worker = "w1-id"
 		}
 	}
@@ -133,7 +137,8 @@ func TestSuspensionExcuses(t *testing.T) {
 			s.submitted("c", 900).worked("w2.1", "c", 6, 4_000, 4_500, DidComplete, OK)
 			s.worked("w1.1", "c", 5, 4_100, 9_000, DidLose, OK).ended("c", "quick", "COMPLETED", "c/1.6", 5, 6)
 			for _, at := range at {
-				s.op(Op{Process: "operator", Func: OpSuspend, Text: "w1-id", Invoke: ms(at), Return: ms(at + 20), Outcome: OK})
+				s.op(Op{Process: "operator", Func: OpSuspend, Text: "w1-id", Invoke: ms(at), Return: ms(at + 20),
+					Outcome: OK})
 			}
 			s.happened("leaseCancelled", "c", 5, "WORKER_SUSPENDED").h.Events[len(s.h.Events)-1].Worker = "w1-id"
 		}
@@ -173,7 +178,8 @@ func TestHistoryBites(t *testing.T) {
 			s.h.Shown[1].Differs = Differences("shows", map[string]string{"a": "1"}, map[string]string{"a": "2"})
 		}},
 		{"one_more", "history", func(s *story) {
-			s.h.Shown[1].Differs = Differences("lists", map[string]string{"a": "1"}, map[string]string{"a": "1", "b": "2"})
+			s.h.Shown[1].Differs = Differences("lists", map[string]string{"a": "1"},
+				map[string]string{"a": "1", "b": "2"})
 		}},
 		{"one_less", "history", func(s *story) {
 			s.h.Shown[1].Differs = Differences("lists", map[string]string{"a": "1"}, nil)

@@ -22,7 +22,9 @@ func checkExpiry(v *view) (found []Anomaly) {
 	lost, excused := 0, 0
 	disturbances := v.disturbances()
 	for _, a := range v.attempts {
-		if a.lost == nil || !slices.Contains([]string{"NONE", "LEASE_EXPIRED", "ACK_TIMEOUT", "WORKER_LOST"}, a.lost.Kind) || v.cancelled(a) {
+		if a.lost == nil || !slices.Contains([]string{"NONE", "LEASE_EXPIRED", "ACK_TIMEOUT", "WORKER_LOST"},
+			a.lost.Kind) ||
+			v.cancelled(a) {
 			continue
 		}
 		lost++
@@ -56,8 +58,11 @@ func (v *view) cancelled(a *attempt) bool {
 func (v *view) disturbances() (spans []span) {
 	for _, f := range v.Faults {
 		switch {
-		case slices.Contains([]string{"kill-worker", "pause-worker", "worker-cut", "unplug-worker", "snapshot-save", "revoke-token"}, f.Nemesis):
-		case WallFault(f.Nemesis) || badLinkOf(&f, "w"): // no lease is counted by a wall clock, nor cluster held up by a worker
+		case slices.Contains([]string{"kill-worker", "pause-worker", "worker-cut", "unplug-worker", "snapshot-save",
+			"revoke-token"},
+			f.Nemesis):
+		case WallFault(f.Nemesis) || badLinkOf(&f,
+			"w"): // no lease is counted by a wall clock, nor cluster held up by a worker
 		case badLinkOf(&f, "n") && f.stalls(): // enough packets arrive to be elected, or stay so
 			spans = append(spans, span{f.From, f.To + settling})
 		case len(f.Targets) == 1 && f.Nemesis != "rolling-restart" && f.Nemesis != "flapping":

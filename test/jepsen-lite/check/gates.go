@@ -85,7 +85,8 @@ func (g *gateLife) ended(e *SeenEvent) {
 	case e.Kind == "jobCancelled": // with its workflow, or as a parent failed
 	case e.Reason == "GATE_TIMEOUT":
 		if signalled || g.until == 0 || e.Date < g.until {
-			g.say("event %s ends it for its time at date %d, which is up at %d; signals: %v", e.ID, e.Date, g.until, g.signals)
+			g.say("event %s ends it for its time at date %d, which is up at %d; signals: %v", e.ID, e.Date, g.until,
+				g.signals)
 		}
 		if (e.Kind == "jobCompleted") != (g.OnTimeout == "complete") {
 			g.say("event %s (%s) ends it for its time, its on_timeout is %s", e.ID, e.Kind, g.OnTimeout)
@@ -110,9 +111,11 @@ func (g *gateLife) judge(v *view) {
 		switch {
 		case op.Func != OpSignal || op.Did != node:
 		case op.Outcome == OK && op.Output != counts:
-			g.say("signal %s was accepted, answered as %s at %s, and the events have %q", op.Output, op.Node, seconds(op.Return), counts)
+			g.say("signal %s was accepted, answered as %s at %s, and the events have %q", op.Output, op.Node,
+				seconds(op.Return), counts)
 		case op.Outcome == OK && !op.Existed && first != nil:
-			g.say("signal %s was accepted for the first time from %s at %s and from %s at %s", op.Output, first.Process, seconds(first.Return), op.Process,
+			g.say("signal %s was accepted for the first time from %s at %s and from %s at %s", op.Output, first.Process,
+				seconds(first.Return), op.Process,
 				seconds(op.Return))
 		case op.Outcome == OK && !op.Existed:
 			first = op
@@ -120,7 +123,8 @@ func (g *gateLife) judge(v *view) {
 			g.say("signal %s counts, and %s refused it at %s: %s", op.Output, op.Node, seconds(op.Return), op.Text)
 		}
 	}
-	if j := v.final[g.job]; j != nil && j.State == "COMPLETED" && g.end != nil && g.end.Reason != "GATE_TIMEOUT" && j.Output != counts {
+	if j := v.final[g.job]; j != nil && j.State == "COMPLETED" && g.end != nil && g.end.Reason != "GATE_TIMEOUT" &&
+		j.Output != counts {
 		g.say("its output is %q, the signal %q brought that for one", Short(j.Output), counts)
 	}
 	asked := func(op *Op) bool { return op.Func == OpSignal && op.Did == node && op.Output == counts }

@@ -51,7 +51,8 @@ func checkGrowth(v *view) (found []Anomaly) {
 		files, goroutines = max(files, b.Files-a.Files), max(goroutines, b.Goroutines-a.Goroutines)
 		if b.Files-a.Files > connections {
 			found = append(found, Anomaly{IDs: []string{node}, At: b.At, Text: fmt.Sprintf(
-				"node %s held %d files before the run and %d after it: %d more are explained", node, a.Files, b.Files, connections)})
+				"node %s held %d files before the run and %d after it: %d more are explained", node, a.Files, b.Files,
+				connections)})
 		}
 		if b.Goroutines-a.Goroutines > connections*perConnection {
 			found = append(found, Anomaly{IDs: []string{node}, At: b.At, Text: fmt.Sprintf(

@@ -78,7 +78,8 @@ func TestReadLog(t *testing.T) {
 			file = append(append(file, "ex"...), data...)
 			file = append(file, make([]byte, (8-len(file)%8)%8)...)
 		}
-		if err := os.WriteFile(filepath.Join(dir, "00000000000000000001.wal"), append(file, "torn"...), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, "00000000000000000001.wal"), append(file, "torn"...),
+			0o600); err != nil {
 			t.Fatal(err)
 		}
 		return dir

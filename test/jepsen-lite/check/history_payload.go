@@ -22,7 +22,8 @@ func (s *SeenEvent) readPayload(e *rota.ServedEvent) {
 		Children uint64 `json:"children"`
 	}
 	switch e.Kind {
-	case rota.EventBatchOpened, rota.EventBatchSealed, rota.EventBatchFinished, rota.EventBatchWaits, rota.EventPlanStarted, rota.EventPlanFinished,
+	case rota.EventBatchOpened, rota.EventBatchSealed, rota.EventBatchFinished, rota.EventBatchWaits,
+		rota.EventPlanStarted, rota.EventPlanFinished,
 		rota.EventGateSignalled, rota.EventJobMerged, rota.EventJobChanged, rota.EventWorkflowGrown:
 		if err := json.Unmarshal([]byte(e.Payload), &p); err != nil {
 			s.Wrong = fmt.Sprintf("payload %q: %v", Short(e.Payload), err)

@@ -98,8 +98,9 @@ func checkJobLogs(v *view) (found []Anomaly) {
 	for i := range v.JobLogs {
 		r := &v.JobLogs[i]
 		if text := r.fault(); text != "" {
-			found = append(found, Anomaly{IDs: []string{r.Job, r.Lease}, Text: fmt.Sprintf("the log of job %s, lease %.16s, of %d lines, read from %s: %s",
-				r.Job, r.Lease, r.Lines, r.Node, text)})
+			found = append(found, Anomaly{IDs: []string{r.Job, r.Lease},
+				Text: fmt.Sprintf("the log of job %s, lease %.16s, of %d lines, read from %s: %s",
+					r.Job, r.Lease, r.Lines, r.Node, text)})
 		}
 	}
 	if len(v.JobLogs) > 0 {

@@ -61,8 +61,9 @@ func (f *KeyFacts) crowded(all []keyedBelief) (most int, found []Anomaly) {
 		for _, o := range open {
 			ids = append(ids, o.job+" ("+o.process+")")
 		}
-		found = append(found, Anomaly{IDs: ids, At: b.from, Text: fmt.Sprintf("%d jobs of key %s were held at %s, %d may be", len(open), f.Key,
-			seconds(b.from), f.Most)})
+		found = append(found, Anomaly{IDs: ids, At: b.from,
+			Text: fmt.Sprintf("%d jobs of key %s were held at %s, %d may be", len(open), f.Key,
+				seconds(b.from), f.Most)})
 	}
 	return most, found
 }
@@ -76,8 +77,8 @@ func (f *KeyFacts) unordered(all []keyedBelief) (found []Anomaly) {
 	for _, b := range all {
 		if b.place < last.place {
 			found = append(found, Anomaly{IDs: []string{f.Key, b.job, last.job}, At: b.from, Text: fmt.Sprintf(
-				"job %s of sequence %s was begun at %s by %s, after job %s, which comes behind it, at %s", b.job, f.Key, seconds(b.from),
-				b.process, last.job, seconds(last.from))})
+				"job %s of sequence %s was begun at %s by %s, after job %s, which comes behind it, at %s", b.job, f.Key,
+				seconds(b.from), b.process, last.job, seconds(last.from))})
 			continue
 		}
 		last = b

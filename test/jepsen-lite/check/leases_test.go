@@ -29,9 +29,11 @@ func outlivedStory(s *story) {
 	s.h.Keyed = []KeyFacts{{Key: "solo:1", Most: 1, Jobs: []string{"x", "y"}}}
 	s.h.Holds("w1-01", 1)
 	s.submitted("x", 900).submitted("y", 1_250)
-	s.happened("jobEnqueued", "x", 0, "").happened("jobAssigned", "x", 61, "").by("w1-01").happened("leaseAcked", "x", 61, "")
+	s.happened("jobEnqueued", "x", 0, "").happened("jobAssigned", "x", 61, "").by("w1-01").happened("leaseAcked", "x",
+		61, "")
 	s.happened("leaseRenewed", "x", 61, "")
-	s.happened("leaseRevoked", "x", 61, "CANCELLED").by("w1-01").happened("jobCancelled", "x", 0, "CANCELLED").sameEntry()
+	s.happened("leaseRevoked", "x", 61, "CANCELLED").by("w1-01").happened("jobCancelled", "x", 0,
+		"CANCELLED").sameEntry()
 	s.happened("jobDelayed", "y", 0, "")
 	s.happened("leaseCancelled", "x", 61, "CANCELLED").by("w1-01").happened("jobEnqueued", "y", 0, "").sameEntry()
 	s.happened("jobAssigned", "y", 62, "").by("w1-01").happened("jobCompleted", "y", 62, "DONE").by("w1-01")
@@ -39,8 +41,10 @@ func outlivedStory(s *story) {
 	for _, job := range []string{"x", "y"} {
 		s.find(OpStart, job, 0).Output = job
 	}
-	s.op(Op{Process: "canceller-1", Func: OpCancel, Job: "x", Invoke: ms(1_200), Return: ms(1_210), Outcome: OK, State: "CANCELLED"})
-	s.op(Op{Process: "w1.1", Func: OpLost, Job: "x", Token: token(61), Lease: "x-lease-1.61", Invoke: ms(1_250), Return: ms(1_250), Kind: "CANCELLED"})
+	s.op(Op{Process: "canceller-1", Func: OpCancel, Job: "x", Invoke: ms(1_200), Return: ms(1_210), Outcome: OK,
+		State: "CANCELLED"})
+	s.op(Op{Process: "w1.1", Func: OpLost, Job: "x", Token: token(61), Lease: "x-lease-1.61", Invoke: ms(1_250),
+		Return: ms(1_250), Kind: "CANCELLED"})
 	s.ended("x", "quick", "CANCELLED", "", 61).ended("y", "quick", "COMPLETED", "y/1.62", 62)
 	for i := range 2 {
 		f := &s.h.Final[len(s.h.Final)-2+i].Attempts[0]
@@ -69,7 +73,8 @@ func (s *story) tellsBefore(e SeenEvent, kind, job string) {
 
 // given is the event of a lease granted to a worker.
 func given(job, lease, worker string) SeenEvent {
-	return SeenEvent{Kind: "jobAssigned", Job: job, Lease: leaseKeptOf(lease), Worker: worker, Clock: 1_000_000, Sum: 9_000}
+	return SeenEvent{Kind: "jobAssigned", Job: job, Lease: leaseKeptOf(lease), Worker: worker, Clock: 1_000_000,
+		Sum: 9_000}
 }
 
 // saying is a violation with the expected report of the checker of leases.
@@ -133,46 +138,71 @@ func TestLeasesBite(t *testing.T) {
 		}, "")
 	}
 	says(t, []saying{
-		{"its_unique_key_is_anothers", "2 leases of unique key k are open, 1 may be: lease x-lease-1.61 of job x is one, which outlived it", while(alone, "unique")},
-		{"its_concurrency_slot_is_anothers", "2 leases of key solo:1 are open, 1 may be: lease x-lease-1.61", while(alone, "key")},
-		{"its_schedules_turn_is_anothers", "2 leases of schedule tock are open, 1 may be: lease x-lease-1.61", scheduled(true)},
-		{"its_workers_room_is_anothers", "2 leases of worker w1-01 are open, 1 may be: lease x-lease-1.61", while(alone, "room")},
-		{"its_jobs_next_attempt", "2 leases of the job are open, 1 may be: lease x-lease-1.61 of job x is one, which outlived it", retried},
-		{"ends_twice", "lease x-lease-1.61 was ended before", with(func(s *story) { s.happened("leaseCancelled", "x", 61, "CANCELLED") })},
+		{"its_unique_key_is_anothers",
+			"2 leases of unique key k are open, 1 may be: lease x-lease-1.61 of job x is one, which outlived it",
+			while(alone, "unique")},
+		{"its_concurrency_slot_is_anothers", "2 leases of key solo:1 are open, 1 may be: lease x-lease-1.61",
+			while(alone, "key")},
+		{"its_schedules_turn_is_anothers", "2 leases of schedule tock are open, 1 may be: lease x-lease-1.61",
+			scheduled(true)},
+		{"its_workers_room_is_anothers", "2 leases of worker w1-01 are open, 1 may be: lease x-lease-1.61",
+			while(alone, "room")},
+		{"its_jobs_next_attempt",
+			"2 leases of the job are open, 1 may be: lease x-lease-1.61 of job x is one, which outlived it", retried},
+		{"ends_twice", "lease x-lease-1.61 was ended before",
+			with(func(s *story) { s.happened("leaseCancelled", "x", 61, "CANCELLED") })},
 		{"ends_never", "has not ended 10001 ms later", with(func(s *story) {
 			i := s.event("leaseCancelled", "x")
 			s.h.Events = slices.Delete(s.h.Events, i, i+1)
 			s.h.Events[len(s.h.Events)-1].Clock += 5_000 + sweepLate + 1
 		})},
-		{"was_never_given", "it never had lease x-lease-1.63", with(func(s *story) { s.happened("leaseCancelled", "x", 63, "CANCELLED") })},
-		{"was_another_jobs", "it never had lease x-lease-1.61", with(func(s *story) { s.h.Events[s.event("leaseCancelled", "x")].Job = "y" })},
-		{"ends_for_another_reason", "it ends lease x-lease-1.61 for TAKEN_OVER", with(func(s *story) { s.h.Events[s.event("leaseCancelled", "x")].Reason = "TAKEN_OVER" })},
-		{"ends_as_that_of_a_live_job", "it ends lease x-lease-1.61", with(func(s *story) { s.h.Events[s.event("leaseCancelled", "x")].Kind = "leaseExpired" })},
-		{"completed_after_its_cancellation", "lease x-lease-1.61 is not its open one", with(func(s *story) { s.h.Events[s.event("leaseCancelled", "x")].Kind = "jobCompleted" })},
+		{"was_never_given", "it never had lease x-lease-1.63",
+			with(func(s *story) { s.happened("leaseCancelled", "x", 63, "CANCELLED") })},
+		{"was_another_jobs", "it never had lease x-lease-1.61",
+			with(func(s *story) { s.h.Events[s.event("leaseCancelled", "x")].Job = "y" })},
+		{"ends_for_another_reason", "it ends lease x-lease-1.61 for TAKEN_OVER",
+			with(func(s *story) { s.h.Events[s.event("leaseCancelled", "x")].Reason = "TAKEN_OVER" })},
+		{"ends_as_that_of_a_live_job", "it ends lease x-lease-1.61",
+			with(func(s *story) { s.h.Events[s.event("leaseCancelled", "x")].Kind = "leaseExpired" })},
+		{"completed_after_its_cancellation", "lease x-lease-1.61 is not its open one",
+			with(func(s *story) { s.h.Events[s.event("leaseCancelled", "x")].Kind = "jobCompleted" })},
 		{"is_renewed_after_its_job", "lease x-lease-1.61 outlived its job", with(func(s *story) {
-			s.tellsBefore(SeenEvent{Kind: "leaseRenewed", Job: "x", Lease: leaseKeptOf("x-lease-1.61"), Clock: 1_000_000, Sum: 9_002}, "leaseCancelled", "x")
+			s.tellsBefore(SeenEvent{Kind: "leaseRenewed", Job: "x", Lease: leaseKeptOf("x-lease-1.61"),
+				Clock: 1_000_000, Sum: 9_002}, "leaseCancelled", "x")
 		})},
 		{"is_renewed_though_revoked", "(leaseRenewed) of job c: lease c-lease-1.71 was revoked", with(func(s *story) {
-			s.happened("jobEnqueued", "c", 0, "").happened("jobAssigned", "c", 71, "").happened("leaseRevoked", "c", 71, "PREEMPTED")
+			s.happened("jobEnqueued", "c", 0, "").happened("jobAssigned", "c", 71, "").happened("leaseRevoked", "c", 71,
+				"PREEMPTED")
 			s.happened("leaseRenewed", "c", 71, "")
 		})},
-		{"is_acknowledged_after_its_end", "lease x-lease-1.61 was ended by", with(func(s *story) { s.happened("leaseAcked", "x", 61, "") })},
-		{"is_given_twice", "lease x-lease-1.61 was given before", with(func(s *story) { s.happened("jobAssigned", "x", 61, "") })},
-		{"is_left_open_without_a_word", "lease x-lease-1.61 is open, and was not revoked", with(func(s *story) { s.h.Events[s.event("leaseRevoked", "x")].Kind = "leaseAcked" })},
-		{"is_revoked_for_something_else", "lease x-lease-1.61 is open, and was not revoked", with(func(s *story) { s.h.Events[s.event("leaseRevoked", "x")].Reason = "PREEMPTED" })},
+		{"is_acknowledged_after_its_end", "lease x-lease-1.61 was ended by",
+			with(func(s *story) { s.happened("leaseAcked", "x", 61, "") })},
+		{"is_given_twice", "lease x-lease-1.61 was given before",
+			with(func(s *story) { s.happened("jobAssigned", "x", 61, "") })},
+		{"is_left_open_without_a_word", "lease x-lease-1.61 is open, and was not revoked",
+			with(func(s *story) { s.h.Events[s.event("leaseRevoked", "x")].Kind = "leaseAcked" })},
+		{"is_revoked_for_something_else", "lease x-lease-1.61 is open, and was not revoked",
+			with(func(s *story) { s.h.Events[s.event("leaseRevoked", "x")].Reason = "PREEMPTED" })},
 		{"is_revoked_long_before", "lease x-lease-1.61 is open, and was not revoked", with(func(s *story) {
 			e := &s.h.Events[s.event("jobCancelled", "x")]
 			e.ID.Index, e.ID.Seq = e.ID.Index+1, 0
 		})},
-		{"is_open_at_a_completion", "lease y-lease-1.62 is open, and was not revoked", with(func(s *story) { s.h.Events[s.event("jobCompleted", "y")].Lease = "" })},
+		{"is_open_at_a_completion", "lease y-lease-1.62 is open, and was not revoked",
+			with(func(s *story) { s.h.Events[s.event("jobCompleted", "y")].Lease = "" })},
 		{"is_open_as_its_job_is_deleted", "(jobDeleted) of job x: its lease x-lease-1.61 is open", with(func(s *story) {
 			s.tellsBefore(SeenEvent{Kind: "jobDeleted", Job: "x", Clock: 1_000_000, Sum: 9_003}, "leaseCancelled", "x")
 		})},
 	})
 	bites(t, []plant{
-		{"handlers_of_a_unique_key_together", "uniques", with(func(s *story) { s.find(OpEnd, "x", 0).Return = ms(1_450) })},
+		{"handlers_of_a_unique_key_together", "uniques", with(func(s *story) {
+			s.find(OpEnd, "x",
+				0).Return = ms(1_450)
+		})},
 		{"handlers_of_a_key_together", "keys", with(func(s *story) { s.find(OpEnd, "x", 0).Return = ms(1_450) })},
-		{"completed_after_its_cancellation", "events", with(func(s *story) { s.h.Events[s.event("leaseCancelled", "x")].Kind = "jobCompleted" })},
+		{"completed_after_its_cancellation", "events", with(func(s *story) {
+			s.h.Events[s.event("leaseCancelled",
+				"x")].Kind = "jobCompleted"
+		})},
 		{"completed_after_its_lease", "events", with(func(s *story) { s.happened("jobCompleted", "x", 61, "DONE") })},
 		{"completed_and_accepted", "linear", with(func(s *story) {
 			s.find(OpLost, "x", 0).Func = "nothing"
@@ -182,7 +212,10 @@ func TestLeasesBite(t *testing.T) {
 			report.Func, report.Invoke, report.Return, report.Outcome = OpReport, end.Return, end.Return+ms(3), OK
 			s.op(report)
 		})},
-		{"failed_after_its_cancellation", "events", with(func(s *story) { s.happened("jobDead", "x", 0, "PROVIDER_FAIL") })},
+		{"failed_after_its_cancellation", "events", with(func(s *story) {
+			s.happened("jobDead", "x", 0,
+				"PROVIDER_FAIL")
+		})},
 		{"goes_on_after_its_cancellation", "events", with(func(s *story) { s.happened("jobEnqueued", "x", 0, "") })},
 		{"shown_otherwise", "events", with(func(s *story) { s.h.Final[2].Attempts[0].End = "TAKEN_OVER" })},
 		{"refused_for_one_that_was_cancelled", "uniques", with(func(s *story) {
@@ -190,11 +223,14 @@ func TestLeasesBite(t *testing.T) {
 			op.Outcome, op.Kind, op.Output = Refused, "CONFLICT", "x"
 		})},
 	})
-	spares(t, []plant{{"beside_the_run_before", "leases", scheduled(false)}, {"shares_nothing", "leases", while(alone, "")}})
-	for _, c := range []string{"leases", "events", "uniques", "keys", "linear", "lost", "overlap", "token", "completion", "expiry", "outcomes"} {
+	spares(t, []plant{{"beside_the_run_before", "leases", scheduled(false)},
+		{"shares_nothing", "leases", while(alone, "")}})
+	for _, c := range []string{"leases", "events", "uniques", "keys", "linear", "lost", "overlap", "token",
+		"completion", "expiry", "outcomes"} {
 		spares(t, []plant{{"outlived_" + c, c, outlivedStory}})
 	}
-	spares(t, []plant{{"is_open_at_the_end", "leases", with(func(s *story) { s.h.Events = s.h.Events[:s.event("leaseCancelled", "x")] })}})
+	spares(t, []plant{{"is_open_at_the_end", "leases",
+		with(func(s *story) { s.h.Events = s.h.Events[:s.event("leaseCancelled", "x")] })}})
 }
 
 // TestLeases_workflow lets the lease of a cancelled workflow's node end after it, also once it runs again.
@@ -236,7 +272,8 @@ func TestLeases_workflow(t *testing.T) {
 		s.h.Events = append(slices.Delete(s.h.Events, i, i+1), e)
 		s.again()
 	})
-	spares(t, []plant{{"outlived", "workflows", cancelled}, {"outlived", "leases", cancelled}, {"late", "workflows", late}})
+	spares(t, []plant{{"outlived", "workflows", cancelled}, {"outlived", "leases", cancelled},
+		{"late", "workflows", late}})
 	bites(t, []plant{
 		{"a_node_begins_before", "leases", late},
 		{"another_lease_ends_after_it", "workflows", after(cancelled, func(s *story) {
@@ -261,7 +298,8 @@ func TestLeases_suspended(t *testing.T) {
 		s.h.Events = slices.Insert(s.h.Events, i, e)
 		s.again()
 	}
-	spares(t, []plant{{"keys", "keys", suspended}, {"uniques", "uniques", suspended}, {"leases", "leases", suspended}, {"events", "events", suspended}})
+	spares(t, []plant{{"keys", "keys", suspended}, {"uniques", "uniques", suspended}, {"leases", "leases", suspended},
+		{"events", "events", suspended}})
 	bites(t, []plant{{"in_an_entry_before", "keys", after(suspended, func(s *story) {
 		s.h.Events[s.event("providerStatusChanged", "")].ID.Index--
 	})}, {"another_worker", "keys", after(suspended, func(s *story) {

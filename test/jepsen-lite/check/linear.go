@@ -58,8 +58,9 @@ func judgeLinear(v *view, limits linearLimits) (found []Anomaly) {
 		}
 	}
 	if len(undecided) > 0 {
-		v.undecided = append(v.undecided, fmt.Sprintf("linear: %d jobs had too many orders for %s each and %s in all, such as %s",
-			len(undecided), limits.job, limits.all, strings.Join(undecided[:min(5, len(undecided))], " ")))
+		v.undecided = append(v.undecided,
+			fmt.Sprintf("linear: %d jobs had too many orders for %s each and %s in all, such as %s",
+				len(undecided), limits.job, limits.all, strings.Join(undecided[:min(5, len(undecided))], " ")))
 	}
 	v.figures["linear_jobs"], v.figures["linear_operations"] = len(v.ids)-len(undecided), operations
 	v.figures["linear_ms"] = time.Since(began).Milliseconds()
@@ -189,8 +190,9 @@ func illegal(v *view, id string, draw bool, most time.Duration) Anomaly {
 			}
 		}
 	}
-	a := Anomaly{IDs: []string{id}, At: first, Text: fmt.Sprintf("no order explains job %s: after %d of %d operations it is %s; "+
-		"left are%s", id, len(longest), len(history), linearModel.DescribeState(state), left.String())}
+	a := Anomaly{IDs: []string{id}, At: first,
+		Text: fmt.Sprintf("no order explains job %s: after %d of %d operations it is %s; "+
+			"left are%s", id, len(longest), len(history), linearModel.DescribeState(state), left.String())}
 	if draw {
 		a.Link = fmt.Sprintf("linear-%d.html", len(v.drawings)+1)
 		v.drawings = append(v.drawings, picture{a.Link, func(to io.Writer) error {

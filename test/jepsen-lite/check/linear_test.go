@@ -37,33 +37,52 @@ func TestLinearBites(t *testing.T) {
 		{"cancel_refused_though_live", "linear", func(s *story) {
 			s.submitted("c", 100).cancelled("c", 200, Refused, "CONFLICT").read("c", "QUEUED", 0, 300, 310)
 		}},
-		{"cancel_of_what_was_never_there", "linear", func(s *story) { s.cancelled("c", 50, OK, "").submitted("c", 100) }},
+		{"cancel_of_what_was_never_there", "linear", func(s *story) {
+			s.cancelled("c", 50, OK, "").submitted("c",
+				100)
+		}},
 		{"lives_again_unasked", "linear", func(s *story) { s.gone("c").read("c", "QUEUED", 0, 2_000, 2_010) }},
 		{"leased_again_unasked", "linear", func(s *story) {
 			s.gone("c").worked("w2.1", "c", 6, 2_000, 2_100, DidComplete, OK)
 		}},
 		{"leased_again_after_its_handler_cancelled_it", "linear", func(s *story) {
-			s.submitted("c", 900).worked("w1.1", "c", 5, 1_000, 1_100, DidCancel, OK).worked("w2.1", "c", 6, 2_000, 2_100, DidComplete, OK)
+			s.submitted("c", 900).worked("w1.1", "c", 5, 1_000, 1_100, DidCancel, OK).worked("w2.1", "c", 6, 2_000,
+				2_100, DidComplete, OK)
 		}},
 		{"over_after_a_snooze", "linear", func(s *story) {
-			s.submitted("c", 900).worked("w1.1", "c", 5, 1_000, 1_100, DidSnooze, OK).read("c", "CANCELLED", 0, 1_150, 1_160)
+			s.submitted("c", 900).worked("w1.1", "c", 5, 1_000, 1_100, DidSnooze, OK).read("c", "CANCELLED", 0, 1_150,
+				1_160)
 		}},
-		{"retried_though_completed", "linear", func(s *story) { s.retried("a", 600, OK, "").read("a", "QUEUED", 0, 700, 710) }},
-		{"retry_refused_though_dead", "linear", func(s *story) { s.gone("c").retried("c", 2_000, Refused, "CONFLICT") }},
-		{"retry_refused_as_unknown", "linear", func(s *story) { s.gone("c").retried("c", 2_000, Refused, "NOT_FOUND") }},
+		{"retried_though_completed", "linear", func(s *story) {
+			s.retried("a", 600, OK, "").read("a", "QUEUED", 0, 700,
+				710)
+		}},
+		{"retry_refused_though_dead", "linear", func(s *story) {
+			s.gone("c").retried("c", 2_000, Refused,
+				"CONFLICT")
+		}},
+		{"retry_refused_as_unknown", "linear", func(s *story) {
+			s.gone("c").retried("c", 2_000, Refused,
+				"NOT_FOUND")
+		}},
 		{"dead_after_a_retry", "linear", func(s *story) {
 			s.gone("c").retried("c", 2_000, OK, "").read("c", "DEAD", 0, 2_100, 2_110)
 		}},
-		{"expired_without_a_time_to_live", "linear", func(s *story) { s.submitted("c", 100).read("c", "EXPIRED", 0, 200, 210) }},
+		{"expired_without_a_time_to_live", "linear", func(s *story) {
+			s.submitted("c", 100).read("c", "EXPIRED", 0, 200,
+				210)
+		}},
 		{"lives_after_it_expired", "linear", func(s *story) {
 			s.lasting("c", 50).read("c", "EXPIRED", 0, 200, 210).read("c", "QUEUED", 0, 300, 310)
 		}},
 		{"node_revived_unasked", "linear", func(s *story) {
-			s.asked("f", OpFlowSubmit, OK, 100).worked("w1.1", string(rota.NodeJobID("f", "n0")), 5, 200, 300, DidNoRetry, OK)
+			s.asked("f", OpFlowSubmit, OK, 100).worked("w1.1", string(rota.NodeJobID("f", "n0")), 5, 200, 300,
+				DidNoRetry, OK)
 			s.worked("w1.1", string(rota.NodeJobID("f", "n0")), 6, 400, 500, DidComplete, OK)
 		}},
 		{"node_completed_twice", "linear", func(s *story) {
-			s.asked("f", OpFlowSubmit, OK, 100).asked("f", OpFlowRetry, OK, 350).worked("w1.1", string(rota.NodeJobID("f", "n0")), 5, 200, 300, DidComplete, OK)
+			s.asked("f", OpFlowSubmit, OK, 100).asked("f", OpFlowRetry, OK, 350).worked("w1.1",
+				string(rota.NodeJobID("f", "n0")), 5, 200, 300, DidComplete, OK)
 			s.worked("w1.1", string(rota.NodeJobID("f", "n0")), 6, 400, 500, DidComplete, OK)
 		}},
 		{"failed_after_the_end", "linear", func(s *story) { s.worked("w1.1", "a", 3, 530, 540, DidFail, OK) }},
@@ -113,7 +132,8 @@ func TestLinearSpares(t *testing.T) {
 		}},
 		{"read_overlaps_completion", "linear", func(s *story) { s.read("a", "RUNNING", 4, 499, 520) }},
 		{"retry_with_delay", "linear", func(s *story) {
-			s.submitted("c", 900).worked("w1.1", "c", 5, 1_000, 1_100, DidFail, OK).read("c", "DELAYED", 0, 1_150, 1_160)
+			s.submitted("c", 900).worked("w1.1", "c", 5, 1_000, 1_100, DidFail, OK).read("c", "DELAYED", 0, 1_150,
+				1_160)
 			s.worked("w1.1", "c", 6, 1_400, 1_500, DidComplete, OK)
 		}},
 		{"retried_after_its_end", "linear", func(s *story) {
@@ -121,27 +141,34 @@ func TestLinearSpares(t *testing.T) {
 			s.worked("w2.1", "c", 6, 2_200, 2_300, DidComplete, OK)
 		}},
 		{"retried_after_a_cancel", "linear", func(s *story) {
-			s.submitted("c", 900).cancelled("c", 950, OK, "").retried("c", 1_000, OK, "").read("c", "QUEUED", 0, 1_100, 1_110)
+			s.submitted("c", 900).cancelled("c", 950, OK, "").retried("c", 1_000, OK, "").read("c", "QUEUED", 0, 1_100,
+				1_110)
 			s.cancelled("c", 1_200, OK, "").read("c", "CANCELLED", 0, 1_300, 1_310)
 		}},
 		{"retry_unknown", "linear", func(s *story) {
-			s.gone("c").retried("c", 2_000, Unknown, "").read("c", "DEAD", 0, 2_100, 2_110).read("c", "QUEUED", 0, 9_000, 9_010)
+			s.gone("c").retried("c", 2_000, Unknown, "").read("c", "DEAD", 0, 2_100, 2_110).read("c", "QUEUED", 0,
+				9_000, 9_010)
 		}},
 		{"expired_in_its_time", "linear", func(s *story) { s.lasting("c", 50).read("c", "EXPIRED", 0, 200, 210) }},
 		{"declined", "linear", func(s *story) {
-			s.submitted("c", 900).worked("w1.1", "c", 5, 1_000, 1_100, DidDecline, OK).read("c", "QUEUED", 0, 1_150, 1_160)
+			s.submitted("c", 900).worked("w1.1", "c", 5, 1_000, 1_100, DidDecline, OK).read("c", "QUEUED", 0, 1_150,
+				1_160)
 			s.worked("w1.1", "c", 6, 1_400, 1_500, DidComplete, OK)
 		}},
 		{"snoozed", "linear", func(s *story) {
-			s.submitted("c", 900).worked("w1.1", "c", 5, 1_000, 1_100, DidSnooze, OK).read("c", "DELAYED", 0, 1_150, 1_160)
+			s.submitted("c", 900).worked("w1.1", "c", 5, 1_000, 1_100, DidSnooze, OK).read("c", "DELAYED", 0, 1_150,
+				1_160)
 			s.worked("w1.1", "c", 6, 1_400, 1_500, DidComplete, OK)
 		}},
 		{"cancelled_by_its_handler", "linear", func(s *story) {
-			s.submitted("c", 900).worked("w1.1", "c", 5, 1_000, 1_100, DidCancel, OK).read("c", "CANCELLED", 0, 1_150, 1_160)
+			s.submitted("c", 900).worked("w1.1", "c", 5, 1_000, 1_100, DidCancel, OK).read("c", "CANCELLED", 0, 1_150,
+				1_160)
 		}},
 		{"node_revived", "linear", func(s *story) {
-			s.asked("f", OpFlowSubmit, OK, 100).worked("w1.1", string(rota.NodeJobID("f", "n0")), 5, 200, 300, DidNoRetry, OK)
-			s.asked("f", OpFlowRetry, Unknown, 350).worked("w1.1", string(rota.NodeJobID("f", "n0")), 6, 400, 500, DidComplete, OK)
+			s.asked("f", OpFlowSubmit, OK, 100).worked("w1.1", string(rota.NodeJobID("f", "n0")), 5, 200, 300,
+				DidNoRetry, OK)
+			s.asked("f", OpFlowRetry, Unknown, 350).worked("w1.1", string(rota.NodeJobID("f", "n0")), 6, 400, 500,
+				DidComplete, OK)
 		}},
 		{"last_attempt_ran_out", "linear", func(s *story) {
 			s.submitted("c", 900).worked("w1.1", "c", 5, 1_000, 9_000, DidLose, OK)
@@ -170,7 +197,8 @@ func (s *story) call(what, job string, at int64, o Outcome, kind string) *story 
 
 // gone makes a job fail for good.
 func (s *story) gone(job string) *story {
-	return s.patient().submitted(job, 900).worked("w1.1", job, 5, 1_000, 1_100, DidNoRetry, OK).read(job, "DEAD", 0, 1_200, 1_210)
+	return s.patient().submitted(job, 900).worked("w1.1", job, 5, 1_000, 1_100, DidNoRetry, OK).read(job, "DEAD", 0,
+		1_200, 1_210)
 }
 
 // patient puts jobs that the end does not show into a queue with many attempts.
@@ -237,7 +265,8 @@ func TestLinearUndecided(t *testing.T) {
 		t.Parallel()
 		s := goodStory().patient().submitted("c", 100)
 		for n := range uint64(40) { // 2⁴⁰ orders, none of which explains the read that follows
-			s.op(Op{Process: "w", Func: OpReport, Did: DidComplete, Job: "c", Token: token(100 + n), Invoke: ms(200), Return: never,
+			s.op(Op{Process: "w", Func: OpReport, Did: DidComplete, Job: "c", Token: token(100 + n), Invoke: ms(200),
+				Return:  never,
 				Outcome: Unknown})
 		}
 		v := newView(s.read("c", "DEAD", 0, 300, 310).h)
@@ -266,7 +295,9 @@ func TestLinearDraws(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(string(page), `href="linear-1.html"`) || !strings.Contains(string(drawing), "report complete ok") {
-		t.Errorf("the report has %d bytes without the link, or the drawing %d without the operation", len(page), len(drawing))
+	if !strings.Contains(string(page), `href="linear-1.html"`) ||
+		!strings.Contains(string(drawing), "report complete ok") {
+		t.Errorf("the report has %d bytes without the link, or the drawing %d without the operation", len(page),
+			len(drawing))
 	}
 }

@@ -40,7 +40,8 @@ func checkLogs(v *view) (found []Anomaly) {
 	if v.Logs == nil { // readLogs leaves a line for each node that it could not read
 		v.undecided = append(v.undecided, "logs: none was read, as no index is known to be committed")
 	} else if len(v.Logs) < v.Nodes {
-		found = append(found, Anomaly{Text: fmt.Sprintf("the logs of %d nodes were read, of %d they should", len(v.Logs), v.Nodes)})
+		found = append(found, Anomaly{Text: fmt.Sprintf("the logs of %d nodes were read, of %d they should",
+			len(v.Logs), v.Nodes)})
 	}
 	v.figures["log_entries_compared"] = compared
 	return found
@@ -70,7 +71,8 @@ func ReadLog(node, dir string) (l NodeLog) {
 			return l
 		}
 		for at := data[32:]; len(at) >= 32; {
-			index, size := binary.LittleEndian.Uint64(at), 32+int(binary.LittleEndian.Uint16(at[24:]))+int(binary.LittleEndian.Uint32(at[16:]))
+			index, size := binary.LittleEndian.Uint64(at), 32+int(binary.LittleEndian.Uint16(at[24:]))+int(
+				binary.LittleEndian.Uint32(at[16:]))
 			if index == 0 || size > len(at) {
 				break // the rest of a torn write
 			}
@@ -110,7 +112,8 @@ func CompareLogs(logs []NodeLog, committed uint64) (all []LogOf) {
 			case other.sum == sum:
 				of.Compared++
 			case len(of.Differs) < maxOdd:
-				of.Differs = append(of.Differs, fmt.Sprintf("committed entry %d is another than that of %s", at, other.node))
+				of.Differs = append(of.Differs, fmt.Sprintf("committed entry %d is another than that of %s", at,
+					other.node))
 			}
 		}
 		all = append(all, of)

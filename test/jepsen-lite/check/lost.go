@@ -42,7 +42,8 @@ func checkLost(v *view) (found []Anomaly) {
 		}
 		seen[j.ID] = true
 		if !asked[j.ID] {
-			found = append(found, Anomaly{IDs: []string{j.ID}, Text: "job " + j.ID + " was never submitted, or refused"})
+			found = append(found, Anomaly{IDs: []string{j.ID},
+				Text: "job " + j.ID + " was never submitted, or refused"})
 		}
 		if a := notAttempted(v, j); a != "" {
 			found = append(found, Anomaly{IDs: []string{j.ID}, Text: a})

@@ -35,11 +35,13 @@ func checkOutcomes(v *view) (found []Anomaly) {
 			text := v.outcomeFault(j, a, at, next)
 			lease := leaseKeptOf(at.Lease)
 			if until, again := waited[lease]; text == "" && again && until-ended[lease] < a.end.WaitMs {
-				text = fmt.Sprintf("its next lease came %d ms after it: %d ms were asked for", until-ended[lease], a.end.WaitMs)
+				text = fmt.Sprintf("its next lease came %d ms after it: %d ms were asked for", until-ended[lease],
+					a.end.WaitMs)
 			}
 			if text != "" {
-				found = append(found, Anomaly{IDs: []string{j.ID, at.Lease}, At: a.end.Return, Text: fmt.Sprintf("job %s, attempt %d, which ended with %s: %s",
-					j.ID, at.Number, a.end.Did, text)})
+				found = append(found, Anomaly{IDs: []string{j.ID, at.Lease}, At: a.end.Return,
+					Text: fmt.Sprintf("job %s, attempt %d, which ended with %s: %s",
+						j.ID, at.Number, a.end.Did, text)})
 			}
 		}
 	}

@@ -40,8 +40,10 @@ func (s *story) done(job, state string, t uint64, from, to int64) *story {
 // batchStory adds a batch of two jobs, of which one dies, and its callback.
 func batchStory(s *story) {
 	f := BatchFacts{ID: "b-1", At: ms(900), Opened: true, Sealed: true, Jobs: []string{"x", "y"},
-		Shown:  &rota.Batch{ID: "b-1", State: rota.BatchFinished, BatchCounts: rota.BatchCounts{Total: 2, Completed: 1, Dead: 1}},
-		Labels: map[string]string{"rota.total": "2", "rota.completed": "1", "rota.dead": "1", "rota.expired": "0", "rota.cancelled": "0"}}
+		Shown: &rota.Batch{ID: "b-1", State: rota.BatchFinished,
+			BatchCounts: rota.BatchCounts{Total: 2, Completed: 1, Dead: 1}},
+		Labels: map[string]string{"rota.total": "2", "rota.completed": "1", "rota.dead": "1", "rota.expired": "0",
+			"rota.cancelled": "0"}}
 	s.h.Batches = []BatchFacts{f}
 	s.tells("batchOpened", "", "b-1")
 	s.happened("jobEnqueued", "x", 0, "").happened("jobEnqueued", "y", 0, "").done("x", "COMPLETED", 21, 1_000, 1_100)
@@ -49,7 +51,8 @@ func batchStory(s *story) {
 	s.done("y", "DEAD", 22, 1_200, 1_300)
 	s.tells("batchFinished", "b-1@done", "b-1")
 	s.happened("jobEnqueued", "b-1@done", 0, "").worked("w3.1", "b-1@done", 23, 1_400, 1_500, DidComplete, OK)
-	s.happened("jobAssigned", "b-1@done", 23, "").happened("jobCompleted", "b-1@done", 23, "DONE").ended("b-1@done", "quick", "COMPLETED", "b-1@done/1.23", 23)
+	s.happened("jobAssigned", "b-1@done", 23, "").happened("jobCompleted", "b-1@done", 23, "DONE").ended("b-1@done",
+		"quick", "COMPLETED", "b-1@done/1.23", 23)
 	s.again()
 }
 
@@ -94,8 +97,10 @@ func TestBatchesBite(t *testing.T) {
 		{"acknowledged_and_gone", "batches", func(s *story) { s.h.Batches = []BatchFacts{{ID: "b-2", Opened: true}} }},
 		{"too_many", "batches", with(func(s *story) { s.h.Batches[0].Size = 1 })},
 	})
-	spares(t, []plant{{"all_is_well", "batches", batchStory}, {"all_is_well", "events", batchStory}, {"all_is_well", "lost", batchStory},
-		{"all_is_well", "linear", batchStory}, {"unknown_and_gone", "batches", func(s *story) { s.h.Batches = []BatchFacts{{ID: "b-2"}} }}})
+	spares(t, []plant{{"all_is_well", "batches", batchStory}, {"all_is_well", "events", batchStory},
+		{"all_is_well", "lost", batchStory},
+		{"all_is_well", "linear", batchStory}, {"unknown_and_gone", "batches",
+			func(s *story) { s.h.Batches = []BatchFacts{{ID: "b-2"}} }}})
 }
 
 // planStory adds a plan that cancels two jobs of three, the third having ended before, and another that runs one of
@@ -104,21 +109,24 @@ func planStory(s *story) {
 	shown := func(done, passed int64) *rota.Plan {
 		return &rota.Plan{State: rota.PlanDone, Done: done, Passed: passed}
 	}
-	s.h.Plans = []PlanFacts{{ID: "p1", Verb: "cancel", At: ms(2_000), Started: true, Jobs: []string{"x", "y", "z"}, Shown: shown(2, 0)},
-		{ID: "p2", Verb: "retry", At: ms(3_000), Started: true, Max: 1, Jobs: []string{"x", "y", "z"}, Shown: shown(1, 0)}}
+	s.h.Plans = []PlanFacts{{ID: "p1", Verb: "cancel", At: ms(2_000), Started: true, Jobs: []string{"x", "y", "z"},
+		Shown: shown(2, 0)},
+		{ID: "p2", Verb: "retry", At: ms(3_000), Started: true, Max: 1, Jobs: []string{"x", "y", "z"},
+			Shown: shown(1, 0)}}
 	for _, job := range []string{"x", "y", "z"} {
 		s.happened("jobEnqueued", job, 0, "")
 	}
 	s.done("z", "COMPLETED", 31, 1_000, 1_100).submitted("x", 950).submitted("y", 950)
 	s.tells("planStarted", "", "p1")
 	s.happened("jobCancelled", "x", 0, "CANCELLED").happened("jobCancelled", "y", 0, "CANCELLED")
-	*s.tells("planFinished", "", "p1") = SeenEvent{ID: s.h.Events[len(s.h.Events)-1].ID, Kind: "planFinished", Of: "p1", State: "DONE", Count: 2,
-		Clock: 1_000_000, Sum: 7_001}
+	*s.tells("planFinished", "", "p1") = SeenEvent{ID: s.h.Events[len(s.h.Events)-1].ID, Kind: "planFinished", Of: "p1",
+		State: "DONE", Count: 2, Clock: 1_000_000, Sum: 7_001}
 	s.tells("planStarted", "", "p2")
 	s.happened("jobEnqueued", "x", 0, "")
-	*s.tells("planFinished", "", "p2") = SeenEvent{ID: s.h.Events[len(s.h.Events)-1].ID, Kind: "planFinished", Of: "p2", State: "DONE", Count: 1,
-		Clock: 1_000_000, Sum: 7_002}
-	s.worked("w3.1", "x", 33, 3_400, 3_500, DidComplete, OK).happened("jobAssigned", "x", 33, "").happened("jobCompleted", "x", 33, "DONE")
+	*s.tells("planFinished", "", "p2") = SeenEvent{ID: s.h.Events[len(s.h.Events)-1].ID, Kind: "planFinished", Of: "p2",
+		State: "DONE", Count: 1, Clock: 1_000_000, Sum: 7_002}
+	s.worked("w3.1", "x", 33, 3_400, 3_500, DidComplete, OK).happened("jobAssigned", "x", 33,
+		"").happened("jobCompleted", "x", 33, "DONE")
 	s.ended("x", "quick", "COMPLETED", "x/1.33", 33).ended("y", "quick", "CANCELLED", "")
 	s.again()
 }
@@ -128,7 +136,8 @@ func TestPlansBite(t *testing.T) {
 	with := func(then func(s *story)) func(s *story) { return after(planStory, then) }
 	move := func(to string, e string, turns int) func(s *story) {
 		return func(s *story) {
-			s.h.Plans = []PlanFacts{{ID: "p1", Verb: "move", To: to, Jobs: []string{"x"}, Shown: &rota.Plan{State: rota.PlanDone, Done: 1}}}
+			s.h.Plans = []PlanFacts{{ID: "p1", Verb: "move", To: to, Jobs: []string{"x"},
+				Shown: &rota.Plan{State: rota.PlanDone, Done: 1}}}
 			s.happened("jobDelayed", "x", 0, "").submitted("x", 950).ended("x", to, "QUEUED", "")
 			s.tells("planStarted", "", "p1")
 			for range turns {
@@ -140,11 +149,17 @@ func TestPlansBite(t *testing.T) {
 	}
 	bites(t, []plant{
 		{"one_left_out", "plans", with(func(s *story) {
-			i := slices.IndexFunc(s.h.Events, func(e SeenEvent) bool { return e.Kind == "jobCancelled" && e.Job == "y" })
+			i := slices.IndexFunc(s.h.Events, func(e SeenEvent) bool {
+				return e.Kind == "jobCancelled" &&
+					e.Job == "y"
+			})
 			s.h.Events = slices.Delete(s.h.Events, i, i+1)
 		})},
 		{"one_twice", "plans", with(func(s *story) {
-			i := slices.IndexFunc(s.h.Events, func(e SeenEvent) bool { return e.Kind == "jobCancelled" && e.Job == "y" })
+			i := slices.IndexFunc(s.h.Events, func(e SeenEvent) bool {
+				return e.Kind == "jobCancelled" &&
+					e.Job == "y"
+			})
 			s.h.Events = slices.Insert(s.h.Events, i, s.h.Events[i])
 		})},
 		{"counts", "plans", with(func(s *story) { s.h.Plans[0].Shown.Done = 3 })},
@@ -152,27 +167,37 @@ func TestPlansBite(t *testing.T) {
 		{"more_than_asked", "plans", with(func(s *story) { s.h.Plans[0].Max = 1 })},
 		{"without_a_plan", "plans", with(func(s *story) { s.happened("jobCancelled", "x", 0, "CANCELLED") })},
 		{"run_again_by_nobody", "plans", with(func(s *story) { s.happened("jobEnqueued", "y", 0, "") })},
-		{"never_ends", "plans", with(func(s *story) { s.h.Plans[1].Shown = nil; s.drops("planFinished"); s.drops("planFinished") })},
+		{"never_ends", "plans", with(func(s *story) {
+			s.h.Plans[1].Shown = nil
+			s.drops("planFinished")
+			s.drops(
+				"planFinished")
+		})},
 		{"cancelled_by_nobody", "plans", with(func(s *story) { s.h.Plans[1].Shown.State = rota.PlanCancelled })},
-		{"acknowledged_and_gone", "plans", func(s *story) { s.h.Plans = []PlanFacts{{ID: "p9", Verb: "cancel", Started: true}} }},
-		{"moved_elsewhere", "plans", move("flux", "long", 1)},
+		{"acknowledged_and_gone", "plans", func(s *story) {
+			s.h.Plans = []PlanFacts{{ID: "p9", Verb: "cancel",
+				Started: true}}
+		}}, {"moved_elsewhere", "plans", move("flux", "long", 1)},
 		{"moved_twice", "plans", move("flux", "flux", 2)},
 		{"not_moved", "plans", move("flux", "flux", 0)},
 	})
-	spares(t, []plant{{"all_is_well", "plans", planStory}, {"all_is_well", "events", planStory}, {"all_is_well", "linear", planStory},
+	spares(t, []plant{{"all_is_well", "plans", planStory}, {"all_is_well", "events", planStory},
+		{"all_is_well", "linear", planStory},
 		{"all_is_well", "completion", planStory}, {"moved", "plans", move("flux", "flux", 1)}})
 }
 
 // gateStory adds a workflow w of a → gate g → b, where a grows c, which joins: g waits for it.
 func gateStory(s *story) {
 	s.h.Flows = append(s.h.Flows, FlowFacts{"w", "continue", []NodeFacts{{ID: "a", Grows: []NodeFacts{{ID: "c"}}},
-		{ID: "g", Parents: []string{"a"}, Gate: true, TimeoutMs: 500, OnTimeout: "expire"}, {ID: "b", Parents: []string{"g"}}}})
+		{ID: "g", Parents: []string{"a"}, Gate: true, TimeoutMs: 500, OnTimeout: "expire"},
+		{ID: "b", Parents: []string{"g"}}}})
 	s.flowOp(OpFlowSubmit, OK).signalled("s1", OK, false).signalled("s1", OK, true).signalled("s2", Refused, false)
 	s.flow("workflowStarted", "", "").flow("jobEnqueued", "a", "").flow("gateSignalled", "g", "")
 	s.h.Events[len(s.h.Events)-1].Of = "s1"
 	s.flow("workflowGrown", "a", "").flow("jobCompleted", "a", "DONE")
 	s.h.Events[len(s.h.Events)-2].Count = 1
-	s.flow("jobEnqueued", "c", "").flow("jobCompleted", "c", "DONE").flow("gateWaiting", "g", "").flow("jobCompleted", "g", "DONE")
+	s.flow("jobEnqueued", "c", "").flow("jobCompleted", "c", "DONE").flow("gateWaiting", "g", "").flow("jobCompleted",
+		"g", "DONE")
 	s.h.Events[len(s.h.Events)-2].Date = 5_000
 	s.flow("jobEnqueued", "b", "").flow("jobCompleted", "b", "DONE").flow("workflowFinished", "", "COMPLETED")
 	s.h.FinalFlows = append(s.h.FinalFlows, FinalFlow{"w", "COMPLETED", 1,
@@ -182,7 +207,8 @@ func gateStory(s *story) {
 }
 
 func (s *story) signalled(id string, o Outcome, existed bool) *story {
-	op := Op{Process: "gates-1", Func: OpSignal, Flow: "w", Did: "g", Output: id, Node: "n1", Invoke: ms(100), Return: ms(105), Outcome: o, Existed: existed}
+	op := Op{Process: "gates-1", Func: OpSignal, Flow: "w", Did: "g", Output: id, Node: "n1", Invoke: ms(100),
+		Return: ms(105), Outcome: o, Existed: existed}
 	if o == Refused {
 		op.Kind = "CONFLICT"
 	}
@@ -201,7 +227,11 @@ func TestGatesBite(t *testing.T) {
 		})
 	}
 	bites(t, []plant{
-		{"opened_twice", "gates", with(func(s *story) { i := s.flowEvent("gateSignalled", "g"); s.h.Events = append(s.h.Events, s.h.Events[i]) })},
+		{"opened_twice", "gates", with(func(s *story) {
+			i := s.flowEvent("gateSignalled",
+				"g")
+			s.h.Events = append(s.h.Events, s.h.Events[i])
+		})},
 		{"opened_by_nobody", "gates", with(func(s *story) { s.drops("gateSignalled") })},
 		{"both_were_told_that_theirs_counts", "gates", with(func(s *story) { s.signalled("s2", OK, false) })},
 		{"the_first_time_twice", "gates", with(func(s *story) { s.signalled("s1", OK, false) })},
@@ -215,8 +245,10 @@ func TestGatesBite(t *testing.T) {
 			e := &s.h.Events[s.flowEvent("jobCompleted", "g")]
 			e.Kind, e.Reason, e.Date = "jobExpired", "GATE_TIMEOUT", 6_000
 		})},
-		{"half_of_the_children", "workflows", with(func(s *story) { s.h.Events[s.flowEvent("workflowGrown", "a")].Count = 2 })},
-		{"no_children", "workflows", with(func(s *story) { s.drops("workflowGrown") })},
+		{"half_of_the_children", "workflows", with(func(s *story) {
+			s.h.Events[s.flowEvent("workflowGrown",
+				"a")].Count = 2
+		})}, {"no_children", "workflows", with(func(s *story) { s.drops("workflowGrown") })},
 		{"children_twice", "workflows", with(func(s *story) {
 			i := s.flowEvent("workflowGrown", "a")
 			s.h.Events = slices.Insert(s.h.Events, i, s.h.Events[i])
@@ -235,14 +267,16 @@ func TestGatesBite(t *testing.T) {
 		})
 	}
 	bites(t, []plant{{"a_gate's_parent_is_a_job's", "events", follows("jobCompleted", "a")}})
-	spares(t, []plant{{"its_workflow's_event_before", "events", follows("workflowStarted", "")}, {"another_node's", "events", follows("workflowGrown", "a")},
-		{"all_is_well", "gates", gateStory}, {"all_is_well", "workflows", gateStory}, {"all_is_well", "lost", gateStory},
-		{"in_time", "gates", timedOut(5_000)}})
+	spares(t, []plant{{"its_workflow's_event_before", "events", follows("workflowStarted", "")},
+		{"another_node's", "events", follows("workflowGrown", "a")},
+		{"all_is_well", "gates", gateStory}, {"all_is_well", "workflows", gateStory},
+		{"all_is_well", "lost", gateStory}, {"in_time", "gates", timedOut(5_000)}})
 }
 
 // uniqueStory adds x that holds a key, y merged into it while it waits, and z refused.
 func uniqueStory(s *story) {
-	s.h.Uniques = []UniqueFacts{{Key: "k", Subs: []UniqueAsked{{"x", "refuse"}, {"z", "refuse"}}}, {Key: "k", Subs: []UniqueAsked{{"y", "replace"}, {"v", "existing"}}}}
+	s.h.Uniques = []UniqueFacts{{Key: "k", Subs: []UniqueAsked{{"x", "refuse"}, {"z", "refuse"}}},
+		{Key: "k", Subs: []UniqueAsked{{"y", "replace"}, {"v", "existing"}}}}
 	s.submitted("x", 900).happened("jobEnqueued", "x", 0, "")
 	s.tells("jobMerged", "x", "y")
 	s.happened("jobAssigned", "x", 41, "")
@@ -271,7 +305,8 @@ func TestUniquesBite(t *testing.T) {
 			s.h.Events = slices.Insert(s.h.Events, i, e)
 		})},
 		{"two_at_work", "uniques", with(func(s *story) {
-			s.happened("jobEnqueued", "z", 0, "").happened("jobAssigned", "z", 42, "").happened("jobCompleted", "z", 42, "DONE")
+			s.happened("jobEnqueued", "z", 0, "").happened("jobAssigned", "z", 42, "").happened("jobCompleted", "z", 42,
+				"DONE")
 			s.worked("w2.1", "z", 42, 1_050, 1_150, DidComplete, OK)
 		})},
 		{"merged_into_one_that_ended", "uniques", with(func(s *story) { s.tells("jobMerged", "x", "v") })},
@@ -280,11 +315,19 @@ func TestUniquesBite(t *testing.T) {
 		{"another_holder_answered", "uniques", with(func(s *story) { s.find(OpMerge, "y", 0).Output = "z" })},
 		{"answered_as_its_own", "uniques", with(func(s *story) { s.find(OpMerge, "y", 0).Func = OpSubmit })},
 		{"refused_though_existing", "uniques", with(func(s *story) { s.h.Uniques[0].Subs[1].OnConflict = "existing" })},
-		{"refused_for_one_that_was_over", "uniques", with(func(s *story) { s.find(OpSubmit, "z", 0).Invoke = ms(1_200) })},
+		{"refused_for_one_that_was_over", "uniques", with(func(s *story) {
+			s.find(OpSubmit, "z",
+				0).Invoke = ms(1_200)
+		})},
 		{"refused_for_a_stranger", "uniques", with(func(s *story) { s.find(OpSubmit, "z", 0).Output = "a" })},
 		{"refused_for_a_later_one", "uniques", with(func(s *story) { s.find(OpSubmit, "x", 0).Invoke = ms(1_070) })},
 		{"the_old_payload", "uniques", with(func(s *story) { s.find(OpStart, "x", 0).Output = "x" })},
-		{"a_payload_that_came_late", "uniques", with(func(s *story) { s.h.Uniques[1].Subs[1].OnConflict = "replace"; s.find(OpStart, "x", 0).Output = "v" })},
+		{"a_payload_that_came_late", "uniques",
+			with(func(s *story) {
+				s.h.Uniques[1].Subs[1].OnConflict = "replace"
+				s.find(OpStart, "x",
+					0).Output = "v"
+			})},
 	})
 	twice := func(first Outcome) func(s *story) { // x is submitted twice: the second call is answered, long after z was refused for it
 		return with(func(s *story) {
@@ -298,8 +341,8 @@ func TestUniquesBite(t *testing.T) {
 	}
 	bites(t, []plant{{"refused_for_one_that_was_refused_before", "uniques", twice(Refused)}})
 	spares(t, []plant{{"submitted_by_a_call_without_an_answer", "uniques", twice(Unknown)}})
-	spares(t, []plant{{"all_is_well", "uniques", uniqueStory}, {"all_is_well", "lost", uniqueStory}, {"all_is_well", "events", uniqueStory},
-		{"all_is_well", "linear", uniqueStory}})
+	spares(t, []plant{{"all_is_well", "uniques", uniqueStory}, {"all_is_well", "lost", uniqueStory},
+		{"all_is_well", "events", uniqueStory}, {"all_is_well", "linear", uniqueStory}})
 }
 
 // logStory adds a reading of a log of many lines whose middle is not kept.
@@ -310,7 +353,9 @@ func logStory(s *story) {
 	head := text[:16<<10]
 	tail := text[len(text)-(48<<10):]
 	read := LogRead{Node: "n2", Job: "a", Lease: end.Lease, Lines: end.Logged}
-	read.Read(&rota.AttemptLog{Parts: []rota.LogPart{{Text: rota.Blob(head)}, {At: uint64(len(text) - len(tail)), Text: rota.Blob(tail)}}}, nil)
+	read.Read(&rota.AttemptLog{Parts: []rota.LogPart{{Text: rota.Blob(head)},
+		{At: uint64(len(text) - len(tail)), Text: rota.Blob(tail)}}},
+		nil)
 	s.h.JobLogs = []LogRead{read}
 }
 
@@ -342,11 +387,13 @@ func outcomeStory(s *story) {
 	s.find(OpSubmit, "x", 0).Limit = 2
 	for i, did := range []string{DidSnooze, DidLater} {
 		t, at := uint64(51+i), int64(1_000+1_000*i)
-		s.worked("w1.1", "x", t, at, at+100, did, OK).happened("jobAssigned", "x", t, "").happened("leaseCancelled", "x", t, "PROVIDER_FAIL")
+		s.worked("w1.1", "x", t, at, at+100, did, OK).happened("jobAssigned", "x", t, "").happened("leaseCancelled",
+			"x", t, "PROVIDER_FAIL")
 		s.find(OpEnd, "x", i).WaitMs = 900
 		s.h.Events[len(s.h.Events)-1].Clock += 1_000 * int64(i)
 	}
-	s.happened("jobAssigned", "x", 53, "").happened("jobCompleted", "x", 53, "DONE").worked("w1.1", "x", 53, 3_000, 3_100, DidComplete, OK)
+	s.happened("jobAssigned", "x", 53, "").happened("jobCompleted", "x", 53, "DONE").worked("w1.1", "x", 53, 3_000,
+		3_100, DidComplete, OK)
 	for i := range s.h.Events {
 		if e := &s.h.Events[i]; e.Job == "x" && e.Kind == "jobAssigned" {
 			e.Clock += map[string]int64{"x-lease-1.51": 0, "x-lease-1.52": 900, "x-lease-1.53": 1_900}[e.Lease]
@@ -364,7 +411,8 @@ func TestOutcomesBite(t *testing.T) {
 		return after(outcomeStory, func(s *story) { s.h.Final[len(s.h.Final)-1].Attempts[i].Number = n })
 	}
 	bites(t, []plant{
-		{"a_snooze_counts", "outcomes", after(number(1, 1), func(s *story) { s.h.Final[len(s.h.Final)-1].Attempts[2].Number = 2 })},
+		{"a_snooze_counts", "outcomes", after(number(1, 1),
+			func(s *story) { s.h.Final[len(s.h.Final)-1].Attempts[2].Number = 2 })},
 		{"a_failure_does_not", "outcomes", number(2, 0)},
 		{"too_soon", "outcomes", after(outcomeStory, func(s *story) { s.find(OpEnd, "x", 1).WaitMs = 901 })},
 		{"beyond_its_limit", "outcomes", after(outcomeStory, func(s *story) { s.find(OpSubmit, "x", 0).Limit = 1 })},

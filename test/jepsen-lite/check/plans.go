@@ -30,7 +30,8 @@ func (v *view) readPlans() {
 		for _, job := range f.Jobs {
 			v.planned[job] = true
 			if what := as[f.Verb]; what != "" {
-				v.jobs[job] = append(v.jobs[job], &Op{Process: f.ID, Func: what, Job: job, Invoke: f.At, Return: never, Outcome: Unknown})
+				v.jobs[job] = append(v.jobs[job], &Op{Process: f.ID, Func: what, Job: job, Invoke: f.At, Return: never,
+					Outcome: Unknown})
 			}
 		}
 	}
@@ -97,7 +98,8 @@ func checkPlans(v *view) (found []Anomaly) {
 		p := plans[v.Plans[i].ID]
 		p.judge(v)
 		for _, text := range p.faults {
-			found = append(found, Anomaly{IDs: []string{p.ID}, At: p.At, Text: fmt.Sprintf("plan %s (%s): %s", p.ID, p.Verb, text)})
+			found = append(found, Anomaly{IDs: []string{p.ID}, At: p.At,
+				Text: fmt.Sprintf("plan %s (%s): %s", p.ID, p.Verb, text)})
 		}
 		done += p.done
 		for _, job := range p.Jobs {
@@ -154,7 +156,8 @@ func (j *plannedJob) told(e *SeenEvent) {
 		}
 		j.alive, j.leased, j.state = false, false, e.Kind
 	case "jobChanged":
-		if turn = j.plan != nil && (j.plan.Verb == "reprioritise" && e.Of == "" || j.plan.Verb == "move" && e.Of == j.plan.To); !turn {
+		if turn = j.plan != nil && (j.plan.Verb == "reprioritise" && e.Of == "" || j.plan.Verb == "move" &&
+			e.Of == j.plan.To); !turn {
 			j.strays(e)
 		}
 		if e.Of != "" {
@@ -213,6 +216,7 @@ func (p *planLife) judge(v *view) {
 	case s.State != rota.PlanDone || s.Done != p.done:
 		p.say("it is shown %s (%s) with %d jobs done, its end has %d", s.State, s.Why, s.Done, p.done)
 	case s.Done+s.Refused+s.Passed > int64(len(p.Jobs)):
-		p.say("it counts %d jobs done, %d refused and %d passed: %d were there", s.Done, s.Refused, s.Passed, len(p.Jobs))
+		p.say("it counts %d jobs done, %d refused and %d passed: %d were there", s.Done, s.Refused, s.Passed,
+			len(p.Jobs))
 	}
 }

@@ -39,13 +39,14 @@ func (r *Recovery) chosenWrong() string {
 	}
 	for _, id := range r.Left {
 		if d := r.disk(id); d != nil && !heir.reaches(d) {
-			return fmt.Sprintf("%s was recovered, which ends at term %d, index %d; %s was left and ends at term %d, index %d",
+			return fmt.Sprintf(
+				"%s was recovered, which ends at term %d, index %d; %s was left and ends at term %d, index %d",
 				r.Heir, heir.Term, heir.Index, id, d.Term, d.Index)
 		}
 	}
 	if r.Now.ClusterID == heir.ClusterID || r.Now.Incarnation <= heir.Incarnation {
-		return fmt.Sprintf("the recovered cluster is %s, incarnation %d; it was %s, incarnation %d", r.Now.ClusterID, r.Now.Incarnation,
-			heir.ClusterID, heir.Incarnation)
+		return fmt.Sprintf("the recovered cluster is %s, incarnation %d; it was %s, incarnation %d", r.Now.ClusterID,
+			r.Now.Incarnation, heir.ClusterID, heir.Incarnation)
 	}
 	return ""
 }
@@ -74,7 +75,8 @@ func (r *Recovery) staysOut() (found []Anomaly) {
 
 // afterwards returns the view of the users' own jobs of the time after the run.
 func (v *view) afterwards() *view {
-	h := &History{Ops: v.After.Ops, Queues: v.Queues, End: v.End, Changes: v.Changes, Liveness: Liveness{Listed: v.After.Listed}}
+	h := &History{Ops: v.After.Ops, Queues: v.Queues, End: v.End, Changes: v.Changes,
+		Liveness: Liveness{Listed: v.After.Listed}}
 	for _, j := range v.After.Final {
 		if len(v.jobs[j.ID]) == 0 && v.final[j.ID] == nil {
 			h.Final = append(h.Final, j)
@@ -86,7 +88,8 @@ func (v *view) afterwards() *view {
 // jobsOfTheRun requires each job that the run ended with, unchanged: every voter had applied it.
 func (v *view) jobsOfTheRun(r *Recovery) (found []Anomaly) {
 	if !v.Liveness.Listed || !v.After.Listed || v.Verdict == nil || !r.keepsAll() && !r.holds(uint64(v.Verdict.Index)) {
-		v.undecided = append(v.undecided, "recovery: the run's own jobs were not listed at its end, or not after it, or the disk ended before")
+		v.undecided = append(v.undecided,
+			"recovery: the run's own jobs were not listed at its end, or not after it, or the disk ended before")
 		return nil
 	}
 	now := make(map[string]*FinalJob, len(v.After.Final))
@@ -102,8 +105,8 @@ func (v *view) jobsOfTheRun(r *Recovery) (found []Anomaly) {
 				"job %s was %s at the end of the run, and is not known after the recovery", was.ID, was.State)})
 		case endKinds[was.State] != "" && (is.State != was.State || is.Output != was.Output):
 			found = append(found, Anomaly{IDs: []string{was.ID}, At: r.Served, Text: fmt.Sprintf(
-				"job %s was %s with output %q at the end of the run, and is %s with %q after the recovery", was.ID, was.State,
-				Short(was.Output), is.State, Short(is.Output))})
+				"job %s was %s with output %q at the end of the run, and is %s with %q after the recovery", was.ID,
+				was.State, Short(was.Output), is.State, Short(is.Output))})
 		}
 	}
 	return found
@@ -123,7 +126,8 @@ func (v *view) acknowledgedBefore(r *Recovery, after *view) (found []Anomaly) {
 			case r.keepsAll(): // checkLost reports it
 			case r.holds(op.Index):
 				found = append(found, Anomaly{IDs: []string{id}, At: op.Return, Text: fmt.Sprintf(
-					"job %s was acknowledged at index %d, the recovered disk ended at %d, and it is not known", id, op.Index,
+					"job %s was acknowledged at index %d, the recovered disk ended at %d, and it is not known", id,
+					op.Index,
 					r.disk(r.Heir).Index)})
 			default:
 				lost++
@@ -201,7 +205,8 @@ func (v *view) voidLeasesWait(r *Recovery, after *view) (found []Anomaly) {
 				open = nil
 			case op.Func == OpGrant && open != nil && op.Invoke < r.Served+voidWaits:
 				found = append(found, Anomaly{IDs: []string{id, open.Lease, op.Lease}, At: op.Invoke, Text: fmt.Sprintf(
-					"job %s was leased %d ms after the recovery, and %s held it when all died", id, (op.Invoke-r.Served)/1e6, open.Process)})
+					"job %s was leased %d ms after the recovery, and %s held it when all died", id,
+					(op.Invoke-r.Served)/1e6, open.Process)})
 			}
 		}
 		if open != nil {
@@ -220,7 +225,8 @@ func (v *view) judgeAfter(r *Recovery, after *view) (found []Anomaly) {
 		usual = append(usual, checker{name: "lost", check: checkLost}, checker{name: "linear", check: checkLinear},
 			checker{name: "completion", check: checkCompletion})
 	} else {
-		v.undecided = append(v.undecided, "recovery: the disk that was left ends before those that were lost, so what was answered after it may be")
+		v.undecided = append(v.undecided,
+			"recovery: the disk that was left ends before those that were lost, so what was answered after it may be")
 	}
 	if v.After.Audit != nil {
 		after.Audits = []AuditOf{*v.After.Audit}
@@ -236,7 +242,8 @@ func (v *view) judgeAfter(r *Recovery, after *view) (found []Anomaly) {
 	forged, _ := after.figures["forged"].(int)
 	v.figures["recovery_old_leases"] = forged
 	if forged == 0 {
-		found = append(found, Anomaly{At: r.Served, Text: "nobody tried to complete with a lease of before the recovery"})
+		found = append(found, Anomaly{At: r.Served,
+			Text: "nobody tried to complete with a lease of before the recovery"})
 	}
 	for _, text := range after.undecided {
 		v.undecided = append(v.undecided, "after the run, "+strings.TrimSpace(text))

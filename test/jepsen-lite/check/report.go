@@ -72,7 +72,8 @@ func renderReport(to io.Writer, h *History, verdict *Verdict) error {
 		if err != nil {
 			return err
 		}
-		p.Figures = append(p.Figures, figure{name, strings.NewReplacer(`"`, "", ",", ", ", ":", ": ").Replace(string(text))})
+		p.Figures = append(p.Figures, figure{name, strings.NewReplacer(`"`, "", ",", ", ", ":",
+			": ").Replace(string(text))})
 	}
 	slices.SortFunc(p.Figures, func(a, b figure) int { return cmp.Compare(a.Name, b.Name) })
 	slices.SortFunc(p.FaultRows, func(a, b Fault) int { return cmp.Compare(a.From, b.From) })

@@ -73,7 +73,8 @@ func (d *drawing) ticks(of tallies) {
 				}
 			}
 			if path.Len() > 0 {
-				fmt.Fprintf(d, `<path d="%s" stroke="%s" stroke-width="3" opacity="%.1f"/>`, path.String(), o.colour, s.opacity)
+				fmt.Fprintf(d, `<path d="%s" stroke="%s" stroke-width="3" opacity="%.1f"/>`, path.String(), o.colour,
+					s.opacity)
 			}
 			least = s.most + 1
 		}
@@ -117,9 +118,10 @@ func (d *drawing) curves() {
 			reads[bin(op.Invoke)] = append(reads[bin(op.Invoke)], op.Return-op.Invoke)
 		}
 	}
-	d.chart("operations/s", "", curve{"ok", outcomes[0].colour, counts[0]}, curve{"refused", outcomes[1].colour, counts[1]},
-		curve{"unknown", outcomes[2].colour, counts[2]})
-	d.chart("p99", " ms", curve{"submit", "#3a5bc7", percentile99(submits)}, curve{"get", "#ad7f58", percentile99(reads)})
+	d.chart("operations/s", "", curve{"ok", outcomes[0].colour, counts[0]},
+		curve{"refused", outcomes[1].colour, counts[1]}, curve{"unknown", outcomes[2].colour, counts[2]})
+	d.chart("p99", " ms", curve{"submit", "#3a5bc7", percentile99(submits)},
+		curve{"get", "#ad7f58", percentile99(reads)})
 	d.chart("clock rate", "", curve{"cluster time by host time", "#8e4ec6", clockRates(d.h.Samples, n, bin)})
 }
 
@@ -172,7 +174,8 @@ func (d *drawing) chart(name, unit string, curves ...curve) {
 	for _, part := range []float64{1, 0.5, 0} {
 		y := d.y + curveTall*(1-part)
 		d.line(drawLeft, y, drawWidth-drawRight, y, "#e4e7eb", 0.7)
-		fmt.Fprintf(d, `<text x="%.1f" y="%.1f" fill="#687076" text-anchor="end">%s%s</text>`, drawLeft-4, y+3, scaleText(most*part), unit)
+		fmt.Fprintf(d, `<text x="%.1f" y="%.1f" fill="#687076" text-anchor="end">%s%s</text>`, drawLeft-4, y+3,
+			scaleText(most*part), unit)
 	}
 	for _, c := range curves {
 		var path strings.Builder

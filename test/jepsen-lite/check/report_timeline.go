@@ -137,7 +137,8 @@ func (d *drawing) cuts(name string) {
 		if c.End <= until {
 			continue
 		}
-		fmt.Fprintf(&path, "M%.1f %.1fH%.1f", d.x(max(c.Begin, until)), d.y+stateTall-1, max(d.x(c.End), d.x(c.Begin)+0.7))
+		fmt.Fprintf(&path, "M%.1f %.1fH%.1f", d.x(max(c.Begin, until)), d.y+stateTall-1,
+			max(d.x(c.End), d.x(c.Begin)+0.7))
 		until = c.End
 	}
 	if path.Len() > 0 {
@@ -155,10 +156,11 @@ func (d *drawing) leads(name string) {
 		}
 		if a.Leader == name {
 			b := &d.h.Samples[k-1]
-			d.rect(d.x(a.At), d.y+2.5, d.x(b.At)-d.x(a.At), 3, "#0d2d1c", fmt.Sprintf("%s leads term %d from %s to %s", name, a.Term,
-				seconds(a.At), seconds(b.At)))
+			d.rect(d.x(a.At), d.y+2.5, d.x(b.At)-d.x(a.At), 3, "#0d2d1c",
+				fmt.Sprintf("%s leads term %d from %s to %s", name, a.Term, seconds(a.At), seconds(b.At)))
 			if term := fmt.Sprint(a.Term); d.x(b.At)-d.x(a.At) > float64(len(term))*letterWide {
-				fmt.Fprintf(d, `<text x="%.1f" y="%.1f" font-size="7" fill="#0d2d1c">%s</text>`, d.x(a.At), d.y+1.5, term)
+				fmt.Fprintf(d, `<text x="%.1f" y="%.1f" font-size="7" fill="#0d2d1c">%s</text>`, d.x(a.At), d.y+1.5,
+					term)
 			}
 		}
 		i = k
@@ -195,6 +197,7 @@ func (d *drawing) axis() {
 	for at := 0.0; at <= d.end/1e9; at += step {
 		x := d.x(int64(at * 1e9))
 		d.line(x, d.y, x, d.y+4, "#687076", 1)
-		fmt.Fprintf(d, `<text x="%.1f" y="%.1f" fill="#687076" text-anchor="middle">%g s</text>`, x, d.y+14, math.Round(at*10)/10)
+		fmt.Fprintf(d, `<text x="%.1f" y="%.1f" fill="#687076" text-anchor="middle">%g s</text>`, x, d.y+14,
+			math.Round(at*10)/10)
 	}
 }

@@ -5,7 +5,8 @@ import "testing"
 func TestRevokedBites(t *testing.T) {
 	t.Parallel()
 	revoked := func(s *story) { // of producer-1, acknowledged at 1 s
-		s.h.Revocations = []Revocation{{Token: "old", Holder: "producer-1", Begin: ms(800), End: ms(3_000), Acknowledged: ms(1_000)}}
+		s.h.Revocations = []Revocation{{Token: "old", Holder: "producer-1", Begin: ms(800), End: ms(3_000),
+			Acknowledged: ms(1_000)}}
 	}
 	with := func(do func(s *story)) func(s *story) {
 		return func(s *story) { revoked(s); do(s) }
@@ -15,7 +16,8 @@ func TestRevokedBites(t *testing.T) {
 			s.submitted("c", 1_500).ended("c", "quick", "QUEUED", "").find(OpSubmit, "c", 0).Shown = "old"
 		})},
 		{"completed_after", "revoked", with(func(s *story) {
-			s.submitted("c", 900).worked("w1.1", "c", 5, 950, 1_500, DidComplete, OK).ended("c", "quick", "COMPLETED", "c/1.5", 5)
+			s.submitted("c", 900).worked("w1.1", "c", 5, 950, 1_500, DidComplete, OK).ended("c", "quick", "COMPLETED",
+				"c/1.5", 5)
 			s.find(OpReport, "c", 0).Shown = "old"
 		})},
 		{"read_after", "revoked", with(func(s *story) {
@@ -58,7 +60,8 @@ func TestRevoked_workersAreNotWaitedFor(t *testing.T) {
 		return func(s *story) {
 			s.submitted("c", 900).worked("w1.1", "c", 5, 1_000, 9_000, DidLose, OK)
 			s.worked("w2.1", "c", 6, 5_000, 9_500, DidComplete, OK).ended("c", "quick", "COMPLETED", "c/1.6", 5, 6)
-			s.h.Revocations = []Revocation{{Token: "old", Holder: holder, Begin: ms(4_000), Asked: ms(4_900), Acknowledged: ms(4_950), End: ms(5_000)}}
+			s.h.Revocations = []Revocation{{Token: "old", Holder: holder, Begin: ms(4_000), Asked: ms(4_900),
+				Acknowledged: ms(4_950), End: ms(5_000)}}
 			s.happened("leaseCancelled", "c", 5, "ACCESS_ENDED").h.Events[len(s.h.Events)-1].Worker = "w1-01"
 		}
 	}
@@ -83,7 +86,8 @@ func TestDoubted(t *testing.T) {
 		{"denied as it was applied", "old", "DENIED", 900, Unknown},
 		{"for another reason", "old", "CONFLICT", 900, Refused},
 	} {
-		op := Op{Shown: c.shown, Kind: c.kind, Invoke: ms(c.invoke), Return: ms(c.invoke + 1), Outcome: Refused}.Doubted(rec)
+		op := Op{Shown: c.shown, Kind: c.kind, Invoke: ms(c.invoke), Return: ms(c.invoke + 1),
+			Outcome: Refused}.Doubted(rec)
 		if op.Outcome != c.want || (op.Return == never) != (c.want == Unknown) {
 			t.Errorf("%s: %s until %d, want %s", c.name, op.Outcome, op.Return, c.want)
 		}

@@ -62,7 +62,8 @@ func replicated(t *testing.T, h *History, times int) *History {
 				e.Parent.Index += rota.Index(n) * 1e9
 			}
 		}
-		all.Ops, all.Final, all.Events = append(all.Ops, c.Ops...), append(all.Final, c.Final...), append(all.Events, c.Events...)
+		all.Ops, all.Final, all.Events = append(all.Ops, c.Ops...), append(all.Final, c.Final...), append(all.Events,
+			c.Events...)
 		all.Flows, all.FinalFlows = append(all.Flows, c.Flows...), append(all.FinalFlows, c.FinalFlows...)
 		all.Samples, all.Faults = append(all.Samples, c.Samples...), append(all.Faults, c.Faults...)
 		all.Changes, all.Cuts = append(all.Changes, c.Changes...), append(all.Cuts, c.Cuts...)
@@ -166,8 +167,8 @@ func TestScale(t *testing.T) {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	t.Logf("%d operations of %d jobs, %d faults, %d events: judged in %s, report of %d bytes in %s, %d MiB of the system; %v",
-		verdict.Operations, len(all.Final), len(all.Faults), len(all.Events), judged.Round(time.Millisecond), page.Len(),
-		time.Since(began).Round(time.Millisecond), m.Sys>>20, verdict.Figures["judge_ms"])
+		verdict.Operations, len(all.Final), len(all.Faults), len(all.Events), judged.Round(time.Millisecond),
+		page.Len(), time.Since(began).Round(time.Millisecond), m.Sys>>20, verdict.Figures["judge_ms"])
 	if page.Len() > 5<<20 {
 		t.Errorf("the report has %d bytes", page.Len())
 	}

@@ -55,7 +55,8 @@ func (v *view) readRuns() {
 		name, ok := rota.SplitRunID(rota.JobID(id))
 		if at, ours := set[string(name)]; ok && ours && !runs[id] {
 			runs[id] = true
-			v.jobs[id] = append(v.jobs[id], &Op{Process: "schedule", Func: OpSubmit, Job: id, Invoke: at, Return: never, Outcome: Unknown})
+			v.jobs[id] = append(v.jobs[id], &Op{Process: "schedule", Func: OpSubmit, Job: id, Invoke: at, Return: never,
+				Outcome: Unknown})
 		}
 	}
 	for i := range v.Ops {
@@ -139,9 +140,10 @@ func (d *decided) judge(v *view) {
 	if all := uint64(len(d.dates)) + d.missed; all != due {
 		d.say("%d dates are due from %s to %s, %d were decided", due, d.first, d.latest, all)
 	}
-	if d.f.Known && (d.f.Runs != uint64(len(d.fired)) || d.f.Skipped != uint64(len(d.dates)-len(d.fired)) || d.f.Missed != d.missed) {
-		d.say("it counts %d runs, %d skipped and %d missed, the events say %d, %d and %d", d.f.Runs, d.f.Skipped, d.f.Missed, len(d.fired),
-			len(d.dates)-len(d.fired), d.missed)
+	if d.f.Known && (d.f.Runs != uint64(len(d.fired)) || d.f.Skipped != uint64(len(d.dates)-len(d.fired)) ||
+		d.f.Missed != d.missed) {
+		d.say("it counts %d runs, %d skipped and %d missed, the events say %d, %d and %d", d.f.Runs, d.f.Skipped,
+			d.f.Missed, len(d.fired), len(d.dates)-len(d.fired), d.missed)
 	}
 	there := 0
 	for i := range v.Final {

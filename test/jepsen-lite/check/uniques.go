@@ -52,7 +52,8 @@ func checkUniques(v *view) (found []Anomaly) {
 		f := &v.Uniques[i]
 		u := keys[f.Key]
 		if u == nil {
-			u = &uniqueLife{key: f.Key, asked: make(map[string]string), given: make(map[string]string), into: make(map[string]string)}
+			u = &uniqueLife{key: f.Key, asked: make(map[string]string), given: make(map[string]string),
+				into: make(map[string]string)}
 			keys[f.Key], order = u, append(order, u)
 		}
 		for _, s := range f.Subs {
@@ -84,7 +85,8 @@ func checkUniques(v *view) (found []Anomaly) {
 }
 
 func (u *uniqueLife) say(id string, at int64, format string, args ...any) {
-	u.faults = append(u.faults, Anomaly{IDs: []string{u.key, id}, At: at, Text: "unique key " + u.key + ": " + fmt.Sprintf(format, args...)})
+	u.faults = append(u.faults, Anomaly{IDs: []string{u.key, id}, At: at,
+		Text: "unique key " + u.key + ": " + fmt.Sprintf(format, args...)})
 }
 
 // told processes the next event about a job that was submitted with the key, or into which such a submission was
@@ -124,7 +126,8 @@ func (u *uniqueLife) merges(e *SeenEvent) {
 	case !ours || how == "refuse":
 		u.say(e.Of, 0, "event %s merges %s (%s) into job %s", e.ID, e.Of, how, e.Job)
 	case u.into[e.Of] != "":
-		u.say(e.Of, 0, "event %s merges %s into job %s, and before it was merged into job %s", e.ID, e.Of, e.Job, u.into[e.Of])
+		u.say(e.Of, 0, "event %s merges %s into job %s, and before it was merged into job %s", e.ID, e.Of, e.Job,
+			u.into[e.Of])
 	case e.Job != u.holder:
 		u.say(e.Of, 0, "event %s merges %s into job %s, and %q holds the key", e.ID, e.Of, e.Job, u.holder)
 	}
@@ -139,7 +142,8 @@ func (u *uniqueLife) judgeAnswers(v *view) (refused int) {
 		for _, op := range v.jobs[id] {
 			switch {
 			case op.Func == OpMerge && op.Outcome == OK && u.into[id] != op.Output:
-				u.say(id, op.Return, "%s was answered by job %s, and the events say that it was merged into %q", id, op.Output, u.into[id])
+				u.say(id, op.Return, "%s was answered by job %s, and the events say that it was merged into %q", id,
+					op.Output, u.into[id])
 			case op.Func == OpSubmit && op.Outcome == OK && u.into[id] != "":
 				u.say(id, op.Return, "%s was answered as a job of its own, and was merged into job %s", id, u.into[id])
 			case op.Func == OpSubmit && op.Outcome == Refused && op.Output != "":
@@ -167,16 +171,18 @@ func (u *uniqueLife) judgeHolder(v *view, op *Op) {
 	}
 	first := never // a call without an answer may have submitted it before the one that has one
 	for _, of := range v.jobs[op.Output] {
-		final := of.Func == OpCancel || of.Func == OpReport && (of.Did == DidComplete || of.Did == DidNoRetry || of.Did == DidCancel)
+		final := of.Func == OpCancel || of.Func == OpReport &&
+			(of.Did == DidComplete || of.Did == DidNoRetry || of.Did == DidCancel)
 		if final && of.Outcome == OK && of.Return < op.Invoke {
-			u.say(op.Job, op.Return, "%s was refused at %s for job %s, which had ended by %s (%s %s)", op.Job, seconds(op.Invoke), op.Output,
-				seconds(of.Return), of.Func, of.Did)
+			u.say(op.Job, op.Return, "%s was refused at %s for job %s, which had ended by %s (%s %s)", op.Job,
+				seconds(op.Invoke), op.Output, seconds(of.Return), of.Func, of.Did)
 		}
 		if of.Func == OpSubmit && of.Outcome != Refused {
 			first = min(first, of.Invoke)
 		}
 	}
 	if first > op.Return {
-		u.say(op.Job, op.Return, "%s was refused at %s for job %s, which was submitted later", op.Job, seconds(op.Return), op.Output)
+		u.say(op.Job, op.Return, "%s was refused at %s for job %s, which was submitted later", op.Job,
+			seconds(op.Return), op.Output)
 	}
 }

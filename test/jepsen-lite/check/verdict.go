@@ -51,7 +51,8 @@ func livenessOf(h *History) LivenessVerdict {
 		i, known := at[w.Node]
 		if !known {
 			at[w.Node] = len(l.Growth)
-			l.Growth = append(l.Growth, Growth{Node: w.Node, Files: [2]int64{w.Files, -1}, Goroutines: [2]int64{w.Goroutines, -1}})
+			l.Growth = append(l.Growth, Growth{Node: w.Node, Files: [2]int64{w.Files, -1},
+				Goroutines: [2]int64{w.Goroutines, -1}})
 			continue
 		}
 		l.Growth[i].Files[1], l.Growth[i].Goroutines[1] = w.Files, w.Goroutines
@@ -67,7 +68,8 @@ func (l *LivenessVerdict) times() string {
 		}
 		return fmt.Sprintf("%.1f s", float64(ms)/1e3)
 	}
-	return fmt.Sprintf("leader after %s (of 10 s), write after %s (of 10 s), all nodes after %s, drained after %s (of 60 s)",
+	return fmt.Sprintf(
+		"leader after %s (of 10 s), write after %s (of 10 s), all nodes after %s, drained after %s (of 60 s)",
 		text(l.LeaderMs), text(l.WriteMs), text(l.NodesMs), text(l.DrainMs))
 }
 
@@ -111,7 +113,8 @@ func (v *Verdict) Print(out io.Writer, asJSON bool) int {
 	} else {
 		fmt.Fprintf(out, "seed %d: %d operations, %d faults, %d violations (%s)\n", v.Seed, v.Operations, v.Faults,
 			v.Violations, time.Now().Format(time.RFC3339))
-		fmt.Fprintf(out, "safety: %d violations; liveness: %d violations, %s\n", v.Safety.Violations, v.Liveness.Violations,
+		fmt.Fprintf(out, "safety: %d violations; liveness: %d violations, %s\n", v.Safety.Violations,
+			v.Liveness.Violations,
 			v.Liveness.times())
 		for _, a := range v.Anomalies {
 			fmt.Fprintf(out, "  %s: %s\n", a.Checker, a.Text)

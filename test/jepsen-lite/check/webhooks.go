@@ -36,7 +36,8 @@ func (v *view) readDeliveries() {
 		name, _, ok := rota.SplitDeliveryID(rota.JobID(id))
 		if at, ours := set[string(name)]; ok && ours && !seen[id] {
 			seen[id] = true
-			v.jobs[id] = append(v.jobs[id], &Op{Process: "webhook", Func: OpSubmit, Job: id, Invoke: at, Return: never, Outcome: Unknown})
+			v.jobs[id] = append(v.jobs[id], &Op{Process: "webhook", Func: OpSubmit, Job: id, Invoke: at, Return: never,
+				Outcome: Unknown})
 		}
 	}
 	for i := range v.Ops {
@@ -100,10 +101,12 @@ func deliveredOf(v *view, f *WebhookFacts) *delivered {
 			continue
 		}
 		switch e.Kind {
-		case rota.EventJobRetryScheduled.String(), rota.EventLeaseCancelled.String(), rota.EventLeaseExpired.String(), rota.EventLeaseDeclined.String():
+		case rota.EventJobRetryScheduled.String(), rota.EventLeaseCancelled.String(), rota.EventLeaseExpired.String(),
+			rota.EventLeaseDeclined.String():
 			d.again[of] = true
 			continue
-		case rota.EventJobCompleted.String(), rota.EventJobCancelled.String(), rota.EventJobExpired.String(), rota.EventJobDead.String():
+		case rota.EventJobCompleted.String(), rota.EventJobCancelled.String(), rota.EventJobExpired.String(),
+			rota.EventJobDead.String():
 			d.again[of] = false
 			continue
 		case rota.EventJobEnqueued.String():

@@ -40,8 +40,8 @@ func (s *story) loses(n int64, by string) *story {
 
 // hookStory adds three runs, each delivered.
 func hookStory(s *story) {
-	s.h.Webhooks = []WebhookFacts{{Name: "hook", Schedule: "tick", Kinds: []string{"jobCompleted"}, Known: true, State: "ACTIVE",
-		Cursor: rota.EventID{Incarnation: 1, Index: 1_000_025}}}
+	s.h.Webhooks = []WebhookFacts{{Name: "hook", Schedule: "tick", Kinds: []string{"jobCompleted"}, Known: true,
+		State: "ACTIVE", Cursor: rota.EventID{Incarnation: 1, Index: 1_000_025}}}
 	s.runs(1).delivers(1).runs(2).runs(3).delivers(2)
 }
 
@@ -50,7 +50,8 @@ func TestWebhooksBite(t *testing.T) {
 	bites(t, []plant{
 		{"twice", "webhooks", after(hookStory, func(s *story) { s.delivers(1) })},
 		{"twice_behind_a_retry", "webhooks", after(hookStory, func(s *story) { s.fails(1).delivers(1) })},
-		{"twice_behind_a_lost_lease", "webhooks", after(hookStory, func(s *story) { s.loses(1, "leaseCancelled").delivers(1) })},
+		{"twice_behind_a_lost_lease", "webhooks", after(hookStory,
+			func(s *story) { s.loses(1, "leaseCancelled").delivers(1) })},
 		{"twice_behind_a_cancellation", "webhooks", after(hookStory, func(s *story) {
 			id := string(rota.DeliveryID("hook", rota.EventID{Incarnation: 1, Index: 1_000_010}))
 			s.happened("leaseCancelled", id, 0, "")

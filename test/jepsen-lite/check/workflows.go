@@ -30,8 +30,8 @@ func (v *view) readNodes(flow string, nodes []NodeFacts) {
 	for i := range nodes {
 		n := &nodes[i]
 		job := string(rota.NodeJobID(rota.WorkflowID(flow), n.ID))
-		v.jobs[job] = append(v.jobs[job], &Op{Process: "workflow", Func: OpSubmit, Job: job, Invoke: v.flows[flow][0].Invoke,
-			Return: never, Outcome: Unknown})
+		v.jobs[job] = append(v.jobs[job], &Op{Process: "workflow", Func: OpSubmit, Job: job,
+			Invoke: v.flows[flow][0].Invoke, Return: never, Outcome: Unknown})
 		if n.Gate {
 			v.gates[job] = n
 		}
@@ -92,8 +92,9 @@ func checkWorkflows(v *view) (found []Anomaly) {
 				l.told(e)
 			}
 		} else {
-			found = append(found, Anomaly{IDs: []string{e.Flow}, Text: fmt.Sprintf("event %s (%s) is of workflow %s, which was "+
-				"never submitted", e.ID, e.Kind, e.Flow)})
+			found = append(found, Anomaly{IDs: []string{e.Flow},
+				Text: fmt.Sprintf("event %s (%s) is of workflow %s, which was "+
+					"never submitted", e.ID, e.Kind, e.Flow)})
 		}
 	}
 	final := make(map[string]*FinalFlow, len(v.FinalFlows))
@@ -128,7 +129,8 @@ func (l *flowLife) adds(n *NodeFacts, parents []string) {
 // ones that have no children, unless they are detached (SPEC §23.2).
 func (l *flowLife) grows(e *SeenEvent, n *nodeLife) {
 	if n.grown || len(n.Grows) == 0 || int(e.Count) != len(n.Grows) {
-		l.say("event %s reports that node %s grows %d nodes, it brings %d (done before: %t)", e.ID, n.ID, e.Count, len(n.Grows), n.grown)
+		l.say("event %s reports that node %s grows %d nodes, it brings %d (done before: %t)", e.ID, n.ID, e.Count,
+			len(n.Grows), n.grown)
 		return
 	}
 	n.grown = true
@@ -265,7 +267,8 @@ func (l *flowLife) judgeNodes(final *FinalFlow, cancelled, partly bool) (faults 
 		}
 		all = all && n.end == "COMPLETED"
 		kept := partly && n.run < l.started && n.end != "COMPLETED"
-		failed = failed || kept || n.end == "DEAD" || n.end == "EXPIRED" || n.reason == "CANCELLED" || n.reason == "CANCELLED_BY_HANDLER"
+		failed = failed || kept || n.end == "DEAD" || n.end == "EXPIRED" || n.reason == "CANCELLED" ||
+			n.reason == "CANCELLED_BY_HANDLER"
 		if n.end != final.Nodes[name] {
 			say("the events say that node %s is %q, it is shown as %q", name, n.end, final.Nodes[name])
 		}

@@ -10,12 +10,14 @@ import (
 // flowStory adds a workflow w of nodes a → b, a → c to the story: it failed at b under
 // continue with c done, was run again from b, and completed.
 func flowStory(s *story) {
-	s.h.Flows = append(s.h.Flows, FlowFacts{"w", "continue", []NodeFacts{{ID: "a"}, {ID: "b", Parents: []string{"a"}}, {ID: "c", Parents: []string{"a"}},
-		{ID: "d", Parents: []string{"b"}}}})
+	s.h.Flows = append(s.h.Flows, FlowFacts{"w", "continue",
+		[]NodeFacts{{ID: "a"}, {ID: "b", Parents: []string{"a"}}, {ID: "c", Parents: []string{"a"}},
+			{ID: "d", Parents: []string{"b"}}}})
 	s.flowOp(OpFlowSubmit, Unknown).flowOp(OpFlowSubmit, OK).flowOp(OpFlowRetry, OK)
 	s.flow("workflowStarted", "", "").flow("jobEnqueued", "a", "").flow("jobCompleted", "a", "DONE")
 	s.flow("jobEnqueued", "b", "").flow("jobEnqueued", "c", "").flow("jobDead", "b", "PROVIDER_FAIL")
-	s.flow("jobCancelled", "d", "PARENT_FAILED").flow("jobCompleted", "c", "DONE").flow("workflowFinished", "", "FAILED")
+	s.flow("jobCancelled", "d", "PARENT_FAILED").flow("jobCompleted", "c", "DONE").flow("workflowFinished", "",
+		"FAILED")
 	s.flow("workflowStarted", "", "").flow("jobEnqueued", "b", "").flow("jobCompleted", "b", "DONE")
 	s.flow("jobEnqueued", "d", "").flow("jobCompleted", "d", "DONE").flow("workflowFinished", "", "COMPLETED")
 	s.h.FinalFlows = append(s.h.FinalFlows, FinalFlow{"w", "COMPLETED", 2,
@@ -26,7 +28,8 @@ func flowStory(s *story) {
 }
 
 func (s *story) flowOp(what string, o Outcome) *story {
-	return s.op(Op{Process: "workflows-1", Func: what, Flow: "w", Node: "n1", Invoke: ms(100), Return: ms(105), Outcome: o})
+	return s.op(Op{Process: "workflows-1", Func: what, Flow: "w", Node: "n1", Invoke: ms(100), Return: ms(105),
+		Outcome: o})
 }
 
 // flow adds one more event of the workflow, or of a node of it, to all nodes' streams.

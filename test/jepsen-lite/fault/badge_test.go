@@ -41,7 +41,8 @@ func TestBadge_Done(t *testing.T) {
 	if e := (Entrance{Token: b.path}); e.Shown() != "second" {
 		t.Errorf("another process shows %q", e.Shown())
 	}
-	if op := (*Badge)(nil).Done(rec, check.Op{}, errors.New("lost")); op.Outcome != check.Unknown || (*Badge)(nil).ID() != "" {
+	if op := (*Badge)(nil).Done(rec, check.Op{}, errors.New("lost")); op.Outcome != check.Unknown ||
+		(*Badge)(nil).ID() != "" {
 		t.Errorf("an open cluster: %+v", op)
 	}
 }

@@ -117,7 +117,8 @@ func (m *movedWalls) keep(ahead int64, swings bool) {
 	end := m.w.Rec.Now()
 	m.w.Rec.With(func(h *check.History) {
 		for _, s := range m.servers {
-			h.Walls = append(h.Walls, check.WallShift{Node: s.ID, Begin: m.begin, End: end, Ahead: ahead, Swings: swings})
+			h.Walls = append(h.Walls, check.WallShift{Node: s.ID, Begin: m.begin, End: end, Ahead: ahead,
+				Swings: swings})
 		}
 	})
 }
@@ -199,9 +200,10 @@ func skewWalls(_ context.Context, w *World, r *rand.Rand) blow {
 	}
 	since := time.Now().UnixMilli()
 	m, err := moveWalls(w, servers, wallRow{fast: fast, since: since})
-	return blow{targets: namesOf(servers), note: fmt.Sprintf("%+.1f %%", float64(fast)/1e4), err: err, mend: func() error {
-		err := m.back()
-		m.keep((time.Now().UnixMilli()-since)*fast/1_000_000, true)
-		return err
-	}}
+	return blow{targets: namesOf(servers), note: fmt.Sprintf("%+.1f %%", float64(fast)/1e4), err: err,
+		mend: func() error {
+			err := m.back()
+			m.keep((time.Now().UnixMilli()-since)*fast/1_000_000, true)
+			return err
+		}}
 }

@@ -58,6 +58,7 @@ func (k *Cluster) stuck(s *Server, patience time.Duration) {
 	if err != nil && s.dump() {
 		text = "its goroutines are in its log"
 	}
-	stuck := check.Crash{At: at - int64(patience), Node: s.ID, Exit: patience.String(), Log: text + "; " + s.LastWords()}
+	stuck := check.Crash{At: at - int64(patience), Node: s.ID, Exit: patience.String(),
+		Log: text + "; " + s.LastWords()}
 	k.rec.With(func(h *check.History) { h.Stuck = append(h.Stuck, stuck) })
 }

@@ -123,7 +123,8 @@ func (n *diskNode) Open(_ context.Context, flags uint32) (fs.FileHandle, uint32,
 	return open, 0, 0
 }
 
-func (n *diskNode) Create(ctx context.Context, name string, flags, mode uint32, out *fuse.EntryOut) (*fs.Inode, fs.FileHandle,
+func (n *diskNode) Create(ctx context.Context, name string, flags, mode uint32,
+	out *fuse.EntryOut) (*fs.Inode, fs.FileHandle,
 	uint32, syscall.Errno) {
 	if err := n.at.faults.grow(); err != nil {
 		return nil, nil, 0, errno(err)
@@ -158,7 +159,8 @@ func (n *diskNode) Mkdir(ctx context.Context, name string, mode uint32, out *fus
 }
 
 // Mknod makes a node's own socket; nothing else is made this way.
-func (n *diskNode) Mknod(ctx context.Context, name string, mode, _ uint32, out *fuse.EntryOut) (*fs.Inode, syscall.Errno) {
+func (n *diskNode) Mknod(ctx context.Context, name string, mode, _ uint32,
+	out *fuse.EntryOut) (*fs.Inode, syscall.Errno) {
 	if mode&syscall.S_IFMT != syscall.S_IFSOCK {
 		return nil, syscall.EPERM
 	}
@@ -175,7 +177,8 @@ func (n *diskNode) Mknod(ctx context.Context, name string, mode, _ uint32, out *
 	return n.child(ctx, name, out)
 }
 
-func (n *diskNode) Link(ctx context.Context, target fs.InodeEmbedder, name string, out *fuse.EntryOut) (*fs.Inode, syscall.Errno) {
+func (n *diskNode) Link(ctx context.Context, target fs.InodeEmbedder, name string,
+	out *fuse.EntryOut) (*fs.Inode, syscall.Errno) {
 	from, ok := target.(*diskNode)
 	if !ok {
 		return nil, syscall.EXDEV
@@ -211,7 +214,8 @@ func (n *diskNode) Rmdir(ctx context.Context, name string) syscall.Errno {
 	return n.Unlink(ctx, name)
 }
 
-func (n *diskNode) Rename(_ context.Context, name string, parent fs.InodeEmbedder, toName string, flags uint32) syscall.Errno {
+func (n *diskNode) Rename(_ context.Context, name string, parent fs.InodeEmbedder, toName string,
+	flags uint32) syscall.Errno {
 	to, ok := parent.(*diskNode)
 	if !ok || flags != 0 {
 		return syscall.EINVAL

@@ -254,7 +254,8 @@ func TestDisk_database(t *testing.T) {
 	path := filepath.Join(d.dir, "db")
 	open := func(noSync bool) *bbolt.DB {
 		t.Helper()
-		db, err := bbolt.Open(path, 0o600, &bbolt.Options{NoSync: noSync, NoFreelistSync: true, InitialMmapSize: 1 << 24, Timeout: time.Second})
+		db, err := bbolt.Open(path, 0o600, &bbolt.Options{NoSync: noSync, NoFreelistSync: true,
+			InitialMmapSize: 1 << 24, Timeout: time.Second})
 		must(t, err)
 		return db
 	}

@@ -66,7 +66,8 @@ type nameChange struct {
 
 // openLedger makes the two directories below base, which must not exist yet.
 func openLedger(base string) (*ledger, error) {
-	l := &ledger{data: filepath.Join(base, "data"), gone: filepath.Join(base, "gone"), files: make(map[uint64]*unsynced)}
+	l := &ledger{data: filepath.Join(base, "data"), gone: filepath.Join(base, "gone"),
+		files: make(map[uint64]*unsynced)}
 	return l, errors.Join(os.MkdirAll(l.data, 0o700), os.MkdirAll(l.gone, 0o700))
 }
 

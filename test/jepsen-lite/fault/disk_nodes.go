@@ -152,5 +152,6 @@ func (s *suspicion) condemned() bool {
 
 // namesDamage reports whether a message mentions damage on the disk.
 func namesDamage(words string) bool {
-	return slices.ContainsFunc([]string{"damage", "checksum"}, func(w string) bool { return strings.Contains(words, w) })
+	return slices.ContainsFunc([]string{"damage", "checksum"},
+		func(w string) bool { return strings.Contains(words, w) })
 }

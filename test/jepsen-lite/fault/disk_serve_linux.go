@@ -77,8 +77,8 @@ func (s *diskServer) begin() error {
 	brief := time.Second
 	root := &diskNode{at: s}
 	mount, err := fs.Mount(s.dir, root, &fs.Options{
-		MountOptions: fuse.MountOptions{DirectMountStrict: true, AllowOther: true, Name: "jepsen-lite", FsName: s.ledger.data,
-			MaxWrite: 1 << 20, DisableXAttrs: true, Logger: log.New(io.Discard, "", 0)},
+		MountOptions: fuse.MountOptions{DirectMountStrict: true, AllowOther: true, Name: "jepsen-lite",
+			FsName: s.ledger.data, MaxWrite: 1 << 20, DisableXAttrs: true, Logger: log.New(io.Discard, "", 0)},
 		EntryTimeout: &brief, AttrTimeout: &brief,
 		RootStableAttr: &fs.StableAttr{Ino: inodeAt(s.ledger.data), Mode: syscall.S_IFDIR},
 	})

@@ -62,7 +62,8 @@ func TestDisk_whatAFailedSyncLeft(t *testing.T) {
 
 func openLog(t *testing.T, path string) *bbolt.DB {
 	t.Helper()
-	db, err := bbolt.Open(path, 0o600, &bbolt.Options{Timeout: time.Second, NoFreelistSync: true, InitialMmapSize: 1 << 30})
+	db, err := bbolt.Open(path, 0o600, &bbolt.Options{Timeout: time.Second, NoFreelistSync: true,
+		InitialMmapSize: 1 << 30})
 	must(t, err)
 	return db
 }
@@ -134,7 +135,8 @@ func TestDisk_tornBatch(t *testing.T) {
 		d := mounted(t)
 		dir, head := filepath.Join(d.dir, "log"), wal.Head{}
 		open := func(noSync bool) *wal.Log {
-			l, err := wal.Open(dir, head, wal.Options{NoSync: noSync, SaveHead: func(h wal.Head) error { head = h; return nil }})
+			l, err := wal.Open(dir, head, wal.Options{NoSync: noSync,
+				SaveHead: func(h wal.Head) error { head = h; return nil }})
 			must(t, err)
 			return l
 		}

@@ -104,7 +104,8 @@ func (l *lock) issue(s *Server) error {
 	if err != nil {
 		return err
 	}
-	_, err = l.rota(context.Background(), "tls", "issue", "node", s.ID, "--dir", l.dir, "--cluster", clusterName, "--host", host)
+	_, err = l.rota(context.Background(), "tls", "issue", "node", s.ID, "--dir", l.dir, "--cluster", clusterName,
+		"--host", host)
 	return err
 }
 
@@ -113,8 +114,8 @@ func (l *lock) flags(s *Server) []string {
 	if s == nil {
 		return []string{"--tls-ca", l.path("ca.pem"), "--token-file", l.root.path}
 	}
-	return []string{"--tls-ca", l.path("ca.pem"), "--tls-cert", l.path(s.ID + ".pem"), "--tls-key", l.path(s.ID + ".key"),
-		"--gossip-key-file", l.path("gossip.key")}
+	return []string{"--tls-ca", l.path("ca.pem"), "--tls-cert", l.path(s.ID + ".pem"), "--tls-key",
+		l.path(s.ID + ".key"), "--gossip-key-file", l.path("gossip.key")}
 }
 
 // close locks a cluster that has just begun, through the socket of a node, whose founders may not have found each other

@@ -140,7 +140,8 @@ func strikeOnce(ctx context.Context, w *World, n *nemesis, r *rand.Rand, p *plan
 // able returns the nemeses that can strike here.
 func able(w *World) (can []nemesis) {
 	for _, n := range nemeses {
-		if n.parts && !w.Net.parts() || !strikesIn(w.Net.Name(), n.name) || !w.Options.allows(n.name) || !possible(w, n.name) {
+		if n.parts && !w.Net.parts() || !strikesIn(w.Net.Name(), n.name) || !w.Options.allows(n.name) ||
+			!possible(w, n.name) {
 			continue
 		}
 		can = append(can, n)

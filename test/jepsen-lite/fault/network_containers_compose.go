@@ -78,7 +78,8 @@ func (c *composition) build(kind byte, recipe, name, binary string) error {
 	if err := os.WriteFile(filepath.Join(dir, "Dockerfile"), []byte(recipe), 0o600); err != nil {
 		return err
 	}
-	_, err = docker("build", "--quiet", "--force-rm", "--label", projectLabel+"="+c.project, "--tag", c.image[kind], dir)
+	_, err = docker("build", "--quiet", "--force-rm", "--label", projectLabel+"="+c.project, "--tag", c.image[kind],
+		dir)
 	return err
 }
 

@@ -70,7 +70,8 @@ func liveLinks(t *testing.T) {
 	if err := s.mendAll(); err != nil {
 		t.Errorf("repair all: %v", err)
 	}
-	if out, err := exec.Command("ip", "rule").CombinedOutput(); err != nil || strings.Contains(string(out), shapeTable) {
+	if out, err := exec.Command("ip", "rule").CombinedOutput(); err != nil ||
+		strings.Contains(string(out), shapeTable) {
 		t.Errorf("rules are left after all links were repaired: %v %s", err, out)
 	}
 }

@@ -83,7 +83,8 @@ func (s *spaces) shape(from, to string, bad shape) (func() (check.LinkFigures, e
 		if last {
 			err = s.divert("del", l)
 		}
-		b := check.BadLink{From: from, To: to, Begin: begin, End: s.rec.Now(), Shape: bad.String(), Stalls: bad.stalls(), Figures: f}
+		b := check.BadLink{From: from, To: to, Begin: begin, End: s.rec.Now(), Shape: bad.String(),
+			Stalls: bad.stalls(), Figures: f}
 		s.rec.With(func(h *check.History) { h.BadLinks = append(h.BadLinks, b) })
 		x.figures = f
 		return f, err

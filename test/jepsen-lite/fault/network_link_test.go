@@ -28,9 +28,10 @@ func TestLine(t *testing.T) {
 		delay [2]time.Duration
 	}{
 		{"good", shape{}, [2]int{sent, sent}, [2]int{}, [2]int{}, [2]int{}, [2]int{}, [2]time.Duration{}},
-		{"slow", shape{delay: 100 * time.Millisecond, jitter: 40 * time.Millisecond}, [2]int{sent, sent}, [2]int{}, [2]int{},
-			[2]int{}, [2]int{}, [2]time.Duration{60 * time.Millisecond, 140 * time.Millisecond}},
-		{"lossy", shape{lose: 300}, [2]int{640, 760}, [2]int{240, 360}, [2]int{}, [2]int{}, [2]int{}, [2]time.Duration{}},
+		{"slow", shape{delay: 100 * time.Millisecond, jitter: 40 * time.Millisecond}, [2]int{sent, sent}, [2]int{},
+			[2]int{}, [2]int{}, [2]int{}, [2]time.Duration{60 * time.Millisecond, 140 * time.Millisecond}},
+		{"lossy", shape{lose: 300}, [2]int{640, 760}, [2]int{240, 360}, [2]int{}, [2]int{}, [2]int{},
+			[2]time.Duration{}},
 		{"twice", shape{twice: 200}, [2]int{1140, 1260}, [2]int{}, [2]int{140, 260}, [2]int{}, [2]int{},
 			[2]time.Duration{}},
 		{"early", shape{delay: 10 * time.Millisecond, early: 250}, [2]int{sent, sent}, [2]int{}, [2]int{},
@@ -99,8 +100,8 @@ func TestReset(t *testing.T) {
 	}{
 		{"data", packetOf(flagACK, 500, 700, 10), []reset{{1, flagRST | flagACK, 500, 700}, {2, flagRST, 700, 0}}},
 		{"opening", packetOf(flagSYN, 500, 0, 0), []reset{{2, flagRST | flagACK, 0, 501}}},
-		{"answer", packetOf(flagSYN|flagACK, 500, 700, 0), []reset{{1, flagRST | flagACK, 501, 700}, {2, flagRST, 700, 0}}},
-		{"reset", packetOf(flagRST, 500, 0, 0), nil},
+		{"answer", packetOf(flagSYN|flagACK, 500, 700, 0), []reset{{1, flagRST | flagACK, 501, 700},
+			{2, flagRST, 700, 0}}}, {"reset", packetOf(flagRST, 500, 0, 0), nil},
 		{"datagram", func() []byte { p := packetOf(0, 0, 0, 0); p[9] = 17; return p }(), nil},
 		{"fragment", func() []byte { p := packetOf(0, 0, 0, 0); p[7] = 9; return p }(), nil},
 		{"short", packetOf(0, 0, 0, 0)[:30], nil},

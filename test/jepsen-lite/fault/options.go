@@ -66,7 +66,8 @@ func ParseOptions(args []string, stderr io.Writer) (o Options, err error) {
 	flags.StringVar(&o.Via, "via", viaProcesses, "processes, or docker (containers of docker-compose.yml)")
 	flags.StringVar(&o.Network, "network", "auto", "auto, namespaces (partitions) or loopback (none)")
 	flags.BoolVar(&o.Locked, "locked", false, "TLS, and users with tokens that grant no more than they need")
-	flags.BoolVar(&o.Recover, "recover", false, "after the run a node dies for good; then a majority of the disks is lost, and one that is left recovered")
+	flags.BoolVar(&o.Recover, "recover", false,
+		"after the run a node dies for good; then a majority of the disks is lost, and one that is left recovered")
 	flags.StringVar(&only, "nemeses", "", "comma-separated names of the faults to use, all if empty: "+nemesisNames())
 	flags.StringVar(&o.Recheck, "recheck", "", "judge this saved history.json.gz again instead of running")
 	flags.StringVar(&output, "o", "text", "text or json")

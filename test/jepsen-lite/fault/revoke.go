@@ -106,7 +106,8 @@ func (t *turnover) steal(ctx context.Context) (all error) {
 		}
 		spec := rota.NewJobSpec("quick-0", []byte("{}"))
 		spec.ID, spec.Queue = rota.JobID(fmt.Sprintf("c%d-stolen-%08x-%s", t.w.Options.Seed, t.thief, s.ID)), "quick"
-		op := check.Op{Process: "thief", Func: check.OpSubmit, Job: string(spec.ID), Node: s.ID, Shown: tokenID(t.old), Invoke: t.w.Rec.Now()}
+		op := check.Op{Process: "thief", Func: check.OpSubmit, Job: string(spec.ID), Node: s.ID, Shown: tokenID(t.old),
+			Invoke: t.w.Rec.Now()}
 		try, cancel := context.WithTimeout(ctx, maxSteal)
 		outcomes, err := client.EachOutcome(c.Submit(try, spec))
 		cancel()

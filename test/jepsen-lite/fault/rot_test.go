@@ -29,9 +29,9 @@ func TestRot_votes(t *testing.T) {
 		nodes []rota.NodeStatus
 		want  bool
 	}{
-		"it votes":          {[]rota.NodeStatus{{ID: "n1", Voter: true}, {ID: "n4", Voter: true, Healthy: true}}, true},
-		"no vote yet":       {[]rota.NodeStatus{{ID: "n1", Voter: true, Healthy: true}, {ID: "n4", Healthy: true}}, false},
-		"not healthy":       {[]rota.NodeStatus{{ID: "n4", Voter: true}}, false},
+		"it votes": {[]rota.NodeStatus{{ID: "n1", Voter: true}, {ID: "n4", Voter: true, Healthy: true}}, true},
+		"no vote yet": {[]rota.NodeStatus{{ID: "n1", Voter: true, Healthy: true}, {ID: "n4", Healthy: true}},
+			false}, "not healthy": {[]rota.NodeStatus{{ID: "n4", Voter: true}}, false},
 		"no member":         {[]rota.NodeStatus{{ID: "n1", Voter: true, Healthy: true}}, false},
 		"the old is member": {[]rota.NodeStatus{{ID: "n4", Voter: true, Healthy: true}, {ID: "n3"}}, false},
 	} {

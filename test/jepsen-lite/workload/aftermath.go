@@ -143,7 +143,8 @@ func (a *aftermath) dies(ctx context.Context) error {
 	}
 	members := a.Cluster.Members()
 	victim := members[a.r.IntN(len(members))]
-	if i := slices.IndexFunc(members, func(s *fault.Server) bool { return s.ID == string(before.Leader) }); i >= 0 && a.r.IntN(2) == 0 {
+	if i := slices.IndexFunc(members, func(s *fault.Server) bool { return s.ID == string(before.Leader) }); i >= 0 &&
+		a.r.IntN(2) == 0 {
 		victim = members[i]
 	}
 	d := &check.Death{At: a.Rec.Now(), Node: victim.ID, Voters: len(members), Fewest: len(members), HealedMs: -1,

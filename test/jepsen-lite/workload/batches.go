@@ -35,7 +35,8 @@ func (w *trial) oneBatch(ctx context.Context, r *rand.Rand, name string, n int) 
 		jobs[i] = newKeyed(fmt.Sprintf("c%d-%s-%d", w.Options.Seed, f.ID, i), r)
 		jobs[i].Batch = rota.BatchID(f.ID)
 		if r.IntN(4) == 0 {
-			jobs[i].Queue, jobs[i].Payload = "flaky", jobPlan{Ms: r.IntN(400), Fail: 300, NoRetry: 100, Cancel: 50}.payload()
+			jobs[i].Queue, jobs[i].Payload = "flaky", jobPlan{Ms: r.IntN(400), Fail: 300, NoRetry: 100,
+				Cancel: 50}.payload()
 		}
 		f.Jobs = append(f.Jobs, string(jobs[i].ID))
 	}
@@ -45,7 +46,8 @@ func (w *trial) oneBatch(ctx context.Context, r *rand.Rand, name string, n int) 
 	at := 0
 	w.Rec.With(func(h *check.History) { at, h.Batches = len(h.Batches), append(h.Batches, f) })
 	note := func(f func(*check.BatchFacts)) { w.Rec.With(func(h *check.History) { f(&h.Batches[at]) }) }
-	spec := rota.BatchSpec{ID: rota.BatchID(f.ID), Size: f.Size, Callback: rota.NewJobSpec("callback", jobPlan{Ms: r.IntN(50)}.payload())}
+	spec := rota.BatchSpec{ID: rota.BatchID(f.ID), Size: f.Size,
+		Callback: rota.NewJobSpec("callback", jobPlan{Ms: r.IntN(50)}.payload())}
 	spec.Callback.Queue, spec.Callback.Tenant = "quick", "t-free"
 	op := check.Op{Process: name, Func: "batch_open", Text: f.ID}
 	if w.insist(ctx, r, op, func(ctx context.Context, c *client.Client, _ *check.Op) error {

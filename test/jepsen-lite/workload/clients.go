@@ -40,10 +40,12 @@ func (c *clients) admit(ctx context.Context) (err error) {
 }
 
 // newClients creates them without starting them.
-func newClients(rec *check.Recorder, k *fault.Cluster, network fault.Network, dir string, count int, seed uint64) (*clients, error) {
+func newClients(rec *check.Recorder, k *fault.Cluster, network fault.Network, dir string, count int,
+	seed uint64) (*clients, error) {
 	c := &clients{rec: rec, cluster: k, badges: make(map[string]*fault.Badge)}
 	for i := range count {
-		h, err := fault.NewHand(rec, network, dir, fmt.Sprintf("w%d", i+1), rand.New(rand.NewPCG(seed, uint64(1000+i))), c.command, c.died)
+		h, err := fault.NewHand(rec, network, dir, fmt.Sprintf("w%d", i+1), rand.New(rand.NewPCG(seed, uint64(1000+i))),
+			c.command, c.died)
 		if err != nil {
 			return nil, err
 		}
@@ -59,7 +61,8 @@ func (c *clients) command(h *fault.Hand) (*exec.Cmd, func(), error) {
 	c.rec.With(func(history *check.History) { history.Holds(life.ID, workerSlots+workerSlots/prefetchPart) })
 	config := workerConfig{
 		Name: life.Name, ID: life.ID, Secret: life.Secret, Addrs: c.cluster.Addresses(),
-		Entrance: c.cluster.Entrance(c.badges[h.Name]), Slots: workerSlots, Seed: life.Seed, Base: c.rec.Base, Calm: c.calm,
+		Entrance: c.cluster.Entrance(c.badges[h.Name]), Slots: workerSlots, Seed: life.Seed, Base: c.rec.Base,
+		Calm: c.calm,
 	}
 	for _, q := range queues {
 		config.Queues = append(config.Queues, q.name)

@@ -107,7 +107,8 @@ func (c *crew) next() int {
 
 // dial connects a worker, always under the same id and secret.
 func (c *crew) dial(ctx context.Context, node *fault.Server, i int) (*rawSession, error) {
-	return dialRaw(ctx, c.worker, node, fmt.Sprintf("last-worker-%d", i), rand.New(rand.NewPCG(c.seed, uint64(42_000+i))))
+	return dialRaw(ctx, c.worker, node, fmt.Sprintf("last-worker-%d", i),
+		rand.New(rand.NewPCG(c.seed, uint64(42_000+i))))
 }
 
 // serve completes the jobs of a worker, and keeps one now and then.

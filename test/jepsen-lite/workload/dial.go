@@ -14,7 +14,8 @@ func (w *trial) dialling() []grpc.DialOption {
 	if config == nil {
 		return []grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials())}
 	}
-	return []grpc.DialOption{grpc.WithTransportCredentials(credentials.NewTLS(config)), grpc.WithPerRPCCredentials(bearer(token))}
+	return []grpc.DialOption{grpc.WithTransportCredentials(credentials.NewTLS(config)),
+		grpc.WithPerRPCCredentials(bearer(token))}
 }
 
 // bearer presents a token with each call.

@@ -182,7 +182,8 @@ func readAt(ctx context.Context, c *client.Client, ids []string) (map[string]str
 }
 
 // flowsAt reads every submitted workflow as one node shows it; workflows that it does not know are left out.
-func (w *trial) flowsAt(ctx context.Context, c *client.Client) (texts map[string]string, final []check.FinalFlow, err error) {
+func (w *trial) flowsAt(ctx context.Context,
+	c *client.Client) (texts map[string]string, final []check.FinalFlow, err error) {
 	texts = make(map[string]string)
 	var ids []string
 	w.Rec.With(func(h *check.History) {

@@ -32,10 +32,11 @@ func signalGates(ctx, drain context.Context, w *trial, r *rand.Rand) {
 // openGates signals each gate of a workflow, or lets its time pass.
 func (w *trial) openGates(ctx context.Context, r *rand.Rand, name string, spec *rota.WorkflowSpec) {
 	if r.IntN(12) == 0 {
-		w.insist(ctx, r, check.Op{Process: name, Func: check.OpFlowCancel, Flow: string(spec.ID)}, func(ctx context.Context, c *client.Client, _ *check.Op) error {
-			_, err := c.CancelWorkflow(ctx, spec.ID)
-			return err
-		})
+		w.insist(ctx, r, check.Op{Process: name, Func: check.OpFlowCancel, Flow: string(spec.ID)},
+			func(ctx context.Context, c *client.Client, _ *check.Op) error {
+				_, err := c.CancelWorkflow(ctx, spec.ID)
+				return err
+			})
 	}
 	for i := range spec.Nodes {
 		n := &spec.Nodes[i]
@@ -71,7 +72,8 @@ func (w *trial) signal(ctx context.Context, r *rand.Rand, name string, flow rota
 // newGated draws a workflow of a root, gates, and nodes between and behind them, some of which
 // grow others.
 func newGated(id string, r *rand.Rand) (rota.WorkflowSpec, check.FlowFacts) {
-	spec := rota.WorkflowSpec{ID: rota.WorkflowID(id), Queue: "quick", Tenant: "t-free", OnFailure: rota.FailurePolicy(r.IntN(2))}
+	spec := rota.WorkflowSpec{ID: rota.WorkflowID(id), Queue: "quick", Tenant: "t-free",
+		OnFailure: rota.FailurePolicy(r.IntN(2))}
 	facts := check.FlowFacts{ID: id, OnFailure: spec.OnFailure.String()}
 	for n := range 3 + r.IntN(4) {
 		node, f := newGrowing(fmt.Sprint("n", n), r, 2)

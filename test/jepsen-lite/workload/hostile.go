@@ -152,7 +152,8 @@ func (h *hostile) report(s *rawSession, a *rotav1.Assignment, c *rotav1.LeaseCom
 }
 
 // repeat sends a completion again: the same must get the same answer as the first, another must be refused.
-func (h *hostile) repeat(s *rawSession, a *rotav1.Assignment, c *rotav1.LeaseCommand, did string, first check.Outcome) bool {
+func (h *hostile) repeat(s *rawSession, a *rotav1.Assignment, c *rotav1.LeaseCommand, did string,
+	first check.Outcome) bool {
 	op := h.opAbout(s, check.OpRepeat, a)
 	op.Did = did + " after " + string(first)
 	op = h.ask(s, op, c)

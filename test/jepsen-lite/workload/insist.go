@@ -12,7 +12,8 @@ import (
 )
 
 // insist asks one node after the other until there is an outcome; ask may add the answer to the operation.
-func (w *trial) insist(ctx context.Context, r *rand.Rand, op check.Op, ask func(context.Context, *client.Client, *check.Op) error) check.Outcome {
+func (w *trial) insist(ctx context.Context, r *rand.Rand, op check.Op,
+	ask func(context.Context, *client.Client, *check.Op) error) check.Outcome {
 	for ctx.Err() == nil {
 		s := w.Someone(r)
 		now := op
@@ -30,7 +31,8 @@ func (w *trial) insist(ctx context.Context, r *rand.Rand, op check.Op, ask func(
 }
 
 // insistOnRoom insists, and asks again while a mode or a full disk refuses: both pass.
-func (w *trial) insistOnRoom(ctx context.Context, r *rand.Rand, op check.Op, ask func(context.Context, *client.Client, *check.Op) error) check.Outcome {
+func (w *trial) insistOnRoom(ctx context.Context, r *rand.Rand, op check.Op,
+	ask func(context.Context, *client.Client, *check.Op) error) check.Outcome {
 	for {
 		var last error
 		outcome := w.insist(ctx, r, op, func(ctx context.Context, c *client.Client, now *check.Op) error {

@@ -38,7 +38,8 @@ func submitKeyed(ctx, drain context.Context, w *trial, r *rand.Rand) {
 	name := fmt.Sprintf("keys-%d", r.IntN(1_000_000))
 	facts := make([]check.KeyFacts, len(keyRules))
 	for i, rule := range keyRules {
-		facts[i] = check.KeyFacts{Key: rule.Name + ":" + name, Most: int(max(rule.Concurrency, 1)), Sequence: rule.Sequence != rota.SequenceNone}
+		facts[i] = check.KeyFacts{Key: rule.Name + ":" + name, Most: int(max(rule.Concurrency, 1)),
+			Sequence: rule.Sequence != rota.SequenceNone}
 	}
 	defer func() { w.Rec.With(func(h *check.History) { h.Keyed = append(h.Keyed, facts...) }) }()
 	var ahead []rota.JobID
@@ -57,7 +58,8 @@ func submitKeyed(ctx, drain context.Context, w *trial, r *rand.Rand) {
 			}
 			ahead = append(ahead, spec.ID)
 		}
-		if r.IntN(8) == 0 && fault.Rest(ctx, time.Duration(r.IntN(150))*time.Millisecond) { // at times while it is at work
+		if r.IntN(8) == 0 && fault.Rest(ctx,
+			time.Duration(r.IntN(150))*time.Millisecond) { // at times while it is at work
 			cancelOne(ctx, w, r, name, string(spec.ID))
 		}
 		if len(ahead) > keysAhead {
@@ -72,7 +74,8 @@ func submitKeyed(ctx, drain context.Context, w *trial, r *rand.Rand) {
 
 // newKeyed draws a job whose handler fails at times, so that the head of a line may come again.
 func newKeyed(id string, r *rand.Rand) rota.JobSpec {
-	payload := jobPlan{Ms: 20 + r.IntN(130), Fail: 80, NoRetry: 20, Decline: 20, Snooze: 40, Clean: r.IntN(maxClean)}.payload()
+	payload := jobPlan{Ms: 20 + r.IntN(130), Fail: 80, NoRetry: 20, Decline: 20, Snooze: 40,
+		Clean: r.IntN(maxClean)}.payload()
 	spec := rota.NewJobSpec(rota.JobType(fmt.Sprint("keyed-", r.IntN(16))), payload)
 	spec.ID, spec.Queue, spec.Tenant, spec.Priority = rota.JobID(id), "quick", "t-free", int32(r.IntN(11))
 	return spec

@@ -183,7 +183,8 @@ func finalJob(j *rota.Job) check.FinalJob {
 		if a.End != rota.ReasonNone {
 			end = a.End.String()
 		}
-		f.Attempts = append(f.Attempts, check.FinalAttempt{Number: a.Number, Worker: string(a.Worker), Lease: a.Lease.String(), Token: a.Token, End: end})
+		f.Attempts = append(f.Attempts, check.FinalAttempt{Number: a.Number, Worker: string(a.Worker),
+			Lease: a.Lease.String(), Token: a.Token, End: end})
 	}
 	return f
 }

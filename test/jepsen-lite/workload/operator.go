@@ -46,7 +46,8 @@ type operator struct {
 const operatorPatience = 4 * time.Second
 
 // do makes one call and records how it ended.
-func (o *operator) do(ctx context.Context, what, subject, value string, call func(context.Context) error) check.Outcome {
+func (o *operator) do(ctx context.Context, what, subject, value string,
+	call func(context.Context) error) check.Outcome {
 	op := check.Op{Process: "operator", Func: what, Invoke: o.w.Rec.Now(), Did: value}
 	try, cancel := context.WithTimeout(ctx, operatorPatience)
 	err := call(try)

@@ -63,7 +63,8 @@ func (p *planner) submit(ctx context.Context, size int) {
 	specs := make([]rota.JobSpec, size)
 	for i := range specs {
 		spec := rota.NewJobSpec("planned", jobPlan{}.payload())
-		spec.ID, spec.Queue, spec.Tenant = rota.JobID(fmt.Sprintf("c%d-%s-%d", p.w.Options.Seed, p.group, i)), "quick", "t-free"
+		spec.ID, spec.Queue, spec.Tenant = rota.JobID(fmt.Sprintf("c%d-%s-%d", p.w.Options.Seed, p.group,
+			i)), "quick", "t-free"
 		spec.Delay, spec.Labels = planDelay, map[string]string{"group": p.group}
 		p.jobs, specs[i] = append(p.jobs, string(spec.ID)), spec
 	}
@@ -75,7 +76,8 @@ func (p *planner) submit(ctx context.Context, size int) {
 // plan starts a plan over the group and waits until it is over.
 func (p *planner) plan(ctx context.Context, verb rota.PlanVerb, most int64) {
 	p.made++
-	spec := rota.PlanSpec{ID: rota.PlanID(fmt.Sprintf("%s-p%d", p.name, p.made)), Verb: verb, Filter: "label.group=" + p.group, Max: most}
+	spec := rota.PlanSpec{ID: rota.PlanID(fmt.Sprintf("%s-p%d", p.name, p.made)), Verb: verb,
+		Filter: "label.group=" + p.group, Max: most}
 	switch verb {
 	case rota.PlanMove:
 		spec.To = []rota.QueueName{"prey", "market", "flux"}[p.r.IntN(3)]
@@ -85,7 +87,8 @@ func (p *planner) plan(ctx context.Context, verb rota.PlanVerb, most int64) {
 	case rota.PlanRetry:
 		spec.Filter += " state=CANCELLED,DEAD"
 	}
-	f := check.PlanFacts{ID: string(spec.ID), Verb: verb.String(), To: string(spec.To), Max: most, At: p.w.Rec.Now(), Jobs: p.jobs}
+	f := check.PlanFacts{ID: string(spec.ID), Verb: verb.String(), To: string(spec.To), Max: most, At: p.w.Rec.Now(),
+		Jobs: p.jobs}
 	at := 0
 	p.w.Rec.With(func(h *check.History) { at, h.Plans = len(h.Plans), append(h.Plans, f) })
 	op := check.Op{Process: p.name, Func: "plan_start", Text: f.ID, Did: f.Verb}

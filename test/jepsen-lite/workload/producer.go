@@ -59,7 +59,8 @@ func produce(ctx, drain context.Context, w *trial, r *rand.Rand) {
 }
 
 // submitAll goes from node to node until every job has an outcome, and returns the refused ones.
-func submitAll(ctx context.Context, w *trial, r *rand.Rand, name string, batch []rota.JobSpec) (refused []rota.JobSpec) {
+func submitAll(ctx context.Context, w *trial, r *rand.Rand, name string,
+	batch []rota.JobSpec) (refused []rota.JobSpec) {
 	if ctx.Err() != nil {
 		return nil
 	}
@@ -78,8 +79,10 @@ func submitAll(ctx context.Context, w *trial, r *rand.Rand, name string, batch [
 			} else if o.State == rota.JobNone {
 				why = err
 			}
-			op := w.done(check.Op{Process: name, Func: check.OpSubmit, Job: string(batch[i].ID), Node: s.ID, Shown: shown, Invoke: invoke,
-				Limit: batch[i].Retry.Attempts, State: o.State.String(), Existed: o.Existed, Index: uint64(o.Index)}, why)
+			op := w.done(check.Op{Process: name, Func: check.OpSubmit, Job: string(batch[i].ID), Node: s.ID,
+				Shown: shown, Invoke: invoke,
+				Limit: batch[i].Retry.Attempts, State: o.State.String(), Existed: o.Existed, Index: uint64(o.Index)},
+				why)
 			if op.Output = string(o.Holder); o.Holder != "" && op.Outcome == check.OK {
 				op.Func = check.OpMerge
 			}
@@ -111,7 +114,8 @@ func readOwn(ctx context.Context, w *trial, r *rand.Rand, name string, o rota.Su
 		return
 	}
 	s := w.Someone(r)
-	op := check.Op{Process: name, Func: check.OpGetMin, Job: string(o.ID), Node: s.ID, Shown: w.badge.ID(), Invoke: w.Rec.Now(), Index: uint64(o.Index)}
+	op := check.Op{Process: name, Func: check.OpGetMin, Job: string(o.ID), Node: s.ID, Shown: w.badge.ID(),
+		Invoke: w.Rec.Now(), Index: uint64(o.Index)}
 	try, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
 	job, err := s.As(w.badge).Job(try, o.ID, client.AtLeast(o.Index))

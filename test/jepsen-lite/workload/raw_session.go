@@ -69,7 +69,8 @@ func (s *rawSession) hello(r *rand.Rand) (err error) {
 		secret[i] = byte(r.Uint32())
 	}
 	s.w.Rec.With(func(h *check.History) { h.Holds(s.name, rawSlots) })
-	hello := &rotav1.Hello{Secret: secret, Worker: &rotav1.WorkerSpec{Id: s.name, Queues: []string{"prey"}, Slots: rawSlots}}
+	hello := &rotav1.Hello{Secret: secret, Worker: &rotav1.WorkerSpec{Id: s.name, Queues: []string{"prey"},
+		Slots: rawSlots}}
 	if err := s.stream.Send(&rotav1.WorkRequest{Message: &rotav1.WorkRequest_Hello{Hello: hello}}); err != nil {
 		return err
 	}
@@ -89,8 +90,8 @@ func (s *rawSession) receive() {
 			return
 		}
 		for _, a := range m.GetNotices().GetAssigned() {
-			op := check.Op{Process: s.name, Func: check.OpGrant, Job: a.GetLease().GetJob(), Node: s.node, Outcome: check.OK,
-				Attempt: a.GetLease().GetAttempt(), Lease: fmt.Sprintf("%x", a.GetLease().GetId())}
+			op := check.Op{Process: s.name, Func: check.OpGrant, Job: a.GetLease().GetJob(), Node: s.node,
+				Outcome: check.OK, Attempt: a.GetLease().GetAttempt(), Lease: fmt.Sprintf("%x", a.GetLease().GetId())}
 			_ = op.Token.UnmarshalText([]byte(a.GetLease().GetToken())) // none stays zero
 			op.Invoke = s.w.Rec.Now()
 			op.Return = op.Invoke

@@ -48,7 +48,8 @@ func NewTrial(o fault.Options, rec *check.Recorder, network fault.Network) (*tri
 	if err != nil {
 		return nil, err
 	}
-	return &trial{World: &fault.World{Options: o, Rec: rec, Cluster: k, Hands: c.hands, Net: network, Dir: o.Keep}, Clients: c, book: &book{}}, nil
+	return &trial{World: &fault.World{Options: o, Rec: rec, Cluster: k, Hands: c.hands, Net: network, Dir: o.Keep},
+		Clients: c, book: &book{}}, nil
 }
 
 // Settle starts the cluster, its queues and its workers.
@@ -113,7 +114,8 @@ func (w *trial) Live(ctx context.Context) {
 	for i, l := range workloads {
 		for k := range l.times {
 			r := rand.New(rand.NewPCG(w.Options.Seed, uint64(10_000+100*i+k)))
-			badge, err := w.Cluster.NewBadge(ctx, fmt.Sprintf("%s-%d", l.name, k+1), l.role, slices.Contains(rotated, l.name))
+			badge, err := w.Cluster.NewBadge(ctx, fmt.Sprintf("%s-%d", l.name, k+1), l.role,
+				slices.Contains(rotated, l.name))
 			if err != nil {
 				w.Rec.Note("no %s: %v", l.name, err)
 				continue

@@ -31,7 +31,8 @@ func (w *trial) makeSchedules(ctx context.Context, c *client.Client) error {
 			return fmt.Errorf("set schedule %s: %w", s.name, err)
 		}
 		w.Rec.With(func(h *check.History) {
-			h.Schedules = append(h.Schedules, check.ScheduleFacts{Name: string(s.name), EveryMs: scheduleEvery.Milliseconds(), SetAt: at,
+			h.Schedules = append(h.Schedules, check.ScheduleFacts{Name: string(s.name),
+				EveryMs: scheduleEvery.Milliseconds(), SetAt: at,
 				InTurn: s.overlap != rota.OverlapAllow})
 		})
 	}

@@ -26,8 +26,10 @@ func submitUnique(ctx, drain context.Context, w *trial, r *rand.Rand) {
 	defer func() { w.Rec.With(func(h *check.History) { h.Uniques = append(h.Uniques, facts...) }) }()
 	for n := 0; ctx.Err() == nil && !w.Rec.Full(); n++ {
 		f := &facts[r.IntN(len(facts))]
-		asked := check.UniqueAsked{ID: fmt.Sprintf("c%d-%s-%d", w.Options.Seed, name, n), OnConflict: onConflicts[r.IntN(len(onConflicts))]}
-		plan := jobPlan{Ms: r.IntN(250), Fail: 100, NoRetry: 20, Decline: 30, Snooze: 50, Cancel: 20, Clean: r.IntN(maxClean), Mark: asked.ID}
+		asked := check.UniqueAsked{ID: fmt.Sprintf("c%d-%s-%d", w.Options.Seed, name, n),
+			OnConflict: onConflicts[r.IntN(len(onConflicts))]}
+		plan := jobPlan{Ms: r.IntN(250), Fail: 100, NoRetry: 20, Decline: 30, Snooze: 50, Cancel: 20,
+			Clean: r.IntN(maxClean), Mark: asked.ID}
 		spec := rota.NewJobSpec("unique", plan.payload())
 		spec.ID, spec.Queue, spec.Tenant = rota.JobID(asked.ID), "quick", "t-free"
 		spec.Unique = &rota.Unique{Key: f.Key, OnConflict: asked.OnConflict}
@@ -39,7 +41,8 @@ func submitUnique(ctx, drain context.Context, w *trial, r *rand.Rand) {
 		}
 		f.Subs = append(f.Subs, asked)
 		submitAll(drain, w, r, name, []rota.JobSpec{spec})
-		if r.IntN(3) == 0 && fault.Rest(ctx, time.Duration(r.IntN(250))*time.Millisecond) { // at times while it is at work
+		if r.IntN(3) == 0 && fault.Rest(ctx,
+			time.Duration(r.IntN(250))*time.Millisecond) { // at times while it is at work
 			cancelOne(ctx, w, r, name, asked.ID)
 		}
 		if !fault.Rest(ctx, time.Duration(50+r.IntN(350))*time.Millisecond) {

@@ -140,7 +140,8 @@ func watchRaw(ctx context.Context, w *trial, r *rand.Rand, seen *watcher) error 
 
 // tail is one stream of events from one node. A node that goes away or falls silent is Unavailable; a refusal by the
 // node itself keeps its own kind.
-func tail(ctx context.Context, s *fault.Server, dialling []grpc.DialOption, after rota.EventID, follow bool, take func(check.SeenEvent)) error {
+func tail(ctx context.Context, s *fault.Server, dialling []grpc.DialOption, after rota.EventID, follow bool,
+	take func(check.SeenEvent)) error {
 	conn, err := grpc.NewClient("passthrough:///"+s.API, dialling...)
 	if err != nil {
 		return err
@@ -183,7 +184,8 @@ func servedEvent(w *rotav1.ServedEvent) (rota.ServedEvent, error) {
 		Run: w.GetRunId(), Node: w.GetNodeId(), Clock: rota.Clock(w.GetLogicalTime()), Date: rota.Date(w.GetDateMs()),
 		Job: rota.JobID(w.GetJob()), Queue: rota.QueueName(w.GetQueue()), Tenant: rota.TenantID(w.GetTenant()),
 		Worker: rota.WorkerID(w.GetWorker()), Session: rota.Session(w.GetSession()), Attempt: w.GetAttempt(),
-		Deadline: rota.Moment{Clock: rota.Clock(w.GetDeadlineClockMs()), Date: rota.Date(w.GetDeadlineMs())}, Epoch: w.GetPolicyDecisionId(), Check: w.GetCapabilityCheckResult(),
+		Deadline: rota.Moment{Clock: rota.Clock(w.GetDeadlineClockMs()), Date: rota.Date(w.GetDeadlineMs())},
+		Epoch:    w.GetPolicyDecisionId(), Check: w.GetCapabilityCheckResult(),
 		Payload: w.GetPayload(), Text: w.GetErrorData(), Type: rota.JobType(w.GetType()),
 		Actor: rota.Principal(w.GetActor()), Via: w.GetVia(), Request: w.GetRequestId(),
 	}, PayloadHash: w.GetPayloadHash()}

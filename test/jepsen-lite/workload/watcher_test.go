@@ -16,7 +16,8 @@ import (
 func TestServedEvent(t *testing.T) {
 	t.Parallel()
 	w := &rotav1.ServedEvent{EventId: "1.2.3", ParentEventId: "1.2.2", Kind: rota.EventJobAssigned.String(),
-		Reason: rota.ReasonTimedOut.String(), Status: rota.WorkerActive.String(), LeaseId: make([]byte, len(rota.LeaseID{})),
+		Reason: rota.ReasonTimedOut.String(), Status: rota.WorkerActive.String(),
+		LeaseId:        make([]byte, len(rota.LeaseID{})),
 		PriorStateHash: strings.Repeat("ab", 16), PostStateHash: strings.Repeat("cd", 16)}
 	w.LeaseId[0] = 1
 	m := w.ProtoReflect()
@@ -59,8 +60,8 @@ func TestServedEvent(t *testing.T) {
 // TestServedEvent_firstOfAll makes the raw watcher read the very first event, whose state before it is empty.
 func TestServedEvent_firstOfAll(t *testing.T) {
 	t.Parallel()
-	w := &rotav1.ServedEvent{EventId: "1.3.0", ParentEventId: "0.0.0", Kind: rota.EventQueueChanged.String(), Reason: rota.ReasonNone.String(),
-		PostStateHash: strings.Repeat("cd", 16)}
+	w := &rotav1.ServedEvent{EventId: "1.3.0", ParentEventId: "0.0.0", Kind: rota.EventQueueChanged.String(),
+		Reason: rota.ReasonNone.String(), PostStateHash: strings.Repeat("cd", 16)}
 	e, err := servedEvent(w)
 	if err != nil || e.Prior != (rota.Digest{}) || e.Post == (rota.Digest{}) {
 		t.Errorf("%+v, %v", e, err)

@@ -11,14 +11,15 @@ import (
 
 // hooked is the run's webhook: it selects the events of the runs of a schedule. The workers of the run process its
 // deliveries like other jobs; other tests cover what a relay does with one.
-var hooked = check.WebhookFacts{Name: "hook", Schedule: "tick", Kinds: []string{rota.EventJobEnqueued.String(), rota.EventJobCompleted.String()}}
+var hooked = check.WebhookFacts{Name: "hook", Schedule: "tick",
+	Kinds: []string{rota.EventJobEnqueued.String(), rota.EventJobCompleted.String()}}
 
 // makeWebhook sets it, before the first date of its schedule.
 func (w *trial) makeWebhook(ctx context.Context, c *client.Client) error {
 	f := hooked
 	f.SetAt = w.Rec.Now()
-	spec := rota.WebhookSpec{Name: rota.WebhookName(f.Name), URL: "https://example.com/hook", Filter: "schedule=" + f.Schedule,
-		Kinds: []rota.EventKind{rota.EventJobEnqueued, rota.EventJobCompleted}}
+	spec := rota.WebhookSpec{Name: rota.WebhookName(f.Name), URL: "https://example.com/hook",
+		Filter: "schedule=" + f.Schedule, Kinds: []rota.EventKind{rota.EventJobEnqueued, rota.EventJobCompleted}}
 	if _, err := client.WebhooksOf(c).Set(ctx, spec); err != nil {
 		return fmt.Errorf("set webhook %s: %w", f.Name, err)
 	}

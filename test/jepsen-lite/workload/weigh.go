@@ -29,7 +29,8 @@ func (w *trial) weigh(ctx context.Context) {
 }
 
 // weightOf reads a node's own metrics: its process may be out of this one's sight.
-func weightOf(ctx context.Context, look func(context.Context, string) (*http.Response, error)) (files, goroutines int64, err error) {
+func weightOf(ctx context.Context, look func(context.Context, string) (*http.Response,
+	error)) (files, goroutines int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, maxWeigh)
 	defer cancel()
 	answer, err := look(ctx, "/metrics")

@@ -28,10 +28,11 @@ func submitWorkflows(ctx, drain context.Context, w *trial, r *rand.Rand) {
 			failing = append(failing, spec)
 		case known && r.IntN(6) == 0:
 			fault.Rest(ctx, time.Duration(r.IntN(400))*time.Millisecond)
-			w.askFlow(ctx, r, check.Op{Process: name, Func: check.OpFlowCancel, Flow: string(spec.ID)}, func(ctx context.Context, s *fault.Server) error {
-				_, err := s.As(w.badge).CancelWorkflow(ctx, spec.ID)
-				return err
-			})
+			w.askFlow(ctx, r, check.Op{Process: name, Func: check.OpFlowCancel, Flow: string(spec.ID)},
+				func(ctx context.Context, s *fault.Server) error {
+					_, err := s.As(w.badge).CancelWorkflow(ctx, spec.ID)
+					return err
+				})
 		}
 		if len(failing) > 3 { // the oldest has had its time to fail
 			again := failing[0]
@@ -87,7 +88,8 @@ func flowFacts(spec *rota.WorkflowSpec) check.FlowFacts {
 func submitWorkflow(ctx context.Context, w *trial, r *rand.Rand, name string, spec *rota.WorkflowSpec) bool {
 	for ctx.Err() == nil {
 		s := w.Someone(r)
-		op := check.Op{Process: name, Func: check.OpFlowSubmit, Flow: string(spec.ID), Node: s.ID, Shown: w.badge.ID(), Invoke: w.Rec.Now()}
+		op := check.Op{Process: name, Func: check.OpFlowSubmit, Flow: string(spec.ID), Node: s.ID, Shown: w.badge.ID(),
+			Invoke: w.Rec.Now()}
 		try, cancel := context.WithTimeout(ctx, 3*time.Second)
 		answer, err := s.As(w.badge).SubmitWorkflow(try, *spec)
 		cancel()
@@ -102,7 +104,8 @@ func submitWorkflow(ctx context.Context, w *trial, r *rand.Rand, name string, sp
 }
 
 // askFlow asks a few nodes, one after the other, until one has an answer.
-func (w *trial) askFlow(ctx context.Context, r *rand.Rand, op check.Op, ask func(context.Context, *fault.Server) error) {
+func (w *trial) askFlow(ctx context.Context, r *rand.Rand, op check.Op,
+	ask func(context.Context, *fault.Server) error) {
 	for range 3 {
 		if ctx.Err() != nil {
 			return

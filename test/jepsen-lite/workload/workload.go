@@ -114,7 +114,8 @@ var queues = []queueSpec{
 	{"long", "standard", 6_000, 1_000, 10, working(3_000, 9_000)},
 	{"steady", "standard", 20_000, 1_000, 6, working(5_000, 18_000)},
 	{"flaky", "standard", 5_000, 4, 60, func(r *rand.Rand) jobPlan {
-		return jobPlan{Ms: r.IntN(100), Fail: 300, NoRetry: 50, Decline: 60, Snooze: 100, Cancel: 20, Later: 80, Log: logs(r)}
+		return jobPlan{Ms: r.IntN(100), Fail: 300, NoRetry: 50, Decline: 60, Snooze: 100, Cancel: 20, Later: 80,
+			Log: logs(r)}
 	}},
 	{"prey", "standard", 5_000, 1_000, 30, func(r *rand.Rand) jobPlan { return jobPlan{} }},
 	{"market", "aicf-ai", 5_000, 1_000, 100, brief},
