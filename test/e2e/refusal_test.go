@@ -157,7 +157,8 @@ func refuseFlipped(t *testing.T, c *nodes, victim *node) {
 }
 
 func refuseTruncated(t *testing.T, c *nodes, victim *node) {
-	damage(t, c, victim, raftFile, func(whole []byte) []byte { return whole[:len(whole)/1000] }, "damaged")
+	// Into its second head: what follows is little, and may have been written further ahead.
+	damage(t, c, victim, raftFile, func(whole []byte) []byte { return whole[:6000] }, "damaged")
 	damage(t, c, victim, logFile, func(whole []byte) []byte { return whole[:len(whole)/2] }, "damaged", "without entry")
 }
 
