@@ -41,7 +41,6 @@ var points = []point{
 	{name: "log-after-store", roles: both, passing: 3},
 	{name: "log-before-mark", roles: both, passing: 2},
 	{name: "log-after-mark", roles: both, passing: 2},
-	{name: "log-mid-cut", roles: both, passing: 1},
 	{name: "vote-before-store", roles: []role{stands, follows}, passing: 1, reach: transfer},
 	{name: "vote-after-store", roles: []role{stands, follows}, passing: 1, reach: transfer},
 	{name: "commit-before-answer", roles: []role{leads}, passing: 3},

@@ -385,7 +385,6 @@ func (l *Log) deleteAll() error {
 	if err := l.save(head); err != nil {
 		return err
 	}
-	failpoint.Pass("log-mid-cut")
 	l.mu.Lock()
 	gone := l.segments
 	l.segments, l.last = nil, Mark{}
@@ -412,7 +411,6 @@ func (l *Log) deleteFront(high uint64) error {
 	if err := l.save(head); err != nil {
 		return err
 	}
-	failpoint.Pass("log-mid-cut")
 	l.mu.Lock()
 	gone := slices.Clone(l.segments[:i])
 	l.segments = slices.Clone(l.segments[i:])
@@ -446,7 +444,6 @@ func (l *Log) deleteBack(low uint64) error {
 	if err := l.save(head); err != nil {
 		return err
 	}
-	failpoint.Pass("log-mid-cut")
 	l.mu.Lock()
 	gone := slices.Clone(l.segments[i+1:])
 	l.segments = slices.Clone(l.segments[:i+1])
