@@ -60,7 +60,7 @@ type base struct {
 	endLife  context.CancelCauseFunc
 	loops    sync.WaitGroup
 	fatalErr atomic.Pointer[error]
-	moving   atomic.Bool // the log moves at the next start (movedRules), or could not be told to
+	moving   atomic.Bool // the log moves at the next start (movedRules), or recording that failed
 }
 
 // run starts a loop that Stop waits for.

@@ -62,7 +62,7 @@ func (s *logStore) GetLog(index uint64, entry *raft.Log) error {
 // StoreLog stores one entry.
 func (s *logStore) StoreLog(entry *raft.Log) error { return s.StoreLogs([]*raft.Log{entry}) }
 
-// StoreLogs stores entries in one transaction; a leader's own commands are written ahead (aheadWriter). Entries that
+// StoreLogs stores entries in one write; a leader's own commands are written ahead (aheadWriter). Entries that
 // raft cannot process are rejected before they reach the disk, where raft would find them at each start: hashicorp/raft
 // panics on a configuration that does not decode and on an unknown type.
 func (s *logStore) StoreLogs(entries []*raft.Log) error {

@@ -10,7 +10,6 @@ import (
 	"hash/crc32"
 	"io/fs"
 	"path/filepath"
-	"syscall"
 
 	"github.com/rotasched/rota"
 )
@@ -144,7 +143,7 @@ func (d *DataDir) store(record nodeRecord) error {
 		return fmt.Errorf("encode %s: %w", nodeFile, err)
 	}
 	err = replaceFile(filepath.Join(d.path, nodeFile), append(data, '\n'))
-	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+	if noRoom(err) {
 		return diskFull(d.path, err)
 	}
 	if err == nil {

@@ -231,7 +231,7 @@ func noFiles(dir string) error {
 // surveyFiles checks a log in files of its own.
 func surveyFiles(dir string, head wal.Head, found *logSummary) (err error) {
 	if found.files, err = wal.Scan(filepath.Join(dir, logDir), head); err != nil {
-		return describeDamage(err)
+		return describeFault(dir, err)
 	}
 	for _, span := range found.files.Spans {
 		found.spans = append(found.spans, logSpan{span.First, span.Last})

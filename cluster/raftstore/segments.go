@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -23,13 +22,14 @@ const (
 	logDir = "log"
 	// movedFile is raft.db without its log, while the log moves.
 	movedFile = "raft.db.moved"
-	// markEvery is how often a busy log stores its mark. What the last batch in this time holds cannot be told from a
-	// torn write if its disk changed it.
+	// markEvery is how often a busy log stores its mark. A change of the last batch within this time looks like a torn
+	// write.
 	markEvery = 100 * time.Millisecond
 	// movedAtOnce is about how many bytes of entries a move writes in one batch.
 	movedAtOnce = 4 << 20
 	// headFormat is the first byte of the stored head.
 	headFormat = 1
+	headBytes  = 37
 )
 
 // keyLog is the key of the head of the log in raft.db. Without it, raft.db holds the log itself.
@@ -47,8 +47,9 @@ func encodeHead(h wal.Head) []byte {
 }
 
 func decodeHead(b []byte) (h wal.Head, err error) {
-	if len(b) != 37 || b[0] != headFormat {
-		return h, &DamagedValueError{string(keyLog), fmt.Sprintf("it has %d bytes", len(b))}
+	if len(b) != headBytes || b[0] != headFormat {
+		return h, &DamagedValueError{string(keyLog), fmt.Sprintf("it has %d bytes, want %d and format %d", len(b),
+			headBytes, headFormat)}
 	}
 	h.File, h.Offset = binary.BigEndian.Uint64(b[1:]), int64(binary.BigEndian.Uint64(b[9:]))
 	h.Mark = wal.Mark{Index: binary.BigEndian.Uint64(b[17:]), Term: binary.BigEndian.Uint64(b[25:]),
@@ -86,13 +87,16 @@ func openSegments(dir string, bolt *raftboltdb.BoltStore, head wal.Head, noSync 
 			}
 			return saveHead(bolt, h)
 		}})
-	return log, describeDamage(err)
+	return log, describeFault(dir, err)
 }
 
-// describeDamage returns the error that a start prints for a damaged log.
-func describeDamage(err error) error {
+// describeFault returns the error that a start prints for a log that cannot be opened or moved.
+func describeFault(dir string, err error) error {
 	if in, ok := errors.AsType[*wal.DamageError](err); ok {
 		return damaged(in.Path, in.Reason)
+	}
+	if noRoom(err) {
+		return diskFull(dir, err)
 	}
 	return err
 }
@@ -110,11 +114,19 @@ func unreleased(path string) error {
 //  1. write the entries to the new files, and sync these
 //  2. write raft.db without its log, and with the log's head, under another name, and sync it
 //  3. rename it to raft.db
-func moveLog(dir string, noSync bool) error {
+//
+// A move that fails removes what it wrote: the disk may be full.
+func moveLog(dir string, noSync bool) (err error) {
 	path, moved := filepath.Join(dir, raftFile), filepath.Join(dir, movedFile)
-	if err := errors.Join(os.RemoveAll(filepath.Join(dir, logDir)), removeIfThere(moved)); err != nil {
+	undo := func() error { return errors.Join(os.RemoveAll(filepath.Join(dir, logDir)), os.RemoveAll(moved)) }
+	if err := undo(); err != nil {
 		return err
 	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, undo())
+		}
+	}()
 	span, err := newestSpan(path)
 	if err != nil {
 		return err
@@ -137,10 +149,11 @@ func moveLog(dir string, noSync bool) error {
 	if err := os.Rename(moved, path); err != nil {
 		return err
 	}
+	undo = func() error { return nil } // the log has moved
 	return syncDir(dir)
 }
 
-// newestSpan returns the newest entries without a gap: an installed snapshot stands for what is before them.
+// newestSpan returns the newest entries without a gap: an installed snapshot covers the entries before them.
 func newestSpan(path string) (span logSpan, err error) {
 	found := &logSummary{}
 	if _, err = surveyKeys(path, found); err == nil && len(found.spans) > 0 {
@@ -203,13 +216,6 @@ func copyValues(from, to string, head wal.Head, noSync bool) error {
 	return errors.Join(err, saveHead(bolt, head), bolt.Close())
 }
 
-func removeIfThere(path string) error {
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return nil
-}
-
 // marker stores the mark of a busy log every markEvery, and once more when writing stops.
 type marker struct {
 	log    *wal.Log // nil for a log in raft.db, which has no mark
@@ -270,7 +276,7 @@ func (m *marker) close() (ended bool, err error) {
 		return false, nil
 	}
 	if m.log != nil && m.writer.failure() == nil {
-		err = m.log.SaveMark()
+		err = m.writer.do("store the mark", m.log.SaveMark) // which does not wait forever for a disk that hangs
 	}
 	return true, err
 }

@@ -3,9 +3,13 @@ package raftstore
 import (
 	"bytes"
 	"errors"
+	"fmt"
+	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -160,6 +164,25 @@ func TestMove_damage(t *testing.T) {
 		if _, err := Open(dir, Options{NoSync: true}); err == nil || !strings.Contains(err.Error(), "log entry 50") {
 			t.Errorf("Open: %v", err)
 		}
+		for _, name := range []string{logDir, movedFile} {
+			if _, err := os.Stat(filepath.Join(dir, name)); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("a move that failed leaves %s: %v", name, err)
+			}
+		}
+	}
+}
+
+// TestDescribeFault: a full disk gets its own error with its remedy, whatever write met it.
+func TestDescribeFault(t *testing.T) {
+	t.Parallel()
+	for _, cause := range []error{syscall.ENOSPC, syscall.EDQUOT} {
+		err := describeFault("/data", fmt.Errorf("write the log: %w", cause))
+		if rota.KindOf(err) != rota.KindExhausted || !strings.Contains(err.Error(), "free space") {
+			t.Errorf("got %v", err)
+		}
+	}
+	if err := describeFault("/data", io.ErrUnexpectedEOF); err != io.ErrUnexpectedEOF {
+		t.Errorf("another error became %v", err)
 	}
 }
 

@@ -155,7 +155,7 @@ func openValues(dir string, opts Options) (*raftboltdb.BoltStore, *wal.Head, err
 			return nil, nil, err
 		}
 		if err := moveLog(dir, opts.NoSync); err != nil {
-			return nil, nil, fmt.Errorf("move the log out of %s: %w", path, err)
+			return nil, nil, fmt.Errorf("move the log out of %s: %w", path, describeFault(dir, err))
 		}
 	}
 }
@@ -236,10 +236,8 @@ const cutAtOnce = 10_000
 func (s *Stores) CutStored(first, last uint64) error {
 	for low := first; low <= last; low += cutAtOnce {
 		high := min(low+cutAtOnce-1, last)
-		if err := s.writer.do("cut damaged entries off", func() error {
-			return s.log.DeleteRange(low,
-				high)
-		}); err != nil {
+		err := s.writer.do("cut damaged entries off", func() error { return s.log.DeleteRange(low, high) })
+		if err != nil {
 			return err
 		}
 	}
@@ -326,7 +324,7 @@ func openRefusal(path string, err error) error {
 	case errors.Is(err, bolterrors.ErrTimeout):
 		return rota.Refusef(rota.KindConflict, "data", "%s is locked by another process: one node has it "+
 			"open already. Stop that process, or give this node a data directory of its own", path)
-	case errors.Is(err, syscall.ENOSPC):
+	case noRoom(err):
 		return diskFull(filepath.Dir(path), err)
 	case errors.Is(err, bolterrors.ErrInvalid), errors.Is(err, bolterrors.ErrChecksum),
 		errors.Is(err, bolterrors.ErrVersionMismatch):
@@ -346,6 +344,9 @@ func boltOptions() *bbolt.Options {
 		InitialMmapSize: raftFileMapped,
 	}
 }
+
+// noRoom reports whether a write failed because the disk or the quota is full.
+func noRoom(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
 
 // diskFull returns the error for a full disk, the one write error that an operator can fix.
 func diskFull(dir string, cause error) *rota.Error {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/rotasched/rota"
@@ -233,7 +232,7 @@ func (w *writer) close() (ended bool) {
 
 // describe turns a write error into one for the operator.
 func (w *writer) describe(err error) error {
-	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+	if noRoom(err) {
 		return diskFull(w.dir, err)
 	}
 	return diskFailed(w.dir, err)

@@ -20,7 +20,7 @@ import (
 //	6  flags, 16 bits: 1 if entries are missing before the first
 //	8  number of the file
 //	16 index of the first entry
-//	24 salt of the checksums of frames, 32 bits: bytes that an entry holds can never pass for a frame
+//	24 salt of the checksums of frames, 32 bits, so that bytes in a payload do not pass for a frame
 //	28 CRC32C of the above
 //
 // A frame, padded with zeros to a multiple of eight bytes:

@@ -19,7 +19,7 @@ type Head struct {
 	Mark Mark
 }
 
-// Mark identifies an entry and its content; the zero value stands for none.
+// Mark identifies an entry and its content; the zero value means none.
 type Mark struct {
 	Index, Term uint64
 	Sum         uint32
