@@ -42,12 +42,10 @@ func TestAttestation_verify(t *testing.T) {
 		"another cluster": {nil, "c2", "w1", 1, KindDenied, "attestation.cluster_id"},
 		"another worker":  {nil, "c1", "w2", 1, KindDenied, "attestation.worker"},
 		"an unknown key":  {func(a *Attestation) { *a = stranger }, "c1", "w1", 1, KindDenied, "attestation.key"},
-		"a longer life": {func(a *Attestation) { a.Expires++ }, "c1", "w1", 1, KindDenied,
-			"attestation.signature"},
+		"a longer life":   {func(a *Attestation) { a.Expires++ }, "c1", "w1", 1, KindDenied, "attestation.signature"},
 		"a higher stake": {func(a *Attestation) { a.Stake = 1 << 60 }, "c1", "w1", 1, KindDenied,
 			"attestation.signature"},
-		"no stake": {func(a *Attestation) { a.Stake = 0 }, "c1", "w1", 1, KindDenied,
-			"attestation.signature"},
+		"no stake":         {func(a *Attestation) { a.Stake = 0 }, "c1", "w1", 1, KindDenied, "attestation.signature"},
 		"a negative stake": {func(a *Attestation) { a.Stake = -1 }, "c1", "w1", 1, KindInvalid, "attestation.stake"},
 		"too high a stake": {func(a *Attestation) { a.Stake = MaxFee + 1 }, "c1", "w1", 1, KindInvalid,
 			"attestation.stake"},
@@ -65,8 +63,7 @@ func TestAttestation_verify(t *testing.T) {
 		"no worker": {func(a *Attestation) { a.Worker = "" }, "c1", "w1", 1, KindInvalid, "attestation.worker"},
 		"no cluster": {func(a *Attestation) { a.Cluster = "a b" }, "c1", "w1", 1, KindInvalid,
 			"attestation.cluster_id"},
-		"no expiry": {func(a *Attestation) { a.Expires = 0 }, "c1", "w1", 1, KindInvalid,
-			"attestation.expires_ms"},
+		"no expiry": {func(a *Attestation) { a.Expires = 0 }, "c1", "w1", 1, KindInvalid, "attestation.expires_ms"},
 	} {
 		a := good
 		a.Signature = bytes.Clone(good.Signature)

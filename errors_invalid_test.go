@@ -19,16 +19,11 @@ func TestInvalid_texts(t *testing.T) {
 		"field too long: got 5000 bytes, maximum 4096": TooLong("field", 5000, 4096),
 		`field must be one of tenant, cluster, got "clutser"; did you mean "cluster"?`: NotOneOf("field", "clutser",
 			"tenant", "cluster"),
-		`field must be one of tenant, cluster, got "x"`: NotOneOf("field", "x", "tenant",
-			"cluster"),
-		`field must be one of tenant, cluster, got "` + cut + `"`: NotOneOf("field", long,
-			"tenant", "cluster"),
-		`field: got "5"; use a value such as 30s`: Malformed("field", "5",
-			"use a value such as 30s"),
-		`field: got "` + cut + `"; use a value such as 30s`: Malformed("field", long,
-			"use a value such as 30s"),
-		`field: got "a\nb\"c"; use one line`: Malformed("field", "a\nb\"c",
-			"use one line"),
+		`field must be one of tenant, cluster, got "x"`:           NotOneOf("field", "x", "tenant", "cluster"),
+		`field must be one of tenant, cluster, got "` + cut + `"`: NotOneOf("field", long, "tenant", "cluster"),
+		`field: got "5"; use a value such as 30s`:                 Malformed("field", "5", "use a value such as 30s"),
+		`field: got "` + cut + `"; use a value such as 30s`:       Malformed("field", long, "use a value such as 30s"),
+		`field: got "a\nb\"c"; use one line`:                      Malformed("field", "a\nb\"c", "use one line"),
 	} {
 		if got.Text != want || got.Kind != KindInvalid || got.Subject != "field" || !errors.Is(got, ErrInvalid) {
 			t.Errorf("%q is of kind %v and subject %q, want %q", got.Text, got.Kind, got.Subject, want)

@@ -38,22 +38,18 @@ func TestPayloadTakesJSON(t *testing.T) {
 func TestReasoningByName(t *testing.T) {
 	t.Parallel()
 	for want, r := range map[string]Reasoning{
-		`{"rule":"OnlyWorkerAvailable","worker_id":"w"}`: {Rule: ReasoningOnlyWorkerAvailable},
-		`{"rule":"LeastLoaded","worker_id":"w","queue_depth":3}`: {Rule: ReasoningByLeastLoaded,
-			N: 3},
+		`{"rule":"OnlyWorkerAvailable","worker_id":"w"}`:         {Rule: ReasoningOnlyWorkerAvailable},
+		`{"rule":"LeastLoaded","worker_id":"w","queue_depth":3}`: {Rule: ReasoningByLeastLoaded, N: 3},
 		`{"rule":"ResourceFit","worker_id":"w","available_cpu":4000,"required_cpu":500}`: {Rule: ReasoningByResourceFit,
 			N: 4000, Of: 500},
 		`{"rule":"Affinity","worker_id":"w","reason":"DataLocality","data_keys":2}`: {Rule: ReasoningByDataLocality,
 			N: 2},
 		`{"rule":"Affinity","worker_id":"w","reason":"PreviouslyExecuted"}`: {Rule: ReasoningByPreviouslyExecuted},
 		`{"rule":"Affinity","worker_id":"w","reason":"SameZone"}`:           {Rule: ReasoningBySameZone},
-		`{"rule":"RoundRobin","worker_id":"w","cursor":7}`: {Rule: ReasoningByRoundRobin,
-			N: 7},
-		`{"rule":"SeededShuffle","worker_id":"w","position":0,"of":5}`: {Rule: ReasoningBySeededShuffle,
-			Of: 5},
-		`{"rule":"TurnOfTheOldest","worker_id":"w"}`: {Rule: ReasoningByTurnOfTheOldest},
-		`{"rule":"Preemption","worker_id":"w","revoked":1}`: {Rule: ReasoningByPreemption,
-			N: 1},
+		`{"rule":"RoundRobin","worker_id":"w","cursor":7}`:                  {Rule: ReasoningByRoundRobin, N: 7},
+		`{"rule":"SeededShuffle","worker_id":"w","position":0,"of":5}`:      {Rule: ReasoningBySeededShuffle, Of: 5},
+		`{"rule":"TurnOfTheOldest","worker_id":"w"}`:                        {Rule: ReasoningByTurnOfTheOldest},
+		`{"rule":"Preemption","worker_id":"w","revoked":1}`:                 {Rule: ReasoningByPreemption, N: 1},
 	} {
 		for _, of := range []any{Attempt{Worker: "w", Decision: Decision{Reasoning: r}},
 			Lease{Worker: "w", Decision: Decision{Reasoning: r}}} {

@@ -45,8 +45,7 @@ func TestDefinition_decodesAndEncodes(t *testing.T) {
 	if r, err := whole(t.Context(), NewJob(*a, nil)); err != nil || string(r.Output) != `of "x` || r.Meta["a"] != "b" {
 		t.Errorf("an Out of type Result: %v, %v", r, err)
 	}
-	bad := Define[struct{}, chan int]("bad").Handler(func(context.Context, *Job, struct{}) (chan int,
-		error) {
+	bad := Define[struct{}, chan int]("bad").Handler(func(context.Context, *Job, struct{}) (chan int, error) {
 		return nil, nil
 	})
 	a.Spec.Payload = nil

@@ -35,8 +35,7 @@ func TestErrors_areFoundByTheirSentinels(t *testing.T) {
 		defer stop()
 		for kind, sentinel := range sentinels {
 			refusal := words.ToStatus(rota.Refusef(kind, "j", "no"))
-			f.nodes[0].onGet = func(context.Context, *rotav1.GetJobRequest) (*rotav1.GetJobResponse,
-				error) {
+			f.nodes[0].onGet = func(context.Context, *rotav1.GetJobRequest) (*rotav1.GetJobResponse, error) {
 				return nil, refusal
 			}
 			f.nodes[0].onWait = func(*rotav1.WaitJobsRequest, grpc.ServerStreamingServer[rotav1.Job]) error { return refusal }
@@ -93,13 +92,11 @@ func TestErrors_sayThatTheTimeIsOver(t *testing.T) {
 				calls := map[string]func(context.Context) error{
 					"job": func(ctx context.Context) error { _, err := f.client.Job(ctx, "j"); return err },
 					"submit": func(ctx context.Context) error {
-						_,
-							err := f.client.Submit(ctx, rota.NewJobSpec("t", nil))
+						_, err := f.client.Submit(ctx, rota.NewJobSpec("t", nil))
 						return err
 					},
 					"wait": func(ctx context.Context) error {
-						_,
-							err := Collect(f.client.Wait(ctx, "j"))
+						_, err := Collect(f.client.Wait(ctx, "j"))
 						return err
 					},
 					"flow":   func(ctx context.Context) error { _, err := f.client.WaitWorkflow(ctx, "f"); return err },

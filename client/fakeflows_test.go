@@ -78,8 +78,7 @@ func (n flowsOf) Cancel(_ context.Context, r *rotav1.CancelWorkflowRequest) (*ro
 
 func (n flowsOf) Signal(_ context.Context, r *rotav1.SignalWorkflowRequest) (*rotav1.WorkflowSignalled, error) {
 	return &rotav1.WorkflowSignalled{Workflow: r.GetWorkflow(), Node: r.GetNode(), Id: r.GetId(),
-			Existed: r.GetRefuse()},
-		nil
+		Existed: r.GetRefuse()}, nil
 }
 
 func (n flowsOf) Retry(_ context.Context, r *rotav1.RetryWorkflowRequest) (*rotav1.Workflow, error) {

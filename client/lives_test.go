@@ -58,8 +58,7 @@ func TestChangeJob_saysWhatItFollows(t *testing.T) {
 		n, changes, asked := f.nodes[0], int32(4), []*rotav1.ChangeJobRequest{}
 		n.onGet = func(context.Context, *rotav1.GetJobRequest) (*rotav1.GetJobResponse, error) {
 			return &rotav1.GetJobResponse{Job: words.JobToWire(&rota.Job{State: rota.JobQueued, Life: 1,
-					Changes: changes})},
-				nil
+				Changes: changes})}, nil
 		}
 		n.onChange = func(r *rotav1.ChangeJobRequest) (*rotav1.JobOutcome, error) {
 			asked = append(asked, r)

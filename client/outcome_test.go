@@ -33,19 +33,16 @@ func TestHandler_outcomes(t *testing.T) {
 			return Result{}, fmt.Errorf("x: %w", NoRetry(errBoom))
 		}, rota.VerbFail, "x: boom", rotav1.FailKind_FAIL_KIND_NO_RETRY, 0},
 		"retry after": {func(context.Context, *Job) (Result, error) {
-			return Result{},
-				RetryAfter(time.Minute, errBoom)
+			return Result{}, RetryAfter(time.Minute, errBoom)
 		}, rota.VerbFail, "boom", rotav1.FailKind_FAIL_KIND_RETRY_AFTER, 60_000},
 		"a snooze": {func(context.Context, *Job) (Result, error) {
-			return Result{},
-				fmt.Errorf("x: %w", Snooze(time.Second))
+			return Result{}, fmt.Errorf("x: %w", Snooze(time.Second))
 		},
 			rota.VerbFail, "x: put off", rotav1.FailKind_FAIL_KIND_SNOOZE, 1_000},
 		"a snooze of no time": {func(context.Context, *Job) (Result, error) { return Result{}, Snooze(-time.Second) },
 			rota.VerbFail, "put off", rotav1.FailKind_FAIL_KIND_SNOOZE, 1},
 		"a snooze of a year": {func(context.Context, *Job) (Result, error) {
-			return Result{},
-				Snooze(365 * 24 * time.Hour)
+			return Result{}, Snooze(365 * 24 * time.Hour)
 		},
 			rota.VerbFail, "put off", rotav1.FailKind_FAIL_KIND_SNOOZE, limits.MaxFailWait.Milliseconds()},
 		"a cancellation": {func(context.Context, *Job) (Result, error) { return Result{}, Cancel(errBoom) },

@@ -20,8 +20,7 @@ func (s Schedules) List(ctx context.Context, opts ...ReadOption) iter.Seq2[rota.
 	return list(ctx, s.c, "list schedules", 0, "", opts,
 		func(ctx context.Context, n *node, p page) (got pageOf[rota.Schedule], err error) {
 			request := &rotav1.ListSchedulesRequest{Read: words.ReadToWire(p.read), Limit: int32(p.limit),
-				Cursor: p.cursor,
-				By:     p.by}
+				Cursor: p.cursor, By: p.by}
 			answer, err := n.schedules.List(ctx, request)
 			if err != nil {
 				return got, err

@@ -189,8 +189,7 @@ func (t *leaseTable) toSend(now time.Duration) (request any, bye bool) {
 	batch, sequence := t.out.next(now)
 	if len(batch) > 0 {
 		return words.WriteCommands(sequence, len(batch),
-				func(i int) *peer.LeaseCommand { return &batch[i].LeaseCommand }),
-			false
+			func(i int) *peer.LeaseCommand { return &batch[i].LeaseCommand }), false
 	}
 	if t.farewell && t.out.empty() {
 		return &rotav1.WorkRequest{Message: &rotav1.WorkRequest_Bye{Bye: &rotav1.Bye{}}}, true

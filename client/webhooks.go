@@ -29,16 +29,14 @@ func webhook[Q any](ctx context.Context, c *Client, what string, request *Q,
 // become jobs, which `rota relay webhooks` posts.
 func (w Webhooks) Set(ctx context.Context, spec rota.WebhookSpec, only ...Condition) (rota.Webhook, error) {
 	return webhook(ctx, w.c, "set webhook", &rotav1.SetWebhookRequest{Spec: words.WebhookSpecToWire(&spec),
-		IfMatch: etagOf(only)},
-		rotav1.WebhooksClient.Set)
+		IfMatch: etagOf(only)}, rotav1.WebhooksClient.Set)
 }
 
 // Pause disables a webhook; the reason is shown with it.
 func (w Webhooks) Pause(ctx context.Context, name rota.WebhookName, reason string,
 	only ...Condition) (rota.Webhook, error) {
 	return webhook(ctx, w.c, "pause webhook", &rotav1.PauseWebhookRequest{Name: string(name), Reason: reason,
-		IfMatch: etagOf(only)},
-		rotav1.WebhooksClient.Pause)
+		IfMatch: etagOf(only)}, rotav1.WebhooksClient.Pause)
 }
 
 // Resume continues a webhook from its cursor.
@@ -58,10 +56,8 @@ func (w Webhooks) Delete(ctx context.Context, name rota.WebhookName, only ...Con
 		return n.webhooks.Delete(ctx, &rotav1.DeleteWebhookRequest{Name: string(name), IfMatch: etagOf(only)})
 	}
 	_, err := one(ctx, w.c, "delete webhook", func(*rotav1.DeleteWebhookResponse) (struct{}, error) {
-		return struct{}{},
-			nil
-	},
-		ask)
+		return struct{}{}, nil
+	}, ask)
 	return err
 }
 

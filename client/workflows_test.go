@@ -51,20 +51,17 @@ func TestSubmitWorkflow_asksAnotherNodeWithTheSameID(t *testing.T) {
 			return spec
 		}
 		f.nodes[0].flows.onSubmit = func(ctx context.Context, m []*rotav1.SubmitWorkflowRequest) (
-			*rotav1.WorkflowSubmitted,
-			error) {
+			*rotav1.WorkflowSubmitted, error) {
 			take(m)
 			<-ctx.Done() // cut off: the outcome is unknown
 			return nil, ctx.Err()
 		}
 		f.nodes[1].server.Stop() // dead
 		f.nodes[2].flows.onSubmit = func(_ context.Context, m []*rotav1.SubmitWorkflowRequest) (
-			*rotav1.WorkflowSubmitted,
-			error) {
+			*rotav1.WorkflowSubmitted, error) {
 			spec := take(m)
 			return &rotav1.WorkflowSubmitted{Id: string(spec.ID), State: "RUNNING", Existed: true,
-					Nodes: int64(len(spec.Nodes)), Index: 4},
-				nil
+				Nodes: int64(len(spec.Nodes)), Index: 4}, nil
 		}
 		start := time.Now()
 		out, err := f.client.SubmitWorkflow(t.Context(), flowOf(3, 10))
@@ -104,8 +101,7 @@ func TestSubmitWorkflow_sendsAllInPieces(t *testing.T) {
 		var got rota.WorkflowSpec
 		pieces := 0
 		f.nodes[0].flows.onSubmit = func(_ context.Context, m []*rotav1.SubmitWorkflowRequest) (
-			*rotav1.WorkflowSubmitted,
-			error) {
+			*rotav1.WorkflowSubmitted, error) {
 			pieces = len(m)
 			for i := range m {
 				if n := proto.Size(m[i]); n > limits.MaxMessageBytes {
@@ -334,8 +330,7 @@ func TestWaitWorkflow(t *testing.T) {
 			f, stop := setup(t, 1)
 			defer stop()
 			for want, answer := range map[rota.Kind]func(context.Context, *rotav1.WaitWorkflowRequest) (
-				*rotav1.Workflow,
-				error){
+				*rotav1.Workflow, error){
 				rota.KindTimeout: open, rota.KindUnavailable: noLeader} {
 				f.nodes[0].flows.onWait = answer
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -21,8 +21,7 @@ func (b *bench) sound() {
 	n := b.leader()
 	b.eventually("gossip knows all nodes", func() bool { // some were just restarted
 		return !slices.ContainsFunc(n.membership.servers(), func(s raft.Server) bool {
-			_,
-				ok := n.membership.address(rota.NodeID(s.ID))
+			_, ok := n.membership.address(rota.NodeID(s.ID))
 			return !ok
 		})
 	})

@@ -254,16 +254,14 @@ func TestH24_aWorkerThatDiedWithItsLeaderIsFoundSilentThoughAllElseRests(t *test
 	n := b.leader()
 	b.eventually("the clock runs on", func() bool {
 		l := n.terms.leading()
-		return l != nil &&
-			clockOf(n) > l.began+300
+		return l != nil && clockOf(n) > l.began+300
 	})
 	b.pass(11_000)
 	b.eventually("it is found silent", func() bool { return statusOf(b.leader(), "w1") == rota.WorkerUnreachable })
 	b.eventually("the cluster rests", func() bool {
 		n := b.leader()
 		l := n.terms.leading()
-		return l != nil &&
-			!n.chores.sweepNeeded(l)
+		return l != nil && !n.chores.sweepNeeded(l)
 	})
 }
 
@@ -275,8 +273,7 @@ func TestBeats(t *testing.T) {
 		n := b.leader()
 		b.eventually("an empty cluster rests", func() bool {
 			l := n.terms.leading()
-			return l != nil &&
-				!n.chores.sweepNeeded(l)
+			return l != nil && !n.chores.sweepNeeded(l)
 		})
 		a, err := n.Beats(within(t, ample), []peer.Beat{{Worker: "nobody", Session: 7}, {Worker: "no-one", Session: 8}})
 		if err != nil || !slices.Equal(a.Refused, []int32{0, 1}) {
@@ -422,8 +419,7 @@ func TestSweep_aDateThatIsDueWakesAClusterAtRest(t *testing.T) {
 	b.eventually("the cluster rests", func() bool {
 		n := b.leader()
 		l := n.terms.leading()
-		return l != nil &&
-			!n.chores.sweepNeeded(l)
+		return l != nil && !n.chores.sweepNeeded(l)
 	})
 	b.eventually("it is QUEUED", func() bool { return jobOf(b.leader(), job[0].ID).State == rota.JobQueued })
 	if early := job[0].NotBefore.UnixMilli() - time.Now().UnixMilli(); early > 100 {

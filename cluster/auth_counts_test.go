@@ -86,13 +86,11 @@ func rightsChanges() []rightsChange {
 		{"delete it", func(ctx context.Context, n *Node) error { return n.DeleteRole(ctx, team.Name) },
 			func(a *fsm.Access) bool { return len(a.Roles()) == len(access.BuiltInRoles()) }},
 		{"block a certificate", func(ctx context.Context, n *Node) error {
-			return n.SetBlock(ctx, "team", "ann",
-				true)
+			return n.SetBlock(ctx, "team", "ann", true)
 		},
 			func(a *fsm.Access) bool { return len(a.Blocks()) == 1 }},
 		{"say what others may", func(ctx context.Context, n *Node) error {
-			return n.SetAnonymous(ctx,
-				[]string{access.RoleReader})
+			return n.SetAnonymous(ctx, []string{access.RoleReader})
 		},
 			func(a *fsm.Access) bool { return slices.Equal(a.Anonymous(), []string{access.RoleReader}) }},
 		{"take an issuer's tokens", func(ctx context.Context, n *Node) error {

@@ -276,8 +276,7 @@ func TestAutopilot_leavesNonVotersAlone(t *testing.T) {
 	}
 	s, err := leader.Status(within(t, ample))
 	if err != nil || !slices.ContainsFunc(s.Nodes, func(n rota.NodeStatus) bool {
-		return n.ID == "n2" && n.NonVoter &&
-			!n.Voter
+		return n.ID == "n2" && n.NonVoter && !n.Voter
 	}) {
 		t.Errorf("%+v, %v", s.Nodes, err)
 	}

@@ -42,8 +42,7 @@ func TestBackups(t *testing.T) {
 		last := rota.Index(n.replica.applied.Load())
 		b.eventually("a backup holds the job", func() bool {
 			o := own()
-			return len(o) > 0 &&
-				o[len(o)-1].Index >= last
+			return len(o) > 0 && o[len(o)-1].Index >= last
 		})
 		if first == 0 {
 			first = own()[0].Index

@@ -404,8 +404,7 @@ func loadState(path string) (*fsm.Machine, error) {
 		return nil, err
 	}
 	defer f.Close()
-	m, _, err := snapshot.Read(f, func(info rota.SnapshotInfo) (snapshot.Sink[*fsm.Machine],
-		error) {
+	m, _, err := snapshot.Read(f, func(info rota.SnapshotInfo) (snapshot.Sink[*fsm.Machine], error) {
 		return fsm.NewLoader(info)
 	})
 	return m, err

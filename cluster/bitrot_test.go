@@ -242,8 +242,7 @@ func TestBitRot_aWholeNode(t *testing.T) {
 				return
 			}
 			b.eventually("it serves or gives itself up", func() bool {
-				return n.Ready() == nil ||
-					n.fatalErr.Load() != nil
+				return n.Ready() == nil || n.fatalErr.Load() != nil
 			})
 			if n.fatalErr.Load() == nil {
 				toldAsWritten(t, n, want.records)

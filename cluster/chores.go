@@ -52,12 +52,10 @@ func (ch *chores) switchRules(l *leadership) {
 func (ch *chores) start(l *leadership) {
 	for _, chore := range []func(){l.collect, l.land,
 		func() { ch.matchLoop(l) }, func() { ch.sweepLoop(l) }, func() {
-			ch.silenceLoop(
-				l)
+			ch.silenceLoop(l)
 		}, func() { ch.n.membership.reconcileLoop(l) },
 		func() { ch.degradeLoop(l) }, func() { ch.scheduleLoop(l) }, func() { ch.hookLoop(l) }, func() {
-			ch.planLoop(
-				l)
+			ch.planLoop(l)
 		}, func() { ch.n.backups.loop(l) }, func() { ch.n.autopilot.loop(l) }} {
 		ch.n.run(chore)
 	}

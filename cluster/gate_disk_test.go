@@ -83,8 +83,7 @@ func TestDisk(t *testing.T) {
 	f := b.follower()
 	free[f.cfg.Node].Store(90)
 	b.eventually("the follower notices", func() bool {
-		return f.disk.now() == diskLow &&
-			!f.clusterVerbs.ownStatus().Healthy
+		return f.disk.now() == diskLow && !f.clusterVerbs.ownStatus().Healthy
 	})
 	b.eventually("the leader knows", func() bool { v, _ := n.watch.view(f.cfg.Node); return v.disk.level == diskLow })
 	if err := submit("one"); err != nil {
@@ -253,8 +252,7 @@ func TestDiskGate_historyStopsFirst(t *testing.T) {
 		{10, 0, 6, 6_000, 1_000},
 		{0, 0, 1, 1_000, 1_000},
 	} {
-		dg := &diskGate{low: c.low, critical: c.critical, read: func(string) (uint64, uint64,
-			error) {
+		dg := &diskGate{low: c.low, critical: c.critical, read: func(string) (uint64, uint64, error) {
 			return c.free * 1_000, 100_000, nil
 		}}
 		if s, h := dg.forSnapshots(), dg.forHistory(); s != c.snapshots || h != c.history {

@@ -26,8 +26,7 @@ type gate struct {
 	// pass answers operations at their places and ignores those already answered; answers is nil until there is one. An
 	// error rejects them all.
 	pass func(pr *proposer, ctx context.Context, l *leadership, ops []*fsmpb.Op, answers []*fsmpb.Outcome) (
-		[]*fsmpb.Outcome,
-		error)
+		[]*fsmpb.Outcome, error)
 	// callers limits the gate to operations of callers, excluding the leader's own chores.
 	callers bool
 }

@@ -47,10 +47,8 @@ func (pv *policyVerbs) SkipKey(ctx context.Context, queue rota.QueueName, tenant
 func (pv *policyVerbs) KeyRules(ctx context.Context, opt peer.ReadOptions) ([]rota.KeyRule, rota.ReadAt, error) {
 	return readAs(ctx, &pv.n.replica, opt, func(s *fsm.View, rd *access.Reader) ([]rota.KeyRule, error) {
 		return slices.DeleteFunc(fsm.KeyRules(s), func(r rota.KeyRule) bool {
-				return !rd.Reads(access.Everything,
-					orAll(r.Queue))
-			}),
-			nil
+			return !rd.Reads(access.Everything, orAll(r.Queue))
+		}), nil
 	})
 }
 
@@ -59,10 +57,8 @@ func (pv *policyVerbs) Key(ctx context.Context, tenant rota.TenantID, key string
 	opt peer.ReadOptions) ([]rota.KeyState, rota.ReadAt, error) {
 	return readAs(ctx, &pv.n.replica, opt, func(s *fsm.View, rd *access.Reader) ([]rota.KeyState, error) {
 		return fsm.KeyStates(s, tenant, key, func(k *rota.KeyState) bool {
-				return rd.Reads(orAll(k.Tenant),
-					orAll(k.Queue))
-			}),
-			nil
+			return rd.Reads(orAll(k.Tenant), orAll(k.Queue))
+		}), nil
 	})
 }
 

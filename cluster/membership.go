@@ -191,8 +191,7 @@ func (mb *membership) Introduce(in peer.Introduction) error {
 			"node id %s is known to the cluster but this data directory is empty: what it "+
 				"promised is forgotten. Put its old directory back, or remove it (rota operator raft remove-peer %s) and start "+
 				"with a --node id that was never used and an empty --data, as this one bears the old id by now",
-			in.Node,
-			in.Node)
+			in.Node, in.Node)
 	case of.identity != in.Identity:
 		return rota.Refusef(rota.KindConflict, "node",
 			"node id %s belongs to another data directory of this cluster: start with "+
@@ -201,8 +200,7 @@ func (mb *membership) Introduce(in peer.Introduction) error {
 		return rota.Refusef(rota.KindConflict, "node",
 			"this data directory of node %s is at start %d but the cluster saw start %d: "+
 				"it is an old copy. Use the newest one, or join with a new --node id on an empty one", in.Node,
-			in.Starts,
-			of.starts)
+			in.Starts, of.starts)
 	}
 	return nil
 }

@@ -77,10 +77,8 @@ func TestLittleMemory(t *testing.T) {
 				t.Helper()
 				s := n.clusterVerbs.ownStatus()
 				if told := slices.ContainsFunc(s.Problems, func(p string) bool {
-					return strings.Contains(p,
-						"of memory")
-				}); told != want ||
-					!s.Healthy {
+					return strings.Contains(p, "of memory")
+				}); told != want || !s.Healthy {
 					t.Errorf("%s: %+v", when, s)
 				}
 			}

@@ -47,8 +47,7 @@ func planThrough(t *testing.T, b *bench, spec rota.PlanSpec, kills int) rota.Pla
 	for range kills {
 		before := p.Done
 		b.eventually("the plan continues", func() bool {
-			return seen() &&
-				(p.Done > before || p.State != rota.PlanRunning)
+			return seen() && (p.Done > before || p.State != rota.PlanRunning)
 		})
 		if p.State != rota.PlanRunning {
 			t.Logf("%s was complete before its leader could be stopped", spec.ID)

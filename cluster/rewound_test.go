@@ -218,8 +218,7 @@ func rewound(t *testing.T, apart, back func(b *bench, id rota.NodeID)) {
 	back(b, a)
 	b.eventually("it has rebuilt its state", func() bool {
 		n := b.node(a)
-		return n != nil && rebuilt(n) == 1 &&
-			n.Ready() == nil
+		return n != nil && rebuilt(n) == 1 && n.Ready() == nil
 	})
 	b.wantAlarm(a)
 	b.wantSameRecords(50)
@@ -288,8 +287,7 @@ func TestMarks_refuse(t *testing.T) {
 		t.Helper()
 		_, err := b.tryStart(f)
 		if rota.KindOf(err) != rota.KindConflict || !strings.Contains(err.Error(),
-			" is behind what node "+string(f)+" acknowledged") ||
-			!strings.Contains(err.Error(), by) {
+			" is behind what node "+string(f)+" acknowledged") || !strings.Contains(err.Error(), by) {
 			t.Errorf("it starts on a disk that went back in time, by %s: %v", by, err)
 		}
 	}
@@ -395,10 +393,8 @@ func TestMarks_heardLate(t *testing.T) {
 						return nil, err
 					}
 					return &lateGossip{Discovery: g, visible: func(id rota.NodeID) bool {
-							return id != leader ||
-								asked.Load()
-						}},
-						nil
+						return id != leader || asked.Load()
+					}}, nil
 				}
 			})
 			if _, err := b.tryStart(f); rota.KindOf(err) != rota.KindConflict ||

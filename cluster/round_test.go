@@ -77,8 +77,7 @@ func TestRound(t *testing.T) {
 		}
 		for _, p := range r.Computed {
 			if !slices.ContainsFunc(r.Candidates, func(c peer.Candidate) bool {
-				return c.Job == p.Job &&
-					c.Rank == p.Rank && c.Score == p.Score
+				return c.Job == p.Job && c.Rank == p.Rank && c.Score == p.Score
 			}) {
 				t.Errorf("%s got a worker and was not drawn: %+v", p.Job, r.Candidates)
 			}

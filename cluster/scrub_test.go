@@ -202,8 +202,7 @@ func TestScrub_fetchesADamagedRecord(t *testing.T) {
 		t.Fatalf("%d damaged records", damages(f, "archive"))
 	}
 	b.eventually("the record is fetched again", func() bool {
-		return f.ArchiveStatus().Records == 20 &&
-			f.ArchiveStatus().Lacking == 0
+		return f.ArchiveStatus().Records == 20 && f.ArchiveStatus().Lacking == 0
 	})
 	f.scrub.Pass()
 	if damages(f, "archive") != 1 {

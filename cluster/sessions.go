@@ -73,8 +73,7 @@ func (s *WorkerSession) push(notice peer.Notice) {
 	}
 	if r := notice.Revoked; r != nil && r.Reason == rota.ReasonAccessEnded {
 		s.notices = slices.DeleteFunc(s.notices, func(n peer.Notice) bool {
-			return n.Assigned != nil &&
-				n.Assigned.Lease.ID == r.Lease
+			return n.Assigned != nil && n.Assigned.Lease.ID == r.Lease
 		})
 	}
 	s.note(notice.Assigned)

@@ -181,8 +181,7 @@ func (n *Node) startRaft() error {
 		n.transport)
 	if err != nil {
 		return &rota.Error{Kind: rota.KindInternal, Text: "raft cannot start on " + filepath.Join(n.cfg.Data,
-			"raft.db"),
-			Cause: err}
+			"raft.db"), Cause: err}
 	}
 	n.raft = r
 	n.membership.started.Store(r)

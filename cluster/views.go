@@ -40,8 +40,7 @@ func (cv *clusterVerbs) ownViews() (views []peer.NodeView) {
 			v.Error = seen.err.Error()
 		}
 		if i := slices.IndexFunc(health, func(h peer.NodeHealth) bool {
-			return h.ID == id &&
-				h.LastContact != 0
+			return h.ID == id && h.LastContact != 0
 		}); i >= 0 {
 			v.RaftMs = int64(max(0, wall-health[i].LastContact))
 		} else if last := cv.n.raft.LastContact(); s.ID == leader && !last.IsZero() {

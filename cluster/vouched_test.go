@@ -83,8 +83,7 @@ func TestVouched_partition(t *testing.T) {
 	id, holder := withReader(t, b.loyal())
 	cut := b.follower()
 	b.eventually("the follower knows the token", func() bool {
-		return minReadAt(holder, cut) == nil &&
-			readStale(holder, cut) == nil
+		return minReadAt(holder, cut) == nil && readStale(holder, cut) == nil
 	})
 
 	b.isolate(cut.cfg.Node)
@@ -121,8 +120,7 @@ func TestVouched_partition(t *testing.T) {
 
 	b.heal(cut.cfg.Node)
 	b.eventually("the revocation arrives", func() bool {
-		return rota.KindOf(readStale(holder,
-			cut)) == rota.KindUnauthenticated
+		return rota.KindOf(readStale(holder, cut)) == rota.KindUnauthenticated
 	})
 	if err := readStale(called(within(t, ample), rota.Anonymous), cut); err != nil {
 		t.Errorf("a stale read, healed: %v", err)

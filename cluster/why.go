@@ -151,8 +151,7 @@ func whyIn(m *fsm.Machine, id rota.JobID, at rota.Index, rd *access.Reader) (rot
 	}
 	if state := m.JobState(id); state != rota.JobNone {
 		return rota.Explanation{Job: id, State: state, Index: at, Clock: m.Head().Clock, Date: m.Head().Date,
-				Reasons: []rota.Why{}},
-			nil
+			Reasons: []rota.Why{}}, nil
 	}
 	return rota.Explanation{}, rota.Refusef(rota.KindNotFound, "job", "job %q was not known at index %d", id, at)
 }
@@ -164,8 +163,7 @@ func (ex *explainer) addOthers(ctx context.Context, id rota.JobID, d *rota.Place
 	logged, err := audit.Round(ctx, ex.n.stores.Log, d.Epoch, d.Height, rota.Index(ex.n.replica.applied.Load()))
 	if err == nil {
 		err = ex.past.at(ctx, d.Height, func(m *fsm.Machine) {
-			d.Others,
-				ok = m.Reenact(id, logged.With, limits.MaxDecide)
+			d.Others, ok = m.Reenact(id, logged.With, limits.MaxDecide)
 		})
 	}
 	switch kind := rota.KindOf(err); {

@@ -261,8 +261,7 @@ func TestWorkflow_cancelAndRetry(t *testing.T) {
 		[]string{"y", "x"}))
 	leases := h.take(2)
 	slices.SortFunc(leases, func(x, y rota.Assignment) int {
-		return strings.Compare(string(x.Lease.Job),
-			string(y.Lease.Job))
+		return strings.Compare(string(x.Lease.Job), string(y.Lease.Job))
 	})
 	h.fails(leases[1])
 	h.works(leases[:1]) // it may finish, and b does not follow

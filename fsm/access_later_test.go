@@ -23,15 +23,12 @@ func TestRevocation_stopsNothingThatWasTaken(t *testing.T) {
 		kind  rota.Kind
 		about string
 	}{
-		"revoked": {actorNamed("a"), func(b *bench) { b.ok(revokeOp("a")) }, rota.KindUnauthenticated,
-			"credential"},
+		"revoked": {actorNamed("a"), func(b *bench) { b.ok(revokeOp("a")) }, rota.KindUnauthenticated, "credential"},
 		"blocked": {ann, func(b *bench) { b.ok(blockOp(access.RoleSubmitter, "ann", true)) },
 			rota.KindUnauthenticated, "credential"},
-		"role deleted": {actorNamed("r"),
-			func(b *bench) {
-				b.ok(
-					&fsmpb.Op{Op: &fsmpb.Op_DeleteRole{DeleteRole: &fsmpb.DeleteRole{Name: "mine"}}})
-			}, rota.KindDenied, "submit"},
+		"role deleted": {actorNamed("r"), func(b *bench) {
+			b.ok(&fsmpb.Op{Op: &fsmpb.Op_DeleteRole{DeleteRole: &fsmpb.DeleteRole{Name: "mine"}}})
+		}, rota.KindDenied, "submit"},
 		"expired": {actorNamed("a"), func(b *bench) { b.date(rota.Date(wish.ExpiresMs)) },
 			rota.KindUnauthenticated, "credential"},
 		"right changed": {actorNamed("r"), func(b *bench) { b.ok(roleOp("mine", everyRight(rota.RightRead)...)) },

@@ -325,8 +325,7 @@ func TestTypeStatistics(t *testing.T) {
 		b.completeAll(b.match1())
 		b.completeAll(b.match1())
 		if b.typeStats.types.Len() != limits.MaxTypes || b.typeStats.stats(b.QueueTable.Get("default"),
-			"over") != (sched.Stats{}) ||
-			b.typeStats.stats(b.QueueTable.Get("default"), "last").Success != 1 {
+			"over") != (sched.Stats{}) || b.typeStats.stats(b.QueueTable.Get("default"), "last").Success != 1 {
 			b.t.Fatalf("%d types", b.typeStats.types.Len())
 		}
 		if q, _ := b.View.QueueInFull("default"); len(q.Types) != typesShown {

@@ -58,8 +58,7 @@ func TestAllocs(t *testing.T) {
 			_ = kept.Row()
 		}},
 		{"when a lease ends", func() {
-			state.LeaseDue(m.leasing.leases.Get(string(lease.Lease[:])),
-				m.fleet.workers.Get("w"))
+			state.LeaseDue(m.leasing.leases.Get(string(lease.Lease[:])), m.fleet.workers.Get("w"))
 		}},
 	} {
 		c.run()

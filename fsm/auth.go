@@ -397,8 +397,7 @@ func (ac *authority) mapped(s *access.SignIn) *rota.Error {
 			s.Issuer, s.Audience)
 	}
 	if !slices.ContainsFunc(i.Maps, func(m rota.ClaimRole) bool {
-		return m.Claim == s.Claim && m.Role == s.Role &&
-			m.Fits(s.Value)
+		return m.Claim == s.Claim && m.Role == s.Role && m.Fits(s.Value)
 	}) {
 		return rota.Refusef(rota.KindUnauthenticated, "claim",
 			"issuer %s no longer maps claim %.80q of value %.80q to role %s", s.Issuer, s.Claim, s.Value,

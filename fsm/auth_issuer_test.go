@@ -45,10 +45,9 @@ func TestExchange(t *testing.T) {
 	b.ok(issuerOp(idp, mapTo("sub", "ann", access.RoleReader), mapTo("repo", "acme/*", access.RoleSubmitter)))
 	until := b.Header.Date() + 600_000
 	first := b.exchangeOp(1, "a")
-	if a := b.entry(first); len(a.Events) != 1 ||
-		a.Events[0].Payload != fmt.Sprintf(
-			`{"what":"token","name":%q,"roles":["reader"],"expires_ms":%d,"by":"oidc:%s/ann"}`,
-			first.GetExchange().GetId(), until, idp) {
+	if a := b.entry(first); len(a.Events) != 1 || a.Events[0].Payload != fmt.Sprintf(
+		`{"what":"token","name":%q,"roles":["reader"],"expires_ms":%d,"by":"oidc:%s/ann"}`,
+		first.GetExchange().GetId(), until, idp) {
 		t.Fatalf("%+v %+v", a.Outcomes, a.Events)
 	}
 	made, ok := b.View.Access().Token(first.GetExchange().GetId())
@@ -62,8 +61,7 @@ func TestExchange(t *testing.T) {
 	b.refuses(rota.KindUnauthenticated, "jwt", b.exchangeOp(1, "b"))
 	b.refuses(rota.KindConflict, "token", b.exchangeOp(2, "a"))
 	b.ok(b.exchangeOp(2, "b", func(x *fsmpb.Exchange) {
-		x.Claim, x.Value, x.Role = "repo", "acme/site",
-			access.RoleSubmitter
+		x.Claim, x.Value, x.Role = "repo", "acme/site", access.RoleSubmitter
 	}))
 	long := b.exchangeOp(3, "c", func(x *fsmpb.Exchange) { x.UntilMs = int64(b.Header.Date()) + 20*3_600_000 })
 	b.ok(long)
@@ -81,14 +79,13 @@ func TestExchange(t *testing.T) {
 		"another claim":    {rota.KindUnauthenticated, "claim", func(x *fsmpb.Exchange) { x.Claim = "email" }},
 		"another value":    {rota.KindUnauthenticated, "claim", func(x *fsmpb.Exchange) { x.Value = "anna" }},
 		"another role":     {rota.KindUnauthenticated, "claim", func(x *fsmpb.Exchange) { x.Role = access.RoleRoot }},
-		"it is over": {rota.KindUnauthenticated, "jwt",
-			func(x *fsmpb.Exchange) { x.UntilMs = int64(b.Header.Date()) }},
-		"it never ends": {rota.KindUnauthenticated, "jwt", func(x *fsmpb.Exchange) { x.UntilMs = 1 << 45 }},
-		"no hash":       {rota.KindInvalid, "hash", func(x *fsmpb.Exchange) { x.Hash = nil }},
-		"no JWT's hash": {rota.KindInvalid, "hash", func(x *fsmpb.Exchange) { x.JwtHash = x.JwtHash[1:] }},
-		"no subject":    {rota.KindInvalid, "subject", func(x *fsmpb.Exchange) { x.Subject = "" }},
-		"no URL":        {rota.KindInvalid, "issuer", func(x *fsmpb.Exchange) { x.Issuer = "http://idp.example" }},
-		"no id":         {rota.KindInvalid, "token", func(x *fsmpb.Exchange) { x.Id = "a" }},
+		"it is over":       {rota.KindUnauthenticated, "jwt", func(x *fsmpb.Exchange) { x.UntilMs = int64(b.Header.Date()) }},
+		"it never ends":    {rota.KindUnauthenticated, "jwt", func(x *fsmpb.Exchange) { x.UntilMs = 1 << 45 }},
+		"no hash":          {rota.KindInvalid, "hash", func(x *fsmpb.Exchange) { x.Hash = nil }},
+		"no JWT's hash":    {rota.KindInvalid, "hash", func(x *fsmpb.Exchange) { x.JwtHash = x.JwtHash[1:] }},
+		"no subject":       {rota.KindInvalid, "subject", func(x *fsmpb.Exchange) { x.Subject = "" }},
+		"no URL":           {rota.KindInvalid, "issuer", func(x *fsmpb.Exchange) { x.Issuer = "http://idp.example" }},
+		"no id":            {rota.KindInvalid, "token", func(x *fsmpb.Exchange) { x.Id = "a" }},
 	} {
 		t.Log(name)
 		b.refuses(c.kind, c.subject, b.exchangeOp(4, "d", c.change))
@@ -123,8 +120,7 @@ func TestExchange(t *testing.T) {
 func (b *bench) tomorrow(ms int64) {
 	b.t.Helper()
 	b.stamped(&fsmpb.Entry{Term: b.term, NowMs: int64(b.now), WallMs: []int64{int64(b.Header.Date()) + ms},
-		Ops: []*fsmpb.Op{sweepOp()}},
-		b.term)
+		Ops: []*fsmpb.Op{sweepOp()}}, b.term)
 }
 
 // TestIssuers checks that a principal cannot set an issuer that grants more than its own rights, nor change or delete

@@ -122,8 +122,7 @@ func TestBackupStored_refuses(t *testing.T) {
 	b.refuses(rota.KindInvalid, "name", changed(func(o *fsmpb.BackupStored) { o.Name = "" }))
 	b.refuses(rota.KindInvalid, "name", changed(func(o *fsmpb.BackupStored) { o.Name = "é" }))
 	b.refuses(rota.KindInvalid, "name", changed(func(o *fsmpb.BackupStored) {
-		o.Name = strings.Repeat("n",
-			limits.MaxBackupNameBytes+1)
+		o.Name = strings.Repeat("n", limits.MaxBackupNameBytes+1)
 	}))
 	b.refuses(rota.KindInvalid, "sha256", changed(func(o *fsmpb.BackupStored) { o.Sha256 = o.Sha256[:31] }))
 	b.refuses(rota.KindInvalid, "bytes", changed(func(o *fsmpb.BackupStored) { o.Bytes = 0 }))

@@ -60,8 +60,7 @@ func TestChange(t *testing.T) {
 		}
 		// The submission is identified by the submitted content.
 		first := jobSpec("j", func(s *rota.JobSpec) {
-			s.Labels, s.TTL = map[string]string{"a": "1", "b": "2"},
-				time.Minute
+			s.Labels, s.TTL = map[string]string{"a": "1", "b": "2"}, time.Minute
 		})
 		if o := b.ok(submitOp(first)); !o.GetExisted() {
 			t.Fatalf("%v", o)

@@ -433,8 +433,7 @@ func (c *checker) digest() {
 	m.typeStats.types.Scan(func(_ rota.JobType, r *state.TypeRow) bool { add(state.TagType, r); return true })
 	m.typeStats.estimates.Scan(func(_ string, r *estimateRow) bool { add(state.TagEstimate, r); return true })
 	m.flows.workflows.Scan(func(_ rota.WorkflowID, r *state.WorkflowRow) bool {
-		add(state.TagWorkflow,
-			r)
+		add(state.TagWorkflow, r)
 		return true
 	})
 	m.flows.vertices.Scan(func(_ string, r *state.VertexRow) bool { add(state.TagVertex, r); return true })
@@ -451,8 +450,7 @@ func (c *checker) digest() {
 	m.keyring.rules.Scan(func(_ string, r *state.KeyRuleRow) bool { add(state.TagKeyRule, r); return true })
 	m.keyring.counts.Scan(func(_ string, r *state.KeyCountRow) bool { add(state.TagKeyCount, r); return true })
 	m.schedules.rows.Scan(func(_ rota.ScheduleName, r *state.ScheduleRow) bool {
-		add(state.TagSchedule,
-			r)
+		add(state.TagSchedule, r)
 		return true
 	})
 	m.batches.rows.Scan(func(_ rota.BatchID, r *state.BatchRow) bool { add(state.TagBatch, r); return true })
@@ -489,8 +487,7 @@ func (c *checker) bytes() {
 		return true
 	})
 	m.flows.workflows.Scan(func(_ rota.WorkflowID, r *state.WorkflowRow) bool {
-		weigh(state.TagWorkflow,
-			r)
+		weigh(state.TagWorkflow, r)
 		return true
 	})
 	m.fleet.workers.Scan(func(_ rota.WorkerID, r *state.WorkerRow) bool { weigh(state.TagWorker, r); return true })
@@ -501,8 +498,7 @@ func (c *checker) bytes() {
 	m.keyring.rules.Scan(func(_ string, r *state.KeyRuleRow) bool { weigh(state.TagKeyRule, r); return true })
 	m.keyring.counts.Scan(func(_ string, r *state.KeyCountRow) bool { weigh(state.TagKeyCount, r); return true })
 	m.schedules.rows.Scan(func(_ rota.ScheduleName, r *state.ScheduleRow) bool {
-		weigh(state.TagSchedule,
-			r)
+		weigh(state.TagSchedule, r)
 		return true
 	})
 	m.batches.rows.Scan(func(_ rota.BatchID, r *state.BatchRow) bool { weigh(state.TagBatch, r); return true })

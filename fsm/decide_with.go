@@ -291,8 +291,7 @@ func (s *arriving) file(spec *state.KeptSpec, q *state.QueueRow) {
 	item := pl.itemOf(&j, q)
 	if q.Policy.FairShare {
 		lot.Pending.SetShare(spec.Tenant, pl.registry.queues[q.Name].open.Get(spec.Tenant)+s.leased[tenantIn{q.Name,
-			spec.Tenant}],
-			s.m.admission.limitsOf(spec.Tenant).Weight)
+			spec.Tenant}], s.m.admission.limitsOf(spec.Tenant).Weight)
 	}
 	lot.Pending.Add(&item)
 	s.filed = append(s.filed, filedIn{lot, &item})

@@ -124,10 +124,8 @@ func TestDecideWith(t *testing.T) {
 		{"behind a decline", nil, lease(rota.VerbDecline), 0},
 		{"behind a sweep", nil, func(*bench) []*fsmpb.Op { return append([]*fsmpb.Op{sweepOp()}, queued(1)...) }, 0},
 		{"behind a worker", nil, func(*bench) []*fsmpb.Op {
-			return append([]*fsmpb.Op{registerOp("w9", 9, "w9", false)},
-				queued(1)...)
-		},
-			0},
+			return append([]*fsmpb.Op{registerOp("w9", 9, "w9", false)}, queued(1)...)
+		}, 0},
 		{"behind a queue's policy", nil, func(*bench) []*fsmpb.Op {
 			return append([]*fsmpb.Op{queueOp("default", "paused", "true")}, queued(1)...)
 		}, 0},
@@ -142,10 +140,8 @@ func TestDecideWith(t *testing.T) {
 			return change(func(s *rota.JobSpec) { s.Unique = &rota.Unique{Key: "k"} })
 		}, 0},
 		{"with a key", nil, func(*bench) []*fsmpb.Op {
-			return change(
-				func(s *rota.JobSpec) { s.Keys = []string{"a:b"} })
-		},
-			0},
+			return change(func(s *rota.JobSpec) { s.Keys = []string{"a:b"} })
+		}, 0},
 		{"with a date", nil, func(*bench) []*fsmpb.Op {
 			return change(func(s *rota.JobSpec) { s.NotBefore = rota.Date(startClock - 1).Time() })
 		}, 0},
@@ -153,8 +149,7 @@ func TestDecideWith(t *testing.T) {
 		{"in an adaptive queue", func(b *bench) { b.ok(queueOp("default", "ranking", "adaptive")) },
 			func(*bench) []*fsmpb.Op { return queued(1) }, 0},
 		{"more than the queue may take", func(b *bench) {
-			b.ok(queueOp("default", "queue_cap", "3", "reject_threshold",
-				"0"))
+			b.ok(queueOp("default", "queue_cap", "3", "reject_threshold", "0"))
 		},
 			func(*bench) []*fsmpb.Op { return queued(4) }, 0},
 		{"more than its tenant may submit", func(b *bench) { b.ok(queueOp("default", "rate_limit_rps", "3")) },
@@ -207,8 +202,7 @@ func TestDecideWith(t *testing.T) {
 			{"before it", func(_ *bench, ops []*fsmpb.Op) []*fsmpb.Op { return append(ops, queued(1)...) }, 1},
 			{"behind it", func(_ *bench, ops []*fsmpb.Op) []*fsmpb.Op { return append(queued(1), ops...) }, 1},
 			{"more than they leave room for", func(_ *bench, ops []*fsmpb.Op) []*fsmpb.Op {
-				return append(queued(7),
-					ops...)
+				return append(queued(7), ops...)
 			}, 2}, {"without them", func(*bench, []*fsmpb.Op) []*fsmpb.Op { return queued(1) }, 0},
 			{"decided before", func(b *bench, ops []*fsmpb.Op) []*fsmpb.Op {
 				b.entry()

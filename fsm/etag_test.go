@@ -40,8 +40,7 @@ func (b *bench) versions() map[string]struct {
 			func() *fsmpb.Op { return deleteTenantOp("ann") },
 			func() string { return b.Tenant("ann").ETag }},
 		"key rule": {func(v string) *fsmpb.Op {
-			return SetKeyRuleOp(&rota.KeyRule{Name: "k",
-				Concurrency: int64(v[0])})
+			return SetKeyRuleOp(&rota.KeyRule{Name: "k", Concurrency: int64(v[0])})
 		},
 			func() *fsmpb.Op { return DeleteKeyRuleOp("", "k", "") }, func() string { return rule().ETag }},
 		"schedule": {func(v string) *fsmpb.Op {

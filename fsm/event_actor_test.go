@@ -39,8 +39,7 @@ var deeds = map[string][]func(*bench) *fsmpb.Op{
 	}},
 	"interrupt_job": {func(b *bench) *fsmpb.Op {
 		b.ok(switchOp(2))
-		return InterruptOp(&b.View, b.deedLease().Job,
-			false)
+		return InterruptOp(&b.View, b.deedLease().Job, false)
 	}},
 	"run_job_now": {func(b *bench) *fsmpb.Op {
 		b.ok(switchOp(2))
@@ -54,8 +53,7 @@ var deeds = map[string][]func(*bench) *fsmpb.Op{
 	"set_tenant":   {func(*bench) *fsmpb.Op { return tenantOp("acme", "weight", "3") }},
 	"delete_queue": {func(b *bench) *fsmpb.Op { b.ok(queueOp("q")); return deleteQueueOp("q") }},
 	"delete_tenant": {func(b *bench) *fsmpb.Op {
-		b.ok(tenantOp("acme", "weight",
-			"3"))
+		b.ok(tenantOp("acme", "weight", "3"))
 		return deleteTenantOp("acme")
 	}},
 	"delete_worker": {func(b *bench) *fsmpb.Op {
@@ -90,8 +88,7 @@ var deeds = map[string][]func(*bench) *fsmpb.Op{
 	}},
 	"create_token": {func(*bench) *fsmpb.Op { return tokenOp(tokenWish("n", access.RoleReader)) }},
 	"revoke_token": {func(b *bench) *fsmpb.Op {
-		b.ok(tokenOp(tokenWish("n",
-			access.RoleReader)))
+		b.ok(tokenOp(tokenWish("n", access.RoleReader)))
 		return revokeOp("n")
 	}},
 	"set_block":     {func(*bench) *fsmpb.Op { return blockOp("new", "n", true) }},
@@ -118,8 +115,7 @@ var deeds = map[string][]func(*bench) *fsmpb.Op{
 	}},
 	"skip_key": {func(b *bench) *fsmpb.Op {
 		b.blockedKey("k:1", "j")
-		return SkipKeyOp("", "default", "k:1",
-			"j")
+		return SkipKeyOp("", "default", "k:1", "j")
 	}},
 	"set_schedule":     {func(*bench) *fsmpb.Op { return scheduleOp("s") }},
 	"pause_schedule":   {func(b *bench) *fsmpb.Op { b.ok(scheduleOp("s")); return pauseOp("s", true, false) }},

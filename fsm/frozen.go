@@ -136,8 +136,7 @@ func (f *Frozen) Records(yield func(kind byte, rec []byte) error) error {
 	}
 	put(state.TagHeader, func() { f.head.Canonical(&e) })
 	f.queues.Scan(func(_ rota.QueueName, r *state.QueueRow) bool {
-		return put(state.TagQueue,
-			func() { r.Canonical(&e) })
+		return put(state.TagQueue, func() { r.Canonical(&e) })
 	})
 	f.nodes.Scan(func(_ rota.NodeID, r *state.NodeRow) bool { return put(state.TagNode, func() { r.Canonical(&e) }) })
 	f.workers.Scan(func(_ rota.WorkerID, r *state.WorkerRow) bool {
@@ -152,8 +151,7 @@ func (f *Frozen) Records(yield func(kind byte, rec []byte) error) error {
 		return put(state.TagTenant, func() { r.Canonical(&e) })
 	})
 	f.limiters.Scan(func(_ string, r *state.LimiterRow) bool {
-		return put(state.TagLimiter,
-			func() { r.Canonical(&e) })
+		return put(state.TagLimiter, func() { r.Canonical(&e) })
 	})
 	f.domains.Scan(func(_ string, r *state.DomainRow) bool { return put(state.TagDomain, func() { r.Canonical(&e) }) })
 	f.types.Scan(func(_ rota.JobType, r *state.TypeRow) bool { return put(state.TagType, func() { r.Canonical(&e) }) })
@@ -162,50 +160,41 @@ func (f *Frozen) Records(yield func(kind byte, rec []byte) error) error {
 	})
 	f.vertices.Scan(func(_ string, r *state.VertexRow) bool {
 		return put(state.TagVertex, func() {
-			state.EncodeShape(&e, r.Spec, r.Parents, r.Run,
-				r.Gate.Own())
+			state.EncodeShape(&e, r.Spec, r.Parents, r.Run, r.Gate.Own())
 			r.Canonical(&e)
 		})
 	})
 	f.deleted.Scan(func(_ string, r *state.DeletedRow) bool {
-		return put(state.TagDeleted,
-			func() { r.Canonical(&e) })
+		return put(state.TagDeleted, func() { r.Canonical(&e) })
 	})
 	f.roles.Scan(func(_ state.RoleName, r *state.RoleRow) bool {
-		return put(state.TagRole,
-			func() { r.Canonical(&e) })
+		return put(state.TagRole, func() { r.Canonical(&e) })
 	})
 	f.tokens.Scan(func(_ state.TokenID, r *state.TokenRow) bool {
-		return put(state.TagToken,
-			func() { r.Canonical(&e) })
+		return put(state.TagToken, func() { r.Canonical(&e) })
 	})
 	f.blocks.Scan(func(_ state.BlockKey, r *state.BlockRow) bool {
-		return put(state.TagBlock,
-			func() { r.Canonical(&e) })
+		return put(state.TagBlock, func() { r.Canonical(&e) })
 	})
 	f.issuers.Scan(func(_ string, r *state.IssuerRow) bool { return put(state.TagIssuer, func() { r.Canonical(&e) }) })
 	f.spent.Scan(func(_ string, r *state.SpentRow) bool { return put(state.TagSpent, func() { r.Canonical(&e) }) })
 	f.backups.Scan(func(_ string, r *state.BackupRow) bool { return put(state.TagBackup, func() { r.Canonical(&e) }) })
 	f.uniques.Scan(func(_ string, r *state.UniqueRow) bool { return put(state.TagUnique, func() { r.Canonical(&e) }) })
 	f.merged.Scan(func(_ rota.JobID, r *state.MergedRow) bool {
-		return put(state.TagMerged,
-			func() { r.Canonical(&e) })
+		return put(state.TagMerged, func() { r.Canonical(&e) })
 	})
 	f.keyRules.Scan(func(_ string, r *state.KeyRuleRow) bool {
-		return put(state.TagKeyRule,
-			func() { r.Canonical(&e) })
+		return put(state.TagKeyRule, func() { r.Canonical(&e) })
 	})
 	f.keyCounts.Scan(func(_ string, r *state.KeyCountRow) bool {
-		return put(state.TagKeyCount,
-			func() { r.Canonical(&e) })
+		return put(state.TagKeyCount, func() { r.Canonical(&e) })
 	})
 	f.schedules.Scan(func(_ rota.ScheduleName, r *state.ScheduleRow) bool {
 		return put(state.TagSchedule, func() { r.Canonical(&e) })
 	})
 	f.plans.Scan(func(_ rota.PlanID, r *planRow) bool { return put(state.TagPlan, func() { r.Canonical(&e) }) })
 	f.batches.Scan(func(_ rota.BatchID, r *state.BatchRow) bool {
-		return put(state.TagBatch,
-			func() { r.Canonical(&e) })
+		return put(state.TagBatch, func() { r.Canonical(&e) })
 	})
 	f.hooks.Scan(func(_ rota.WebhookName, r *state.HookRow) bool {
 		return put(state.TagWebhook, func() { r.Canonical(&e) })
@@ -214,8 +203,7 @@ func (f *Frozen) Records(yield func(kind byte, rec []byte) error) error {
 	f.estimates.Scan(func(_ string, r *estimateRow) bool { return put(state.TagEstimate, func() { r.Canonical(&e) }) })
 	if !state.Planted.DedupeNotInSnapshot() {
 		f.tombs.Scan(func(_ rota.JobID, t state.Tomb) bool {
-			return put(state.TagTomb,
-				func() { e.B = append(e.B, t...) })
+			return put(state.TagTomb, func() { e.B = append(e.B, t...) })
 		})
 	}
 	f.staged.Scan(func(_ uint64, r *state.Record) bool { return put(state.TagRecord, func() { encodeEnded(&e, r) }) })

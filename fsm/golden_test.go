@@ -320,10 +320,8 @@ func goldenChoices(c *bench) {
 func goldenSchedules(c *bench) {
 	c.entry(scheduleOp("gs1", func(s *rota.ScheduleSpec) { s.Overlap, s.PauseOnFailure = rota.OverlapQueueAll, true }),
 		scheduleOp("gs2", func(s *rota.ScheduleSpec) {
-			s.Overlap, s.Jitter, s.Limit = rota.OverlapCancel, time.Second,
-				3
-		}),
-		scheduleOp("gs3"))
+			s.Overlap, s.Jitter, s.Limit = rota.OverlapCancel, time.Second, 3
+		}), scheduleOp("gs3"))
 	date := c.Header.Date()
 	for _, name := range []string{"gs1", "gs2"} {
 		c.entry(backfillOp(name, 1, rota.OverlapQueueAll, date-3*aMinute, date-2*aMinute), triggerOp(name, "x"),

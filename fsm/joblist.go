@@ -159,8 +159,7 @@ func (l *JobList) origin() filter.Origin {
 func (l *JobList) cursorOf(f *rota.JobFilter) (filter.Cursor, error) {
 	if f.Cursor == "" {
 		return filter.Cursor{Part: partLive, Clock: l.head.Clock, Jobs: l.head.JobSeq, Ends: l.head.TombSeq,
-				At: l.head.JobSeq + 1},
-			nil
+			At: l.head.JobSeq + 1}, nil
 	}
 	c, err := filter.ReadCursor(f.Cursor, l.origin(), f)
 	switch {

@@ -45,8 +45,7 @@ func TestLease(t *testing.T) {
 		other := b.worker("thief", 1)
 		for v := rota.VerbAck; v <= rota.VerbProgress; v++ {
 			b.refuses(rota.KindStale, "lease", verb(v, l, func(c *peer.LeaseCommand) {
-				c.Worker, c.Session = "thief",
-					other
+				c.Worker, c.Session = "thief", other
 			}))
 			b.refuses(rota.KindStale, "session", verb(v, l, func(c *peer.LeaseCommand) { c.Session = other }))
 			b.refuses(rota.KindStale, "session", verb(v, l, func(c *peer.LeaseCommand) { c.Session = 0 }))
@@ -153,8 +152,7 @@ func TestLease(t *testing.T) {
 		l := b.leased("j", "w")
 		b.ok(verb(rota.VerbFail, l, func(c *peer.LeaseCommand) {
 			c.Fail = peer.FailNoRetry
-			c.Text = strings.Repeat("é",
-				9000)
+			c.Text = strings.Repeat("é", 9000)
 		}))
 		if j := b.state("j", rota.JobDead); len(j.Error) > limits.MaxErrorBytes {
 			b.t.Fatalf("error of %d bytes", len(j.Error))

@@ -150,8 +150,7 @@ func (pl *placement) clearAccused(culprit *state.JobRow) {
 	slices.Sort(ids)
 	for _, id := range slices.Compact(ids) {
 		pl.clear(pl.s.JobTable.Edit(id), culprit.Spec.ID, func(s rota.Session) bool {
-			return slices.Contains(sessions,
-				s)
+			return slices.Contains(sessions, s)
 		})
 	}
 }

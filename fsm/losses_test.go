@@ -172,33 +172,24 @@ func TestLosses_whatCounts(t *testing.T) {
 		{"silence before the acknowledgement", false, func(b *bench, l rota.Lease) { silent(b, l); b.pass(5_000) },
 			rota.ReasonWorkerLost},
 		{"a broken stream", true, func(b *bench, l rota.Lease) {
-			b.ok(disconnectOp("w", l.Session,
-				5))
+			b.ok(disconnectOp("w", l.Session, 5))
 			b.pass(10_000)
-		},
-			rota.ReasonWorkerLost},
-		{"a broken stream before the acknowledgement", false,
-			func(b *bench, l rota.Lease) {
-				b.ok(disconnectOp("w", l.Session,
-					5))
-				b.pass(5_000)
-			}, rota.ReasonWorkerLost},
+		}, rota.ReasonWorkerLost},
+		{"a broken stream before the acknowledgement", false, func(b *bench, l rota.Lease) {
+			b.ok(disconnectOp("w", l.Session, 5))
+			b.pass(5_000)
+		}, rota.ReasonWorkerLost},
 		{"silence beyond max_runtime", true, func(b *bench, l rota.Lease) {
 			b.pass(20_000)
-			silent(b,
-				l)
+			silent(b, l)
 			b.pass(10_000)
-		},
-			rota.ReasonWorkerLost},
+		}, rota.ReasonWorkerLost},
 		{"a takeover that is not confirmed", true, func(b *bench, _ rota.Lease) {
-			b.ok(registerOp("w", 1, "other",
-				true))
+			b.ok(registerOp("w", 1, "other", true))
 			b.pass(40_000)
-		},
-			rota.ReasonWorkerLost},
+		}, rota.ReasonWorkerLost},
 		{"a takeover that is confirmed", true, func(b *bench, l rota.Lease) {
-			b.ok(registerOp("w", 1, "other",
-				true))
+			b.ok(registerOp("w", 1, "other", true))
 			b.ok(verb(rota.VerbDecline, l))
 		}, rota.ReasonTakenOver},
 		{"no acknowledgement", false, func(b *bench, _ rota.Lease) { b.pass(5_000) }, rota.ReasonAckTimeout},
@@ -206,11 +197,9 @@ func TestLosses_whatCounts(t *testing.T) {
 		{"a goodbye", true, func(b *bench, l rota.Lease) { b.ok(statusOp("w", rota.WorkerRetired, l.Session)) },
 			rota.ReasonWorkerRetired},
 		{"a suspension while silent", true, func(b *bench, l rota.Lease) {
-			silent(b,
-				l)
+			silent(b, l)
 			b.ok(statusOp("w", rota.WorkerSuspended, 0))
-		},
-			rota.ReasonWorkerSuspended},
+		}, rota.ReasonWorkerSuspended},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -313,8 +313,7 @@ func roundOp(b *bench, job, worker string) *fsmpb.Op {
 // inOrder returns leases in the order in which they were made.
 func inOrder(leases map[rota.JobID]rota.Lease) []rota.Lease {
 	return slices.SortedFunc(maps.Values(leases), func(a, b rota.Lease) int {
-		return cmp.Compare(a.Token.Counter,
-			b.Token.Counter)
+		return cmp.Compare(a.Token.Counter, b.Token.Counter)
 	})
 }
 

@@ -232,8 +232,7 @@ func TestModeByItself(t *testing.T) {
 		b := newBench(t)
 		b.lead()
 		a := b.stamped(&fsmpb.Entry{Term: 1, NowMs: int64(b.now),
-			Ops: []*fsmpb.Op{autoMode(rota.ModeDegraded, "slow", true)}},
-			2)
+			Ops: []*fsmpb.Op{autoMode(rota.ModeDegraded, "slow", true)}}, 2)
 		if rota.Kind(a.Outcomes[0].GetKind()) != rota.KindStale || b.View.Mode().Mode != rota.ModeNormal {
 			t.Fatalf("outcome %v, mode %v", a.Outcomes[0], b.View.Mode())
 		}

@@ -99,8 +99,7 @@ func TestWorkflowDifference(t *testing.T) {
 		"node n1 differs: its gate was another":          func(d *dag) { d.Nodes[1].Gate = &rota.Gate{Timeout: time.Hour} },
 		`its node 2 was "n2", not "c"`:                   func(d *dag) { d.Nodes[2].ID = "c" },
 		"it had 4 nodes, not 3": func(d *dag) {
-			d.Nodes, d.g.Order, d.g.Parents = d.Nodes[:3],
-				d.g.Order[:3], d.g.Parents[:3]
+			d.Nodes, d.g.Order, d.g.Parents = d.Nodes[:3], d.g.Order[:3], d.g.Parents[:3]
 		},
 		"it had 4 nodes, not 5": func(d *dag) {
 			d.Nodes, d.g.Order, d.g.Parents = append(d.Nodes, d.Nodes[3]), append(d.g.Order, 4), append(d.g.Parents,

@@ -363,8 +363,7 @@ func TestProgress_final(t *testing.T) {
 		l := b.leased("j", "w")
 		report := func(percent, ordinal int32) []rota.Event {
 			return b.entry(verb(rota.VerbProgress, l, func(c *peer.LeaseCommand) {
-				c.Progress, c.Text,
-					c.Ordinal = percent, "note", ordinal
+				c.Progress, c.Text, c.Ordinal = percent, "note", ordinal
 			})).Events
 		}
 		report(20, 0)

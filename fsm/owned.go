@@ -64,8 +64,7 @@ func (ac *authority) mayHold(by rota.Principal, what access.Owned) error {
 func (m *lifecycle) eachHeld(yield func(by rota.Principal, what access.Owned)) {
 	m.s.QueueTable.Scan(func(_ rota.QueueName, r *state.QueueRow) bool { yield(r.By, access.OwnsQueue); return true })
 	m.admission.tenants.Scan(func(_ rota.TenantID, r *state.TenantRow) bool {
-		yield(r.By,
-			access.OwnsTenant)
+		yield(r.By, access.OwnsTenant)
 		return true
 	})
 	m.fleet.workers.Scan(func(_ rota.WorkerID, r *state.WorkerRow) bool { yield(r.By, access.OwnsWorker); return true })
@@ -76,8 +75,7 @@ func (m *lifecycle) eachHeld(yield func(by rota.Principal, what access.Owned)) {
 		return true
 	})
 	m.schedules.rows.Scan(func(_ rota.ScheduleName, r *state.ScheduleRow) bool {
-		yield(r.By,
-			access.OwnsSchedule)
+		yield(r.By, access.OwnsSchedule)
 		return true
 	})
 	m.hooks.rows.Scan(func(_ rota.WebhookName, r *state.HookRow) bool { yield(r.By, access.OwnsWebhook); return true })

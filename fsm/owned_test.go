@@ -66,13 +66,11 @@ func TestOwned(t *testing.T) {
 		access.OwnsQueue: {limits.MaxOwnedQueues, func(i int) *fsmpb.Op { return queueOp(fmt.Sprint("q", i)) },
 			func(b *bench) { b.ok(by(almost, deleteQueueOp("q3"))) }},
 		access.OwnsTenant: {limits.MaxOwnedTenants, func(i int) *fsmpb.Op {
-			return tenantOp(fmt.Sprint("t", i),
-				"weight", "2")
+			return tenantOp(fmt.Sprint("t", i), "weight", "2")
 		},
 			func(b *bench) { b.ok(by(almost, deleteTenantOp("t3"))) }},
 		access.OwnsWorker: {limits.MaxOwnedWorkers, func(i int) *fsmpb.Op {
-			return registerOp(fmt.Sprint("w", i), 1,
-				"s", false)
+			return registerOp(fmt.Sprint("w", i), 1, "s", false)
 		},
 			func(b *bench) {
 				b.ok(by(almost, statusOp("w3", rota.WorkerRetired, 0)))

@@ -555,8 +555,7 @@ func TestStepOf_bytes(t *testing.T) {
 	b.every = 1 << 20
 	for i := range 5 {
 		b.submit(fmt.Sprint("j", i), func(s *rota.JobSpec) {
-			s.Payload = make([]byte,
-				[]int{100_000, 100_000, 100_000, 262_144, 10}[i])
+			s.Payload = make([]byte, []int{100_000, 100_000, 100_000, 262_144, 10}[i])
 		})
 		b.ok(cancelOp(fmt.Sprint("j", i)))
 	}

@@ -137,8 +137,7 @@ func PreviewQueue(vw *View, op *fsmpb.Op) (rota.Queue, error) {
 		usual := rota.StandardPolicy()
 		changes := append([]rota.SettingChange{{Key: "preset", To: policy.Preset}}, usual.Differences(&policy)...)
 		return rota.Queue{Name: name, Policy: policy, ETag: made.ETag(),
-				Changes: append(changes, expectedChanges(nil, expected)...)},
-			nil
+			Changes: append(changes, expectedChanges(nil, expected)...)}, nil
 	}
 	q := vw.queueWords(was)
 	q.Policy, q.ETag = policy, made.ETag()

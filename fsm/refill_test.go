@@ -65,10 +65,8 @@ func TestRefill(t *testing.T) {
 		{name: "beside a barrier", ops: with(&fsmpb.Op{Op: &fsmpb.Op_Barrier{Barrier: &fsmpb.Barrier{}}}),
 			want: "waits"},
 		{name: "said twice", ops: func(b *bench, l rota.Lease) []*fsmpb.Op {
-			return append(complete(b, l),
-				complete(b, l)...)
-		},
-			want: "waits"},
+			return append(complete(b, l), complete(b, l)...)
+		}, want: "waits"},
 		{name: "the most urgent of them", ops: complete, want: "urgent", before: func(b *bench) {
 			b.submit("urgent", func(s *rota.JobSpec) { s.Priority = 0 })
 		}},
@@ -100,8 +98,7 @@ func TestRefill(t *testing.T) {
 		{name: "a job whose output may be wrong", spec: func(s *rota.JobSpec) { s.ExpectedDigest = make([]byte, 32) },
 			ops: complete},
 		{name: "where the queue is paused", ops: complete, before: func(b *bench) {
-			b.ok(queueOp("default", "paused",
-				"true"))
+			b.ok(queueOp("default", "paused", "true"))
 		}},
 		{name: "where the worker takes no more", ops: complete,
 			before: func(b *bench) { b.ok(statusOp("w1", rota.WorkerDraining, 0)) }},

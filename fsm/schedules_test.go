@@ -146,8 +146,7 @@ func TestFire_late(t *testing.T) {
 	}{{time.Hour, 1, 1}, {time.Hour, 0, 0}, {time.Hour, 3, 3}, {90 * time.Second, 5, 2}, {time.Hour, 100, 10}} {
 		b := newClockwork(t)
 		b.ok(scheduleOp("s", func(s *rota.ScheduleSpec) {
-			s.CatchUp, s.CatchUpMax, s.Overlap = c.window, c.most,
-				rota.OverlapAllow
+			s.CatchUp, s.CatchUpMax, s.Overlap = c.window, c.most, rota.OverlapAllow
 		}))
 		b.tick(600_000 + 15_000)
 		b.ok(b.fireOp("s", b.Header.Date()))

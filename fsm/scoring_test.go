@@ -89,8 +89,7 @@ func TestScoringKeys(t *testing.T) {
 			}
 			full, _ := b.View.QueueInFull("default")
 			shown := slices.ContainsFunc(full.Types, func(s rota.TypeStats) bool {
-				return s.Type == "work" &&
-					s.Expected == millis.Duration(want)
+				return s.Type == "work" && s.Expected == millis.Duration(want)
 			})
 			if want > 0 && !shown {
 				b.t.Fatalf("shown are %+v", full.Types)
@@ -98,8 +97,7 @@ func TestScoringKeys(t *testing.T) {
 			b.sound()
 		}
 		declares := func(id string, ms int64) {
-			b.submit(id,
-				func(s *rota.JobSpec) { s.Expected = millis.Duration(ms) })
+			b.submit(id, func(s *rota.JobSpec) { s.Expected = millis.Duration(ms) })
 		}
 		declares("a", 5)
 		expects(0) // a submitter's value counts only if the policy uses it

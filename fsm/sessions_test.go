@@ -67,11 +67,10 @@ func TestSessions(t *testing.T) {
 	}
 	b.refuses(rota.KindUnauthenticated, "credential", by(sessionOf("s", "b"), queueOp("other"))) // of another parent
 	b.refuses(rota.KindUnauthenticated, "credential", by(actorNamed("s"), queueOp("other")))     // as a token
-	b.refuses(rota.KindConflict, "session", by(actorNamed("b"),
-		sessionOp("s"))) // another principal's id
-	b.refuses(rota.KindConflict, "session", by(a, sessionOp("s", asLink)))          // another kind
-	b.refuses(rota.KindNotFound, "session", by(actorNamed("b"), endSessionOp("s"))) // not its parent
-	b.refuses(rota.KindNotFound, "session", by(a, endSessionOp("b")))               // no session
+	b.refuses(rota.KindConflict, "session", by(actorNamed("b"), sessionOp("s")))                 // another principal's id
+	b.refuses(rota.KindConflict, "session", by(a, sessionOp("s", asLink)))                       // another kind
+	b.refuses(rota.KindNotFound, "session", by(actorNamed("b"), endSessionOp("s")))              // not its parent
+	b.refuses(rota.KindNotFound, "session", by(a, endSessionOp("b")))                            // no session
 	b.refuses(rota.KindInvalid, "hash", by(a, sessionOp("t", func(o *fsmpb.OpenSession) { o.Hash = nil })))
 	b.refuses(rota.KindInvalid, "until", by(a, sessionOp("t", func(o *fsmpb.OpenSession) { o.UntilMs = 1 })))
 
@@ -97,10 +96,8 @@ func TestSessions_parents(t *testing.T) {
 		"revoked": {actorNamed("a"), func(b *bench) { b.ok(by(rota.Local, revokeOp("a"))) }, rota.KindUnauthenticated},
 		"expired": {actorNamed("a"), func(b *bench) { b.date(startClock + 3_600_000) }, rota.KindUnauthenticated},
 		"narrowed": {actorNamed("a"), func(b *bench) {
-			b.ok(by(rota.Local,
-				roleOp("desk", everywhere(rota.RightRead))))
-		},
-			rota.KindDenied},
+			b.ok(by(rota.Local, roleOp("desk", everywhere(rota.RightRead))))
+		}, rota.KindDenied},
 		"blocked": {cert, func(b *bench) { b.ok(by(rota.Local, blockOp("desk", "ann", true))) },
 			rota.KindUnauthenticated},
 		"blocked once": {cert, func(b *bench) {

@@ -67,8 +67,7 @@ func TestSubmit(t *testing.T) {
 			{"regions_deny", func(s *rota.JobSpec) { s.RegionsDeny = []string{""} }},
 			{"headers", func(s *rota.JobSpec) { s.Headers = manyHeaders(rota.MaxHeaders+1, 1) }},
 			{"headers", func(s *rota.JobSpec) {
-				s.Headers = manyHeaders(rota.MaxHeaders,
-					rota.MaxHeadersBytes/rota.MaxHeaders)
+				s.Headers = manyHeaders(rota.MaxHeaders, rota.MaxHeadersBytes/rota.MaxHeaders)
 			}},
 			{"headers", func(s *rota.JobSpec) { s.Headers = map[string]string{"trace parent": "v"} }},
 			{"headers", func(s *rota.JobSpec) { s.Headers = map[string]string{"": "v"} }},
@@ -132,12 +131,10 @@ func TestSubmit(t *testing.T) {
 		t.Parallel()
 		b := newBench(t)
 		b.submit("j", func(s *rota.JobSpec) {
-			s.Delay, s.NotBefore = 10*time.Second,
-				rota.Date(startClock+20_000).Time()
+			s.Delay, s.NotBefore = 10*time.Second, rota.Date(startClock+20_000).Time()
 		})
 		b.submit("early", func(s *rota.JobSpec) {
-			s.Delay, s.NotBefore = 10*time.Second,
-				rota.Date(startClock+5_000).Time()
+			s.Delay, s.NotBefore = 10*time.Second, rota.Date(startClock+5_000).Time()
 		})
 		b.pass(9_999)
 		b.state("early", rota.JobDelayed)

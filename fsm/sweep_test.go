@@ -64,8 +64,7 @@ func TestSweep(t *testing.T) {
 		}
 		b.lead()
 		a := b.stamped(&fsmpb.Entry{Term: 1, NowMs: int64(b.now + 900),
-			Ops: []*fsmpb.Op{sweepOp(), submitOp(jobSpec("k"))}},
-			2)
+			Ops: []*fsmpb.Op{sweepOp(), submitOp(jobSpec("k"))}}, 2)
 		if err := entry.OutcomeError(a.Outcomes[0]); err == nil || err.Kind != rota.KindStale || a.Stamped ||
 			a.Clock != b.now {
 			t.Fatalf("applied %+v", a)

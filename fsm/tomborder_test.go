@@ -34,8 +34,7 @@ func TestTombOrder(t *testing.T) {
 				return
 			}
 			want := slices.MinFunc(naive, func(a, b entry) int {
-				return cmp.Compare(a.Due,
-					b.Due)
+				return cmp.Compare(a.Due, b.Due)
 			}) // the first of equals
 			if dueSeq != want.seq || e != want.TombEntry {
 				t.Fatalf("seed %d: %d is due first, want %+v", seed, dueSeq, want)

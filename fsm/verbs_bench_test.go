@@ -71,8 +71,7 @@ func (l *life) step(name string) []byte {
 		return l.jobOps(func(string) *fsmpb.Op { return queueOp("default", "weight", fmt.Sprint(1+l.n/batch%7)) })
 	case "tenant":
 		return l.jobOps(func(id string) *fsmpb.Op {
-			return tenantOp("t"+id[len(id)-3:], "weight",
-				fmt.Sprint(1+l.n/batch%7))
+			return tenantOp("t"+id[len(id)-3:], "weight", fmt.Sprint(1+l.n/batch%7))
 		})
 	case "barrier":
 		return l.jobOps(func(string) *fsmpb.Op { return &fsmpb.Op{Op: &fsmpb.Op_Barrier{Barrier: &fsmpb.Barrier{}}} })

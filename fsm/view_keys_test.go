@@ -73,17 +73,15 @@ func TestKeyList(t *testing.T) {
 		selected func(rota.KeyState) bool
 		least    int
 	}{
-		"all": {nil, rota.KeyFilter{}, func(rota.KeyState) bool { return true }, 20},
-		"full": {nil, rota.KeyFilter{Held: rota.KeyHeldFull}, func(k rota.KeyState) bool { return k.Full },
-			3},
+		"all":  {nil, rota.KeyFilter{}, func(rota.KeyState) bool { return true }, 20},
+		"full": {nil, rota.KeyFilter{Held: rota.KeyHeldFull}, func(k rota.KeyState) bool { return k.Full }, 3},
 		"blocked": {nil, rota.KeyFilter{Held: rota.KeyHeldBlocked},
 			func(k rota.KeyState) bool { return k.Blocker != "" }, 2},
 		"of a name": {nil, rota.KeyFilter{Name: "all"},
 			func(k rota.KeyState) bool { return strings.HasPrefix(k.Key, "all:") }, 1},
 		"of a queue": {nil, rota.KeyFilter{Queue: "default"},
 			func(k rota.KeyState) bool { return k.Queue == "default" }, 3},
-		"of a tenant": {nil, rota.KeyFilter{Tenant: "t2"}, func(k rota.KeyState) bool { return k.Tenant == "t2" },
-			7},
+		"of a tenant": {nil, rota.KeyFilter{Tenant: "t2"}, func(k rota.KeyState) bool { return k.Tenant == "t2" }, 7},
 		"a tenant's role": {access.NewReader(&tenant), rota.KeyFilter{},
 			func(k rota.KeyState) bool { return k.Tenant == "t1" }, 7},
 		"a queue's role": {access.NewReader(&queue), rota.KeyFilter{},

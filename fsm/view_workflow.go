@@ -82,8 +82,7 @@ func (vw *View) WorkflowView(id rota.WorkflowID) (v *WorkflowView, ok bool) {
 	}
 	live, _ := vw.m.placement.registry.nodes.Get(id)
 	return &WorkflowView{r, live, vw.m.Header.Clock, vw.m.flows.vertices.Freeze(), vw.m.JobTable.Freeze(),
-			vw.m.leasing.leases.Freeze()},
-		true
+		vw.m.leasing.leases.Freeze()}, true
 }
 
 // Words returns the workflow with its nodes, its critical path and its estimates:

@@ -33,8 +33,7 @@ func widestFlow() (*WorkflowView, *flow) {
 		f.append(v)
 	}
 	return &WorkflowView{row: r, vertices: m.flows.vertices.Freeze(), jobs: m.JobTable.Freeze(),
-			leases: m.leasing.leases.Freeze()},
-		f
+		leases: m.leasing.leases.Freeze()}, f
 }
 
 // BenchmarkWorkflowView measures a view of the biggest workflow with all its nodes.

@@ -215,16 +215,14 @@ func TestWebhook_refused(t *testing.T) {
 		b.refuses(rota.KindInvalid, "url", url(u))
 	}
 	b.refuses(rota.KindInvalid, "filter", hookOp("h", func(s *rota.WebhookSpec) {
-		s.Filter = strings.Repeat("x",
-			rota.MaxWebhookFilter+1)
+		s.Filter = strings.Repeat("x", rota.MaxWebhookFilter+1)
 	}))
 	b.refuses(rota.KindInvalid, "filter", hookOp("h", func(s *rota.WebhookSpec) { s.Filter = "age>1h" }))
 	b.refuses(rota.KindInvalid, "filter", hookOp("h", func(s *rota.WebhookSpec) { s.Filter = "nonsense" }))
 	b.refuses(rota.KindInvalid, "kinds", hookOp("h", func(s *rota.WebhookSpec) { s.Kinds = []rota.EventKind{200} }))
 	b.refuses(rota.KindInvalid, "kinds", hookOp("h", func(s *rota.WebhookSpec) { s.Kinds = []rota.EventKind{1, 1} }))
 	b.refuses(rota.KindInvalid, "kinds", hookOp("h", func(s *rota.WebhookSpec) {
-		s.Kinds = make([]rota.EventKind,
-			1_000)
+		s.Kinds = make([]rota.EventKind, 1_000)
 	}))
 	b.refuses(rota.KindInvalid, "name", hookOp(strings.Repeat("h", rota.MaxWebhookName+1)))
 	b.refuses(rota.KindInvalid, "name", hookOp("a@b"))

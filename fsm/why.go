@@ -286,8 +286,7 @@ func (vw *View) whyHold(x *rota.Explanation, j *state.JobRow, blocked bool, fit 
 				"kept for other jobs by then", vw.m.Header.Now().At(due).Date, due-vw.m.Header.Clock, most)
 	case vw.m.placement.boundHolds() >= most:
 		text = fmt.Sprintf(
-			"a worker that is kept for it has room: one is as soon as fewer than %d are kept for other jobs",
-			most)
+			"a worker that is kept for it has room: one is as soon as fewer than %d are kept for other jobs", most)
 	case supply.Keepable(j.Ask(), false) == 0:
 		text = "a worker that is kept for it has room: one is as soon as one that fits is kept for no other job"
 	default:

@@ -31,16 +31,14 @@ func TestOpenWorkflowRefuses(t *testing.T) {
 		{"too many nodes", "nodes", rota.KindInvalid,
 			func(o *fsmpb.OpenWorkflow) { o.Nodes = rota.MaxWorkflowNodes + 1 }},
 		{"too many edges", "edges", rota.KindInvalid, func(o *fsmpb.OpenWorkflow) {
-			o.Nodes, o.Edges = 100_000,
-				rota.MaxWorkflowEdges+1
+			o.Nodes, o.Edges = 100_000, rota.MaxWorkflowEdges+1
 		}},
 		{"edges that make a cycle", "edges", rota.KindInvalid, func(o *fsmpb.OpenWorkflow) { o.Edges = 7 }},
 		{"a priority that is none", "priority", rota.KindInvalid, func(o *fsmpb.OpenWorkflow) { o.Priority = 11 }},
 		{"a label that is none", "labels", rota.KindInvalid,
 			func(o *fsmpb.OpenWorkflow) { o.Labels = []*fsmpb.Label{{Key: " "}} }},
 		{"too many labels", "labels", rota.KindInvalid, func(o *fsmpb.OpenWorkflow) {
-			o.Labels = make([]*fsmpb.Label,
-				33)
+			o.Labels = make([]*fsmpb.Label, 33)
 		}},
 		{"shares that do not add up", "shares", rota.KindInvalid,
 			func(o *fsmpb.OpenWorkflow) { o.Shares[0].Nodes = 3 }},
@@ -151,8 +149,7 @@ func TestAddNodesRefuses(t *testing.T) {
 		{"a parent that overflows", "parents", rota.KindInvalid,
 			func(o *fsmpb.AddNodes) { o.Nodes[1].Parents = []uint32{1, 1<<32 - 1} }},
 		{"a parent twice", "parents", rota.KindInvalid, func(o *fsmpb.AddNodes) {
-			o.Nodes[1].Parents = []uint32{1,
-				0}
+			o.Nodes[1].Parents = []uint32{1, 0}
 		}},
 		{"more parents than nodes", "parents", rota.KindInvalid,
 			func(o *fsmpb.AddNodes) { o.Nodes[1].Parents = make([]uint32, 4) }},

@@ -309,8 +309,7 @@ func TestGrow_refused(t *testing.T) {
 		{"children[0].tenant", with(func(n *rota.NodeSpec) { n.Tenant = "other" }, "a")},
 		{"children[0].queue", with(func(n *rota.NodeSpec) { n.Queue = "nowhere" }, "a")},
 		{"children[1].gate.timeout_ms", with(func(n *rota.NodeSpec) {
-			n.Gate,
-				n.JobSpec = &rota.Gate{Timeout: -time.Second}, rota.JobSpec{}
+			n.Gate, n.JobSpec = &rota.Gate{Timeout: -time.Second}, rota.JobSpec{}
 		}, "a", "b")},
 		{"children[0].priority", with(func(n *rota.NodeSpec) { n.Priority = 99 }, "a")},
 		{"children[1].parents", children("a", "b<b")},
@@ -341,11 +340,9 @@ func TestGrow_workflowsBoundsHold(t *testing.T) {
 		"99999 nodes, and the children add 2: maximum 100000": {r: &state.WorkflowRow{ID: "wf",
 			Nodes: rota.MaxWorkflowNodes - 1}, rows: make([]*state.VertexRow, 2)},
 		"999999 edges, and the children add 2: maximum 1000000": {r: &state.WorkflowRow{ID: "wf",
-			Edges: rota.MaxWorkflowEdges - 1},
-			edges: 2},
+			Edges: rota.MaxWorkflowEdges - 1}, edges: 2},
 		"67108863 bytes, and the children add 2: maximum 67108864": {r: &state.WorkflowRow{ID: "wf",
-			Bytes: rota.MaxWorkflowBytes - 1},
-			bytes: 2},
+			Bytes: rota.MaxWorkflowBytes - 1}, bytes: 2},
 	} {
 		c.fs = &b.Machine.flows
 		err := c.admitGrowth()

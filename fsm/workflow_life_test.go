@@ -332,8 +332,7 @@ func TestAddNodesOps(t *testing.T) {
 		t.Fatalf("9 workflows have %d contents", len(seen))
 	}
 	if same := diamond("wf", func(d *dag) {
-		d.Queue, d.Tenant, d.Nodes[1].Queue = "default", "default",
-			"default"
+		d.Queue, d.Tenant, d.Nodes[1].Queue = "default", "default", "default"
 	}); !seen[same.content] {
 		t.Fatal("explicit defaults count as other content")
 	}

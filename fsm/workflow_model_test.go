@@ -242,8 +242,7 @@ func (r *flowRace) sweepLeases() {
 			for i := range m.nodes {
 				if n := &m.nodes[i]; n != d.modelNode {
 					n.losses = slices.DeleteFunc(n.losses, func(s rota.Session) bool {
-						return slices.Contains(d.losses,
-							s)
+						return slices.Contains(d.losses, s)
 					})
 				}
 			}
@@ -553,8 +552,7 @@ func (r *flowRace) verb(m *flowModel, n *modelNode) {
 		n.state = mDone
 		if r.chance.IntN(3) == 0 && len(m.nodes) < 30 {
 			c.Growth = r.grow(m, slices.IndexFunc(m.nodes, func(x modelNode) bool {
-				return x.state == mDone &&
-					x.lease.ID == c.Lease
+				return x.state == mDone && x.lease.ID == c.Lease
 			}))
 		}
 	}

@@ -119,8 +119,7 @@ func TestBackfill(t *testing.T) {
 		{name: "no deeper", policy: func(p *rota.QueuePolicy) { p.BackfillDepth = 2 }, runs: []Run{run(6, 50)},
 			jobs: [][2]int64{{8, 9}, {3, 60}, {3, 60}, {1, 50}}, until: 50},
 		{name: "ranked by estimate", policy: func(p *rota.QueuePolicy) {
-			p.Ranking, p.ShortestAging = rota.RankShortest,
-				0
+			p.Ranking, p.ShortestAging = rota.RankShortest, 0
 		}, runs: []Run{run(6, 50)}, jobs: [][2]int64{{4, 60}, {8, 9}, {4, 40}}, want: []string{"q02"}, until: 50},
 		{name: "nothing is known of a job", runs: []Run{run(6, 50)}, jobs: [][2]int64{{9, 9}, {2, 0}, {1, 0}},
 			want: []string{"q02"}, until: 50},

@@ -19,8 +19,7 @@ type future []stretch
 // cut makes a stretch begin at a moment and returns its index.
 func (f *future) cut(at rota.Clock) int {
 	i, found := slices.BinarySearchFunc(*f, at, func(s stretch, at rota.Clock) int {
-		return int(min(max(s.at-at, -1),
-			1))
+		return int(min(max(s.at-at, -1), 1))
 	})
 	if !found {
 		*f = slices.Insert(*f, i, stretch{at, (*f)[i-1].open, (*f)[i-1].free})

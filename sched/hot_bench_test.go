@@ -52,8 +52,7 @@ func hots(b testing.TB) []hot {
 		{name: "CompareTurn", f: func() { sinkInt = int64(CompareTurn(7, 3, "a", 5, 2, "b")) }},
 		{name: "Take and Give", f: func() {
 			ordered.Take(worker, Load{1_000, 1, 0})
-			ordered.Give(worker,
-				Load{1_000, 1, 0})
+			ordered.Give(worker, Load{1_000, 1, 0})
 		}}, {name: "Fits", f: func() { sinkBool, _ = s.Fits(Ask{Class: class}, worker) }},
 		{name: "CouldFit", f: func() { sinkBool = s.CouldFit(Ask{Class: class}, worker) }},
 		{name: "EverFits", f: func() { sinkInt = int64(s.EverFits(Ask{Class: class})) }},
@@ -63,10 +62,8 @@ func hots(b testing.TB) []hot {
 		{name: "Oldest", f: func() { _, sinkBool = pending.Oldest() }},
 		{name: "Shuffled", f: func() { sink = Shuffled(256, Hash{1}) }, allocates: true},
 		{name: "RequirementsOf", f: func() {
-			sink = RequirementsOf(&rota.JobSpec{Queue: "q",
-				Requires: []string{"b", "a"}})
-		},
-			allocates: true},
+			sink = RequirementsOf(&rota.JobSpec{Queue: "q", Requires: []string{"b", "a"}})
+		}, allocates: true},
 		{name: "Round of none", f: func() {
 			sink = NewDraft(s, nil).Round(pending, RoundInput{Policy: p, Limit: 0, Now: now})
 		}, allocates: true},

@@ -15,8 +15,7 @@ func TestConsole(t *testing.T) {
 		_, _ = fmt.Fprint(w, r.URL.Path, " ", origins)
 	}
 	p := webOf(t, setup(t, func(o *Options) {
-		o.Console, o.Core = ui,
-			&fakeCore{apis: []string{"n1.lan:6470", "n2.lan:80"}}
+		o.Console, o.Core = ui, &fakeCore{apis: []string{"n1.lan:6470", "n2.lan:80"}}
 	}))
 	for path, want := range map[string]int{"/ui": 200, "/ui/": 200, "/ui/jobs/a%2Fb": 200, "/uix": 404, "/v1/ui": 404} {
 		answer, text := p.call(http.MethodGet, path, "")

@@ -449,8 +449,7 @@ func (n *fakeNode) Forwarded(ctx context.Context, commands []byte) ([]byte, erro
 
 func (n *fakeNode) Beats(_ context.Context, beats []peer.Beat) (peer.BeatAnswer, error) {
 	return peer.BeatAnswer{Beaten: peer.Beaten{Clock: 77, Every: 3 * time.Second},
-			Refused: []int32{int32(len(beats)) - 1}},
-		n.err
+		Refused: []int32{int32(len(beats)) - 1}}, n.err
 }
 
 func (n *fakeNode) Barrier(context.Context) (rota.Index, error) { return 42, n.err }

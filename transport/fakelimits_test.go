@@ -179,8 +179,7 @@ func (c *fakeCore) DeleteIssuer(context.Context, string) error { return c.err }
 
 func (c *fakeCore) Exchange(_ context.Context, s access.SignIn) (rota.AccessToken, error) {
 	return rota.AccessToken{ID: s.Token, Roles: []string{s.Role}, Expires: s.Until,
-			By: rota.OIDCPrincipal(s.Issuer, s.Subject)},
-		c.err
+		By: rota.OIDCPrincipal(s.Issuer, s.Subject)}, c.err
 }
 
 func (c *fakeCore) OpenSession(_ context.Context, id string, _ [32]byte, _ bool,

@@ -48,8 +48,7 @@ func TestHosts(t *testing.T) {
 func TestEvents_ofStrangersPages(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	calls := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn,
-		error) {
+	calls := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return b.lis.DialContext(ctx)
 	}}
 	t.Cleanup(calls.CloseIdleConnections)

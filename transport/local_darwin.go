@@ -14,8 +14,7 @@ func peerUID(conn *net.UnixConn) (uid int, err error) {
 	}
 	var who *unix.Xucred
 	if failed := raw.Control(func(fd uintptr) {
-		who, err = unix.GetsockoptXucred(int(fd), unix.SOL_LOCAL,
-			unix.LOCAL_PEERCRED)
+		who, err = unix.GetsockoptXucred(int(fd), unix.SOL_LOCAL, unix.LOCAL_PEERCRED)
 	}); failed != nil {
 		return 0, failed
 	}

@@ -14,8 +14,7 @@ func peerUID(conn *net.UnixConn) (uid int, err error) {
 	}
 	var who *unix.Ucred
 	if failed := raw.Control(func(fd uintptr) {
-		who, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET,
-			unix.SO_PEERCRED)
+		who, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
 	}); failed != nil {
 		return 0, failed
 	}

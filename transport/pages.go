@@ -83,8 +83,7 @@ func principalOf(text string) (rota.Principal, error) {
 // madeBy filters a list that the core reads whole by the principal that created or changed it last.
 func madeBy[T any](by string, of func(*T) rota.Principal,
 	read func(context.Context, peer.ReadOptions) ([]T, rota.ReadAt,
-		error)) func(context.Context, peer.ReadOptions) ([]T,
-	rota.ReadAt, error) {
+		error)) func(context.Context, peer.ReadOptions) ([]T, rota.ReadAt, error) {
 	if by == "" {
 		return read
 	}

@@ -82,8 +82,7 @@ func everyPeerCall(p *Peers, to peer.NodeAddress) map[string]func(context.Contex
 		"log": func(ctx context.Context) (any, error) { return p.Log(ctx, to, rota.LeaseID{'x'}, 7) },
 		"archive list": func(ctx context.Context) (any, error) {
 			return p.ListArchived(ctx, to, rota.JobFilter{Queue: "q1", State: rota.JobDead, Cursor: "done/j0",
-				Limit: 5},
-				3)
+				Limit: 5}, 3)
 		},
 	}
 }

@@ -122,8 +122,7 @@ func schedulesUnary(b *bundle) map[string]unaryRow {
 		"schedules set overlap": {set(func(s *rotav1.ScheduleSpec) { s.Overlap = "queue_one" }),
 			set(func(s *rotav1.ScheduleSpec) { s.Overlap = "both" }), `overlap:"queue_one"`},
 		"schedules set dates": {set(as), set(func(s *rotav1.ScheduleSpec) {
-			s.Cron, s.DatesMs = "",
-				make([]int64, rota.MaxScheduleDates+1)
+			s.Cron, s.DatesMs = "", make([]int64, rota.MaxScheduleDates+1)
 		}),
 			`queue:"default"`},
 		"schedules set job":  {set(as), set(func(s *rotav1.ScheduleSpec) { s.Job = nil }), `tenant:"default"`},

@@ -208,8 +208,7 @@ func TestTrust(t *testing.T) {
 				began := time.Now()
 				conn, err := grpc.NewClient("passthrough:///n1.rota", grpc.WithTransportCredentials(credentials.NewTLS(
 					&tls.Config{RootCAs: pool, Certificates: []tls.Certificate{theirs}})),
-					grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn,
-						error) {
+					grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
 						return b.lis.DialContext(ctx)
 					}))
 				if err != nil {

@@ -58,8 +58,7 @@ func TestSubmitWorkflow_joinsThePieces(t *testing.T) {
 	b.core.flows.submit = func(_ context.Context, spec rota.WorkflowSpec) (rota.WorkflowSubmitted, error) {
 		seen = spec
 		return rota.WorkflowSubmitted{ID: spec.ID, State: rota.WorkflowRunning, Existed: true, Nodes: 3, Edges: 2,
-				Index: 8},
-			nil
+			Index: 8}, nil
 	}
 	first := headOf("f1")
 	first.Workflow.OnFailure, first.Workflow.Queue = "continue", "q"

@@ -118,8 +118,7 @@ func TestEvents_asks(t *testing.T) {
 		"?from=1.4711.2":        {blocks, rota.EventFilter{After: at, Follow: true}},
 		"?from=latest": {[]string{"Accept", "text/event-stream", "Last-Event-ID", "1.4711.2"},
 			rota.EventFilter{After: at, Follow: true}},
-		"?from=1.2.0&worker=w": {[]string{"Last-Event-ID", "1.4711.2"},
-			rota.EventFilter{After: at, Worker: "w"}},
+		"?from=1.2.0&worker=w":        {[]string{"Last-Event-ID", "1.4711.2"}, rota.EventFilter{After: at, Worker: "w"}},
 		"?queue=q&type=t&tenant=x":    {nil, rota.EventFilter{Queue: "q", Type: "t", Tenant: "x"}},
 		"?workflow=w&job=w%2Fn":       {nil, rota.EventFilter{Workflow: "w", Job: "w/n"}},
 		"?actor=token%3Aaaaaaaaaaaaa": {nil, rota.EventFilter{Actor: rota.TokenPrincipal("aaaaaaaaaaaa")}},
@@ -237,8 +236,7 @@ func TestEvents_ends(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
 		b.core.events = telling(rota.Refusef(rota.KindExhausted, "events",
-			"this consumer is too slow: resume after 1.7.0"),
-			told(1))
+			"this consumer is too slow: resume after 1.7.0"), told(1))
 		_, body := webOf(t, b).open("GET", eventsPath, "Accept", "text/event-stream")
 		text, _ := io.ReadAll(body)
 		if last := string(text); !strings.Contains(last, "\n\nevent: ended\ndata: {") ||
@@ -398,8 +396,7 @@ func TestEvents_halfAsked(t *testing.T) {
 				t.Fatal(err)
 			}
 			if _, err := io.WriteString(conn, "GET "+eventsPath+
-				" HTTP/1.1\r\nHost: node\r\nAccept: text/ev"); err != nil &&
-				!errors.Is(err, io.ErrClosedPipe) {
+				" HTTP/1.1\r\nHost: node\r\nAccept: text/ev"); err != nil && !errors.Is(err, io.ErrClosedPipe) {
 				t.Fatal(err)
 			}
 			conns = append(conns, conn)

@@ -176,8 +176,7 @@ func (l webLive) waits(ctx context.Context, queues []overviewQueue, stale peer.R
 			continue
 		}
 		lanes, _, err := l.server.options.Core.Lanes(ctx, peer.LanesQuery{Queue: longest[i].Name, Most: 1,
-			Oldest: true},
-			stale)
+			Oldest: true}, stale)
 		if rota.KindOf(err) == rota.KindNotFound {
 			continue // deleted meanwhile
 		}

@@ -235,14 +235,12 @@ func TestLive_refuses(t *testing.T) {
 		many[i] = "topic=queue/q" + string(rune('a'+i))
 	}
 	if answer, text := web.call("GET", "/v1/live?"+strings.Join(many, "&"),
-		""); answer.StatusCode != http.StatusBadRequest ||
-		!strings.Contains(text, "got 17 topics") {
+		""); answer.StatusCode != http.StatusBadRequest || !strings.Contains(text, "got 17 topics") {
 		t.Errorf("17 topics: %s %s", answer.Status, text)
 	}
 	answer, text := web.call("GET", "/v1/stats", "")
 	if answer.StatusCode != http.StatusOK || !strings.Contains(text,
-		`"step_ms":1000,"date_ms":[1000,2000],"submitted":[3,0]`) ||
-		!strings.Contains(text, `"commit_us":[1000,0]`) {
+		`"step_ms":1000,"date_ms":[1000,2000],"submitted":[3,0]`) || !strings.Contains(text, `"commit_us":[1000,0]`) {
 		t.Errorf("stats: %s %s", answer.Status, text)
 	}
 	if answer, text = web.call("GET", "/v1/stats?step=1m", ""); answer.StatusCode != http.StatusOK ||

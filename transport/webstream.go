@@ -19,8 +19,7 @@ func streamed(calls *web.Calls) {
 		return flows.Show(req, &outward[rotav1.ShowWorkflowResponse]{ctx: ctx, send: send})
 	}
 	calls.SubmitWorkflow = func(ctx context.Context, next func() (*rotav1.SubmitWorkflowRequest, error)) (
-		*rotav1.WorkflowSubmitted,
-		error) {
+		*rotav1.WorkflowSubmitted, error) {
 		stream := &inward[rotav1.SubmitWorkflowRequest, rotav1.WorkflowSubmitted]{ctx: ctx, next: next}
 		if err := flows.Submit(stream); err != nil {
 			return nil, err // the call may still be in progress, and answers no one

@@ -81,8 +81,7 @@ func TestTLS_onePort(t *testing.T) {
 	for _, offers := range [][]string{{"h2"}, {"h2", "http/1.1"}} {
 		conn, err := grpc.NewClient("passthrough:///n1.rota",
 			grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{RootCAs: roots, NextProtos: offers})),
-			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn,
-				error) {
+			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
 				return b.lis.DialContext(ctx)
 			}))
 		if err != nil {

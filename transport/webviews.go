@@ -17,8 +17,7 @@ func (s *Server) webLanes(ctx context.Context, queue string, most int, oldest bo
 		return list, nil, err
 	}
 	found, seen, err := s.options.Core.Lanes(ctx, peer.LanesQuery{Queue: rota.QueueName(queue), Most: most,
-		Oldest: oldest},
-		words.ReadFromWire(read))
+		Oldest: oldest}, words.ReadFromWire(read))
 	if err != nil {
 		return list, nil, err
 	}

@@ -255,8 +255,7 @@ func TestWork_endsWithAnErrorWhenReadingPanics(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		session := newSession()
-		core := &fakeCore{open: func(context.Context, rota.WorkerSpec, []byte, bool) (WorkerSession,
-			error) {
+		core := &fakeCore{open: func(context.Context, rota.WorkerSpec, []byte, bool) (WorkerSession, error) {
 			return session, nil
 		}}
 		s, err := NewServer(Options{Self: "n1", Core: core, Logger: slog.New(slog.DiscardHandler)})

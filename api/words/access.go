@@ -122,9 +122,8 @@ func RoleToWire(r *rota.Role) *rotav1.Role {
 func RoleFromWire(w *rotav1.Role) (rota.Role, error) {
 	grants, err := GrantsFromWire(w.GetGrants())
 	return rota.Role{Name: w.GetName(), Grants: grants, BuiltIn: w.GetBuiltIn(), By: rota.Principal(w.GetBy()),
-			At: moment(w.GetAtMs(), w.GetAtClockMs()), RoleLimits: roleLimitsFromWire(w.GetLimits()),
-			ETag: w.GetEtag()},
-		err
+		At: moment(w.GetAtMs(), w.GetAtClockMs()), RoleLimits: roleLimitsFromWire(w.GetLimits()),
+		ETag: w.GetEtag()}, err
 }
 
 // RolesFromWire converts a list of roles.
@@ -139,8 +138,7 @@ func BlockToWire(b *rota.Block) *rotav1.Block {
 // BlockFromWire is the inverse of BlockToWire.
 func BlockFromWire(w *rotav1.Block) (rota.Block, error) {
 	return rota.Block{Role: w.GetRole(), Name: w.GetName(), By: rota.Principal(w.GetBy()),
-			At: moment(w.GetAtMs(), w.GetAtClockMs())},
-		nil
+		At: moment(w.GetAtMs(), w.GetAtClockMs())}, nil
 }
 
 // BlocksFromWire converts a list of blocks.

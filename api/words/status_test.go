@@ -87,8 +87,7 @@ func TestFromStatus_connections(t *testing.T) {
 		`connection error: desc = "transport: Error while dialing: dial tcp 127.0.0.1:2: connect: connection refused"`: "dial tcp 127.0.0.1:2: connect: connection refused",
 	} {
 		if got := FromStatus(status.Error(codes.Unavailable, message)).Text; !strings.HasPrefix(got,
-			"no connection: ") ||
-			!strings.Contains(got, want) {
+			"no connection: ") || !strings.Contains(got, want) {
 			t.Errorf("%q: %q, %q is wanted", message, got, want)
 		}
 	}

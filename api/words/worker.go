@@ -91,8 +91,7 @@ func typesUntilFromWire(list []*rotav1.TypeUntil) ([]rota.TypeUntil, error) {
 func typeUntilFromWire(w *rotav1.TypeUntil) (rota.TypeUntil, error) {
 	cause, err := reasons.value(w.GetCause())
 	return rota.TypeUntil{Type: rota.JobType(w.GetType()), Until: moment(w.GetUntilMs(), w.GetUntilClockMs()),
-			Cause: cause},
-		err
+		Cause: cause}, err
 }
 
 func unitsUsedToWire(u *rota.UnitsUsed) *rotav1.UnitsUsed {

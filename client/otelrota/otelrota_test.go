@@ -120,8 +120,7 @@ func TestTrace_ofFailures(t *testing.T) {
 				t.Error("the panic was swallowed")
 			}
 		}()
-		_, _ = tracing.middleware(func(context.Context, *client.Job) (client.Result,
-			error) {
+		_, _ = tracing.middleware(func(context.Context, *client.Job) (client.Result, error) {
 			panic("oh")
 		})(t.Context(), client.NewJob(rota.Assignment{}, nil))
 	}()

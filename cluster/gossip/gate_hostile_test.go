@@ -84,8 +84,7 @@ func TestGate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var lines syncBuffer
 			a := startGossip(t, "a", func(o *Options) {
-				o.KeyFile, o.Logger = file,
-					slog.New(slog.NewTextHandler(&lines, nil))
+				o.KeyFile, o.Logger = file, slog.New(slog.NewTextHandler(&lines, nil))
 			})
 			for what, message := range refusedMessages() {
 				sendPacket(t, a.Addr(), sealPacket(t, file, key, message))

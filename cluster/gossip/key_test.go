@@ -47,8 +47,7 @@ func TestGossipKeys_rotate(t *testing.T) {
 				t.Fatal(err)
 			}
 			awaitMember(t, nodes[1-i], from.opts.ID, step, func(m Member) bool {
-				return m.Alive &&
-					m.Version == version
+				return m.Alive && m.Version == version
 			})
 		}
 	}

@@ -119,8 +119,7 @@ func (a *Archive) flushBatch(last uint64) (more bool, err error) {
 	var staged []fsm.StagedRecord
 	room := a.host.Room()
 	a.host.State.Look(func(s *fsm.View) {
-		head, staged = s.Head(),
-			s.Staged(archiveAt, int64(min(archiveBatchBytes, room/2)))
+		head, staged = s.Head(), s.Staged(archiveAt, int64(min(archiveBatchBytes, room/2)))
 	})
 	if len(staged) == 0 || staged[0].Seq > last {
 		return false, nil

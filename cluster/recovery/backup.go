@@ -55,8 +55,7 @@ func RestoreBackup(o RestoreOptions) (rota.SnapshotInfo, error) {
 		return rota.SnapshotInfo{}, err
 	}
 	err = writeHistory(o.Data, m, func(take func(kind byte, record []byte) error) error {
-		return sections(o.Backup,
-			take)
+		return sections(o.Backup, take)
 	})
 	if err != nil {
 		return rota.SnapshotInfo{}, err

@@ -68,8 +68,7 @@ func OpenBackupJobs(open snapshot.Opener) (_ *Jobs, err error) {
 		}
 	}()
 	if err := writeHistory(dir, m, func(take func(kind byte, record []byte) error) error {
-		return sections(open,
-			take)
+		return sections(open, take)
 	}); err != nil {
 		return nil, err
 	}
@@ -78,10 +77,8 @@ func OpenBackupJobs(open snapshot.Opener) (_ *Jobs, err error) {
 		return nil, err
 	}
 	return &Jobs{list: m.Jobs(), history: history, close: func() error {
-			return errors.Join(history.Close(),
-				os.RemoveAll(dir))
-		}},
-		nil
+		return errors.Join(history.Close(), os.RemoveAll(dir))
+	}}, nil
 }
 
 // All returns the jobs that a filter selects, in the order in which a cluster lists them; it ignores Limit and Cursor.

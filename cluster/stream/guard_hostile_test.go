@@ -69,13 +69,10 @@ func TestRPCGuard(t *testing.T) {
 		"an entry that is none":        {entries(7, 3, nil), "missing"},
 		"an entry far ahead":           {entries(7, 3, &raft.Log{Index: 1 << 50, Term: 7}), "places"},
 		"an entry of an unknown kind":  {entries(7, 3, &raft.Log{Index: 4, Term: 7, Type: 99}), "kind 99"},
-		"a configuration": {entries(7, 3, &raft.Log{Index: 4, Term: 7, Type: raft.LogConfiguration, Data: sound}),
-			""},
-		"no configuration": {entries(7, 3, &raft.Log{Index: 4, Term: 7, Type: raft.LogConfiguration}),
-			"decoded"},
+		"a configuration":              {entries(7, 3, &raft.Log{Index: 4, Term: 7, Type: raft.LogConfiguration, Data: sound}), ""},
+		"no configuration":             {entries(7, 3, &raft.Log{Index: 4, Term: 7, Type: raft.LogConfiguration}), "decoded"},
 		"a configuration cut short": {entries(7, 3, &raft.Log{Index: 4, Term: 7, Type: raft.LogConfiguration,
-			Data: sound[:9]}),
-			"decoded"},
+			Data: sound[:9]}), "decoded"},
 		"a configuration of 2^32": {entries(7, 3, &raft.Log{Index: 4, Term: 7, Type: raft.LogConfiguration,
 			Data: huge}), "decoded"}, "a snapshot": {snapshot(func(*raft.InstallSnapshotRequest) {}), ""},
 		"a snapshot larger than a disk": {snapshot(func(c *raft.InstallSnapshotRequest) { c.Size = math.MaxInt64 }),
@@ -84,8 +81,7 @@ func TestRPCGuard(t *testing.T) {
 		"a snapshot of no version": {snapshot(func(c *raft.InstallSnapshotRequest) { c.SnapshotVersion = 0 }),
 			"version 0"},
 		"a snapshot with junk for nodes": {snapshot(func(c *raft.InstallSnapshotRequest) {
-			c.Configuration = []byte(
-				"junk")
+			c.Configuration = []byte("junk")
 		}), "decoded"}, "a handover of the leader": {&raft.TimeoutNowRequest{RPCHeader: of("b")}, ""},
 		"a handover of another": {&raft.TimeoutNowRequest{RPCHeader: of("c")}, "not its own"},
 		"a handover of nobody":  {&raft.TimeoutNowRequest{}, "not its own"},
@@ -162,8 +158,7 @@ func TestRPCGuard_doesNotBelieveAnswers(t *testing.T) {
 	}()
 	to, me := evil.LocalAddr(), raft.RPCHeader{ID: []byte("a")}
 	for what, err := range map[string]error{
-		"vote": a.RequestVote("b", to, &raft.RequestVoteRequest{RPCHeader: me, Term: 3},
-			&raft.RequestVoteResponse{}),
+		"vote": a.RequestVote("b", to, &raft.RequestVoteRequest{RPCHeader: me, Term: 3}, &raft.RequestVoteResponse{}),
 		"pre-vote": a.RequestPreVote("b", to, &raft.RequestPreVoteRequest{RPCHeader: me, Term: 3},
 			&raft.RequestPreVoteResponse{}),
 		"entries": a.AppendEntries("b", to, &raft.AppendEntriesRequest{RPCHeader: me, Term: 3},

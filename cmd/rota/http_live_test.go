@@ -123,8 +123,7 @@ func TestHTTP_isWhatIsPrinted(t *testing.T) {
 	for list, row := range map[string]string{"/v1/schedules": `"nightly"`, "/v1/batches": `"night"`, "/v1/plans": `"p"`,
 		"/v1/webhooks": `"hook"`} {
 		if all, theirs := call(200, "GET", list+"?by=anonymous", ""), call(200, "GET", list+"?by=local",
-			""); !strings.Contains(all, row) ||
-			strings.Contains(theirs, row) {
+			""); !strings.Contains(all, row) || strings.Contains(theirs, row) {
 			t.Errorf("%s by its creator: %s; by another: %s", list, all, theirs)
 		}
 		if refused := call(400, "GET", list+"?by=nobody", ""); !strings.Contains(refused, `"field":"by"`) {

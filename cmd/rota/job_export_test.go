@@ -122,8 +122,7 @@ func TestJobExport(t *testing.T) {
 			t.Errorf("from %s: exit code %d, %d bytes and not %d: %s", from, code, len(got), len(want), said)
 		}
 		if got, _, code := rotaAt(addr, "job", "export", "--from", from, "--live", "--state",
-			"queued"); code != cli.ExitDone ||
-			len(exportedLines(t, got)) != 1 {
+			"queued"); code != cli.ExitDone || len(exportedLines(t, got)) != 1 {
 			t.Errorf("from %s, queued jobs: exit code %d, %s", from, code, got)
 		}
 	}
@@ -179,8 +178,7 @@ func TestJobExport_refuses(t *testing.T) {
 	} {
 		var o, e bytes.Buffer
 		if code := run(append([]string{"job", "export"}, test.args...), nil, strings.NewReader(""), &o,
-			&e); o.Len() > 0 ||
-			code != test.code || !strings.Contains(e.String(), test.want) {
+			&e); o.Len() > 0 || code != test.code || !strings.Contains(e.String(), test.want) {
 			t.Errorf("%v: exit code %d, want %d; stderr %q, want %q", test.args, code, test.code, e.String(), test.want)
 		}
 	}

@@ -61,8 +61,7 @@ func TestLists_live(t *testing.T) {
 	}
 	rotaTo(0, "job", "cancel", "photo-1")
 	if out, _ := rotaTo(0, "job", "list", "--group", "fingerprint", "-o", "json"); !strings.Contains(out,
-		`"job": "photo-1"`) ||
-		!strings.Contains(out, `"complete": true`) {
+		`"job": "photo-1"`) || !strings.Contains(out, `"complete": true`) {
 		t.Errorf("groups are printed as %q", out)
 	}
 	rotaTo(0, "job", "retry", "photo-1")

@@ -43,8 +43,7 @@ func TestSize_notes(t *testing.T) {
 		"is more than was measured": func(l *operator.Load) { l.Rate = 20_000 },
 		"state_bytes_max=":          func(l *operator.Load) { l.Pending = 3_000_000 },
 		"the archive is full after 10h11m": func(l *operator.Load) {
-			l.Rate, l.Retention, l.ArchiveMax = 200,
-				7*24*time.Hour, 8<<30
+			l.Rate, l.Retention, l.ArchiveMax = 200, 7*24*time.Hour, 8<<30
 		},
 		"more than a day's work":          func(l *operator.Load) { l.Rate, l.Pending = 1, 100_000 },
 		"with 20000 workers is more than": func(l *operator.Load) { l.Workers = 20_000 },
@@ -52,12 +51,10 @@ func TestSize_notes(t *testing.T) {
 		"more slots do with 2":            func(l *operator.Load) { l.Rate, l.Workers = 3_000, 10_000 },
 		// The state remembers 1,000,000 jobs for 1 h 23 min, longer than so little of an archive keeps them; more of it does so longer.
 		"submitted again 1h23m0s after": func(l *operator.Load) {
-			l.Rate, l.Retention, l.ArchiveMax = 200,
-				7*24*time.Hour, 1<<29
+			l.Rate, l.Retention, l.ArchiveMax = 200, 7*24*time.Hour, 1<<29
 		},
 		"submitted again 10h11m0s after": func(l *operator.Load) {
-			l.Rate, l.Retention, l.ArchiveMax = 200,
-				7*24*time.Hour, 8<<30
+			l.Rate, l.Retention, l.ArchiveMax = 200, 7*24*time.Hour, 8<<30
 		},
 	} {
 		l := plain

@@ -152,8 +152,7 @@ func TestPrint_controlCharacters(t *testing.T) {
 			t.Fatal(err)
 		}
 		if i := strings.IndexFunc(out.String(), func(r rune) bool {
-			return r != '\n' &&
-				unicode.IsControl(r)
+			return r != '\n' && unicode.IsControl(r)
 		}); i >= 0 {
 			t.Errorf("%s passes on a control character at %d: %q", format, i, out.String())
 		}

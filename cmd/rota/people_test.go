@@ -96,8 +96,7 @@ func TestShownToPeople(t *testing.T) {
 		has(t, worker.Table(rota.Worker{}, false), []string{"cpu milli        none"}, []string{"taken", "stake"})
 		staked := rota.Worker{WorkerSpec: rota.WorkerSpec{Stake: 900}, AttestedStake: 70, Slashed: 7}
 		has(t, worker.Table(staked, false), []string{"stake declared   900\n", "stake attested   70\n",
-			"stake left       63\n"},
-			nil)
+			"stake left       63\n"}, nil)
 	})
 	t.Run("policy_with_meaning", func(t *testing.T) {
 		t.Parallel()

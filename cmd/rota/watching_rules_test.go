@@ -178,8 +178,7 @@ func strangers(expr string, known map[string]bool) (unknown []string) {
 	expr = promCall.ReplaceAllString(expr, " ( ")
 	for _, name := range promName.FindAllString(expr, -1) {
 		if !known[name] && !slices.Contains([]string{"and", "or", "unless", "bool", "offset", "sum", "max", "min",
-			"avg", "count"},
-			name) {
+			"avg", "count"}, name) {
 			unknown = append(unknown, name)
 		}
 	}

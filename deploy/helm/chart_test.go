@@ -68,8 +68,7 @@ func render(values string) (map[string]string, error) {
 		return nil, err
 	}
 	all, err := chartutil.ToRenderValues(chart, given, chartutil.ReleaseOptions{Name: "rota", Namespace: "rota",
-		IsInstall: true},
-		nil)
+		IsInstall: true}, nil)
 	if err != nil {
 		return nil, err
 	}

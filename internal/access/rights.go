@@ -95,8 +95,7 @@ const (
 var builtInRoles = []rota.Role{
 	builtIn(RoleOperator, func(r rota.Right) bool {
 		return !slices.Contains([]rota.Right{rota.RightAuth, rota.RightBackup, rota.RightData, rota.RightDebug,
-			rota.RightWork},
-			r)
+			rota.RightWork}, r)
 	}),
 	builtIn(RoleReader, func(r rota.Right) bool { return r == rota.RightRead || r == rota.RightStatus }),
 	builtIn(RoleRoot, func(rota.Right) bool { return true }),
@@ -199,8 +198,7 @@ func (r *Rights) Key() string {
 	}
 	slices.Sort(grants)
 	return strings.Join([]string{strings.Join(slices.Compact(grants), ","), strings.Join(r.tenants, ","),
-		strings.Join(r.queues, ",")},
-		";")
+		strings.Join(r.queues, ",")}, ";")
 }
 
 // All reports whether the holder may do everything.

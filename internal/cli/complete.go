@@ -60,8 +60,7 @@ func (a *App) AddCompletions(root *cobra.Command) {
 		"unique-by":          fixed(rota.UniqueByQueue, rota.UniqueByType, rota.UniqueByArgs),
 		"unique-scope":       fixed("pending", "running", "completed"),
 		"unique-on-conflict": fixed(rota.UniqueRefuse, rota.UniqueExisting, rota.UniqueReplace, rota.UniqueExtend),
-		"set": cobra.FixedCompletions(keys,
-			cobra.ShellCompDirectiveNoFileComp|cobra.ShellCompDirectiveNoSpace),
+		"set":                cobra.FixedCompletions(keys, cobra.ShellCompDirectiveNoFileComp|cobra.ShellCompDirectiveNoSpace),
 	}
 	var walk func(cmd *cobra.Command, path string)
 	walk = func(cmd *cobra.Command, path string) {
@@ -109,8 +108,7 @@ func (a *App) Asks(list lister) cobra.CompletionFunc {
 			return nil, directive
 		}
 		names = slices.DeleteFunc(names, func(n string) bool {
-			return !strings.HasPrefix(n, begun) ||
-				slices.Contains(given, n)
+			return !strings.HasPrefix(n, begun) || slices.Contains(given, n)
 		})
 		return names[:min(len(names), maxCompletion)], directive
 	}

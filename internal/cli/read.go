@@ -167,8 +167,7 @@ func (a *App) DeletesVersion(use, short, example string,
 	do func(context.Context, *client.Client, string, client.Condition) error) *cobra.Command {
 	var how SetFlags
 	cmd := a.Deletes(use, short, example, func(ctx context.Context, c *client.Client, id string) error {
-		return do(ctx,
-			c, id, how.Only())
+		return do(ctx, c, id, how.Only())
 	})
 	how.RegisterMatch(cmd.Flags())
 	return cmd

@@ -52,8 +52,7 @@ func LimitsText(limits map[string]int64) string {
 
 // ParseLimits takes the pairs of --limit.
 func ParseLimits(pairs []string) (map[string]int64, error) {
-	return ParsePairs("--limit", pairs, "depth=20", func(text string) (int64,
-		error) {
+	return ParsePairs("--limit", pairs, "depth=20", func(text string) (int64, error) {
 		return strconv.ParseInt(text, 10, 64)
 	})
 }

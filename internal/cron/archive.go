@@ -42,8 +42,7 @@ func ReadArchive(r io.ReaderAt, size int64) (Archive, error) {
 	z, err := zip.NewReader(r, size)
 	if err != nil {
 		return a, refuseData(
-			"got a file that is not a zip (%v), want a zoneinfo zip or the wheel of the PyPI package tzdata",
-			err)
+			"got a file that is not a zip (%v), want a zoneinfo zip or the wheel of the PyPI package tzdata", err)
 	}
 	if len(z.File) > maxArchiveFiles {
 		return a, refuseData("got %d files in the zip, maximum %d", len(z.File), maxArchiveFiles)

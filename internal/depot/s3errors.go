@@ -55,6 +55,5 @@ func (b *s3Store) says(err error) error {
 		kind = rota.KindUnavailable
 	}
 	return &rota.Error{Kind: kind, Subject: "backup-to", Text: fmt.Sprintf("%s%s at %s: %s", bucketScheme, b.bucket,
-		b.endpoint, remedy),
-		Cause: err}
+		b.endpoint, remedy), Cause: err}
 }

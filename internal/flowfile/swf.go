@@ -136,8 +136,7 @@ func unpacking(line int, err error) error {
 	switch {
 	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
 		return fmt.Errorf(
-			"the gzip file is cut off after line %d: copy it anew, or unpack what is whole of it with zcat",
-			line)
+			"the gzip file is cut off after line %d: copy it anew, or unpack what is whole of it with zcat", line)
 	case errors.Is(err, gzip.ErrChecksum), errors.Is(err, gzip.ErrHeader):
 		return fmt.Errorf("the gzip file is damaged (%w) after line %d: copy it anew", err, line)
 	case errors.Is(err, bufio.ErrTooLong):

@@ -72,8 +72,7 @@ func TestParseWfCommons(t *testing.T) {
 			}
 		}
 		if !slices.Contains([]rota.JobType{types["NFCORE_BACASS.BACASS.QUAST_9"],
-			types["NFCORE_BACASS.BACASS.QUAST_8"]},
-			"quast.py") {
+			types["NFCORE_BACASS.BACASS.QUAST_8"]}, "quast.py") {
 			t.Errorf("types are %v", types)
 		}
 	})

@@ -125,8 +125,7 @@ func (l *Life) before(fates []Fate, all bool, keys keysOf) []int64 {
 		order[i], started[i] = i, i
 	}
 	slices.SortFunc(order, func(a, b int) int {
-		return cmp.Or(cmp.Compare(keys.least[a], keys.least[b]),
-			cmp.Compare(a, b))
+		return cmp.Or(cmp.Compare(keys.least[a], keys.least[b]), cmp.Compare(a, b))
 	})
 	place, sorted := make([]int, n), make([]int64, n)
 	for at, i := range order {

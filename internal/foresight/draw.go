@@ -58,8 +58,7 @@ func (s *drawn) check() error {
 	for _, n := range s.procs {
 		if w := s.Processors[n]; n < 1 || n > rota.MaxCPUMilli/1000 || w < 0 || w > 1e9 {
 			return fmt.Errorf(
-				"processors: got %d: %g; use numbers of processors and their weights, such as {1: 8, 4: 1}",
-				n, w)
+				"processors: got %d: %g; use numbers of processors and their weights, such as {1: 8, 4: 1}", n, w)
 		}
 		s.weight += s.Processors[n]
 	}

@@ -24,10 +24,8 @@ func TestNode(t *testing.T) {
 	}{
 		"sound":             {func(*x509.Certificate) {}, ours, ""},
 		"another authority": {func(*x509.Certificate) {}, theirs, "no authority of nodes signed"},
-		"expired": {func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Second) }, ours,
-			"expired"},
-		"not valid yet": {func(c *x509.Certificate) { c.NotBefore = time.Now().Add(time.Hour) }, ours,
-			"not yet valid"},
+		"expired":           {func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Second) }, ours, "expired"},
+		"not valid yet":     {func(c *x509.Certificate) { c.NotBefore = time.Now().Add(time.Hour) }, ours, "not yet valid"},
 		"no usage as client": {func(c *x509.Certificate) { c.ExtKeyUsage = both[:1] }, ours,
 			"lacks the extended key usage clientAuth"},
 		"no usage as server": {func(c *x509.Certificate) { c.ExtKeyUsage = both[1:] }, ours,
@@ -50,8 +48,7 @@ func TestNode(t *testing.T) {
 		"a fragment":        {uris("spiffe://prod/node/n1#x"), ours, "a certificate cannot hold"},
 		"a user":            {uris("spiffe://me@prod/node/n1"), ours, "spiffe://prod/node/"},
 		"a port":            {uris("spiffe://prod:1/node/n1"), ours, "spiffe://prod/node/"},
-		"a long id": {uris("spiffe://prod/node/" + strings.Repeat("n", 65)), ours,
-			"a certificate cannot hold"},
+		"a long id":         {uris("spiffe://prod/node/" + strings.Repeat("n", 65)), ours, "a certificate cannot hold"},
 	} {
 		template := &x509.Certificate{SerialNumber: big.NewInt(7), NotBefore: time.Now().Add(-time.Hour),
 			NotAfter: time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: both}

@@ -44,8 +44,7 @@ func TestCPUMeter_since(t *testing.T) {
 	t.Parallel()
 	text := ""
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		_,
-			_ = w.Write([]byte(text))
+		_, _ = w.Write([]byte(text))
 	}))
 	defer server.Close()
 	m := cpuMeter{admins: []string{strings.TrimPrefix(server.URL, "http://")},

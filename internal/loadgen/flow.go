@@ -239,8 +239,7 @@ type reasons struct {
 func (r *reasons) of(ctx context.Context, run string) (rules map[string]int, assignments int, err error) {
 	rules = map[string]int{}
 	filter := rota.EventFilter{After: r.after, Kinds: []rota.EventKind{rota.EventJobAssigned,
-		rota.EventWorkflowFinished},
-		Follow: true}
+		rota.EventWorkflowFinished}, Follow: true}
 	for e, err := range r.c.Events(ctx, filter) {
 		if err != nil {
 			return rules, assignments, err

@@ -40,8 +40,7 @@ func (l *Lab) Jobs(ctx context.Context, plan *JobsPlan) (*Report, error) {
 		Kind: "bench", Jobs: plan.Jobs, Patience: Patience + plan.Hold,
 		Workers: Workers{
 			Queues: queues, Count: plan.Workers, Slots: plan.Slots, Prefetch: min(plan.Slots, rota.MaxPrefetch),
-			Handle: func(ctx context.Context, job *client.Job) (client.Result,
-				error) {
+			Handle: func(ctx context.Context, job *client.Job) (client.Result, error) {
 				return hold(ctx, job, plan.Hold)
 			},
 		},

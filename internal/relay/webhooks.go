@@ -62,8 +62,7 @@ func (r *Webhooks) Run(ctx context.Context, opts ...client.WorkerOption) error {
 	r.http, r.kept, r.said = newHTTP(r.AllowPrivate,
 		maxPost), make(map[rota.WebhookName]keptHook), make(map[rota.WebhookName]time.Time)
 	w, err := client.NewWorker(r.Client, rota.WorkerSpec{ID: r.ID, Queues: []rota.QueueName{rota.WebhookQueue},
-		Slots: r.Slots},
-		opts...)
+		Slots: r.Slots}, opts...)
 	if err != nil {
 		return err
 	}

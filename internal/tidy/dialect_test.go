@@ -59,8 +59,7 @@ func TestDialect_tree(t *testing.T) {
 	}
 	// 3 of 20 lines; "is no more" is one match.
 	if got, want := markdown.measure(), (measure{"", 3 * 10_000 / 20,
-		[]string{"README.md 3"}}); got.value != want.value ||
-		!slices.Equal(got.top, want.top) {
+		[]string{"README.md 3"}}); got.value != want.value || !slices.Equal(got.top, want.top) {
 		t.Errorf("Markdown: %+v, want %+v", got, want)
 	}
 	if lines := markdown.byHabit(); len(lines) != len(habits) ||

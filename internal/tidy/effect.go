@@ -162,8 +162,7 @@ func topMostOf(counts map[string]int, most int) []string {
 
 func firstOf(counts map[string]int, names []string, most int) (places []string) {
 	names = slices.SortedFunc(slices.Values(names), func(a, b string) int {
-		return cmp.Or(counts[b]-counts[a],
-			strings.Compare(a, b))
+		return cmp.Or(counts[b]-counts[a], strings.Compare(a, b))
 	})
 	for _, name := range names[:min(len(names), most)] {
 		places = append(places, fmt.Sprintf("%s %d", name, counts[name]))

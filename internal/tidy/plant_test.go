@@ -124,8 +124,7 @@ func TestTypedPlants(t *testing.T) {
 		{"keys", fsm("import \"maps\"\nfunc f(m map[int]int) { for range maps.Keys(m) {} }"),
 			[]string{"maps.Keys in map order"}},
 		{"sorted_keys", fsm(
-			"import (\"maps\"; \"slices\")\nfunc f(m map[int]int) []int { return slices.Sorted(maps.Keys(m)) }"),
-			nil},
+			"import (\"maps\"; \"slices\")\nfunc f(m map[int]int) []int { return slices.Sorted(maps.Keys(m)) }"), nil},
 		{"collected_keys", fsm(
 			"import (\"maps\"; \"slices\")\nfunc f(m map[int]int) []int { return slices.Collect(maps.Keys(m)) }"),
 			[]string{"maps.Keys in map order"}},

@@ -45,8 +45,7 @@ func checkPromises(t *tree, document string) (faults []string) {
 	for _, name := range namedTest.FindAllString(string(text), -1) {
 		prefix, open := strings.CutSuffix(name, "…")
 		if !slices.ContainsFunc(tests, func(test string) bool {
-			return test == prefix || open &&
-				strings.HasPrefix(test, prefix)
+			return test == prefix || open && strings.HasPrefix(test, prefix)
 		}) {
 			faults = append(faults, fmt.Sprintf("%s names %s, which is no test", document, name))
 		}

@@ -38,8 +38,7 @@ func TestReferencesPlants(t *testing.T) {
 	code := func(text string) map[string]string { return pages("fsm/a.go", "package fsm\n\n"+text+"\n") }
 	walk(t, checkReferences, []violation{
 		{"rules_that_are_there", code("// " + spec + " §7.8, 7.9 and §7.9; " + spec + " §7; " + raft +
-			" §2.1; FF §3.1 and FF §3"),
-			nil},
+			" §2.1; FF §3.1 and FF §3"), nil},
 		{"a_rule_made_up", code("// " + spec + " §7.10"), []string{"fsm/a.go:3: cites rule 7.10 of docs/spec.md"}},
 		{"the_second_of_two", code("// " + spec + " §7.8, 7.11"), []string{"cites rule 7.11"}},
 		{"over_the_end_of_a_line", code("// x " + spec + "\n// §7.12"), []string{"fsm/a.go:3: cites rule 7.12"}},

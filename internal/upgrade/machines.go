@@ -43,8 +43,7 @@ func (j *judge) certificates() {
 		switch next := "have a new one issued, it is read without a restart: docs/runbooks/RotaCertificateEnds.md"; {
 		case left <= 0:
 			j.say(Blocked, n.ID, fmt.Sprintf("its certificate ended %s: it does not start again with it",
-				n.CertificateEnds),
-				next)
+				n.CertificateEnds), next)
 		case left < certificateNow:
 			j.say(Blocked, n.ID, fmt.Sprintf("its certificate ends %s", n.CertificateEnds), next)
 		case left < certificateSoon:
@@ -69,8 +68,7 @@ func (j *judge) disk() {
 		}
 		if n.DiskFree < need {
 			j.say(Blocked, n.ID, fmt.Sprintf("has %d MiB free, and two snapshots may take %d MiB", n.DiskFree>>20,
-				need>>20),
-				"free space: docs/runbooks/RotaDiskLow.md")
+				need>>20), "free space: docs/runbooks/RotaDiskLow.md")
 		}
 		if least < 0 || n.DiskFree < least {
 			least = n.DiskFree

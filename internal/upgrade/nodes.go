@@ -45,8 +45,7 @@ func (j *judge) members() {
 // reached reports whether the node that was asked reaches another one.
 func (j *judge) reached(id rota.NodeID) bool {
 	return slices.ContainsFunc(j.Status.Nodes, func(n rota.NodeStatus) bool {
-		return n.ID == id &&
-			n.State != unreachable
+		return n.ID == id && n.State != unreachable
 	})
 }
 
@@ -127,8 +126,7 @@ func (j *judge) configuration() {
 	}
 	auto := j.Status.Autopilot
 	silent := slices.ContainsFunc(j.Status.Nodes, func(n rota.NodeStatus) bool {
-		return n.Voter &&
-			n.State == unreachable
+		return n.Voter && n.State == unreachable
 	})
 	if auto.Text != "" && silent {
 		j.say(Blocked, "", "the leader reports: "+auto.Text,

@@ -106,8 +106,7 @@ func TestJudge(t *testing.T) {
 		"a link is cut": {func(f *Facts) { f.Answers["n2"].Status.Nodes[2].State = unreachable },
 			"members", Blocked, "n2", "does not reach n3"},
 		"a node is ill": {node(2, func(n *rota.NodeStatus) {
-			n.Healthy, n.Problems = false,
-				[]string{"a write hangs"}
+			n.Healthy, n.Problems = false, []string{"a write hangs"}
 		}), "health", Blocked, "n3", "a write hangs"},
 		"a word about a node": {node(2, func(n *rota.NodeStatus) { n.Problems = []string{"exposed"} }),
 			"health", Warning, "n3", "exposed"},
@@ -154,8 +153,7 @@ func TestJudge(t *testing.T) {
 			Blocked, "n2", "10 MiB free, and two snapshots may take 66 MiB"},
 		"a disk is not known": {node(1, func(n *rota.NodeStatus) { n.DiskTotal = 0 }), "disk",
 			Warning, "n2", "does not know"},
-		"no backup": {func(f *Facts) { f.Status.Backup = nil }, "backup", Warning, "",
-			"knows of no backup"},
+		"no backup": {func(f *Facts) { f.Status.Backup = nil }, "backup", Warning, "", "knows of no backup"},
 		"an old backup": {func(f *Facts) { f.Now = day.Add(30 * time.Hour) }, "backup", Warning,
 			"", "is of 2030-05-01"},
 		"no work is taken": {func(f *Facts) { f.Status.Mode, f.Status.ModeReason = rota.ModeReadOnly, "new rack" },
@@ -164,24 +162,19 @@ func TestJudge(t *testing.T) {
 			"0.3.0 on n1, n2; 0.4.0 on n3"},
 		"versions are far apart": {versions("0.10.0", "0.9.0", "0.7.1"), "versions", Blocked, "",
 			"v0.7 and v0.10 run in one cluster"},
-		"three minor versions on": {binary("0.6.0", nil), "versions", Blocked, "n1",
-			"more than 2 minor versions"},
-		"two minor versions on": {binary("v0.5.2", nil), "versions", OK, "", "all run 0.3.0"},
-		"a minor version back":  {binary("0.2.0", nil), "versions", Warning, "n1", "is a way back"},
+		"three minor versions on": {binary("0.6.0", nil), "versions", Blocked, "n1", "more than 2 minor versions"},
+		"two minor versions on":   {binary("v0.5.2", nil), "versions", OK, "", "all run 0.3.0"},
+		"a minor version back":    {binary("0.2.0", nil), "versions", Warning, "n1", "is a way back"},
 		"three minor versions back": {binary("0.0.9", nil), "versions", Blocked, "n1",
 			"more than 2 minor versions back"},
-		"another major version": {binary("1.0.0", nil), "versions", Blocked, "n1",
-			"another major version"},
-		"no release": {binary("dev", nil), "versions", Warning, "n1",
-			"not both are releases"},
+		"another major version": {binary("1.0.0", nil), "versions", Blocked, "n1", "another major version"},
+		"no release":            {binary("dev", nil), "versions", Warning, "n1", "not both are releases"},
 		"rules that are in force are not known": {binary("0.3.1", func(f *Formats) { f.Rules = 1 }), "rules", Blocked,
 			"", "it does not start in this cluster"},
-		"newer rules": {binary("0.3.1", func(f *Formats) { f.Rules = 3 }), "rules", OK, "",
-			"there is a way back"},
+		"newer rules": {binary("0.3.1", func(f *Formats) { f.Rules = 3 }), "rules", OK, "", "there is a way back"},
 		"an upgrade has come halfway": {node(1, func(n *rota.NodeStatus) { n.RulesVersion = 3 }), "rules",
 			Warning, "n1", "knows rules version 2, others 3"},
-		"the switch is due": {func(f *Facts) { f.Status.RulesVersion = 1 }, "rules", Warning, "",
-			"switches by itself"},
+		"the switch is due": {func(f *Facts) { f.Status.RulesVersion = 1 }, "rules", Warning, "", "switches by itself"},
 		"an older node.json": {binary("0.3.1", func(f *Formats) { f.Node = 0 }), "formats", Blocked,
 			"", "node.json of format 1"},
 		"an older node.json, not written yet": {func(f *Facts) {
@@ -214,8 +207,7 @@ func TestJudge(t *testing.T) {
 				t.Error("it is reported as ready")
 			}
 			if other := slices.IndexFunc(r.Findings, func(found Finding) bool {
-				return found.Check == one.check &&
-					found.Result == OK
+				return found.Check == one.check && found.Result == OK
 			}); one.result != OK && other >= 0 {
 				t.Errorf("%+v is next to it", r.Findings[other])
 			}

@@ -109,12 +109,10 @@ func (j *judge) beside(version string, nodes []string) {
 			"upgrade all nodes to "+step.String()+" first")
 	case from.minor-to.minor > MinorsApart:
 		j.say(Blocked, who, fmt.Sprintf("%s to %s is more than %d minor versions back", version, j.To.Version,
-			MinorsApart),
-			"restore a backup from before into a new cluster")
+			MinorsApart), "restore a backup from before into a new cluster")
 	case to.minor < from.minor:
 		j.say(Warning, who, fmt.Sprintf("%s to %s is a way back: it is open until newer rules are in force", version,
-			j.To.Version),
-			"")
+			j.To.Version), "")
 	}
 }
 
@@ -188,8 +186,7 @@ func (j *judge) formats() {
 		}
 	} else {
 		j.say(Warning, "", "which file formats the nodes write is not known: this binary is "+j.Own.Version+
-			", and not all of them run it",
-			"check with the binary that they run")
+			", and not all of them run it", "check with the binary that they run")
 	}
 	j.fine(j.To.Version + " reads what the nodes write")
 }

@@ -190,8 +190,7 @@ func TestJobs_otherFormat(t *testing.T) {
 		a := newJobs(t)
 		put(t, a, jobsEnded(t, 3))
 		if err := a.db.Update(func(tx *bbolt.Tx) error {
-			return tx.Bucket(metaBucket).Put(metaFormat,
-				format)
+			return tx.Bucket(metaBucket).Put(metaFormat, format)
 		}); err != nil {
 			t.Fatal(err)
 		}

@@ -23,8 +23,7 @@ func (p *plan) measureAgainst(ctx context.Context) error {
 	var there, here [][]result
 	err = p.cluster(ctx, p.against, nil, func(old *servers) error {
 		return p.cluster(ctx, p.rota, nil, func(s *servers) error {
-			there, here, err = p.alternate(loads, func(args []string) (result,
-				error) {
+			there, here, err = p.alternate(loads, func(args []string) (result, error) {
 				return p.measure(ctx, p.against, old, args)
 			},
 				func(args []string) (result, error) { return p.measure(ctx, p.rota, s, args) })

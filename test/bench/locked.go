@@ -25,8 +25,7 @@ func (p *plan) measureLocked(ctx context.Context) error {
 			if err := s.lock(ctx, p.rota); err != nil {
 				return err
 			}
-			there, here, err = p.alternate(loads, func(args []string) (result,
-				error) {
+			there, here, err = p.alternate(loads, func(args []string) (result, error) {
 				return p.measure(ctx, p.rota, free, args)
 			},
 				func(args []string) (result, error) { return p.measure(ctx, p.rota, s, args) })

@@ -51,8 +51,7 @@ func (p *plan) measureOverload(ctx context.Context) error {
 	pin, load := p.apart()
 	o := overloaded{pinned: pin != nil, cap: p.overload.cap, memory: p.overload.memory}
 	if err := p.cluster(ctx, p.rota, pin, func(s *servers) error {
-		return p.overloadThem(ctx, s, load,
-			&o)
+		return p.overloadThem(ctx, s, load, &o)
 	}); err != nil {
 		return err
 	}

@@ -75,8 +75,7 @@ func (p *plan) measureNATS(ctx context.Context) error {
 	var there, here [][]result
 	err = p.peerCluster(ctx, peers[0], func(nats *peerServers) error {
 		return p.cluster(ctx, p.rota, nil, func(s *servers) error {
-			there, here, err = p.alternate(loads, func(args []string) (result,
-				error) {
+			there, here, err = p.alternate(loads, func(args []string) (result, error) {
 				return p.measureThere(ctx, nats, args)
 			},
 				func(args []string) (result, error) { return p.measure(ctx, p.rota, s, args) })
@@ -104,8 +103,7 @@ func (p *plan) measurePeers(ctx context.Context) error {
 		return p.cluster(ctx, p.rota, nil, func(three *servers) error {
 			return p.clusterOf(ctx, 1, p.rota, nil, func(one *servers) error {
 				for _, s := range []*servers{three, one} {
-					measures = append(measures, func(args []string) (result,
-						error) {
+					measures = append(measures, func(args []string) (result, error) {
 						return p.measure(ctx, p.rota, s, args)
 					})
 				}
@@ -120,8 +118,7 @@ func (p *plan) measurePeers(ctx context.Context) error {
 				return p.peerCluster(ctx, one, func(s *peerServers) error {
 					names = append(names, one.name)
 					text += "- " + one.what + "; " + one.version(ctx) + ".\n"
-					measures = append(measures, func(args []string) (result,
-						error) {
+					measures = append(measures, func(args []string) (result, error) {
 						return p.measureThere(ctx, s, args)
 					})
 					return then()
@@ -233,8 +230,7 @@ func (s *peerServers) cpu() (sum float64, err error) {
 		}
 		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(file)))
 		if slices.ContainsFunc(s.processes, func(p *rig.Process) bool {
-			return p.PID() == pid ||
-				p.PID() == t.parent
+			return p.PID() == pid || p.PID() == t.parent
 		}) {
 			sum += t.ticks / ticksPerSecond
 		}

@@ -61,10 +61,9 @@ func (p *plan) measureRest(ctx context.Context) error {
 			return err
 		}
 	}
-	return p.publish("bench-rest",
-		text+fmt.Sprintf(
-			"A server alone with an empty log is ready %.2f s after its start (median of %d, at most %.2f).\n",
-			median(starts), len(starts), starts[len(starts)-1]))
+	return p.publish("bench-rest", text+fmt.Sprintf(
+		"A server alone with an empty log is ready %.2f s after its start (median of %d, at most %.2f).\n",
+		median(starts), len(starts), starts[len(starts)-1]))
 }
 
 // restOf returns the table of one binary.

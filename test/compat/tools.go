@@ -57,8 +57,7 @@ var tools = []tool{
 
 	{name: "nginx", deb: []string{"nginx", "nginx-common"}, program: "usr/sbin/nginx"},
 	{name: "HAProxy", deb: []string{"haproxy", "liblua5.3-0", "libpcre2-posix3", "libopentracing-c-wrapper0",
-		"libopentracing1"},
-		program: "usr/sbin/haproxy"},
+		"libopentracing1"}, program: "usr/sbin/haproxy"},
 	{name: "Caddy", version: "v2.11.9", goPackage: "github.com/caddyserver/caddy/v2/cmd/caddy", most: 15 * time.Minute},
 	{name: "Traefik", version: "v3.7.13", goPackage: "github.com/traefik/traefik/v3/cmd/traefik",
 		most: 25 * time.Minute, goReplace: []string{

@@ -136,13 +136,11 @@ func TestOrderly(t *testing.T) {
 		wrong   string
 	}{
 		"one after the other": {[]answer{on("started", "1.1"), on("ended", "1.1"), on("started", "1.2"),
-			on("ended", "1.2")},
-			""},
+			on("ended", "1.2")}, ""},
 		"after it was lost": {[]answer{on("started", "1.1"), on("lost", "1.1"), on("started", "1.2"),
 			on("ended", "1.1")},
 			""}, "two at once": {[]answer{on("started", "1.1"), on("started", "1.2")}, "while one ran"},
-		"an older token": {[]answer{on("started", "1.2"), on("ended", "1.2"), on("started", "1.1")},
-			"came after"},
+		"an older token": {[]answer{on("started", "1.2"), on("ended", "1.2"), on("started", "1.1")}, "came after"},
 		"the same token twice": {[]answer{on("started", "1.2"), on("ended", "1.2"), on("started", "1.2")},
 			"came after"}, "no token": {[]answer{on("started", "")}, "a token is"},
 		"a word of the drivers": {[]answer{on("began", "1.1")}, "reported"},

@@ -142,8 +142,7 @@ func TestCanaries(t *testing.T) {
 
 	// A token, whose secret is its own.
 	made := c.rota(t, append(root, "auth", "token", "create", "--role", "operator,worker", "--expires",
-		"1h")...).want(t,
-		0)
+		"1h")...).want(t, 0)
 	text := strings.TrimSpace(made.stdout)
 	planted["a token"] = []byte(text[strings.LastIndex(text, "_")+1:])
 	token := []string{"--tls-ca", ca.file, "--token-file", file("token", []byte(text))}

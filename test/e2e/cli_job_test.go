@@ -253,16 +253,14 @@ func cliRequires(t *testing.T, c *nodes) {
 		{"--worker", "cli-w1"}, {"--cpu", "4000"}, {"--memory", "1000000"}, {"--zone", "elsewhere"}}
 	for _, args := range fits {
 		c.rota(t, append([]string{"job", "submit", "--queue", "cli", "--type", "r", "--wait", "--timeout", "20s"},
-			args...)...).want(t,
-			0)
+			args...)...).want(t, 0)
 	}
 	never := [][]string{{"--requires", "tpu"}, {"--requires", "gpu", "--requires", "h100"}, {"--region-allow", "us"},
 		{"--region-deny", "eu"}, {"--worker", "somebody"}, {"--cpu", "4001"}, {"--memory", "1000001"}}
 	var ids []string
 	for _, args := range never {
 		r := c.rota(t, append([]string{"job", "submit", "--queue", "cli", "--type", "r", "-o", "name"},
-			args...)...).want(t,
-			0)
+			args...)...).want(t, 0)
 		ids = append(ids, strings.TrimSpace(r.stdout))
 	}
 	// A job behind them in line is not held up.

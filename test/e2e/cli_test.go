@@ -110,8 +110,7 @@ func cliFormats(t *testing.T, c *nodes) {
 				}
 			case "name":
 				if slices.ContainsFunc(lines, func(l string) bool {
-					return l == "" ||
-						strings.ContainsAny(l, " \t{")
+					return l == "" || strings.ContainsAny(l, " \t{")
 				}) {
 					t.Errorf("%s -o name printed %q", what, r.stdout)
 				}

@@ -143,8 +143,7 @@ func TestCurlWorker(t *testing.T) {
 		job, err := cl.Job(context.Background(), spec.ID)
 		check(t, err)
 		if want := fmt.Sprintf("JOB é %s", strings.TrimPrefix(string(spec.Payload),
-			"job é ")); job.State != rota.JobCompleted ||
-			string(job.Output) != want {
+			"job é ")); job.State != rota.JobCompleted || string(job.Output) != want {
 			t.Errorf("job %s is %s with output %q", spec.ID, job.State, job.Output)
 		}
 		for _, a := range job.Attempts {

@@ -46,8 +46,7 @@ func TestFIFOOrder(t *testing.T) {
 					fmt.Fprintf(&text, "{\"id\":%q,\"queue\":%q,\"type\":\"work\"}\n", id, q)
 				}
 				c.rota(t, "job", "submit", "--file", writeFile(t, filepath.Join(t.TempDir(), "jobs"),
-					text.String())).want(t,
-					0)
+					text.String())).want(t, 0)
 			} else {
 				submitAll(t, c.dial(t, c.followers(t)[0]), jobs...)
 			}

@@ -83,8 +83,7 @@ func (h *halfSent) run(t *testing.T) {
 	}
 	c.rota(t, append(ca, "job", "submit", "--type", "work", "--id", "j1")...).want(t, 0)
 	answer, err := (&http.Client{Transport: &http.Transport{TLSClientConfig: trust}}).Post(scheme+"://"+c.all[0].API+
-		"/v1/jobs",
-		"application/json",
+		"/v1/jobs", "application/json",
 		strings.NewReader(`{"jobs":[{"id":"j2","type":"work"}]}`))
 	check(t, err)
 	_ = answer.Body.Close()

@@ -221,8 +221,7 @@ func TestOutbox_fullQueue(t *testing.T) {
 		return nil
 	})
 	if left, failed := count(`spec->>'queue' = 'full'`), count(
-		`spec->>'queue' = 'full' AND error IS NOT NULL`); left < rows-2*cap ||
-		failed != 0 {
+		`spec->>'queue' = 'full' AND error IS NOT NULL`); left < rows-2*cap || failed != 0 {
 		t.Errorf("of %d rows of a queue for %d jobs %d are left, %d with an error", rows, cap, left, failed)
 	}
 	c.rota(t, "queue", "set", "full", "--set", "queue_cap=10000").want(t, 0)

@@ -223,8 +223,7 @@ func (a *floodAccount) decision(name rota.QueueName, events []rota.ServedEvent) 
 			continue
 		}
 		a.draw(q, r, &e, drawn[e.Tenant], func(tenant rota.TenantID) (rota.JobID, int) {
-			return stays[tenant],
-				drawn[tenant]
+			return stays[tenant], drawn[tenant]
 		})
 		drawn[e.Tenant]++
 	}

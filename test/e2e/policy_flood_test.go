@@ -113,8 +113,7 @@ func (r *floodRun) begin(t *testing.T, c *nodes) {
 	q := c.policyQueue(t, r.name, "standard", r.set...)
 	for i := range floodWorkers {
 		c.floodWorker(t, rota.WorkerSpec{ID: r.worker(i), Queues: []rota.QueueName{q}, Slots: floodSlots,
-			CPUMilli: floodCPU},
-			r.taken)
+			CPUMilli: floodCPU}, r.taken)
 	}
 	jobs := []rota.JobSpec{
 		policyJob(r.name+"-impossible", q, ofType("flood"), func(s *rota.JobSpec) {

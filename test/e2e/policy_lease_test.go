@@ -31,8 +31,7 @@ func TestConformance_AssignmentAndLease(t *testing.T) {
 		t.Run(one.name, func(t *testing.T) {
 			t.Parallel()
 			set := append([]string{"lease_ms=60000", "ack_timeout=20000ms", "renewals_max=2", "backoff_base=100ms",
-				"backoff_unit=1ms"},
-				one.set...)
+				"backoff_unit=1ms"}, one.set...)
 			one.run(t, c, cl, c.policyQueue(t, one.name[:12], "aicf-ai", set...))
 		})
 	}

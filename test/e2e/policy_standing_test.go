@@ -63,8 +63,7 @@ func TestMaxConcurrentKeepsUp(t *testing.T) {
 		began, ended = append(began, a.Started.Clock), append(ended, a.Ended.Clock)
 	}
 	slices.SortFunc(moments, func(a, b moment) int {
-		return cmp.Or(cmp.Compare(a.at, b.at),
-			cmp.Compare(a.opens, b.opens))
+		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.opens, b.opens))
 	})
 	open := 0
 	for _, m := range moments {

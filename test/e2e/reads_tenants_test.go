@@ -151,8 +151,7 @@ func TestReads_everyCall(t *testing.T) {
 					by = ofData
 				}
 				t.Run(string(methods.Get(k).FullName()), func(t *testing.T) {
-					readsNothingOfAnother(t, conn, by,
-						methods.Get(k))
+					readsNothingOfAnother(t, conn, by, methods.Get(k))
 				})
 			}
 		}

@@ -21,8 +21,7 @@ func TestRetired(t *testing.T) {
 	}
 	args := func(whose string, more ...string) []string {
 		return append([]string{"--queues", "retired", "--id", "gpu-7", "--secret-file", secrets[whose], "--exec",
-			"cat"},
-			more...)
+			"cat"}, more...)
 	}
 	worker := func(whose string) *process { return c.worker(t, args(whose)...) }
 	refused := func() {

@@ -107,8 +107,7 @@ var startTroubles = map[string]func(*testing.T, *node, *refusedStart){
 		r.env = append(r.env, "NODE=n1")
 	},
 	"StartExposed": func(_ *testing.T, _ *node, r *refusedStart) {
-		r.settings = append(r.settings, "--api",
-			"0.0.0.0:0")
+		r.settings = append(r.settings, "--api", "0.0.0.0:0")
 	},
 	"StartAlone": func(t *testing.T, n *node, r *refusedStart) {
 		// As a node whose first start waited without success, and the lost flags.

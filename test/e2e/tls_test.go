@@ -49,8 +49,7 @@ func TestTLSCluster(t *testing.T) {
 	c.rota(t, "cluster", "status", "--timeout", "2s").want(t, 7)
 	c.rota(t, "cluster", "status", "--timeout", "2s", "--tls-ca", theirs.file).want(t, 7)
 	c.rota(t, append(theirs.flags(t, "stranger"), "cluster", "status", "--timeout", "2s", "--tls-ca",
-		ours.file)...).want(t,
-		7)
+		ours.file)...).want(t, 7)
 
 	// A node of another authority, and one without the gossip key, stay outside.
 	for name, flags := range map[string][]string{

@@ -41,8 +41,7 @@ func TestTokenOfATenant(t *testing.T) {
 		return r.stdout
 	}
 	c.rota(t, append(umbrella, "job", "submit", "--tenant", "umbrella", "--id", "umbrella-job", "--type", "x",
-		"--wait")...).want(t,
-		0)
+		"--wait")...).want(t, 0)
 	flow := writeFile(t, filepath.Join(t.TempDir(), "flow.yaml"),
 		"id: acme-flow\ntenant: acme\nnodes:\n  - {id: a, type: x}\n")
 	for _, args := range [][]string{
@@ -91,8 +90,7 @@ func TestAnonymous_locksNobodyOut(t *testing.T) {
 	c.rota(t, "job", "list").want(t, 8)
 	c.rota(t, append(root, "auth", "anonymous", "root")...).want(t, 0)
 	c.rota(t, "auth", "token", "revoke", strings.Split(c.rota(t, "auth", "token", "list", "-o", "name").want(t,
-		0).stdout, "\n")[0]).want(t,
-		0)
+		0).stdout, "\n")[0]).want(t, 0)
 	c.rota(t, "auth", "anonymous", "none", "--yes").want(t, 0)
 }
 

@@ -43,8 +43,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	mac := hmac.New(sha256.New, r.secret)
 	fmt.Fprintf(mac, "%s.%s.%s", id, timestamp, body)
 	if want := "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil)); !strings.Contains(req.Header.Get(
-		"webhook-signature"),
-		want) {
+		"webhook-signature"), want) {
 		r.wrong = append(r.wrong, id)
 	}
 	if !strings.Contains(string(body), `"type":"jobEnqueued"`) ||
@@ -127,8 +126,7 @@ func TestWebhooks(t *testing.T) {
 		}
 	}
 	gone := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.WriteHeader(
-			http.StatusGone)
+		w.WriteHeader(http.StatusGone)
 	}))
 	t.Cleanup(gone.Close)
 	c.rota(t, "webhook", "set", "gone", "--url", gone.URL, "--kinds", "jobEnqueued", "--filter",

@@ -57,8 +57,7 @@ func TestWorkerTypes(t *testing.T) {
 	// The library sends the types of its handlers.
 	w, err := client.NewWorker(c.dial(t), rota.WorkerSpec{ID: "shrinker", Queues: []rota.QueueName{"typed"}, Slots: 1})
 	check(t, err)
-	client.Define[struct{}, string]("shrink").Handle(w, func(context.Context, *client.Job, struct{}) (string,
-		error) {
+	client.Define[struct{}, string]("shrink").Handle(w, func(context.Context, *client.Job, struct{}) (string, error) {
 		return "shrunk", nil
 	})
 	ctx, cancel := context.WithCancel(context.Background())

@@ -408,8 +408,7 @@ func flowPictures(t *testing.T, c *nodes) {
 		r := c.rota(t, append([]string{"workflow", "list", "-o", "json", "--limit", "1000"}, filter...)...)
 		page := decode[rota.WorkflowPage](t, r)
 		if !slices.ContainsFunc(page.Workflows, func(w rota.Workflow) bool {
-			return w.ID == "pictures" &&
-				w.Counts.Blocked == 3
+			return w.ID == "pictures" && w.Counts.Blocked == 3
 		}) {
 			t.Errorf("list %v lacks it: %s", filter, r.stdout)
 		}

@@ -32,15 +32,12 @@ func accountProbes() []probe {
 			return err
 		}, rota.KindConflict, rota.KindInvalid, rota.KindDenied),
 		local("reads jobs by the socket", func(ctx context.Context, c *client.Client) error {
-			_,
-				err := c.Job(ctx, "acme-done")
+			_, err := c.Job(ctx, "acme-done")
 			return err
 		}, rota.KindDenied),
 		local("submits by the socket", func(ctx context.Context, c *client.Client) error {
-			return submit(ctx, c,
-				"acme-local", ours)
-		},
-			rota.KindDenied),
+			return submit(ctx, c, "acme-local", ours)
+		}, rota.KindDenied),
 		local("changes the mode by the socket", func(ctx context.Context, c *client.Client) error {
 			_, err := c.SetMode(ctx, rota.ModeReadOnly, "mine")
 			return err

@@ -41,8 +41,7 @@ func tokenProbes() []probe {
 	root := func(s *scene) string { return s.tokens["root"] }
 	return []probe{
 		one("a token that nobody made", func(*scene) string {
-			return "Bearer rota_abcdefghijkl_" +
-				strings.Repeat("flood777", 6) + "flop"
+			return "Bearer rota_abcdefghijkl_" + strings.Repeat("flood777", 6) + "flop"
 		}),
 		one("a token's id with another secret", func(s *scene) string {
 			return "Bearer rota_" + idOf(root(s)) + "_" + strings.Split(s.tokens["acme"], "_")[2]
@@ -54,8 +53,7 @@ func tokenProbes() []probe {
 		one("a token that was revoked", func(s *scene) string { return "Bearer " + s.tokens["revoked"] }),
 		{name: "a token that has expired", try: expiredToken},
 		{name: "two tokens at once", try: bearing(func(s *scene) []string {
-			return []string{"Bearer " +
-				s.tokens["acme"], "Bearer " + root(s)}
+			return []string{"Bearer " + s.tokens["acme"], "Bearer " + root(s)}
 		})},
 		{name: "a token and a certificate at once", try: tokenAndCertificate},
 	}
@@ -104,8 +102,7 @@ func showing(certificate func(s *scene) (tls.Certificate, error)) func(context.C
 // certificateProbes are certificates with one fault each; one without a fault is accepted.
 func certificateProbes() []probe {
 	with := func(name string, faults ...fault) probe {
-		return probe{name: name, try: showing(func(s *scene) (tls.Certificate,
-			error) {
+		return probe{name: name, try: showing(func(s *scene) (tls.Certificate, error) {
 			return s.clientCA.client("root", "ann", faults...)
 		})}
 	}
@@ -122,20 +119,16 @@ func certificateProbes() []probe {
 	const ann = "spiffe://rota/client/root/ann"
 	return []probe{
 		{name: "a sound certificate counts, or the others prove nothing", try: soundCertificate},
-		{name: "a certificate of a foreign authority", try: showing(func(s *scene) (tls.Certificate,
-			error) {
+		{name: "a certificate of a foreign authority", try: showing(func(s *scene) (tls.Certificate, error) {
 			return s.foreignCA.client("root", "ann")
 		})},
-		{name: "a client's of the nodes' authority", try: showing(func(s *scene) (tls.Certificate,
-			error) {
+		{name: "a client's of the nodes' authority", try: showing(func(s *scene) (tls.Certificate, error) {
 			return s.nodeCA.client("root", "ann")
 		})},
-		{name: "a node's of the clients' authority", try: showing(func(s *scene) (tls.Certificate,
-			error) {
+		{name: "a node's of the clients' authority", try: showing(func(s *scene) (tls.Certificate, error) {
 			return s.clientCA.node("n1")
 		})},
-		{name: "a node's own, for a client's call", try: showing(func(s *scene) (tls.Certificate,
-			error) {
+		{name: "a node's own, for a client's call", try: showing(func(s *scene) (tls.Certificate, error) {
 			return s.nodeCA.node("n2")
 		})},
 		{name: "a certificate signed by a client's", try: showing(grandchild)},

@@ -45,8 +45,7 @@ func hostileGossip() map[string][]byte {
 		"a seal in a seal":                 append([]byte{10}, make([]byte, 40)...),
 		"that n9 is a member": []byte(
 			"\x04\x86\xabIncarnation\x01\xa4Node\xa2n9\xa4Addr\xc4\x04\x7f\x00\x00\x01\xa4Port\xcd\x27\x0f\xa4Meta\xc4\x00\xa3Vsn\xc4\x06\x01\x05\x02\x00\x00\x00"),
-		"that n2 is dead": []byte(
-			"\x05\x83\xabIncarnation\xce\x7f\xff\xff\xff\xa4Node\xa2n2\xa4From\xa2n9"),
+		"that n2 is dead": []byte("\x05\x83\xabIncarnation\xce\x7f\xff\xff\xff\xa4Node\xa2n2\xa4From\xa2n9"),
 		"that n2 is elsewhere": []byte(
 			"\x04\x86\xabIncarnation\xce\x7f\xff\xff\xfe\xa4Node\xa2n2\xa4Addr\xc4\x04\x7f\x00\x00\x09\xa4Port\xcd\x27\x0f\xa4Meta\xc4\x00\xa3Vsn\xc4\x06\x01\x05\x02\x00\x00\x00"),
 	}
@@ -78,15 +77,12 @@ func gossipProbes() (all []probe) {
 		send("of another cluster", func(m []byte, _ bool) []byte { return []byte("\xf4\x05other" + string(m)) },
 			names...),
 		send("sealed by another key", func(m []byte, packet bool) []byte {
-			return seal([]byte(strings.Repeat("x", 32)),
-				m, packet)
-		},
-			names...),
+			return seal([]byte(strings.Repeat("x", 32)), m, packet)
+		}, names...),
 	)
 	for _, name := range names {
 		all = append(all, send("says "+name, func(m []byte, packet bool) []byte {
-			return seal([]byte(gossipKey), m,
-				packet)
+			return seal([]byte(gossipKey), m, packet)
 		}, name))
 	}
 	return all

@@ -102,12 +102,10 @@ func workerProbes() []probe {
 		probe{name: "completes a lease without an id", try: foreignLease(rotav1.LeaseVerb_LEASE_VERB_COMPLETE,
 			func(*scene) []byte { return nil })},
 		hello("registers under an id beyond its prefix", func() *rotav1.Hello {
-			return named("umbrella-x", own,
-				guess)
+			return named("umbrella-x", own, guess)
 		}),
 		hello("registers for another's queue", func() *rotav1.Hello {
-			return named("acme-y", rota.QueueName(theirs),
-				guess)
+			return named("acme-y", rota.QueueName(theirs), guess)
 		}),
 		hello("registers as one that lives", func() *rotav1.Hello { return named("acme-w", own, guess) }),
 		hello("takes over without the secret", func() *rotav1.Hello {

@@ -60,8 +60,7 @@ func setIssuer(role string) *fsmpb.Op {
 func (a *auditor) signedIn(e *rota.Event, id string, roles []string) {
 	a.SignedIn++
 	if !slices.ContainsFunc(a.maps, func(m rota.ClaimRole) bool {
-		return m.Fits(idpCaller) &&
-			slices.Equal(roles, []string{m.Role})
+		return m.Fits(idpCaller) && slices.Equal(roles, []string{m.Role})
 	}) {
 		a.failf("event %s: token %s has roles %v, and its issuer maps %v", e.ID, id, roles, a.maps)
 	}

@@ -83,8 +83,7 @@ func TestReadReleases(t *testing.T) {
 	t.Parallel()
 	commit := strings.Repeat("0a", 20)
 	if all, err := readReleases("# head\n\nv0.1.0 " + commit + " 2030-05-01\nv0.10.2 " + commit +
-		" 2030-06-01\n"); err != nil ||
-		len(all) != 2 || all[1].version != "v0.10.2" {
+		" 2030-06-01\n"); err != nil || len(all) != 2 || all[1].version != "v0.10.2" {
 		t.Errorf("%v, %v", all, err)
 	}
 	for _, bad := range []string{"v0.1.0 " + commit, "0.1.0 " + commit + " 2030-05-01",

@@ -135,8 +135,7 @@ func shrunk(older, newer *descriptorpb.FileDescriptorSet) (faults []string) {
 // shape returns the parts of a field that must not change: name and kind, whether it is repeated, and what it excludes.
 func shape(m *descriptorpb.DescriptorProto, f *descriptorpb.FieldDescriptorProto) string {
 	text := strings.Join([]string{f.GetName(), f.GetLabel().String(), f.GetType().String(), f.GetTypeName(),
-		f.GetJsonName()},
-		" ")
+		f.GetJsonName()}, " ")
 	if f.OneofIndex != nil {
 		text += " of " + m.GetOneofDecl()[f.GetOneofIndex()].GetName()
 	}

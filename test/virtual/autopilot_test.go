@@ -29,8 +29,7 @@ func TestAutopilot(t *testing.T) {
 			s.servers = append(s.servers, fresh)
 			s.restart(fresh)
 			s.patiently(5*time.Minute, func(ctx context.Context) bool {
-				return !slices.Contains(s.ids(ctx),
-					dead.id())
+				return !slices.Contains(s.ids(ctx), dead.id())
 			})
 			s.voters(3)
 			if ids := s.ids(s.ctx); slices.Contains(ids, dead.id()) || !slices.Contains(ids, fresh.id()) {

@@ -68,8 +68,7 @@ func TestLedger(t *testing.T) {
 			done(l, b, event("j", 2, 1))
 		}, "tokens grow"},
 		"merged into nothing": {func(l *ledger) {
-			l.judge("j",
-				&rota.Job{State: rota.JobCompleted, MergedInto: "none"})
+			l.judge("j", &rota.Job{State: rota.JobCompleted, MergedInto: "none"})
 		},
 			"a submission is merged into a job that was submitted"},
 		"lost": {func(l *ledger) { l.judge("j", nil) }, "an accepted job is never lost"},

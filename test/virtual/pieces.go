@@ -138,8 +138,7 @@ func (u *user) insist(op check.Op, call func(context.Context, *client.Client, *c
 		now := op
 		now.Process, now.Invoke = string(u.host), kept.Now()
 		_, err := callElsewhere(u, func(ctx context.Context, c *client.Client) (struct{}, error) {
-			return struct{}{},
-				call(ctx, c, &now)
+			return struct{}{}, call(ctx, c, &now)
 		})
 		now = now.Done(kept, err)
 		if kept.Add(now); now.Outcome != check.Unknown {

@@ -154,9 +154,8 @@ func (a *asker) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, got.err
 	}
 	return &http.Response{Status: "200 OK", StatusCode: http.StatusOK, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-			Header: got.header.Clone(), Body: io.NopCloser(bytes.NewReader(got.body)),
-			ContentLength: int64(len(got.body)), Request: r},
-		nil
+		Header: got.header.Clone(), Body: io.NopCloser(bytes.NewReader(got.body)),
+		ContentLength: int64(len(got.body)), Request: r}, nil
 }
 
 // keep caches an answer from its arrival, and drops old ones.

@@ -70,8 +70,7 @@ func (s *Site) polling() {
 			says: says, waits: waits}
 	}
 	add(s, work("/acquire", "acquireLeases", "Register a worker that has no stream, wait for leases, and return them",
-		true),
-		s.acquire)
+		true), s.acquire)
 	add(s, work("/beat", "beatWorker", "Send a worker's heartbeat, and renew the leases that it holds", false),
 		func(ctx context.Context, in *PollCall[rest.WorkerBeat]) (*Answer[rest.WorkerBeaten], error) {
 			body, err := in.Given.read()

@@ -67,8 +67,7 @@ func (s *Site) events(w http.ResponseWriter, r *http.Request) {
 	if form != nil {
 		to = &written{form, newStream(w), func(out *stream) {
 			beside.Go(func() {
-				out.beat(ctx, eventsBeat,
-					form.sign)
+				out.beat(ctx, eventsBeat, form.sign)
 			})
 		}}
 	} else if to, err = s.accept(w, r, &beside, ctx, cancel); err != nil {

@@ -13,8 +13,7 @@ import (
 func (s *Site) batches() {
 	const all, one = "/v1/batches", "/v1/batches/{id}"
 	add(s, route{method: http.MethodGet, path: all, call: rotav1.Batches_List_FullMethodName, id: "listBatches",
-		says: "List the batches"},
-		s.listBatches)
+		says: "List the batches"}, s.listBatches)
 	add(s, route{method: http.MethodGet, path: one, call: rotav1.Batches_Get_FullMethodName, id: "getBatch",
 		says: "Read a batch: how many of its jobs are live, and how the others ended"}, s.getBatch)
 	add(s, route{method: http.MethodPut, path: one, call: rotav1.Batches_Open_FullMethodName, id: "openBatch",

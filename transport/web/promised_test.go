@@ -166,18 +166,15 @@ func TestPromises_bite(t *testing.T) {
 		change func(*huma.OpenAPI)
 		breaks string
 	}{
-		"a call is gone": {func(a *huma.OpenAPI) { a.Paths["/v1/jobs/{id}"].Delete = nil },
-			"DELETE /v1/jobs/{id}"},
+		"a call is gone": {func(a *huma.OpenAPI) { a.Paths["/v1/jobs/{id}"].Delete = nil }, "DELETE /v1/jobs/{id}"},
 		"a path is gone": {func(a *huma.OpenAPI) { delete(a.Paths, "/v1/stats") }, "GET /v1/stats"},
 		"a parameter is gone": {func(a *huma.OpenAPI) { a.Paths["/v1/jobs"].Get.Parameters = a.Paths["/v1/jobs"].Get.Parameters[1:] },
 			"GET /v1/jobs takes query"},
 		"a parameter must be given": {func(a *huma.OpenAPI) { parameter(a, "/v1/jobs", "q").Required = true },
 			"leaves it out"},
 		"a parameter is of another type": {func(a *huma.OpenAPI) {
-			parameter(a, "/v1/jobs",
-				"limit").Schema.Type = huma.TypeString
-		},
-			"query limit: integer"},
+			parameter(a, "/v1/jobs", "limit").Schema.Type = huma.TypeString
+		}, "query limit: integer"},
 		"a choice is gone": {func(a *huma.OpenAPI) { parameter(a, "/v1/jobs", "view").Schema.Enum = []any{"brief"} },
 			"query view = full"},
 		"a body must be given": {func(a *huma.OpenAPI) { a.Paths["/v1/jobs/{id}/retry"].Post.RequestBody.Required = true },
@@ -185,19 +182,14 @@ func TestPromises_bite(t *testing.T) {
 		"a status is gone": {func(a *huma.OpenAPI) { delete(a.Paths["/v1/jobs/{id}"].Put.Responses, "201") },
 			"answers 201"},
 		"a header is gone": {func(a *huma.OpenAPI) {
-			delete(a.Paths["/v1/jobs"].Get.Responses["200"].Headers,
-				"Rota-Index")
-		},
-			"header Rota-Index"},
+			delete(a.Paths["/v1/jobs"].Get.Responses["200"].Headers, "Rota-Index")
+		}, "header Rota-Index"},
 		"a field is gone": {func(a *huma.OpenAPI) { delete(schema(a, "Job").Properties, "state") },
 			"Job.state: string"},
-		"a field is not always there": {func(a *huma.OpenAPI) { schema(a, "Job").Required = nil },
-			"is always there"},
+		"a field is not always there": {func(a *huma.OpenAPI) { schema(a, "Job").Required = nil }, "is always there"},
 		"a field is of another type": {func(a *huma.OpenAPI) {
-			schema(a,
-				"Job").Properties["priority"].Type = huma.TypeString
-		},
-			"Job.priority: integer"},
+			schema(a, "Job").Properties["priority"].Type = huma.TypeString
+		}, "Job.priority: integer"},
 		"a name is gone": {func(a *huma.OpenAPI) { p := schema(a, "Job").Properties["state"]; p.Enum = p.Enum[1:] },
 			"Job.state = "},
 		"a field must be given": {func(a *huma.OpenAPI) { schema(a, "JobSpec").Required = []string{"keys"} },
@@ -212,8 +204,7 @@ func TestPromises_bite(t *testing.T) {
 		c.change(api)
 		lost := broken(before, promises(api))
 		if bites := slices.ContainsFunc(lost, func(line string) bool {
-			return strings.Contains(line,
-				c.breaks)
+			return strings.Contains(line, c.breaks)
 		}); (c.breaks != "") != (len(lost) > 0) || c.breaks != "" && !bites {
 			t.Errorf("%s: broken are %q", name, lost[:min(len(lost), 5)])
 		}

@@ -43,8 +43,7 @@ var (
 		},
 		reflect.TypeFor[rota.Score](): func() *huma.Schema { return &huma.Schema{Description: "The ranking's number."} },
 		reflect.TypeFor[rota.Reasoning](): func() *huma.Schema {
-			return openObject(
-				"The rule by which the worker was chosen, with its figures.")
+			return openObject("The rule by which the worker was chosen, with its figures.")
 		},
 		reflect.TypeFor[rota.QueuePolicy](): func() *huma.Schema {
 			s := openObject("Preset and every key of the queue's policy.")

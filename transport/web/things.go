@@ -33,8 +33,7 @@ func noPreset(in *rest.Settings) error {
 func (s *Site) queues() {
 	const all, one = "/v1/queues", "/v1/queues/{id}"
 	add(s, route{method: http.MethodGet, path: all, call: rotav1.Queues_List_FullMethodName, id: "listQueues",
-		says: "List the queues"},
-		s.listQueues)
+		says: "List the queues"}, s.listQueues)
 	add(s, route{method: http.MethodGet, path: one, call: rotav1.Queues_Get_FullMethodName, id: "getQueue",
 		says: "Read a queue's counters and its whole policy"}, s.getQueue)
 	add(s, route{method: http.MethodPut, path: one, call: rotav1.Queues_Set_FullMethodName, id: "setQueue",
@@ -142,8 +141,7 @@ func (s *Site) deleteQueue(ctx context.Context, in *QueueDeletion) (*Answer[rest
 func (s *Site) tenants() {
 	const all, one = "/v1/tenants", "/v1/tenants/{id}"
 	add(s, route{method: http.MethodGet, path: all, call: rotav1.Tenants_List_FullMethodName, id: "listTenants",
-		says: "List the tenants"},
-		s.listTenants)
+		says: "List the tenants"}, s.listTenants)
 	add(s, route{method: http.MethodGet, path: one, call: rotav1.Tenants_Get_FullMethodName, id: "getTenant",
 		says: "Read a tenant: its limits and its current use"}, s.getTenant)
 	add(s, route{method: http.MethodPut, path: one, call: rotav1.Tenants_Set_FullMethodName, id: "setTenant",
@@ -212,8 +210,7 @@ func (s *Site) deleteTenant(ctx context.Context, in *NamedVersion) (*Answer[rest
 func (s *Site) workers() {
 	const all, one = "/v1/workers", "/v1/workers/{id}"
 	add(s, route{method: http.MethodGet, path: all, call: rotav1.Workers_List_FullMethodName, id: "listWorkers",
-		says: "List the workers"},
-		s.listWorkers)
+		says: "List the workers"}, s.listWorkers)
 	add(s, route{method: http.MethodGet, path: one, call: rotav1.Workers_Get_FullMethodName, id: "getWorker",
 		says: "Read a worker with its open leases"}, s.getWorker)
 	add(s, route{method: http.MethodDelete, path: one, call: rotav1.Workers_Delete_FullMethodName, id: "deleteWorker",

@@ -50,8 +50,7 @@ func (s *Site) views() {
 		says: "Calculate the first dates from now of a schedule that does not exist yet"},
 		func(_ context.Context, in *DatesQuery) (*Answer[rest.Dates], error) {
 			dates, err := s.options.Calls.DatesOf(&rota.ScheduleTimes{Cron: in.Cron, TZ: in.TZ,
-				Every: millis.Duration(in.Every)},
-				int(in.Limit))
+				Every: millis.Duration(in.Every)}, int(in.Limit))
 			return answer(rest.Dates{Dates: dates}, nil), err
 		})
 	add(s, route{method: http.MethodGet, path: "/v1/cluster/views", id: "getViews",

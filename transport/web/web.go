@@ -53,8 +53,7 @@ type Calls struct {
 	WaitJobs       func(ctx context.Context, ids []string, send func(*rotav1.Job) error) error
 	ShowWorkflow   func(ctx context.Context, req *rotav1.GetWorkflowRequest, send func(*rotav1.ShowWorkflowResponse) error) error
 	SubmitWorkflow func(ctx context.Context, next func() (*rotav1.SubmitWorkflowRequest, error)) (
-		*rotav1.WorkflowSubmitted,
-		error)
+		*rotav1.WorkflowSubmitted, error)
 	SaveSnapshot func(ctx context.Context, send func(*rotav1.SnapshotChunk) error) error
 }
 
@@ -244,8 +243,7 @@ func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if err := s.cross.Check(r); err != nil && !s.options.ofNode(r) {
 		Refuse(w, rota.Refusef(rota.KindDenied, "origin",
-			"a page of another site made this call: allow its origin with --cors-origin"),
-			0)
+			"a page of another site made this call: allow its origin with --cors-origin"), 0)
 		return
 	}
 	switch {
@@ -283,8 +281,7 @@ func unknown(s *Site, w http.ResponseWriter, r *http.Request) {
 	}
 	if len(w.Header().Values("Allow")) > 0 {
 		Refuse(w, rota.Refusef(rota.KindInvalid, "method", "%.16s is not a method of %.200q: see the header Allow",
-			r.Method, r.URL.Path),
-			http.StatusMethodNotAllowed)
+			r.Method, r.URL.Path), http.StatusMethodNotAllowed)
 		return
 	}
 	Refuse(w, rota.Refusef(rota.KindNotFound, "path",

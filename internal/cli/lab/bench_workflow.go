@@ -133,8 +133,7 @@ func flowColumns() []cli.Column[loadgen.FlowResult] {
 		{Head: "NODES", Cell: func(r loadgen.FlowResult) any { return r.Nodes }},
 		{Head: "EDGES", Wide: true, Cell: func(r loadgen.FlowResult) any { return r.Edges }},
 		{Head: "TIME SCALE", Wide: true, Cell: func(r loadgen.FlowResult) any {
-			return fmt.Sprintf("%.3g",
-				r.TimeScale)
+			return fmt.Sprintf("%.3g", r.TimeScale)
 		}},
 		{Head: "MAKESPAN S", Cell: func(r loadgen.FlowResult) any { return seconds(r.MakespanMs) }},
 		{Head: "CRITICAL S", Cell: func(r loadgen.FlowResult) any { return seconds(r.CriticalPathMs) }},

@@ -135,8 +135,7 @@ func (w *whatIf) run(ctx context.Context, a *cli.App, change whatif.Change) erro
 		return cli.AsFailure(fmt.Errorf("what-if: %w", err))
 	}
 	if err := a.PrintOne(report, []string{report.Control.Verdict()},
-		func(bool) string { return renderWhatIf(report) }); err != nil ||
-		!partial {
+		func(bool) string { return renderWhatIf(report) }); err != nil || !partial {
 		return err
 	}
 	a.Talk("what-if: interrupted: %d of 3 histories were finished", len(report.Histories))
@@ -157,10 +156,9 @@ func renderWhatIf(r *whatif.Report) string {
 	}
 	for i := range r.Histories {
 		if h := &r.Histories[i]; i > 0 {
-			facts = append(facts, cli.Fact{Name: h.Name,
-				Value: fmt.Sprintf(
-					"%d decisions, the first %d of them as recorded; %d attempts ran for the median of their type; %d operations were refused",
-					h.Decisions, h.Common, h.Filled, h.Refused)})
+			facts = append(facts, cli.Fact{Name: h.Name, Value: fmt.Sprintf(
+				"%d decisions, the first %d of them as recorded; %d attempts ran for the median of their type; %d operations were refused",
+				h.Decisions, h.Common, h.Filled, h.Refused)})
 		}
 	}
 	b.WriteString(cli.RenderFacts(facts))

@@ -167,12 +167,10 @@ func StatusTable(s rota.ClusterStatus, wide bool) string {
 		{Head: "RAFT", Wide: true, Cell: func(n rota.NodeStatus) any { return n.Raft }},
 		{Head: "VERSION", Wide: true, Cell: func(n rota.NodeStatus) any { return n.Version }},
 		{Head: "RULES", Wide: true, Cell: func(n rota.NodeStatus) any {
-			return cli.OfSome(int64(n.RulesVersion),
-				int64(n.RulesVersion))
+			return cli.OfSome(int64(n.RulesVersion), int64(n.RulesVersion))
 		}},
 		{Head: "APPLIED", Cell: func(n rota.NodeStatus) any {
-			return cli.OfSome(int64(n.AppliedIndex),
-				int64(n.AppliedIndex))
+			return cli.OfSome(int64(n.AppliedIndex), int64(n.AppliedIndex))
 		}},
 		{Head: "DIGEST", Wide: true, Cell: func(n rota.NodeStatus) any { return digestText(n.Digest) }},
 		{Head: "HEALTHY", Cell: func(n rota.NodeStatus) any { return n.Healthy }},

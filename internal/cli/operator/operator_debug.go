@@ -243,14 +243,11 @@ func (a Commands) debugNodes(ctx context.Context, b *bundle, status *rota.Cluste
 			value func() any
 		}{
 			{"status.json", func(ctx context.Context, c *client.Client) (err error) {
-				sees,
-					err = c.Status(ctx)
+				sees, err = c.Status(ctx)
 				return err
-			},
-				func() any { return sees }},
+			}, func() any { return sees }},
 			{"peers.json", func(ctx context.Context, c *client.Client) (err error) {
-				peers,
-					err = c.Peers(ctx)
+				peers, err = c.Peers(ctx)
 				return err
 			},
 				func() any { return map[string]any{"peers": peers} }},

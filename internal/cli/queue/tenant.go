@@ -56,8 +56,7 @@ func tenantColumns() []cli.Column[rota.Tenant] {
 		{Head: "PENALTY", Wide: true, Cell: func(t rota.Tenant) any { return cli.Span(t.PenaltyMs) }},
 		{Head: "THROTTLED", Cell: func(t rota.Tenant) any { return t.Throttled }},
 		{Head: "RATE LEFT", Wide: true, Cell: func(t rota.Tenant) any {
-			return cli.OfSome(t.RateLeft,
-				max(0, t.RateLimitRPS))
+			return cli.OfSome(t.RateLeft, max(0, t.RateLimitRPS))
 		}}, {Head: "SET", Wide: true, Cell: func(t rota.Tenant) any { return t.Known }},
 	}
 }

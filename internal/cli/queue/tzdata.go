@@ -94,8 +94,7 @@ func ZonesIn(args []string, given rota.TZInstall) (rota.TZInstall, error) {
 		return given, cli.Usagef("release: %s does not contain it; pass --release, such as 2026f", args[0])
 	case given.Released == 0:
 		return given, cli.Usagef(
-			"released: %s does not contain the date of the release; pass --released, such as 2026-10-27",
-			args[0])
+			"released: %s does not contain the date of the release; pass --released, such as 2026-10-27", args[0])
 	}
 	given.Data, err = cron.Pack(archive.Zones)
 	return given, err

@@ -69,8 +69,7 @@ func WorkersKept(all bool, status string) (func(rota.WorkerStatus) bool, error) 
 	var wanted rota.WorkerStatus
 	if err := wanted.UnmarshalText([]byte(strings.ToUpper(status))); err != nil || wanted == rota.WorkerNone {
 		return nil, cli.Usagef(
-			"--status must be one of ACTIVE, DRAINING, SUSPENDED, JAILED, RETIRED, UNREACHABLE, got %q",
-			status)
+			"--status must be one of ACTIVE, DRAINING, SUSPENDED, JAILED, RETIRED, UNREACHABLE, got %q", status)
 	}
 	return func(s rota.WorkerStatus) bool { return s == wanted }, nil
 }
@@ -93,20 +92,17 @@ func workerColumns() []cli.Column[rota.Worker] {
 		{Head: "CAPABILITIES", Wide: true, Cell: func(w rota.Worker) any { return cli.Joined(w.Capabilities) }},
 		{Head: "CPU", Wide: true, Cell: func(w rota.Worker) any { return cli.OrNone(w.CPUMilli) }},
 		{Head: "CPU TAKEN", Wide: true, Cell: func(w rota.Worker) any {
-			return cli.OfSome(w.CPUMilliTaken,
-				w.CPUMilli)
+			return cli.OfSome(w.CPUMilliTaken, w.CPUMilli)
 		}},
 		{Head: "MEMORY", Wide: true, Cell: func(w rota.Worker) any { return cli.OrNone(w.MemoryBytes) }},
 		{Head: "MEMORY TAKEN", Wide: true, Cell: func(w rota.Worker) any {
-			return cli.OfSome(w.MemoryTaken,
-				w.MemoryBytes)
+			return cli.OfSome(w.MemoryTaken, w.MemoryBytes)
 		}},
 		{Head: "IO", Wide: true, Cell: func(w rota.Worker) any { return cli.OrNone(w.IOBytesPerS) }},
 		{Head: "IO TAKEN", Wide: true, Cell: func(w rota.Worker) any { return cli.OfSome(w.IOTaken, w.IOBytesPerS) }},
 		{Head: "LIMITS", Wide: true, Cell: func(w rota.Worker) any { return cli.LimitsText(w.Limits) }},
 		{Head: "STAKE LEFT", Wide: true, Cell: func(w rota.Worker) any {
-			return cli.OfSome(w.StakeLeft(),
-				w.AttestedStake)
+			return cli.OfSome(w.StakeLeft(), w.AttestedStake)
 		}},
 		{Head: "BARRED TYPES", Wide: true, Cell: func(w rota.Worker) any { return len(w.Cooling) + len(w.Denied) }},
 		{Head: "ATTESTED UNTIL", Wide: true, Cell: func(w rota.Worker) any { return w.AttestedUntil }},

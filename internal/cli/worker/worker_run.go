@@ -304,8 +304,7 @@ func (a Commands) observer() client.Observer {
 			}
 		},
 		TurnedAway: func(e client.ConnectionEvent) {
-			a.Talk("not connected to %s: %v; asking again", e.Address,
-				e.Err)
+			a.Talk("not connected to %s: %v; asking again", e.Address, e.Err)
 		},
 	}
 }

@@ -145,8 +145,7 @@ func leftText(w *rota.Workflow) string {
 		return ""
 	}
 	if slices.ContainsFunc(w.Nodes, func(n rota.WorkflowNode) bool {
-		return n.Type == rota.GateType &&
-			!nodeOver(&n)
+		return n.Type == rota.GateType && !nodeOver(&n)
 	}) {
 		text += " of work, without the time that gates wait"
 	}
@@ -322,8 +321,7 @@ func summedUp(w *rota.Workflow) string {
 	}
 	if len(failed) > 0 {
 		slices.SortStableFunc(failed, func(a, b rota.WorkflowNode) int {
-			return cmp.Compare(a.FinishedIndex,
-				b.FinishedIndex)
+			return cmp.Compare(a.FinishedIndex, b.FinishedIndex)
 		})
 		text += "\n" + cli.RenderList(nodeColumns(), failed[:min(showFailed, len(failed))], false)
 		if len(failed) > showFailed {

@@ -156,8 +156,7 @@ func (x *Forecast) sum(courses []*course) {
 		x.Guessed[of] /= int64(len(courses))
 	}
 	slices.SortStableFunc(courses, func(a, b *course) int {
-		return cmp.Compare(uint64(a.at),
-			uint64(b.at))
+		return cmp.Compare(uint64(a.at), uint64(b.at))
 	}) // never last
 	middle := courses[(len(courses)-1)/2]
 	if x.Never = middle.at < 0; x.Never {

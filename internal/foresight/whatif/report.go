@@ -207,8 +207,7 @@ func (r *Report) compare(control, changed *course) {
 		}
 	}
 	slices.SortFunc(diffs, func(a, b diff) int {
-		return cmp.Or(cmp.Compare(a.ms, b.ms),
-			cmp.Compare(a.place, b.place))
+		return cmp.Or(cmp.Compare(a.ms, b.ms), cmp.Compare(a.place, b.place))
 	})
 	moved := func(d diff) Moved {
 		j := &control.list[d.place]

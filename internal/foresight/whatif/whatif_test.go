@@ -303,8 +303,7 @@ func TestRun_refuses(t *testing.T) {
 		}
 	}
 	if r := mustRun(t, &Plan{Log: l, Since: middle, Until: middle + 5_000,
-		Change: change(t, nil, "+1xw")}); r.Since < middle ||
-		r.Until > middle+6_000 || r.Histories[0].Jobs != 1 {
+		Change: change(t, nil, "+1xw")}); r.Since < middle || r.Until > middle+6_000 || r.Histories[0].Jobs != 1 {
 		t.Errorf("%+v", r)
 	}
 }

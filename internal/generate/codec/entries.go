@@ -52,16 +52,14 @@ func entryBytes(m entryMessage, f *protogen.Field) (string, error) {
 		}):
 		of := f.Message.GoIdent.GoName
 		return fmt.Sprintf("one := &fsmpb.%s{}\nok = d.%s(one, f.bytes)\nm.%s = append(m.%[3]s, one)", of, lower(of),
-				f.GoName),
-			nil
+			f.GoName), nil
 	case kind == protoreflect.MessageKind && !f.Desc.IsList() &&
 		slices.ContainsFunc(entryMessages, func(e entryMessage) bool {
 			return e.name == f.Message.GoIdent.GoName
 		}):
 		of := f.Message.GoIdent.GoName
 		return fmt.Sprintf("if m.%[1]s == nil {\nm.%[1]s = &fsmpb.%[2]s{}\n}\nok = d.%[3]s(m.%[1]s, f.bytes)", f.GoName,
-				of, lower(of)),
-			nil
+			of, lower(of)), nil
 	case kind == protoreflect.StringKind && f.Desc.IsList():
 		return fmt.Sprintf("m.%s, ok = d.more(m.%[1]s, f)", f.GoName), nil
 	case kind == protoreflect.StringKind:

@@ -11,8 +11,7 @@ func TestLostBites(t *testing.T) {
 		{"invented", "lost", func(s *story) { s.ended("ghost", "quick", "QUEUED", "") }},
 		{"refused_and_there", "lost", func(s *story) { s.find(OpSubmit, "b", 0).Outcome = Refused }},
 		{"completed_by_nobody", "lost", func(s *story) {
-			s.submitted("c", 900).ended("c", "quick", "COMPLETED",
-				"c/1.9")
+			s.submitted("c", 900).ended("c", "quick", "COMPLETED", "c/1.9")
 		}}, {"another_output", "lost", func(s *story) { s.h.Final[0].Output = "a/1.3" }},
 		{"own_write_unread", "lost", func(s *story) {
 			s.op(Op{Func: OpGetMin, Job: "a", Invoke: ms(200), Return: ms(210), Outcome: Refused, Kind: "NOT_FOUND",

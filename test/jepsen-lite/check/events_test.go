@@ -37,8 +37,7 @@ func TestEventsBite(t *testing.T) {
 		}},
 		{"a_node_is_not_asked", "events", func(s *story) { s.h.Streams = s.h.Streams[1:] }},
 		{"ids_shrink", "events", func(s *story) {
-			s.h.Events[4].ID, s.h.Events[5].ID = s.h.Events[5].ID,
-				s.h.Events[4].ID
+			s.h.Events[4].ID, s.h.Events[5].ID = s.h.Events[5].ID, s.h.Events[4].ID
 		}}, {"entry_begins_late", "events", func(s *story) { s.h.Events[4].ID.Seq = 1 }},
 		{"clock_falls", "events", func(s *story) { s.h.Events[4].Clock-- }},
 		{"state_leaps", "events", func(s *story) { s.h.Events[4].Prior = "ff" }},

@@ -23,8 +23,7 @@ func checkExpiry(v *view) (found []Anomaly) {
 	disturbances := v.disturbances()
 	for _, a := range v.attempts {
 		if a.lost == nil || !slices.Contains([]string{"NONE", "LEASE_EXPIRED", "ACK_TIMEOUT", "WORKER_LOST"},
-			a.lost.Kind) ||
-			v.cancelled(a) {
+			a.lost.Kind) || v.cancelled(a) {
 			continue
 		}
 		lost++
@@ -59,8 +58,7 @@ func (v *view) disturbances() (spans []span) {
 	for _, f := range v.Faults {
 		switch {
 		case slices.Contains([]string{"kill-worker", "pause-worker", "worker-cut", "unplug-worker", "snapshot-save",
-			"revoke-token"},
-			f.Nemesis):
+			"revoke-token"}, f.Nemesis):
 		case WallFault(f.Nemesis) || badLinkOf(&f,
 			"w"): // no lease is counted by a wall clock, nor cluster held up by a worker
 		case badLinkOf(&f, "n") && f.stalls(): // enough packets arrive to be elected, or stay so

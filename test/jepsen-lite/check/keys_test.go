@@ -73,8 +73,7 @@ func TestSchedulesBite(t *testing.T) {
 	counts := ScheduleFacts{Known: true, Runs: 2, Skipped: 1, Missed: 2}
 	bites(t, []plant{
 		{"a_date_twice", "schedules", with(ScheduleFacts{}, func(s *story) {
-			s.dated("scheduleFired", 1_000,
-				0).dated("scheduleSkipped", 1_000, 0)
+			s.dated("scheduleFired", 1_000, 0).dated("scheduleSkipped", 1_000, 0)
 		})},
 		{"a_date_left_out", "schedules", with(ScheduleFacts{},
 			func(s *story) { s.dated("scheduleFired", 1_000, 0).dated("scheduleFired", 3_000, 0) })},

@@ -195,13 +195,11 @@ func TestLeasesBite(t *testing.T) {
 	})
 	bites(t, []plant{
 		{"handlers_of_a_unique_key_together", "uniques", with(func(s *story) {
-			s.find(OpEnd, "x",
-				0).Return = ms(1_450)
+			s.find(OpEnd, "x", 0).Return = ms(1_450)
 		})},
 		{"handlers_of_a_key_together", "keys", with(func(s *story) { s.find(OpEnd, "x", 0).Return = ms(1_450) })},
 		{"completed_after_its_cancellation", "events", with(func(s *story) {
-			s.h.Events[s.event("leaseCancelled",
-				"x")].Kind = "jobCompleted"
+			s.h.Events[s.event("leaseCancelled", "x")].Kind = "jobCompleted"
 		})},
 		{"completed_after_its_lease", "events", with(func(s *story) { s.happened("jobCompleted", "x", 61, "DONE") })},
 		{"completed_and_accepted", "linear", with(func(s *story) {
@@ -213,8 +211,7 @@ func TestLeasesBite(t *testing.T) {
 			s.op(report)
 		})},
 		{"failed_after_its_cancellation", "events", with(func(s *story) {
-			s.happened("jobDead", "x", 0,
-				"PROVIDER_FAIL")
+			s.happened("jobDead", "x", 0, "PROVIDER_FAIL")
 		})},
 		{"goes_on_after_its_cancellation", "events", with(func(s *story) { s.happened("jobEnqueued", "x", 0, "") })},
 		{"shown_otherwise", "events", with(func(s *story) { s.h.Final[2].Attempts[0].End = "TAKEN_OVER" })},

@@ -38,8 +38,7 @@ func TestLinearBites(t *testing.T) {
 			s.submitted("c", 100).cancelled("c", 200, Refused, "CONFLICT").read("c", "QUEUED", 0, 300, 310)
 		}},
 		{"cancel_of_what_was_never_there", "linear", func(s *story) {
-			s.cancelled("c", 50, OK, "").submitted("c",
-				100)
+			s.cancelled("c", 50, OK, "").submitted("c", 100)
 		}},
 		{"lives_again_unasked", "linear", func(s *story) { s.gone("c").read("c", "QUEUED", 0, 2_000, 2_010) }},
 		{"leased_again_unasked", "linear", func(s *story) {
@@ -54,23 +53,19 @@ func TestLinearBites(t *testing.T) {
 				1_160)
 		}},
 		{"retried_though_completed", "linear", func(s *story) {
-			s.retried("a", 600, OK, "").read("a", "QUEUED", 0, 700,
-				710)
+			s.retried("a", 600, OK, "").read("a", "QUEUED", 0, 700, 710)
 		}},
 		{"retry_refused_though_dead", "linear", func(s *story) {
-			s.gone("c").retried("c", 2_000, Refused,
-				"CONFLICT")
+			s.gone("c").retried("c", 2_000, Refused, "CONFLICT")
 		}},
 		{"retry_refused_as_unknown", "linear", func(s *story) {
-			s.gone("c").retried("c", 2_000, Refused,
-				"NOT_FOUND")
+			s.gone("c").retried("c", 2_000, Refused, "NOT_FOUND")
 		}},
 		{"dead_after_a_retry", "linear", func(s *story) {
 			s.gone("c").retried("c", 2_000, OK, "").read("c", "DEAD", 0, 2_100, 2_110)
 		}},
 		{"expired_without_a_time_to_live", "linear", func(s *story) {
-			s.submitted("c", 100).read("c", "EXPIRED", 0, 200,
-				210)
+			s.submitted("c", 100).read("c", "EXPIRED", 0, 200, 210)
 		}},
 		{"lives_after_it_expired", "linear", func(s *story) {
 			s.lasting("c", 50).read("c", "EXPIRED", 0, 200, 210).read("c", "QUEUED", 0, 300, 310)

@@ -150,15 +150,13 @@ func TestPlansBite(t *testing.T) {
 	bites(t, []plant{
 		{"one_left_out", "plans", with(func(s *story) {
 			i := slices.IndexFunc(s.h.Events, func(e SeenEvent) bool {
-				return e.Kind == "jobCancelled" &&
-					e.Job == "y"
+				return e.Kind == "jobCancelled" && e.Job == "y"
 			})
 			s.h.Events = slices.Delete(s.h.Events, i, i+1)
 		})},
 		{"one_twice", "plans", with(func(s *story) {
 			i := slices.IndexFunc(s.h.Events, func(e SeenEvent) bool {
-				return e.Kind == "jobCancelled" &&
-					e.Job == "y"
+				return e.Kind == "jobCancelled" && e.Job == "y"
 			})
 			s.h.Events = slices.Insert(s.h.Events, i, s.h.Events[i])
 		})},
@@ -170,13 +168,11 @@ func TestPlansBite(t *testing.T) {
 		{"never_ends", "plans", with(func(s *story) {
 			s.h.Plans[1].Shown = nil
 			s.drops("planFinished")
-			s.drops(
-				"planFinished")
+			s.drops("planFinished")
 		})},
 		{"cancelled_by_nobody", "plans", with(func(s *story) { s.h.Plans[1].Shown.State = rota.PlanCancelled })},
 		{"acknowledged_and_gone", "plans", func(s *story) {
-			s.h.Plans = []PlanFacts{{ID: "p9", Verb: "cancel",
-				Started: true}}
+			s.h.Plans = []PlanFacts{{ID: "p9", Verb: "cancel", Started: true}}
 		}}, {"moved_elsewhere", "plans", move("flux", "long", 1)},
 		{"moved_twice", "plans", move("flux", "flux", 2)},
 		{"not_moved", "plans", move("flux", "flux", 0)},
@@ -228,8 +224,7 @@ func TestGatesBite(t *testing.T) {
 	}
 	bites(t, []plant{
 		{"opened_twice", "gates", with(func(s *story) {
-			i := s.flowEvent("gateSignalled",
-				"g")
+			i := s.flowEvent("gateSignalled", "g")
 			s.h.Events = append(s.h.Events, s.h.Events[i])
 		})},
 		{"opened_by_nobody", "gates", with(func(s *story) { s.drops("gateSignalled") })},
@@ -246,8 +241,7 @@ func TestGatesBite(t *testing.T) {
 			e.Kind, e.Reason, e.Date = "jobExpired", "GATE_TIMEOUT", 6_000
 		})},
 		{"half_of_the_children", "workflows", with(func(s *story) {
-			s.h.Events[s.flowEvent("workflowGrown",
-				"a")].Count = 2
+			s.h.Events[s.flowEvent("workflowGrown", "a")].Count = 2
 		})}, {"no_children", "workflows", with(func(s *story) { s.drops("workflowGrown") })},
 		{"children_twice", "workflows", with(func(s *story) {
 			i := s.flowEvent("workflowGrown", "a")
@@ -316,18 +310,15 @@ func TestUniquesBite(t *testing.T) {
 		{"answered_as_its_own", "uniques", with(func(s *story) { s.find(OpMerge, "y", 0).Func = OpSubmit })},
 		{"refused_though_existing", "uniques", with(func(s *story) { s.h.Uniques[0].Subs[1].OnConflict = "existing" })},
 		{"refused_for_one_that_was_over", "uniques", with(func(s *story) {
-			s.find(OpSubmit, "z",
-				0).Invoke = ms(1_200)
+			s.find(OpSubmit, "z", 0).Invoke = ms(1_200)
 		})},
 		{"refused_for_a_stranger", "uniques", with(func(s *story) { s.find(OpSubmit, "z", 0).Output = "a" })},
 		{"refused_for_a_later_one", "uniques", with(func(s *story) { s.find(OpSubmit, "x", 0).Invoke = ms(1_070) })},
 		{"the_old_payload", "uniques", with(func(s *story) { s.find(OpStart, "x", 0).Output = "x" })},
-		{"a_payload_that_came_late", "uniques",
-			with(func(s *story) {
-				s.h.Uniques[1].Subs[1].OnConflict = "replace"
-				s.find(OpStart, "x",
-					0).Output = "v"
-			})},
+		{"a_payload_that_came_late", "uniques", with(func(s *story) {
+			s.h.Uniques[1].Subs[1].OnConflict = "replace"
+			s.find(OpStart, "x", 0).Output = "v"
+		})},
 	})
 	twice := func(first Outcome) func(s *story) { // x is submitted twice: the second call is answered, long after z was refused for it
 		return with(func(s *story) {
@@ -354,8 +345,7 @@ func logStory(s *story) {
 	tail := text[len(text)-(48<<10):]
 	read := LogRead{Node: "n2", Job: "a", Lease: end.Lease, Lines: end.Logged}
 	read.Read(&rota.AttemptLog{Parts: []rota.LogPart{{Text: rota.Blob(head)},
-		{At: uint64(len(text) - len(tail)), Text: rota.Blob(tail)}}},
-		nil)
+		{At: uint64(len(text) - len(tail)), Text: rota.Blob(tail)}}}, nil)
 	s.h.JobLogs = []LogRead{read}
 }
 

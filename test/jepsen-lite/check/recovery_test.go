@@ -103,8 +103,7 @@ func TestRecoveryBites(t *testing.T) {
 		})},
 		{"acknowledged_and_gone", "recovery", afterwards(func(a *Aftermath, _ *Recovery) { a.forgotten("y") })},
 		{"held_by_the_only_disk_and_gone", "recovery", afterwards(func(a *Aftermath, r *Recovery) {
-			behind(r,
-				"n2")
+			behind(r, "n2")
 			a.forgotten("x")
 		})},
 		{"of_the_run_and_gone", "recovery", afterwards(func(a *Aftermath, _ *Recovery) { a.forgotten("b") })},
@@ -114,31 +113,26 @@ func TestRecoveryBites(t *testing.T) {
 			a.Final[len(a.Final)-3].State, a.Final[len(a.Final)-3].Output = "QUEUED", ""
 		})},
 		{"tokens_do_not_grow", "recovery", afterwards(func(a *Aftermath, _ *Recovery) {
-			a.find(OpGrant,
-				"z").Token = token(91)
+			a.find(OpGrant, "z").Token = token(91)
 		})},
 		{"leased_before_its_worker_stopped_believing", "recovery", afterwards(func(a *Aftermath, _ *Recovery) {
 			g := a.find(OpGrant, "z")
 			g.Job, g.Lease = "y", "y-lease-"+g.Token.String()
 		})},
 		{"nothing_was_leased", "recovery", afterwards(func(a *Aftermath, _ *Recovery) {
-			a.find(OpGrant,
-				"z").Func = OpGet
+			a.find(OpGrant, "z").Func = OpGet
 		})},
 		{"an_old_lease_completes", "recovery", afterwards(func(a *Aftermath, _ *Recovery) {
-			a.find(OpForge,
-				"y").Outcome = OK
+			a.find(OpForge, "y").Outcome = OK
 		})},
 		{"no_old_lease_was_tried", "recovery", afterwards(func(a *Aftermath, _ *Recovery) {
-			a.find(OpForge,
-				"y").Func = OpWait
+			a.find(OpForge, "y").Func = OpWait
 		})},
 		{"same_incarnation", "recovery", afterwards(func(_ *Aftermath, r *Recovery) { r.Now.Incarnation = 1 })},
 		{"an_old_member_came_back", "recovery",
 			afterwards(func(_ *Aftermath, r *Recovery) { r.Returned[0].Said = "" })},
 		{"an_old_member_is_one", "recovery", afterwards(func(_ *Aftermath, r *Recovery) {
-			r.Members = []string{"n1",
-				"n2", "n6", "n7"}
+			r.Members = []string{"n1", "n2", "n6", "n7"}
 		})},
 		{"nobody_came_back", "recovery", afterwards(func(_ *Aftermath, r *Recovery) { r.Returned = nil })},
 		{"unequal", "recovery", afterwards(func(_ *Aftermath, r *Recovery) { r.Verdict.Equal = false })},
@@ -149,8 +143,7 @@ func TestRecoveryBites(t *testing.T) {
 	spares(t, []plant{
 		{"well", "recovery", outlived},
 		{"after_the_only_disk_s_end_and_gone", "recovery", afterwards(func(a *Aftermath, r *Recovery) {
-			behind(r,
-				"n2")
+			behind(r, "n2")
 			a.forgotten("y")
 		})},
 		{"leased_once_its_worker_has_stopped_believing", "recovery", afterwards(func(a *Aftermath, _ *Recovery) {
