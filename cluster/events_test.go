@@ -113,11 +113,13 @@ func TestEvents_refuses(t *testing.T) {
 		kind  rota.Kind
 		text  string
 	}{
-		"of the future":          {rota.EventID{Incarnation: 1, Index: last.Index + 1000}, rota.KindOutOfRange, "future"},
+		"of the future": {rota.EventID{Incarnation: 1, Index: last.Index + 1000}, rota.KindOutOfRange,
+			"future"},
 		"of a later incarnation": {rota.EventID{Incarnation: 2, Index: 1}, rota.KindOutOfRange, "future"},
 		"that never was": {rota.EventID{Incarnation: 1, Index: last.Index, Seq: last.Seq + 1},
 			rota.KindInvalid, last.String()[:3]},
-		"of an entry without any":   {rota.EventID{Incarnation: 1, Index: last.Index + 1}, rota.KindInvalid, "no event"},
+		"of an entry without any": {rota.EventID{Incarnation: 1, Index: last.Index + 1}, rota.KindInvalid,
+			"no event"},
 		"of an earlier incarnation": {rota.EventID{Index: 0, Seq: 7}, rota.KindOutOfRange, "the oldest is 1."},
 	} {
 		for _, follow := range []bool{false, true} {

@@ -142,8 +142,9 @@ func TestSchedules_byHand(t *testing.T) {
 		t.Error(err)
 	}
 	for says, span := range map[string][2]rota.Date{"from_ms: got 0, want 1 to 70368744177664": {0, 0},
-		"from_ms: got -5, want 1 to 70368744177664":                                                           {-5, 9},
-		"until_ms: got 9223372036854775807, want 1 to 70368744177664":                                         {5, math.MaxInt64},
+		"from_ms: got -5, want 1 to 70368744177664": {-5, 9},
+		"until_ms: got 9223372036854775807, want 1 to 70368744177664": {5,
+			math.MaxInt64},
 		"until_ms: got 0, want 1 to 70368744177664":                                                           {5, 0},
 		"until_ms: got 4 (1970-01-01T00:00:00.004Z), want 5 (1970-01-01T00:00:00.005Z, which is from_ms) to ": {5, 4}} {
 		if _, _, err := n.BackfillSchedule(ctx, "s", span[0], span[1],

@@ -135,7 +135,8 @@ func TestTokens(t *testing.T) {
 	}
 	b.refuses(rota.KindUnauthenticated, "credential", by(actorNamed("a"), acme("j3")))
 	b.refuses(rota.KindUnauthenticated, "credential", by(actorNamed("a"), acme("j1"))) // even for a known id
-	b.refuses(rota.KindConflict, "token", tokenOp(wish))                               // no repeated creation revives it
+	b.refuses(rota.KindConflict, "token",
+		tokenOp(wish)) // no repeated creation revives it
 
 	b.ok(tokenOp(tokenWish("c", access.RoleSubmitter)))
 	b.ok(by(actorNamed("c"), submitOp(jobSpec("j4"))))

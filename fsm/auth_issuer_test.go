@@ -79,13 +79,14 @@ func TestExchange(t *testing.T) {
 		"another claim":    {rota.KindUnauthenticated, "claim", func(x *fsmpb.Exchange) { x.Claim = "email" }},
 		"another value":    {rota.KindUnauthenticated, "claim", func(x *fsmpb.Exchange) { x.Value = "anna" }},
 		"another role":     {rota.KindUnauthenticated, "claim", func(x *fsmpb.Exchange) { x.Role = access.RoleRoot }},
-		"it is over":       {rota.KindUnauthenticated, "jwt", func(x *fsmpb.Exchange) { x.UntilMs = int64(b.Header.Date()) }},
-		"it never ends":    {rota.KindUnauthenticated, "jwt", func(x *fsmpb.Exchange) { x.UntilMs = 1 << 45 }},
-		"no hash":          {rota.KindInvalid, "hash", func(x *fsmpb.Exchange) { x.Hash = nil }},
-		"no JWT's hash":    {rota.KindInvalid, "hash", func(x *fsmpb.Exchange) { x.JwtHash = x.JwtHash[1:] }},
-		"no subject":       {rota.KindInvalid, "subject", func(x *fsmpb.Exchange) { x.Subject = "" }},
-		"no URL":           {rota.KindInvalid, "issuer", func(x *fsmpb.Exchange) { x.Issuer = "http://idp.example" }},
-		"no id":            {rota.KindInvalid, "token", func(x *fsmpb.Exchange) { x.Id = "a" }},
+		"it is over": {rota.KindUnauthenticated, "jwt",
+			func(x *fsmpb.Exchange) { x.UntilMs = int64(b.Header.Date()) }},
+		"it never ends": {rota.KindUnauthenticated, "jwt", func(x *fsmpb.Exchange) { x.UntilMs = 1 << 45 }},
+		"no hash":       {rota.KindInvalid, "hash", func(x *fsmpb.Exchange) { x.Hash = nil }},
+		"no JWT's hash": {rota.KindInvalid, "hash", func(x *fsmpb.Exchange) { x.JwtHash = x.JwtHash[1:] }},
+		"no subject":    {rota.KindInvalid, "subject", func(x *fsmpb.Exchange) { x.Subject = "" }},
+		"no URL":        {rota.KindInvalid, "issuer", func(x *fsmpb.Exchange) { x.Issuer = "http://idp.example" }},
+		"no id":         {rota.KindInvalid, "token", func(x *fsmpb.Exchange) { x.Id = "a" }},
 	} {
 		t.Log(name)
 		b.refuses(c.kind, c.subject, b.exchangeOp(4, "d", c.change))

@@ -67,10 +67,11 @@ func TestSessions(t *testing.T) {
 	}
 	b.refuses(rota.KindUnauthenticated, "credential", by(sessionOf("s", "b"), queueOp("other"))) // of another parent
 	b.refuses(rota.KindUnauthenticated, "credential", by(actorNamed("s"), queueOp("other")))     // as a token
-	b.refuses(rota.KindConflict, "session", by(actorNamed("b"), sessionOp("s")))                 // another principal's id
-	b.refuses(rota.KindConflict, "session", by(a, sessionOp("s", asLink)))                       // another kind
-	b.refuses(rota.KindNotFound, "session", by(actorNamed("b"), endSessionOp("s")))              // not its parent
-	b.refuses(rota.KindNotFound, "session", by(a, endSessionOp("b")))                            // no session
+	b.refuses(rota.KindConflict, "session", by(actorNamed("b"),
+		sessionOp("s"))) // another principal's id
+	b.refuses(rota.KindConflict, "session", by(a, sessionOp("s", asLink)))          // another kind
+	b.refuses(rota.KindNotFound, "session", by(actorNamed("b"), endSessionOp("s"))) // not its parent
+	b.refuses(rota.KindNotFound, "session", by(a, endSessionOp("b")))               // no session
 	b.refuses(rota.KindInvalid, "hash", by(a, sessionOp("t", func(o *fsmpb.OpenSession) { o.Hash = nil })))
 	b.refuses(rota.KindInvalid, "until", by(a, sessionOp("t", func(o *fsmpb.OpenSession) { o.UntilMs = 1 })))
 

@@ -50,11 +50,12 @@ func TestUISession(t *testing.T) {
 		header []string
 		want   int
 	}{
-		"a foreign origin":               {"POST", []string{"Origin", "https://evil.example", "Cookie", cookie}, 403},
-		"a cookie without an origin":     {"POST", []string{"Cookie", cookie}, 403},
-		"no origin of a page":            {"POST", []string{"Origin", "null", "Cookie", cookie}, 403},
-		"another port":                   {"POST", []string{"Origin", origin + ":8443", "Cookie", cookie}, 403},
-		"another site":                   {"POST", []string{"Origin", origin, "Sec-Fetch-Site", "cross-site", "Cookie", cookie}, 403},
+		"a foreign origin":           {"POST", []string{"Origin", "https://evil.example", "Cookie", cookie}, 403},
+		"a cookie without an origin": {"POST", []string{"Cookie", cookie}, 403},
+		"no origin of a page":        {"POST", []string{"Origin", "null", "Cookie", cookie}, 403},
+		"another port":               {"POST", []string{"Origin", origin + ":8443", "Cookie", cookie}, 403},
+		"another site": {"POST", []string{"Origin", origin, "Sec-Fetch-Site", "cross-site", "Cookie", cookie},
+			403},
 		"the origin in clear text":       {"POST", []string{"Origin", "http://rota.example", "Cookie", cookie}, 403},
 		"sign-out by a foreign page":     {"DELETE", []string{"Origin", "https://evil.example", "Cookie", cookie}, 403},
 		"sign-out without an origin":     {"DELETE", []string{"Cookie", cookie}, 403},

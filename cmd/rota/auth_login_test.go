@@ -98,9 +98,11 @@ func TestIssuer_commands(t *testing.T) {
 		`"sub=submitter" is not of the form`: {p.URL, "--audience", "rota", "--map", "sub=submitter"},
 		"https://HOST":                       {"http://idp.example", "--audience", "rota", "--map", m},
 		"use * only at the end":              {p.URL, "--audience", "rota", "--map", "sub=*:submitter"},
-		"use PEM":                            {p.URL, "--audience", "rota", "--map", m, "--ca-file", filepath.Join(dir, "ca.none")},
-		"maximum 16384":                      {p.URL, "--audience", "rota", "--map", m, "--ca-file", long},
-		"read --ca-file":                     {p.URL, "--audience", "rota", "--map", m, "--ca-file", filepath.Join(dir, "none")},
+		"use PEM": {p.URL, "--audience", "rota", "--map", m, "--ca-file",
+			filepath.Join(dir, "ca.none")},
+		"maximum 16384": {p.URL, "--audience", "rota", "--map", m, "--ca-file", long},
+		"read --ca-file": {p.URL, "--audience", "rota", "--map", m, "--ca-file",
+			filepath.Join(dir, "none")},
 	} {
 		if says == "use PEM" {
 			if err := os.WriteFile(args[len(args)-1], []byte("no PEM"), 0o600); err != nil {

@@ -60,7 +60,8 @@ func (a *App) AddCompletions(root *cobra.Command) {
 		"unique-by":          fixed(rota.UniqueByQueue, rota.UniqueByType, rota.UniqueByArgs),
 		"unique-scope":       fixed("pending", "running", "completed"),
 		"unique-on-conflict": fixed(rota.UniqueRefuse, rota.UniqueExisting, rota.UniqueReplace, rota.UniqueExtend),
-		"set":                cobra.FixedCompletions(keys, cobra.ShellCompDirectiveNoFileComp|cobra.ShellCompDirectiveNoSpace),
+		"set": cobra.FixedCompletions(keys,
+			cobra.ShellCompDirectiveNoFileComp|cobra.ShellCompDirectiveNoSpace),
 	}
 	var walk func(cmd *cobra.Command, path string)
 	walk = func(cmd *cobra.Command, path string) {

@@ -128,8 +128,9 @@ func TestCheck_refusesWhatOpenOrPutWould(t *testing.T) {
 		"both kinds": {Options{To: to, Recipients: []string{plain, both}},
 			[]string{"post-quantum recipients (age1pq1…) or others, not both"}},
 		"an endpoint without place": {Options{Endpoint: "nonsense"}, []string{`backup-endpoint: got "nonsense"`}},
-		"an endpoint":               {Options{To: "s3://b", Endpoint: "http://s3.example.org"}, []string{"https:// only"}},
-		"no directory":              {Options{To: to + "/absent"}, []string{"make the directory first"}},
+		"an endpoint": {Options{To: "s3://b", Endpoint: "http://s3.example.org"},
+			[]string{"https:// only"}},
+		"no directory": {Options{To: to + "/absent"}, []string{"make the directory first"}},
 		"no directory, no recipient": {Options{To: to + "/absent", Recipients: []string{plain, both}},
 			[]string{"not both", "make the directory first"}},
 	} {

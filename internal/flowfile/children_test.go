@@ -69,7 +69,8 @@ func TestChildren_faults(t *testing.T) {
 		`{"detached": true}`: {`line 1: detached is set without children`},
 		`{"detached": true}{"id": "a", "type": "x"}` + "\n" +
 			`{"detached": true}`: {`line 2: duplicate "detached": first in line 1`},
-		many.String():                       {fmt.Sprintf("line %d: too many children: got child 501, maximum 500", rota.MaxChildren+1)},
+		many.String(): {fmt.Sprintf("line %d: too many children: got child 501, maximum 500",
+			rota.MaxChildren+1)},
 		strings.Repeat("{}\n", 2*MaxFaults): {fmt.Sprintf("line %d: child %d: id is missing", MaxFaults, MaxFaults)},
 	} {
 		g, err := Children([]byte(text), "list")

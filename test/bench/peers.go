@@ -37,7 +37,7 @@ var peers = []peer{
 		what: "NATS JetStream: three servers, a work queue of three replicas, `sync_interval: always`"},
 	{name: "river", needs: []string{"initdb", "postgres"}, start: startPostgres,
 		what: "River: one PostgreSQL that syncs each commit, batches by `InsertManyFast`, `FetchCooldown: 2ms`"},
-	{name: "river-majority", driver: "river", needs: []string{"initdb", "postgres", "pg_basebackup"},
+	{name: "river-majority", driver: "river", needs: []string{"initdb", "pg_basebackup", "postgres"},
 		start: startPostgresMajority,
 		what:  "River on a majority: the same with two standbys, `synchronous_standby_names = 'ANY 1 (s1, s2)'`: a commit is synced on two of three disks"},
 	{name: "asynq", needs: []string{"redis-server"}, start: startRedis,
