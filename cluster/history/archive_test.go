@@ -1,13 +1,17 @@
 package history
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/snapshot/archive"
 )
 
 func TestArchive_whatCannotBeWrittenIsReported(t *testing.T) {
@@ -117,5 +121,38 @@ func TestHistory_leavesTheLogRoom(t *testing.T) {
 	if s := n.ArchiveStatus(); s.Staged != 0 || s.Records != 3 || len(n.Archive.Problems()) != 0 ||
 		len(n.Events.Problems()) != 0 {
 		t.Fatalf("%+v, %q, %q", s, n.Archive.Problems(), n.Events.Problems())
+	}
+}
+
+// TestReadOnly_checksThePages damages a page in a way that bbolt does not notice.
+func TestReadOnly_checksThePages(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "n1")
+	r.submit("a", 3)
+	r.cancel("a", 3)
+	r.onDisk(r.nodes["n1"])
+	path := r.nodes["n1"].file.DB.Path()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if path = filepath.Join(t.TempDir(), archive.FileName); os.WriteFile(path, data, 0o600) != nil {
+		t.Fatal("write the copy")
+	}
+	ended, err := ReadOnly(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = ended.Close()
+	for at := 2 * os.Getpagesize(); at < len(data); at += os.Getpagesize() {
+		if binary.NativeEndian.Uint16(data[at+8:]) == 2 { // a leaf
+			data[at+12] ^= 1 // its number of further pages
+		}
+	}
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ReadOnly(path); rota.KindOf(err) != rota.KindConflict || !strings.Contains(err.Error(), path) {
+		t.Errorf("a damaged page: %v", err)
 	}
 }

@@ -94,6 +94,14 @@ func LookAt(o FileOptions) (err error) {
 	return o.refuseOther(cluster)
 }
 
+// ReadOnly opens the ended jobs in the file of a stopped node, after the same check of the pages; it writes nothing.
+func ReadOnly(path string) (*archive.Jobs, error) {
+	if err := LookAt(FileOptions{Path: path}); err != nil {
+		return nil, err
+	}
+	return archive.ReadOnly(path)
+}
+
 // refuseOther rejects the history of another cluster.
 func (o *FileOptions) refuseOther(cluster rota.ClusterID) error {
 	switch {

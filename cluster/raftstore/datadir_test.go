@@ -1,6 +1,7 @@
 package raftstore
 
 import (
+	"encoding/binary"
 	"errors"
 	"io/fs"
 	"os"
@@ -270,6 +271,20 @@ func TestDataDirFresh(t *testing.T) {
 		"a snapshot": {func(t *testing.T, path string) { writeSnapshot(t, path, 1, 9) }, false},
 		"what cannot be read": {func(t *testing.T, path string) {
 			os.WriteFile(filepath.Join(path, raftFile), []byte("junk"), 0o600)
+		}, false},
+		// Its heads are whole: bbolt opens it, and reads as many bytes as the page says.
+		"a damaged page": {func(t *testing.T, path string) {
+			openTestStores(t, path, nil).Close()
+			file := filepath.Join(path, raftFile)
+			data, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for at := 2 * os.Getpagesize(); at < len(data); at += os.Getpagesize() {
+				if binary.NativeEndian.Uint16(data[at+8:]) == 2 { // a leaf
+					flipByte(t, file, int64(at+12)) // its number of further pages
+				}
+			}
 		}, false},
 	}
 	for name, c := range cases {

@@ -320,7 +320,7 @@ func holdsState(path string) (holds bool) {
 			holds = true
 		}
 	}()
-	if boltfile.CheckHeads(path, damaged) != nil {
+	if boltfile.Check(path, damaged) != nil {
 		return true
 	}
 	db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true, Timeout: raftFileLock})

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/history"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/snapshot"
 	"github.com/rotasched/rota/snapshot/archive"
@@ -32,7 +33,7 @@ func OpenJobs(ctx context.Context, data string) (*Jobs, error) {
 		return nil, err
 	}
 	j := &Jobs{list: s.m.Jobs(), close: func() error { return nil }}
-	history, err := archive.ReadOnly(filepath.Join(data, archive.FileName))
+	ended, err := history.ReadOnly(filepath.Join(data, archive.FileName))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return j, nil
@@ -40,15 +41,15 @@ func OpenJobs(ctx context.Context, data string) (*Jobs, error) {
 		return nil, err
 	}
 	head := s.m.Head()
-	if cluster, incarnation := history.Cluster(); cluster != "" &&
+	if cluster, incarnation := ended.Cluster(); cluster != "" &&
 		(cluster != head.ClusterID || incarnation != head.Incarnation) {
 		return nil, errors.Join(rota.Refusef(rota.KindConflict, "archive",
 			"the archive in %s is of cluster %s, the log is of cluster %s: move the archive away",
-			data, cluster, head.ClusterID), history.Close())
+			data, cluster, head.ClusterID), ended.Close())
 	} else if cluster != "" {
-		j.history = history
+		j.history = ended
 	}
-	j.close = history.Close
+	j.close = ended.Close
 	return j, nil
 }
 
@@ -72,12 +73,12 @@ func OpenBackupJobs(open snapshot.Opener) (_ *Jobs, err error) {
 	}); err != nil {
 		return nil, err
 	}
-	history, err := archive.ReadOnly(filepath.Join(dir, archive.FileName))
+	ended, err := archive.ReadOnly(filepath.Join(dir, archive.FileName))
 	if err != nil {
 		return nil, err
 	}
-	return &Jobs{list: m.Jobs(), history: history, close: func() error {
-		return errors.Join(history.Close(), os.RemoveAll(dir))
+	return &Jobs{list: m.Jobs(), history: ended, close: func() error {
+		return errors.Join(ended.Close(), os.RemoveAll(dir))
 	}}, nil
 }
 

@@ -41,17 +41,6 @@ type walk struct {
 	pages    uint64 // number of pages in use
 }
 
-// CheckHeads checks the two heads of a bbolt file. words returns the refusal.
-func CheckHeads(path string, words func(path, what string) *rota.Error) error {
-	file, err := os.Open(path)
-	if err != nil {
-		return fmt.Errorf("open %s: %w", path, err)
-	}
-	defer file.Close()
-	_, err = (&walk{path: path, words: words, file: file}).heads()
-	return err
-}
-
 // Check checks the heads and every page in use. words returns the refusal.
 func Check(path string, words func(path, what string) *rota.Error) error {
 	file, err := os.Open(path)
