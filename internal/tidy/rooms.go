@@ -95,7 +95,7 @@ var rooms = []room{
 	{path: "cluster/rebuild", may: []string{".", "internal/peer", "fsm", "fsm/fsmpb", "snapshot", "snapshot/archive",
 		"internal/failpoint", "internal/logs",
 		"cluster/audit", "cluster/history", "cluster/raftstore"}, only: []string{raftLibrary, metricsClient}},
-	{path: "cluster/recovery", may: []string{".", "fsm", "snapshot", "snapshot/archive", "cluster/raftstore"},
+	{path: "cluster/recovery", may: []string{".", "fsm", "snapshot", "snapshot/archive", "cluster/history", "cluster/raftstore"},
 		tests: []string{"fsm/entry", "fsm/fsmpb"}, only: []string{raftLibrary}},
 	{path: "cluster/raftstore", may: []string{".", "cluster/raftstore/wal", "internal/boltfile", "internal/failpoint",
 		"internal/logs"}, only: []string{raftLibrary, raftStore, boltLibrary, systemCalls}},
