@@ -191,6 +191,8 @@ type JobSpec struct {
 	// Keys name resources that the job shares with other jobs, each as name:value, with distinct names, at most MaxKeys
 	// (SPEC §19). Key rules limit jobs by them.
 	Keys []string `json:"keys,omitempty"`
+	// Costs are how much the job is expected to use of what its keys' rules limit by unit, at most MaxCosts (SPEC §30).
+	Costs Costs `json:"costs,omitempty"`
 	// Batch is the batch that the job belongs to; "" is none (SPEC §24).
 	Batch BatchID `json:"batch,omitempty"`
 	// Headers are passed to the worker unchanged and have no meaning to the cluster: trace context, for example (SPEC
@@ -266,6 +268,8 @@ type Job struct {
 	OutputDigest Hex    `json:"output_digest,omitempty"`
 	// Meta is the metadata that the completion reported with its output.
 	Meta map[string]string `json:"meta,omitempty"`
+	// Spent is what the attempts of the job have reported that they used, by cost (SPEC §30).
+	Spent Costs `json:"spent,omitempty"`
 	// UniqueHolder is the job that holds this job's unique key, usually the job itself (SPEC §18.1). It is set only if
 	// that job is in the same queue.
 	UniqueHolder JobID `json:"unique_holder,omitempty"`

@@ -27,6 +27,11 @@ type KeyRule struct {
 	Sequence KeySequence `json:"sequence"`
 	// Group makes the keys of a queue take turns: the next turn goes to the waiting key that had the fewest.
 	Group bool `json:"group,omitempty"`
+	// Unit is the cost that Rate and Burst count, in whole units, instead of assignments (SPEC §30.2). Burst then
+	// defaults to Rate. A job without an estimate of it counts as DefaultCost, in millionths of a unit, which defaults
+	// to one unit.
+	Unit        string `json:"unit,omitempty"`
+	DefaultCost Cost   `json:"default_cost,omitempty"`
 	// ETag is the version of the rule. Setting a rule with an ETag replaces that version only.
 	ETag string `json:"etag,omitempty"`
 }
@@ -130,6 +135,11 @@ type KeyState struct {
 	Rate        int64 `json:"rate,omitempty"`
 	PeriodMs    int64 `json:"period_ms,omitempty"`
 	Tokens      int64 `json:"tokens,omitempty"`
+	// Unit is the cost that the rate counts, "" for assignments. Debt is how much of it the rate has yet to repay,
+	// Needed how much below the burst the debt must be for the largest waiting job.
+	Unit   string `json:"unit,omitempty"`
+	Debt   Cost   `json:"debt,omitempty"`
+	Needed Cost   `json:"needed,omitempty"`
 }
 
 // KeyFilter selects keys that rules count. The zero value selects all.
@@ -272,6 +282,9 @@ func (r *KeyRule) Check() error {
 }
 
 func (r *KeyRule) checkRate() error {
+	if r.Unit != "" || r.DefaultCost != 0 {
+		return r.checkWeightedRate()
+	}
 	if r.Rate < 0 || r.Rate > MaxKeyRate || r.Rate == 0 && (r.PeriodMs != 0 || r.Burst != 0) {
 		return Refusef(KindInvalid, "rate",
 			"rate must be between 1 and %d, got %d with period_ms %d and burst %d; omit all three for no rate limit",
@@ -288,6 +301,27 @@ func (r *KeyRule) checkRate() error {
 	if most := int64(MaxKeyBurst) * 1_000_000 / every; r.Burst < 0 || r.Burst > most {
 		return Refusef(KindInvalid, "burst", "burst must be between 0 and %d (the refill of ten days), got %d", most,
 			r.Burst)
+	}
+	return nil
+}
+
+// checkWeightedRate checks a rate that counts a cost.
+func (r *KeyRule) checkWeightedRate() error {
+	const most = MaxCost / CostUnit
+	switch {
+	case !validCostName(r.Unit):
+		return Refusef(KindInvalid, "unit",
+			"unit: got %.80q; use the name of a cost, 1 to %d bytes of printable ASCII without blanks, colons and equals signs",
+			r.Unit, MaxKeyBytes)
+	case r.Rate < 1 || r.Rate > most:
+		return OutOfRange("rate", r.Rate, 1, most)
+	case r.PeriodMs < 1 || r.PeriodMs > int64(MaxKeyPeriod):
+		return OutOfRange("period_ms", r.PeriodMs, 1, int64(MaxKeyPeriod))
+	case r.Burst < 0 || r.Burst > most:
+		return OutOfRange("burst", r.Burst, 0, most)
+	case r.DefaultCost < 0 || r.DefaultCost > MaxCost:
+		return Refusef(KindInvalid, "default_cost", "default_cost must be between 0 and %s, got %s",
+			FormatCost(MaxCost), r.DefaultCost)
 	}
 	return nil
 }

@@ -103,6 +103,9 @@ func (s *JobSpec) checkTemplate(payloadMax int64) error {
 	if err := checkLimits(s.Limits); err != nil {
 		return err
 	}
+	if err := s.Costs.Check("costs"); err != nil {
+		return err
+	}
 	if err := s.CheckHeaders(); err != nil {
 		return err
 	}

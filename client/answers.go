@@ -230,6 +230,7 @@ func (t *leaseTable) progressDue(l *lease, now time.Duration) time.Duration {
 		return l.progressNext
 	}
 	c := *l.progressHeld
+	c.Costs = l.costs
 	l.progressHeld, l.progressNext = nil, now+progressEvery
 	l.progress = t.put(l, c)
 	return farFuture

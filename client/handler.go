@@ -43,6 +43,7 @@ type Result struct {
 type Job struct {
 	assignment *rota.Assignment // never changed: shared with the worker
 	progress   func(j *Job, percent int, note string)
+	spent      spending
 	parents    func(ctx context.Context, job rota.JobID) ([]rota.ParentOutput, error)
 	lease      *lease // nil outside of a worker
 	log        io.Writer
@@ -120,6 +121,21 @@ func (j *Job) Parents(ctx context.Context) ([]rota.ParentOutput, error) {
 
 // Progress reports 0…100 percent with a note. It never blocks: the last report of each second is sent (SPEC §8.7).
 func (j *Job) Progress(percent int, note string) { j.progress(j, percent, note) }
+
+// Spend reports the total that the attempt has used so far of a cost, such as tokens of a model or money, rounded to
+// millionths. It replaces the estimate that the job was submitted with (rota.JobSpec.Costs), and is kept with the job.
+// It never blocks: the last totals of each second are sent, and the final ones with the attempt's outcome. It returns an
+// error for a total that is less than an earlier one, invalid, or that of a ninth cost, and then changes nothing.
+func (j *Job) Spend(name string, units float64) error {
+	costs, err := j.spent.add(name, units)
+	if err == nil && j.lease != nil {
+		j.lease.table.spend(j.lease, costs)
+	}
+	return err
+}
+
+// Spent returns the totals that the attempt has reported.
+func (j *Job) Spent() rota.Costs { return j.spent.totals() }
 
 // Log returns the attempt's log, which is kept with the attempt (SPEC §22.1): `rota job logs` and Logs show it. It
 // keeps lines: the first 4 KiB of each line, and of all lines the first 16 KiB and the last 48 KiB. It is safe for

@@ -48,6 +48,9 @@ type lease struct {
 	// progressNext is the earliest local time of the next progress report, progressHeld the report held until then.
 	progressNext time.Duration
 	progressHeld *peer.LeaseCommand
+	table        *leaseTable
+	// costs are the newest totals that its handler reported, sent or not; they go with every report.
+	costs rota.Costs
 	// reported is the newest progress report, sent or not; it goes with the outcome.
 	reported *peer.LeaseCommand
 	// log is what its handler logged; nil if nothing. It has a lock of its own.

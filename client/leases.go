@@ -318,9 +318,11 @@ func (t *leaseTable) report(l *lease, c peer.LeaseCommand) {
 	if reported != nil { // send it again: a report less than a second after another was not kept
 		final := *reported
 		final.Ordinal = peer.FinalReport
+		final.Costs = l.costs
 		t.put(l, final)
 	}
 	c.Log = l.logged()
+	c.Costs = l.costs
 	l.outcome = t.put(l, c)
 }
 

@@ -59,7 +59,8 @@ func (t *leaseTable) startMore(now time.Duration) {
 		if t.stopping != nil {
 			cancel(t.stopping)
 		}
-		l.job = Job{assignment: l.assignment, progress: t.reports, parents: t.parents, lease: l}
+		l.table = t
+		l.job.assignment, l.job.progress, l.job.parents, l.job.lease = l.assignment, t.reports, t.parents, l
 		l.context = jobContext{ctx, &l.job}
 		t.pool.dispatch(start{&l.context, l, h})
 	}
@@ -217,6 +218,11 @@ func (t *leaseTable) progress(j *Job, percent int, note string) {
 		Verb: rota.VerbProgress, Progress: int32(max(0, min(percent, 100))), Text: strings.ToValidUTF8(note, ""),
 	}
 	l.reported = l.progressHeld
+	t.sendProgress(l)
+}
+
+// sendProgress sends the held report now, or soon if the last one was less than a second ago.
+func (t *leaseTable) sendProgress(l *lease) {
 	if now := t.worker.now(); l.progress == nil && now >= l.progressNext {
 		t.progressDue(l, now)
 	} else {

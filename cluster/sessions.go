@@ -235,6 +235,9 @@ func (s *WorkerSession) confirms() (open bool) {
 	return open
 }
 
+// costRules is the rules version that knows what attempts spend (SPEC §30.1).
+const costRules = 2
+
 // Do proposes a batch of verbs on the worker's leases.
 func (s *WorkerSession) Do(ctx context.Context, commands []peer.LeaseCommand) ([]peer.LeaseAnswer, error) {
 	if err := packLogs(commands); err != nil {
@@ -242,9 +245,14 @@ func (s *WorkerSession) Do(ctx context.Context, commands []peer.LeaseCommand) ([
 	}
 	s.begin()
 	defer s.done()
+	reports := false // rules version 1 does not know costs: no completion is lost for them
+	s.n.replica.look(func(m *fsm.View) { reports = m.Head().Rules >= costRules })
 	ops := make([]*fsmpb.Op, len(commands))
 	for i := range commands {
 		commands[i].Worker, commands[i].Session = s.worker, s.session
+		if !reports {
+			commands[i].Costs = nil
+		}
 		ops[i] = entry.LeaseCommandOp(&commands[i])
 	}
 	s.n.replica.hub.deciding.Add(1)

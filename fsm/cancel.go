@@ -44,7 +44,7 @@ func (m *Machine) retry(op *fsmpb.Retry) *fsmpb.Outcome {
 	if t == nil {
 		return o
 	}
-	spec, past, err := revival(t, op.GetSpec(), op.GetPast())
+	spec, was, err := revival(t, op.GetSpec(), op.GetPast())
 	if err != nil {
 		return entry.Refused(err)
 	}
@@ -72,10 +72,10 @@ func (m *Machine) retry(op *fsmpb.Retry) *fsmpb.Outcome {
 			return o
 		}
 	}
-	j := m.revive(t, spec, past)
+	j := m.revive(t, spec, was)
 	j.Past = &state.JobPast{Content: t.Content, Life: t.Life + 1, Retried: m.Header.Now(),
 		Since: max(m.Header.Clock, t.FreeAt, m.leasing.believedUntil(id)), Unique: key,
-		Batch: m.batches.rejoin(spec.Batch, t)}
+		Batch: m.batches.rejoin(spec.Batch, t), Spent: was.spent}
 	j.LastReason = t.Reason
 	if n := len(j.Attempts); n > 0 {
 		j.LastError = j.Attempts[n-1].Error
@@ -181,13 +181,13 @@ func (m *Machine) retriable(id rota.JobID, life int32) (*state.TombRow, *fsmpb.O
 }
 
 // revive creates the row of a job that runs again, and removes its tombstone. The caller sets its life and inserts it.
-func (m *Machine) revive(t *state.TombRow, spec *rota.JobSpec, past []rota.Attempt) *state.JobRow {
+func (m *Machine) revive(t *state.TombRow, spec *rota.JobSpec, was past) *state.JobRow {
 	m.ended.dropTomb(t.ID, t.Seq)
 	m.Header.JobSeq++
 	j := m.NewJob()
 	m.own(j)
 	j.Spec = m.Specs.Keep(spec)
 	j.SpecHash, j.Seq = m.Specs.Hash(&m.Ledger.Enc, j.Spec), m.Header.JobSeq
-	j.Submitted, j.SubmittedDate, j.Attempts = t.Submitted.Clock, t.Submitted.Date, past
+	j.Submitted, j.SubmittedDate, j.Attempts = t.Submitted.Clock, t.Submitted.Date, was.attempts
 	return j
 }

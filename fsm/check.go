@@ -449,6 +449,7 @@ func (c *checker) digest() {
 	m.uniques.merged.Scan(func(_ rota.JobID, r *state.MergedRow) bool { add(state.TagMerged, r); return true })
 	m.keyring.rules.Scan(func(_ string, r *state.KeyRuleRow) bool { add(state.TagKeyRule, r); return true })
 	m.keyring.counts.Scan(func(_ string, r *state.KeyCountRow) bool { add(state.TagKeyCount, r); return true })
+	m.keyring.charges.Scan(func(_ string, r *state.ChargeRow) bool { add(state.TagKeyCharge, r); return true })
 	m.schedules.rows.Scan(func(_ rota.ScheduleName, r *state.ScheduleRow) bool {
 		add(state.TagSchedule, r)
 		return true
@@ -497,6 +498,7 @@ func (c *checker) bytes() {
 	m.admission.tenants.Scan(func(_ rota.TenantID, r *state.TenantRow) bool { weigh(state.TagTenant, r); return true })
 	m.keyring.rules.Scan(func(_ string, r *state.KeyRuleRow) bool { weigh(state.TagKeyRule, r); return true })
 	m.keyring.counts.Scan(func(_ string, r *state.KeyCountRow) bool { weigh(state.TagKeyCount, r); return true })
+	m.keyring.charges.Scan(func(_ string, r *state.ChargeRow) bool { weigh(state.TagKeyCharge, r); return true })
 	m.schedules.rows.Scan(func(_ rota.ScheduleName, r *state.ScheduleRow) bool {
 		weigh(state.TagSchedule, r)
 		return true

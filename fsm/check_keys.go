@@ -53,7 +53,8 @@ func (c *checker) keys() {
 		if r.Jobs > 0 || r.Open > 0 {
 			seen++
 		}
-		if full := kr.left(r, rule) == 0; full && !r.Full || r.Full && !full && r.Tat == 0 || r.Due != kr.due(r, rule) {
+		if full := kr.full(r, rule); full && !r.Full || r.Full && !full && r.Tat == 0 && r.Debt.Total.IsZero() ||
+			r.Due != kr.due(r, rule) {
 			c.fault("I11: key %s is full: %v, the rows say %v", key, r.Full, full)
 		}
 		if r.Blocker != "" {
@@ -64,6 +65,7 @@ func (c *checker) keys() {
 		}
 		return true
 	})
+	c.charges()
 	if seen != len(want) || len(blockers) != len(kr.blocks) || kr.rules.Len() != len(kr.byName) {
 		c.fault("I11: %d keys have jobs, counted are %d; %d jobs block some, filed are %d", len(want), seen,
 			len(blockers), len(kr.blocks))
@@ -116,6 +118,12 @@ func (kr *keyring) deriveRules() {
 
 // derive rebuilds everything outside the rows, before jobs are filed.
 func (kr *keyring) derive() {
+	kr.s.JobTable.Scan(func(_ rota.JobID, j *state.JobRow) bool {
+		if j.State == rota.JobQueued {
+			kr.ask(j, true)
+		}
+		return true
+	})
 	kr.counts.Scan(func(key string, c *state.KeyCountRow) bool {
 		if planted.keyNotInSnapshot() {
 			c.Open = 0

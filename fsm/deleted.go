@@ -202,10 +202,10 @@ func (m *Machine) reportProof(op *fsmpb.ReportProof) *fsmpb.Outcome {
 		return entry.Refused(err)
 	}
 	var again *rota.JobSpec
-	var past []rota.Attempt
+	var behind past
 	if _, _, node := rota.SplitNodeJobID(id); op.GetSpec() != nil && !node {
 		spec, was, err := revival(t, op.GetSpec(), op.GetPast())
-		if past = was; err == nil && spec.RetryOnInvalidProof {
+		if behind = was; err == nil && spec.RetryOnInvalidProof {
 			again, err = spec, m.admitClass(spec)
 		}
 		if err != nil {
@@ -217,7 +217,7 @@ func (m *Machine) reportProof(op *fsmpb.ReportProof) *fsmpb.Outcome {
 		m.ended.tombs.Reject(id)
 		return &fsmpb.Outcome{JobState: uint32(rota.JobCompleted)}
 	}
-	return &fsmpb.Outcome{JobState: uint32(m.rerun(t, again, past, op.GetReason()))}
+	return &fsmpb.Outcome{JobState: uint32(m.rerun(t, again, behind, op.GetReason()))}
 }
 
 // disproved answers for a lease whose proof is known to be invalid; nil if it is not.
@@ -282,12 +282,12 @@ func (m *Machine) blame(t *state.TombRow, text string) {
 
 // rerun revokes a completion: the job is RUNNING again just long enough to use the attempt up as PROOF_INVALID, and
 // continues its life. Its times to live count from their original start.
-func (m *Machine) rerun(t *state.TombRow, spec *rota.JobSpec, past []rota.Attempt, text string) rota.JobState {
+func (m *Machine) rerun(t *state.TombRow, spec *rota.JobSpec, was past, text string) rota.JobState {
 	q := m.QueueTable.Edit(t.Queue)
 	q.Count(rota.JobRunning, 1)
-	j := m.revive(t, spec, past)
+	j := m.revive(t, spec, was)
 	j.Past = &state.JobPast{Content: t.Content, Life: t.Life, Retried: t.Retried,
-		Batch: m.batches.rejoin(spec.Batch, t)}
+		Batch: m.batches.rejoin(spec.Batch, t), Spent: was.spent}
 	if spec.Unique != nil {
 		if j.Past.Unique = t.Unique; t.Unique == (state.UniqueKey{}) {
 			j.Past.Unique = uniqueKeyOf(spec, max(t.Submitted.Date, t.Retried.Date))

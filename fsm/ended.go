@@ -347,7 +347,7 @@ func deadJob(t *state.TombRow, r *state.Record) rota.Job {
 	job.JobSpec = r.Spec.Words()
 	job.Enqueued, job.FirstLease, job.Error = r.Enqueued, r.FirstLease, r.Err
 	job.Attempts, job.Progress, job.ProgressNote, job.Output = r.Attempts, r.Progress, r.Note, r.Output
-	job.Meta = r.Meta
+	job.Meta, job.Spent = r.Meta, r.Spent
 	return job
 }
 
@@ -355,33 +355,43 @@ func deadJob(t *state.TombRow, r *state.Record) rota.Job {
 func PastOp(job *rota.Job) *fsmpb.Past {
 	var e state.Encoder
 	state.EncodeAttempts(&e, job.Attempts)
-	return &fsmpb.Past{Attempts: e.B}
+	return &fsmpb.Past{Attempts: e.B, Spent: entry.CostOps(job.Spent)}
+}
+
+// past is what a job that runs again has behind it.
+type past struct {
+	attempts []rota.Attempt
+	spent    rota.Costs
 }
 
 // revival checks what an entry carries for a terminal job. The spec must equal the submitted one. It never reads a
 // record, as nodes differ in what they have flushed.
-func revival(t *state.TombRow, p *fsmpb.JobSpec, past *fsmpb.Past) (*rota.JobSpec, []rota.Attempt, error) {
+func revival(t *state.TombRow, p *fsmpb.JobSpec, behind *fsmpb.Past) (*rota.JobSpec, past, error) {
 	if p == nil {
-		return nil, nil, rota.Refusef(rota.KindOutOfRange, "job",
+		return nil, past{}, rota.Refusef(rota.KindOutOfRange, "job",
 			"the payload of job %s was dropped by retention: submit it again "+
 				"under a new id", t.ID)
 	}
 	if n := len(p.GetLabels()); n > rota.MaxLabels { // before a map is made of them
-		return nil, nil, rota.Refusef(rota.KindInvalid, "labels", "labels are %d: at most %d are taken", n,
+		return nil, past{}, rota.Refusef(rota.KindInvalid, "labels", "labels are %d: at most %d are taken", n,
 			rota.MaxLabels)
 	}
 	spec := entry.SpecWords(p)
 	if spec.ID != t.ID || spec.Queue != t.Queue || spec.Type != t.Typ || spec.Tenant != t.Tenant {
-		return nil, nil, rota.Refusef(rota.KindInvalid, "spec",
+		return nil, past{}, rota.Refusef(rota.KindInvalid, "spec",
 			"the payload given for job %s (queue %s, type %s, tenant %s) is that of "+
 				"job %q (queue %q, type %q, tenant %q)", t.ID, t.Queue, t.Typ, t.Tenant, spec.ID, spec.Queue, spec.Type,
 			spec.Tenant)
 	}
 	if err := spec.CheckAgain(rota.MaxPayloadBytes); err != nil {
-		return nil, nil, err
+		return nil, past{}, err
 	}
-	was, err := readPast(t, past)
-	return spec, was, err
+	was, err := readPast(t, behind)
+	if err != nil {
+		return nil, past{}, err
+	}
+	spent, err := costsOf(behind.GetSpent())
+	return spec, past{was, spent}, err
 }
 
 // readPast checks a job's past in an entry to the extent that the state must be able to hold it.

@@ -289,7 +289,8 @@ func (fs *flows) makeJob(f *flow, r *state.WorkflowRow, number uint32) *state.Jo
 	j.Submitted, j.SubmittedDate = r.Submitted.Clock, r.Submitted.Date
 	j.Workflow, j.Vertex, j.Attempts, j.Data = f.id, number, v.Past.List(), f.data(v)
 	if v.Runs > 0 {
-		j.Past = &state.JobPast{Content: j.SpecHash, Life: v.Runs, Retried: r.Started}
+		j.Past = &state.JobPast{Content: j.SpecHash, Life: v.Runs, Retried: r.Started,
+			Spent: v.Past.Costs()}
 	}
 	if t := fs.ended.tombs.Get(id); t != nil { // of a forgotten workflow with the same id
 		fs.ended.dropTomb(id, t.Seq)

@@ -76,7 +76,7 @@ func (fs *flows) keepPast(v *state.VertexRow, j *state.JobRow, st rota.JobState)
 	for i := range kept {
 		kept[i].Error = state.Tail(kept[i].Error, limits.MaxNodeErrorBytes)
 	}
-	v.Past = &state.NodePast{Attempts: kept}
+	v.Past = &state.NodePast{Attempts: kept, Spent: j.History().Spent}
 	fs.flowIndex.attempts += len(kept)
 }
 
@@ -98,7 +98,7 @@ func (fs *flows) noteLog(id rota.JobID, lease rota.LeaseID) {
 	}
 	kept := slices.Clone(f.rows[number].Past.List())
 	kept[at].Log = true
-	fs.editVertex(f, number).Past = &state.NodePast{Attempts: kept}
+	fs.editVertex(f, number).Past = &state.NodePast{Attempts: kept, Spent: f.rows[number].Past.Costs()}
 }
 
 // failVertex applies the consequences of a node that did not complete (SPEC §11.3). A node that ended because the

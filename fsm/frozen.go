@@ -47,6 +47,7 @@ type Frozen struct {
 	merged    *tree.Tree[rota.JobID, *state.MergedRow]
 	keyRules  *tree.Tree[string, *state.KeyRuleRow]
 	keyCounts *tree.Tree[string, *state.KeyCountRow]
+	charges   *tree.Tree[string, *state.ChargeRow]
 	schedules *tree.Tree[rota.ScheduleName, *state.ScheduleRow]
 	batches   *tree.Tree[rota.BatchID, *state.BatchRow]
 	hooks     *tree.Tree[rota.WebhookName, *state.HookRow]
@@ -67,7 +68,7 @@ func (m *Machine) Freeze() *Frozen {
 		roles: m.access.roles.Freeze(), tokens: m.access.tokens.Freeze(), blocks: m.access.blocks.Freeze(),
 		issuers: m.access.issuers.Freeze(), spent: m.access.spent.Freeze(), backups: m.BackupTable.Freeze(),
 		tzdata: m.ZoneTable.Freeze(), uniques: m.uniques.rows.Freeze(), merged: m.uniques.merged.Freeze(),
-		keyRules: m.keyring.rules.Freeze(), keyCounts: m.keyring.counts.Freeze(), schedules: m.schedules.rows.Freeze(),
+		keyRules: m.keyring.rules.Freeze(), keyCounts: m.keyring.counts.Freeze(), charges: m.keyring.charges.Freeze(), schedules: m.schedules.rows.Freeze(),
 		plans: m.plans.rows.Freeze(), batches: m.batches.rows.Freeze(), hooks: m.hooks.rows.Freeze(),
 		estimates: m.typeStats.estimates.Freeze()}
 }
@@ -189,6 +190,9 @@ func (f *Frozen) Records(yield func(kind byte, rec []byte) error) error {
 	f.keyCounts.Scan(func(_ string, r *state.KeyCountRow) bool {
 		return put(state.TagKeyCount, func() { r.Canonical(&e) })
 	})
+	f.charges.Scan(func(_ string, r *state.ChargeRow) bool {
+		return put(state.TagKeyCharge, func() { r.Canonical(&e) })
+	})
 	f.schedules.Scan(func(_ rota.ScheduleName, r *state.ScheduleRow) bool {
 		return put(state.TagSchedule, func() { r.Canonical(&e) })
 	})
@@ -303,6 +307,9 @@ func (l *Loader) Add(kind byte, rec []byte) error {
 	case state.TagKeyCount:
 		r := state.DecodeKeyCount(d)
 		fresh = m.keyring.counts.Load(r.Key, r)
+	case state.TagKeyCharge:
+		r := state.DecodeCharge(d)
+		fresh = m.keyring.charges.Load(r.Key, r)
 	case state.TagSchedule:
 		r := state.DecodeSchedule(d)
 		fresh = m.schedules.rows.Load(r.Spec.Name, r)

@@ -21,6 +21,7 @@ type keyring struct {
 	placement *placement
 	rules     state.Table[string, state.KeyRuleRow, *state.KeyRuleRow]
 	counts    state.Table[string, state.KeyCountRow, *state.KeyCountRow]
+	charges   state.Table[string, state.ChargeRow, *state.ChargeRow]
 
 	// The following fields are derived. byName indexes the rules; names holds what exists per name.
 	byName map[keyRuleID]*state.KeyRuleRow
@@ -34,6 +35,8 @@ type keyring struct {
 	// blocks are the counts that an ended job blocks.
 	blocks map[rota.JobID][]string
 	lanes  *sched.Keys
+	// asks holds the estimates of QUEUED jobs by the counts whose rates weigh them.
+	asks *btree.BTreeG[ask]
 }
 
 type keyRuleID struct {
@@ -71,6 +74,7 @@ func (kr *keyring) reset() {
 	kr.line = btree.NewBTreeGOptions(keyPlaceLess, btree.Options{NoLocks: true})
 	kr.blocks = map[rota.JobID][]string{}
 	kr.lanes = sched.NewKeys(kr)
+	kr.asks = btree.NewBTreeGOptions(ask.less, btree.Options{NoLocks: true})
 }
 
 // of appends the rules that apply to a job's keys: for each key the rule of its queue, then the rule of all queues.
@@ -190,13 +194,19 @@ func (kr *keyring) leave(j *state.JobRow, state rota.JobState) {
 	}
 }
 
-// opened adds by to the open leases of a job's counts.
-func (kr *keyring) opened(s *rota.JobSpec, by int64) {
+// opened adds by to the open leases of the counts of a lease's job.
+func (kr *keyring) opened(l *state.LeaseRow, s *rota.JobSpec, by int64) {
 	var room [maxKeyHolds]keyHold
 	for _, h := range kr.of(s, room[:0]) {
 		c := kr.counts.Edit(h.count)
 		c.Open += by
-		if by > 0 && h.rule.Rate > 0 {
+		switch {
+		case h.rule.Rate == 0:
+		case h.rule.Unit != "" && by > 0:
+			kr.charge(c, h.rule, l.Token.Counter, h.rule.CostOf(s))
+		case h.rule.Unit != "":
+			kr.discharge(c, h.rule, l)
+		case by > 0:
 			c.Tat = h.rule.Bucket().Take(c.Tat, kr.s.Header.Clock)
 		}
 		kr.settle(c, h.rule)
@@ -212,23 +222,31 @@ func (kr *keyring) left(c *state.KeyCountRow, r *state.KeyRuleRow) int64 {
 	if r.Sequence != rota.SequenceNone {
 		left = min(left, 1-c.Open)
 	}
-	if r.Rate > 0 {
+	if r.Rate > 0 && r.Unit == "" {
 		left = min(left, r.Bucket().Tokens(c.Tat, kr.s.Header.Clock))
 	}
 	return max(0, left)
 }
 
+// full reports whether no job of a count may be assigned now.
+func (kr *keyring) full(c *state.KeyCountRow, r *state.KeyRuleRow) bool {
+	return kr.left(c, r) == 0 || kr.amountLeft(c, r) <= 0
+}
+
 // settle updates a count after its jobs, leases, tokens or rule changed; c is editable, and r is its rule, nil if it no
 // longer exists.
 func (kr *keyring) settle(c *state.KeyCountRow, r *state.KeyRuleRow) {
-	if r == nil || r.Rate == 0 || state.Ahead(c.Tat, kr.s.Header.Clock) == 0 {
+	if r == nil || r.Rate == 0 || r.Unit != "" || state.Ahead(c.Tat, kr.s.Header.Clock) == 0 {
 		c.Tat = 0
+	}
+	if r != nil && r.Unit != "" && c.Debt.Charges == 0 && kr.owed(c, r).IsZero() {
+		c.Debt = state.Debt{}
 	}
 	if r == nil || c.Idle() {
 		kr.drop(c)
 		return
 	}
-	if full := kr.left(c, r) == 0; full != c.Full {
+	if full := kr.full(c, r); full != c.Full {
 		c.Full = full
 		kr.lanes.SetFull(c.Key, full)
 	}
@@ -239,6 +257,7 @@ func (kr *keyring) settle(c *state.KeyCountRow, r *state.KeyRuleRow) {
 
 func (kr *keyring) drop(c *state.KeyCountRow) {
 	kr.unblock(c)
+	kr.forgive(c)
 	kr.s.Timers.Key.Refile(c.Key, int64(c.Due), 0)
 	kr.counts.Drop(c.Key)
 }
@@ -246,6 +265,8 @@ func (kr *keyring) drop(c *state.KeyCountRow) {
 // due returns when a count must be reviewed: when a token that its jobs wait for is back, or all are.
 func (kr *keyring) due(c *state.KeyCountRow, r *state.KeyRuleRow) rota.Clock {
 	switch {
+	case r.Unit != "":
+		return kr.repaidAt(c, r)
 	case c.Tat == 0:
 		return 0
 	case c.Full && !r.Taken(c):
@@ -284,6 +305,17 @@ func (c caps) Key(count string) int64 {
 	return c.m.keyring.left(r, c.m.keyring.ruleOf(r))
 }
 
+// Amount returns what a weighted rate leaves a count.
+func (c caps) Amount(count string) int64 {
+	r := c.m.keyring.counts.Get(count)
+	return c.m.keyring.amountLeft(r, c.m.keyring.ruleOf(r))
+}
+
+// Weight returns what an assignment of a job takes of that.
+func (c caps) Weight(count string, it *sched.Item) int64 {
+	return c.m.keyring.ruleOf(c.m.keyring.counts.Get(count)).CostOf(it.JobSpec)
+}
+
 // holds reports whether a QUEUED job waits for one of its keys.
 func (kr *keyring) holds(j *state.JobRow) bool {
 	var room [maxKeyHolds]keyHold
@@ -314,6 +346,8 @@ func (kr *keyring) obstacles(j *state.JobRow, note func(reason, detail string) b
 		case h.rule.Concurrency > 0 && c.Open >= h.rule.Concurrency:
 		case h.rule.Sequence != rota.SequenceNone && c.Open > 0:
 			detail = fmt.Sprintf("key %s runs one job at a time, and one has a lease", c.Text)
+		case h.rule.Unit != "":
+			reason, detail = "KEY_RATE", kr.overText(c, h.rule)
 		default:
 			reason, detail = "KEY_RATE", fmt.Sprintf("key %s may have %d jobs assigned in %d ms, the next one at %s",
 				c.Text, h.rule.Rate,

@@ -15,7 +15,8 @@ func SetKeyRuleOp(r *rota.KeyRule) *fsmpb.Op {
 	return &fsmpb.Op{Op: &fsmpb.Op_SetKeyRule{SetKeyRule: &fsmpb.SetKeyRule{Queue: string(r.Queue), Name: r.Name,
 		Value:   r.Value,
 		Cluster: r.Scope == rota.KeyOfCluster, Concurrency: r.Concurrency, Rate: r.Rate, PeriodMs: r.PeriodMs,
-		Burst: r.Burst, Sequence: uint32(r.Sequence), Group: r.Group}}}
+		Burst: r.Burst, Sequence: uint32(r.Sequence), Group: r.Group, Unit: r.Unit,
+		DefaultCost: int64(r.DefaultCost)}}}
 }
 
 // DeleteKeyRuleOp returns the operation that deletes a rule.
@@ -35,7 +36,8 @@ func keyRuleWords(op *fsmpb.SetKeyRule) rota.KeyRule {
 	r := rota.KeyRule{Queue: rota.QueueName(op.GetQueue()), Name: op.GetName(), Value: op.GetValue(),
 		Concurrency: op.GetConcurrency(),
 		Rate:        op.GetRate(), PeriodMs: op.GetPeriodMs(), Burst: op.GetBurst(),
-		Sequence: rota.KeySequence(min(op.GetSequence(), 255)), Group: op.GetGroup()}
+		Sequence: rota.KeySequence(min(op.GetSequence(), 255)), Group: op.GetGroup(), Unit: op.GetUnit(),
+		DefaultCost: rota.Cost(op.GetDefaultCost())}
 	if op.GetCluster() {
 		r.Scope = rota.KeyOfCluster
 	}
@@ -124,17 +126,22 @@ func (kr *keyring) replace(id keyRuleID, to *rota.KeyRule) error {
 	from := kr.byName[id]
 	var jobs []*state.JobRow
 	var lingers []*state.LeaseRow
-	if from == nil || to == nil || from.Scope != to.Scope || (from.Sequence == 0) != (to.Sequence == 0) {
+	if from == nil || to == nil || from.Scope != to.Scope || (from.Sequence == 0) != (to.Sequence == 0) ||
+		from.Unit != to.Unit || from.DefaultCost != to.DefaultCost {
 		jobs, lingers = kr.jobsOf(id), kr.lingers(id)
 		if err := kr.mayCount(id, to, jobs, lingers); err != nil {
 			return err
 		}
 	}
+	kr.reweigh(id, from, to)
 	filed := kr.withdraw(id, jobs)
 	kr.recountOpen(id, lingers, -1)
 	kr.put(id, to)
 	for _, j := range jobs {
 		kr.recount(id, j)
+	}
+	for _, j := range filed {
+		kr.ask(j, true)
 	}
 	kr.recountOpen(id, lingers, 1)
 	var rows []*state.KeyCountRow
@@ -213,6 +220,7 @@ func (kr *keyring) withdraw(id keyRuleID, jobs []*state.JobRow) (filed []*state.
 	var room [maxKeyHolds]keyHold
 	for _, j := range jobs {
 		if j.Item != nil {
+			kr.ask(j, false)
 			kr.pending(j).Remove(j.Item)
 			filed = append(filed, j)
 		}
@@ -271,7 +279,7 @@ func (kr *keyring) review(c *state.KeyCountRow) {
 	if kr.groups[c.Queue] == nil {
 		c.Turn = 0
 	}
-	if r.Rate > 0 && kr.s.Header.Rules >= shortenRules {
+	if r.Rate > 0 && r.Unit == "" && kr.s.Header.Rules >= shortenRules {
 		c.Tat = r.Bucket().Within(c.Tat, kr.s.Header.Clock)
 	}
 	if c.Blocker != "" && r.Sequence != rota.SequenceBlock {

@@ -43,8 +43,12 @@ func (lg *leasing) verb(op *fsmpb.LeaseOp) *fsmpb.Outcome {
 	if !planted.fencingOff() && (l.Worker != w.Spec.ID || l.Session != w.Session) {
 		return entry.Refused(rota.Refusef(rota.KindStale, "lease", "lease %s belongs to another worker", l.ID))
 	}
+	costs, err := lg.costs(l, op)
+	if err != nil {
+		return entry.Refused(err)
+	}
 	if l.Ended != nil {
-		return lg.confirm(l, op)
+		return lg.confirm(l, op, costs)
 	}
 	switch rota.LeaseVerb(op.GetVerb()) {
 	case rota.VerbAck:
@@ -52,13 +56,13 @@ func (lg *leasing) verb(op *fsmpb.LeaseOp) *fsmpb.Outcome {
 	case rota.VerbRenew:
 		return lg.renew(l, op.GetOrdinal())
 	case rota.VerbComplete:
-		return lg.complete(l, op)
+		return lg.complete(l, op, costs)
 	case rota.VerbFail:
-		return lg.fail(l, op)
+		return lg.fail(l, op, costs)
 	case rota.VerbDecline:
-		return lg.decline(l, op)
+		return lg.decline(lg.spend(l, costs), op)
 	case rota.VerbProgress:
-		return lg.progress(l, op)
+		return lg.progress(l, op, costs)
 	default:
 		return entry.Refused(rota.Refusef(rota.KindInvalid, "verb", "lease verb %d is unknown", op.GetVerb()))
 	}
@@ -67,7 +71,8 @@ func (lg *leasing) verb(op *fsmpb.LeaseOp) *fsmpb.Outcome {
 // confirm applies a worker's verb on a lease that has outlived its job. A verb that ends the lease confirms that the
 // worker has stopped, whatever else it reports. A completion or a failure is answered like one after the lease's end,
 // and its content is not kept.
-func (lg *leasing) confirm(l *state.LeaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome {
+func (lg *leasing) confirm(l *state.LeaseRow, op *fsmpb.LeaseOp, costs rota.Costs) *fsmpb.Outcome {
+	l = lg.spend(l, costs)
 	switch rota.LeaseVerb(op.GetVerb()) {
 	case rota.VerbDecline:
 		return &fsmpb.Outcome{JobState: uint32(lg.release(l, state.Tail(op.GetText(), limits.MaxErrorBytes)))}
@@ -248,7 +253,7 @@ func (lg *leasing) renew(l *state.LeaseRow, ordinal int32) *fsmpb.Outcome {
 }
 
 // complete ends a job successfully (SPEC §9.5); it acknowledges too (SPEC §8.1).
-func (lg *leasing) complete(l *state.LeaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome {
+func (lg *leasing) complete(l *state.LeaseRow, op *fsmpb.LeaseOp, costs rota.Costs) *fsmpb.Outcome {
 	output, digest, meta := op.GetOutput(), op.GetOutputDigest(), entry.PairWords(op.GetMeta())
 	if err := rota.CheckMeta(meta); err != nil {
 		return entry.Refused(err)
@@ -270,6 +275,7 @@ func (lg *leasing) complete(l *state.LeaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome
 	if l.Acked.IsZero() {
 		l = lg.acknowledge(l, true)
 	}
+	l = lg.spend(l, costs)
 	if len(digest) == 0 {
 		lg.s.DigestRoom = sha256.Sum256(output)
 		digest = lg.s.DigestRoom[:]
@@ -294,10 +300,11 @@ func (lg *leasing) complete(l *state.LeaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome
 
 // fail ends an unsuccessful attempt as its handler requests (SPEC §20.3). A worker that ended the handler for its
 // max_runtime reports that: by its own view that is earlier than by the clock.
-func (lg *leasing) fail(l *state.LeaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome {
+func (lg *leasing) fail(l *state.LeaseRow, op *fsmpb.LeaseOp, costs rota.Costs) *fsmpb.Outcome {
 	if err := checkFail(op); err != nil {
 		return entry.Refused(err)
 	}
+	l = lg.spend(l, costs)
 	text := state.Tail(op.GetText(), limits.MaxErrorBytes)
 	became := func(state rota.JobState) *fsmpb.Outcome { return &fsmpb.Outcome{JobState: uint32(state)} }
 	switch kind := peer.FailKind(op.GetFail()); {
@@ -365,17 +372,18 @@ const finalRules = 2
 
 // progress keeps a report, at most one per second and job, and in addition a final one: the last before the attempt
 // ends (SPEC §8.7). A final report counts as made a second later, so that final ones are limited to one per second too.
-func (lg *leasing) progress(l *state.LeaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome {
+func (lg *leasing) progress(l *state.LeaseRow, op *fsmpb.LeaseOp, costs rota.Costs) *fsmpb.Outcome {
 	if p := op.GetProgress(); p < 0 || p > 100 {
 		return entry.Refused(rota.Refusef(rota.KindInvalid, "progress", "progress: got %d, want 0 to 100", p))
 	}
+	l = lg.spend(l, costs)
 	j, at := lg.s.JobTable.Get(l.Job), lg.s.Header.Clock
 	due := j.ProgressAt == 0 || at >= j.ProgressAt+limits.ProgressEvery || op.GetProgress() == 100 && j.Progress != 100
 	note := state.Tail(op.GetText(), limits.MaxNoteBytes)
 	final := op.GetOrdinal() == peer.FinalReport && lg.s.Header.Rules >= finalRules
 	switch {
-	case final && op.GetProgress() == j.Progress && note == j.Note:
-		due = false // it was kept when it first came
+	case (final || len(costs) > 0) && op.GetProgress() == j.Progress && note == j.Note:
+		due = false // it was kept when it first came, or reports costs alone
 	case final && !due && at >= j.ProgressAt:
 		due, at = true, at+limits.ProgressEvery
 	}

@@ -62,7 +62,7 @@ func (lg *leasing) free(l *state.LeaseRow, s *rota.JobSpec) {
 	lg.placement.share(l.Queue, l.Tenant, -1)
 	lg.placement.countEndless(l, &lg.s.QueueTable.Get(l.Queue).Policy, -1)
 	lg.admission.closeTenant(l)
-	lg.keyring.opened(s, -1)
+	lg.keyring.opened(l, s, -1)
 }
 
 // noteEnd records in a job's attempts that its lease has ended; j is editable.
@@ -72,6 +72,7 @@ func (lg *leasing) noteEnd(l *state.LeaseRow, j *state.JobRow, why rota.Reason, 
 	lg.life.own(j)
 	j.Lease = rota.LeaseID{}
 	j.LastReason, j.LastError = why, text
+	lg.noteSpent(l, j)
 	attempts := j.Attempts
 	if len(attempts) >= limits.MaxAttemptsKept {
 		attempts = attempts[1:]
@@ -315,7 +316,8 @@ func (m *lifecycle) finish(j *state.JobRow, st rota.JobState, why rota.Reason, r
 	}
 	m.ended.staged.add(&state.Record{Seq: t.Seq, Ended: m.ended.tombs.Insert(&t), Spec: j.Spec,
 		Enqueued: j.EnqueuedAt(), FirstLease: j.FirstLease,
-		Err: j.LastError, Attempts: j.Attempts, Progress: j.Progress, Note: j.Note, Output: r.output, Meta: r.meta})
+		Err: j.LastError, Attempts: j.Attempts, Progress: j.Progress, Note: j.Note, Output: r.output, Meta: r.meta,
+		Spent: j.History().Spent})
 	m.flows.endVertex(j, st, why)
 	m.schedules.jobEnded(j, st, why)
 	m.batches.calls(id, false)

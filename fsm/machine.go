@@ -86,6 +86,7 @@ func ApplyOpened(m *Machine, index rota.Index, term uint64, e *fsmpb.Entry) (App
 	m.fleet.workers.Recycle()
 	m.uniques.rows.Recycle()
 	m.keyring.counts.Recycle()
+	m.keyring.charges.Recycle()
 	m.admission.tenants.Recycle() // queues are never dropped
 	a.Events, a.Sweep, a.Rules, a.Offered = m.Journal.Events, m.Sweep, m.Header.Rules, m.fleet.offered
 	a.Term, a.Clock, a.Stamped, a.Digest = m.Header.Term, m.Header.Clock, m.Stamped, m.Ledger.Sum

@@ -27,6 +27,8 @@ func (sound) uniqueLeftBehind(rota.JobState) bool { return false }
 
 func (sound) keyNotInSnapshot() bool { return false }
 
+func (sound) refundsTwice() bool { return false }
+
 func (sound) passesHead(*keyring, state.KeyPlace) bool { return false }
 
 func (sound) ttlOffset(*state.State) rota.Clock { return 0 }

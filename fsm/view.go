@@ -45,13 +45,14 @@ func liveJob(j *state.JobRow, l *state.LeaseRow, now rota.Moment) rota.Job {
 		Reason: j.LastReason, Error: j.LastError,
 		Life: j.History().Life, Retried: j.History().Retried, Changes: j.History().Changes,
 		Attempts: j.Attempts, Progress: j.Progress, ProgressNote: j.Note, Tier: j.Tier, Preempted: j.Preempted,
-		WorkerLosses: int32(len(j.History().Losses)), Isolated: j.Isolated()}
+		WorkerLosses: int32(len(j.History().Losses)), Isolated: j.Isolated(), Spent: j.History().Spent}
 	if j.DueDate != 0 {
 		job.Due = now.On(j.DueDate)
 	}
 	if l != nil {
 		lease := l.Words(now)
 		job.Lease = &lease
+		job.Spent = state.AddCosts(job.Spent, l.Spent)
 	}
 	return job
 }
@@ -324,7 +325,7 @@ func KeyStates(vw *View, tenant rota.TenantID, key string, shown func(*rota.KeyS
 }
 
 func (kr *keyring) words(c *state.KeyCountRow, r *state.KeyRuleRow) rota.KeyState {
-	k := c.Words(r, kr.s.Header.Now())
+	k := c.Words(r, kr.s.Header.Now(), kr.needed(c, r))
 	k.Head = kr.turnOf(c)
 	return k
 }

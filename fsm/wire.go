@@ -103,6 +103,7 @@ func NewKnowing(version uint32) *Machine {
 	m.uniques.merged.Init(state.TagMerged, l)
 	m.keyring.rules.Init(state.TagKeyRule, l)
 	m.keyring.counts.Init(state.TagKeyCount, l)
+	m.keyring.charges.Init(state.TagKeyCharge, l)
 	m.schedules.rows.Init(state.TagSchedule, l)
 	m.batches.rows.Init(state.TagBatch, l)
 	m.hooks.rows.Init(state.TagWebhook, l)

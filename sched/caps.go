@@ -18,6 +18,10 @@ type Caps interface {
 	Domain(q rota.QueueName, domain string) int64
 	// Key returns what the rules of keys leave the jobs of a count over all queues (SPEC §19).
 	Key(count string) int64
+	// Amount returns what the weighted rate of a count leaves its jobs (SPEC §30.2), and Weight how much of that an
+	// assignment of a job takes.
+	Amount(count string) int64
+	Weight(count string, it *Item) int64
 }
 
 // allowance is what an entry may still assign: the first answers of Caps minus the entry's assignments. An unbounded
@@ -28,7 +32,7 @@ type allowance struct {
 	tenants  map[rota.TenantID]*int64
 	ofTenant map[*tenantRow]*tenantLeft
 	ofDomain map[*domainRow]*int64
-	ofKey    map[*keyRow]*int64
+	ofKey    map[*keyRow]*keyLeft
 	// first caches the answer to the first question of each kind: most entries ask about one tenant and one domain.
 	first struct {
 		tenant   *tenantRow
@@ -44,6 +48,9 @@ type allowance struct {
 	lastDomain *domainRow
 	domainLeft *int64
 }
+
+// keyLeft is what is left to a count of keys: assignments, and what its weighted rate counts.
+type keyLeft struct{ jobs, amount int64 }
 
 // tenantLeft is what is left to a tenant in one queue.
 type tenantLeft struct {
@@ -116,7 +123,7 @@ func (a *allowance) shut(q rota.QueueName, l *lane) bool {
 
 func (a *allowance) shutKeys(l *lane) bool {
 	for _, c := range l.keys {
-		if *a.key(c.row) <= 0 {
+		if left := a.key(c.row); left.jobs <= 0 || left.amount <= 0 {
 			return true
 		}
 	}
@@ -132,8 +139,8 @@ func (a *allowance) shutTenant(q rota.QueueName, l *lane) bool {
 	return *t.all <= 0 || t.window <= 0
 }
 
-// spend counts an assignment from a lane. It reports whether that shut the lane, and perhaps others.
-func (a *allowance) spend(q rota.QueueName, l *lane) (shut bool) {
+// spend counts an assignment of a lane's job. It reports whether that shut the lane, and perhaps others.
+func (a *allowance) spend(q rota.QueueName, l *lane, it *Item) (shut bool) {
 	if a.caps == nil {
 		return false
 	}
@@ -145,10 +152,14 @@ func (a *allowance) spend(q rota.QueueName, l *lane) (shut bool) {
 		}
 	}
 	for _, c := range l.keys {
-		if left := a.key(c.row); *left != math.MaxInt64 {
-			*left--
-			shut = shut || *left <= 0
+		left := a.key(c.row)
+		if left.jobs != math.MaxInt64 {
+			left.jobs--
 		}
+		if left.amount != math.MaxInt64 {
+			left.amount -= a.caps.Weight(c.row.name, it)
+		}
+		shut = shut || left.jobs <= 0 || left.amount <= 0
 	}
 	return shut
 }

@@ -27,6 +27,10 @@ func (c sharedCaps) Window(q rota.QueueName, t rota.TenantID) int64 {
 
 func (sharedCaps) Key(string) int64 { return math.MaxInt64 }
 
+func (sharedCaps) Amount(string) int64 { return math.MaxInt64 }
+
+func (sharedCaps) Weight(string, *Item) int64 { return 1 }
+
 func (c sharedCaps) Domain(q rota.QueueName, domain string) int64 {
 	*c.asked++
 	return leftOf(c.domains, string(q)+"/"+domain)

@@ -91,7 +91,7 @@ func (d *Draft) PlaceHeld(h Hold, now rota.Clock) (Pair, bool) {
 // place assigns a job outside the draw.
 func (d *Draft) place(lot Lot, it *Item, slot int32, rule rota.ReasoningRule, now rota.Clock) Pair {
 	d.assigned(lot.Pending, it)
-	d.spend(lot.Queue, lot.Pending.laneOf(it))
+	d.spend(lot.Queue, lot.Pending.laneOf(it), it)
 	k := &d.supply.classes[it.Class]
 	d.slotLoads.lease(slot, k.queue, k.need)
 	if d.foresees {

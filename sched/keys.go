@@ -212,12 +212,12 @@ func (k laneKeys) full() bool {
 }
 
 // key returns what is left of a count.
-func (a *allowance) key(row *keyRow) *int64 {
+func (a *allowance) key(row *keyRow) *keyLeft {
 	left := a.ofKey[row]
 	if left == nil {
-		left = new(int64) // a turn that has not come leaves nothing
+		left = new(keyLeft) // a turn that has not come leaves nothing
 		if !row.waits {
-			*left = a.caps.Key(row.name)
+			left.jobs, left.amount = a.caps.Key(row.name), a.caps.Amount(row.name)
 		}
 		put(&a.ofKey, row, left)
 	}

@@ -211,7 +211,7 @@ func (m *matcher) assign(i, pos int, why rota.Reasoning) {
 		lot := Lot{Policy: m.in.Policy, Expects: m.in.Expects}
 		m.draft.began(slot, c.class.need, m.in.Now+lot.estimate(c.item))
 	}
-	if m.draft.spend(m.in.Queue, c.lane) {
+	if m.draft.spend(m.in.Queue, c.lane, c.item) {
 		for i := range m.group {
 			if g := &m.group[i]; g.class != nil && m.draft.shut(m.in.Queue, g.lane) {
 				g.class = nil

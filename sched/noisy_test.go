@@ -98,6 +98,10 @@ func (b bounds) Window(rota.QueueName, rota.TenantID) int64 { return math.MaxInt
 
 func (bounds) Key(string) int64 { return math.MaxInt64 }
 
+func (bounds) Amount(string) int64 { return math.MaxInt64 }
+
+func (bounds) Weight(string, *Item) int64 { return 1 }
+
 func (b bounds) Domain(_ rota.QueueName, domain string) int64 { return leftOf(b.domains, domain) }
 
 // TestFairShare_ofOneMoment checks jobs of one entry, which are enqueued at one moment and tie: the tie gives no room

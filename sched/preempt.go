@@ -43,6 +43,6 @@ func (d *Draft) Reserve(lot Lot, it *Item, id rota.WorkerID) {
 // and it will get their room.
 func (d *Draft) Promise(lot Lot, it *Item) {
 	if l := lot.Pending.laneOf(it); l != nil {
-		d.spend(lot.Queue, l)
+		d.spend(lot.Queue, l, it)
 	}
 }

@@ -18,7 +18,7 @@ import (
 func (s *pollingService) Complete(ctx context.Context, of web.LeaseOf,
 	body *rest.LeaseCompletion) (rest.JobOutcome, error) {
 	c := peer.LeaseCommand{Verb: rota.VerbComplete, Output: body.Output, OutputDigest: body.OutputDigest,
-		Meta: body.Meta, Log: logged(body.Log)}
+		Meta: body.Meta, Log: logged(body.Log), Costs: body.Costs}
 	if len(body.Children) > 0 {
 		var err error
 		if c.Children, err = words.GrowthToWire(&rota.Growth{Children: body.Children,
@@ -34,7 +34,7 @@ func (s *pollingService) Complete(ctx context.Context, of web.LeaseOf,
 
 // Fail implements web.Polling.
 func (s *pollingService) Fail(ctx context.Context, of web.LeaseOf, body *rest.LeaseFailure) (rest.JobOutcome, error) {
-	c := peer.LeaseCommand{Verb: rota.VerbFail, Text: body.Error, Log: logged(body.Log)}
+	c := peer.LeaseCommand{Verb: rota.VerbFail, Text: body.Error, Log: logged(body.Log), Costs: body.Costs}
 	var asked []string
 	ask := func(name string, given bool, kind peer.FailKind) {
 		if given {
@@ -64,13 +64,13 @@ func (s *pollingService) Fail(ctx context.Context, of web.LeaseOf, body *rest.Le
 func (s *pollingService) Decline(ctx context.Context, of web.LeaseOf,
 	body *rest.LeaseDecline) (rest.JobOutcome, error) {
 	return s.report(ctx, of, &body.LeaseClaim, peer.LeaseCommand{Verb: rota.VerbDecline, Text: body.Reason,
-		Log: logged(body.Log)})
+		Log: logged(body.Log), Costs: body.Costs})
 }
 
 // Progress implements web.Polling.
 func (s *pollingService) Progress(ctx context.Context, of web.LeaseOf,
 	body *rest.LeaseProgress) (rest.JobOutcome, error) {
-	c := peer.LeaseCommand{Verb: rota.VerbProgress, Progress: body.Progress, Text: body.Note}
+	c := peer.LeaseCommand{Verb: rota.VerbProgress, Progress: body.Progress, Text: body.Note, Costs: body.Costs}
 	if body.Final {
 		c.Ordinal = peer.FinalReport
 	}

@@ -103,6 +103,9 @@ func checkCommand(c *peer.LeaseCommand) error {
 	if c.Progress < 0 || c.Progress > 100 {
 		return rota.Refusef(rota.KindInvalid, "progress", "progress must be between 0 and 100, got %d", c.Progress)
 	}
+	if err := c.Costs.Check("costs"); err != nil {
+		return err
+	}
 	if len(c.Log) > 0 {
 		if _, err := joblog.Decode(c.Log); err != nil {
 			return err

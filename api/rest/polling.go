@@ -98,6 +98,8 @@ type LeaseCompletion struct {
 	Detached bool            `json:"detached,omitempty"`
 	// Log are the lines that the attempt logged: the first 16 KiB and the last 48 KiB are kept.
 	Log string `json:"log,omitempty"`
+	// Costs are the totals that the attempt has used so far, by name. They only grow.
+	Costs rota.Costs `json:"costs,omitempty"`
 }
 
 // LeaseFailure reports a failed attempt. Without retry_after_ms, snooze_ms, no_retry or cancel it counts, and the job
@@ -116,6 +118,8 @@ type LeaseFailure struct {
 	// TimedOut reports that max_runtime ended the attempt.
 	TimedOut bool   `json:"timed_out,omitempty"`
 	Log      string `json:"log,omitempty"`
+	// Costs are the totals that the attempt has used so far, by name. They only grow.
+	Costs rota.Costs `json:"costs,omitempty"`
 }
 
 // LeaseDecline returns a lease; the attempt does not count.
@@ -123,6 +127,8 @@ type LeaseDecline struct {
 	LeaseClaim
 	Reason string `json:"reason,omitempty"`
 	Log    string `json:"log,omitempty"`
+	// Costs are the totals that the attempt has used, by name.
+	Costs rota.Costs `json:"costs,omitempty"`
 }
 
 // LeaseProgress reports the progress of a job.
@@ -134,6 +140,8 @@ type LeaseProgress struct {
 	// Final reports that this is the attempt's last report before its outcome: it is stored even if it comes soon after
 	// the previous one.
 	Final bool `json:"final,omitempty"`
+	// Costs are the totals that the attempt has used so far, by name. They only grow.
+	Costs rota.Costs `json:"costs,omitempty"`
 }
 
 // WorkerLeft is the answer to a worker that leaves.

@@ -70,6 +70,7 @@ func appendJobSpec(b []byte, m *rota.JobSpec) []byte {
 	b = appendText(b, 62, m.Batch)
 	b = appendPairs(b, 63, m.Headers)
 	b = appendNumber(b, 64, millis.Of(m.StartBy))
+	b = appendLimits(b, 65, m.Costs)
 	b = appendYes(b, 29, m.Minted)
 	b = appendNumber(b, 30, m.IOBytesPerS)
 	b = appendNumber(b, 31, m.Retry.Attempts)
@@ -175,6 +176,8 @@ func readJobSpec(m *rota.JobSpec, b []byte) error {
 				err = textOfBytes(&m.Batch, f.bytes)
 			case 63:
 				err = pairOfBytes(&m.Headers, f.bytes)
+			case 65:
+				err = limitOfBytes((*map[string]int64)(&m.Costs), f.bytes)
 			case 60:
 				if m.Unique == nil {
 					m.Unique = new(rota.Unique)
@@ -225,6 +228,9 @@ func maxJobSpec(m *rota.JobSpec) (n int) {
 	for k, v := range m.Headers {
 		n += len(k) + len(v) + 16
 	}
+	for k := range m.Costs {
+		n += len(k) + 24
+	}
 	n += maxUnique(m.Unique)
 	return n
 }
@@ -262,6 +268,7 @@ func fillJobSpec(w *rotav1.JobSpec, m *rota.JobSpec) {
 	w.Batch = string(m.Batch)
 	w.Headers = m.Headers
 	w.StartByMs = millis.Of(m.StartBy)
+	w.Costs = m.Costs
 	w.Minted = m.Minted
 	w.IoBytesPerS = m.IOBytesPerS
 	w.RetryAttempts = m.Retry.Attempts
@@ -305,6 +312,7 @@ func takeJobSpec(m *rota.JobSpec, w *rotav1.JobSpec) {
 	m.Batch = rota.BatchID(w.GetBatch())
 	m.Headers = w.GetHeaders()
 	m.StartBy = millis.Duration(w.GetStartByMs())
+	m.Costs = w.GetCosts()
 	m.Minted = w.GetMinted()
 	m.IOBytesPerS = w.GetIoBytesPerS()
 	m.Retry.Attempts = w.GetRetryAttempts()
@@ -629,6 +637,7 @@ func appendLeaseCommand(b []byte, m *peer.LeaseCommand) []byte {
 	b = appendPairs(b, 11, m.Meta)
 	b = appendBytes(b, 12, m.Children)
 	b = appendBytes(b, 13, m.Log)
+	b = appendLimits(b, 14, m.Costs)
 	return b
 }
 
@@ -691,6 +700,8 @@ func (u *unsettledLeaseCommand) read(m *peer.LeaseCommand, b []byte) error {
 				m.Children = f.bytes
 			case 13:
 				m.Log = f.bytes
+			case 14:
+				err = limitOfBytes((*map[string]int64)(&m.Costs), f.bytes)
 			}
 		}
 		if err != nil {

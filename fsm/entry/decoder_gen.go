@@ -206,6 +206,10 @@ func (d *Decoder) jobSpec(m *fsmpb.JobSpec, b []byte) bool {
 				one := &fsmpb.Label{}
 				ok = d.label(one, f.bytes)
 				m.Headers = append(m.Headers, one)
+			case 65:
+				one := &fsmpb.Limit{}
+				ok = d.limit(one, f.bytes)
+				m.Costs = append(m.Costs, one)
 			default:
 				return false
 			}
@@ -368,6 +372,10 @@ func (d *Decoder) leaseOp(m *fsmpb.LeaseOp, b []byte) bool {
 				m.Children = append([]byte(nil), f.bytes...)
 			case 15:
 				m.Log = append([]byte(nil), f.bytes...)
+			case 16:
+				one := &fsmpb.Limit{}
+				ok = d.limit(one, f.bytes)
+				m.Costs = append(m.Costs, one)
 			default:
 				return false
 			}

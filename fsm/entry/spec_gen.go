@@ -49,6 +49,7 @@ func fillJobSpec(w *fsmpb.JobSpec, m *rota.JobSpec) {
 	w.Batch = string(m.Batch)
 	w.Headers = pairOps(m.Headers)
 	w.StartByMs = millis.Of(m.StartBy)
+	w.Costs = limitOps(m.Costs)
 }
 
 // takeJobSpec is the inverse of fillJobSpec; slices and maps are shared with w.
@@ -92,4 +93,5 @@ func takeJobSpec(m *rota.JobSpec, w *fsmpb.JobSpec) {
 	m.Batch = rota.BatchID(w.GetBatch())
 	m.Headers = PairWords(w.GetHeaders())
 	m.StartBy = millis.Duration(w.GetStartByMs())
+	m.Costs = limitWords(w.GetCosts())
 }

@@ -57,9 +57,22 @@ func Needs(op *fsmpb.Op) uint32 {
 			return 2
 		}
 		return FirstRules
+	case *fsmpb.Op_Lease:
+		if len(o.Lease.GetCosts()) > 0 {
+			return 2
+		}
+		return FirstRules
+	case *fsmpb.Op_SetKeyRule:
+		if o.SetKeyRule.GetUnit() != "" || o.SetKeyRule.GetDefaultCost() != 0 {
+			return 2
+		}
+		return FirstRules
 	case *fsmpb.Op_Submit:
 		return SpecNeeds(o.Submit.GetSpec())
 	case *fsmpb.Op_Retry:
+		if len(o.Retry.GetPast().GetSpent()) > 0 {
+			return 2
+		}
 		return SpecNeeds(o.Retry.GetSpec())
 	case *fsmpb.Op_SetSchedule:
 		return SpecNeeds(o.SetSchedule.GetJob())
@@ -91,7 +104,7 @@ func Needs(op *fsmpb.Op) uint32 {
 // SpecNeeds returns the rules version that a job's fields need.
 func SpecNeeds(s *fsmpb.JobSpec) uint32 {
 	if how := s.GetUnique().GetOnConflict(); how == rota.UniqueAfter || how == rota.UniqueCollect ||
-		s.GetStartByMs() != 0 {
+		s.GetStartByMs() != 0 || len(s.GetCosts()) > 0 {
 		return 2
 	}
 	return FirstRules

@@ -97,6 +97,12 @@ func limitOps(limits map[string]int64) (ops []*fsmpb.Limit) {
 	return ops
 }
 
+// CostOps returns the persisted form of costs.
+func CostOps(costs rota.Costs) []*fsmpb.Limit { return limitOps(costs) }
+
+// CostWords is the inverse of CostOps. It reads at most MaxLimits+1 costs.
+func CostWords(ops []*fsmpb.Limit) rota.Costs { return limitWords(ops) }
+
 // limitWords reads at most one more than CheckShape accepts, so that a hostile entry cannot create a large map.
 func limitWords(ops []*fsmpb.Limit) map[string]int64 {
 	if len(ops) == 0 {
@@ -117,6 +123,6 @@ func LeaseCommandOp(c *peer.LeaseCommand) *fsmpb.Op {
 		Session: uint64(c.Session),
 		Ordinal: c.Ordinal, Output: c.Output, OutputDigest: c.OutputDigest, Text: c.Text, Progress: c.Progress,
 		Fail: uint32(c.Fail), AfterMs: millis.Of(c.After), Meta: pairOps(c.Meta), Children: growthBytes(c.Growth, node),
-		Log: c.Log,
+		Log: c.Log, Costs: CostOps(c.Costs),
 	}}}
 }

@@ -1468,7 +1468,11 @@ type SetKeyRule struct {
 	// rota.KeySequence.
 	Sequence uint32 `protobuf:"varint,9,opt,name=sequence,proto3" json:"sequence,omitempty"`
 	// The keys of the queue take turns.
-	Group         bool `protobuf:"varint,10,opt,name=group,proto3" json:"group,omitempty"`
+	Group bool `protobuf:"varint,10,opt,name=group,proto3" json:"group,omitempty"`
+	// The cost that rate and burst count; empty counts assignments. A job without an estimate of it counts as
+	// default_cost, in millionths of a unit.
+	Unit          string `protobuf:"bytes,11,opt,name=unit,proto3" json:"unit,omitempty"`
+	DefaultCost   int64  `protobuf:"varint,12,opt,name=default_cost,json=defaultCost,proto3" json:"default_cost,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1571,6 +1575,20 @@ func (x *SetKeyRule) GetGroup() bool {
 		return x.Group
 	}
 	return false
+}
+
+func (x *SetKeyRule) GetUnit() string {
+	if x != nil {
+		return x.Unit
+	}
+	return ""
+}
+
+func (x *SetKeyRule) GetDefaultCost() int64 {
+	if x != nil {
+		return x.DefaultCost
+	}
+	return 0
 }
 
 // DeleteKeyRule forgets a rule.
@@ -2540,8 +2558,10 @@ type JobSpec struct {
 	// The batch that it is counted in; empty is none.
 	Batch string `protobuf:"bytes,62,opt,name=batch,proto3" json:"batch,omitempty"`
 	// Sorted by key.
-	Headers       []*Label `protobuf:"bytes,63,rep,name=headers,proto3" json:"headers,omitempty"`
-	StartByMs     int64    `protobuf:"varint,64,opt,name=start_by_ms,json=startByMs,proto3" json:"start_by_ms,omitempty"`
+	Headers   []*Label `protobuf:"bytes,63,rep,name=headers,proto3" json:"headers,omitempty"`
+	StartByMs int64    `protobuf:"varint,64,opt,name=start_by_ms,json=startByMs,proto3" json:"start_by_ms,omitempty"`
+	// Sorted by name, in millionths of a unit.
+	Costs         []*Limit `protobuf:"bytes,65,rep,name=costs,proto3" json:"costs,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2847,6 +2867,13 @@ func (x *JobSpec) GetStartByMs() int64 {
 		return x.StartByMs
 	}
 	return 0
+}
+
+func (x *JobSpec) GetCosts() []*Limit {
+	if x != nil {
+		return x.Costs
+	}
+	return nil
 }
 
 type Unique struct {
@@ -4202,7 +4229,9 @@ type LeaseOp struct {
 	Children []byte `protobuf:"bytes,14,opt,name=children,proto3" json:"children,omitempty"`
 	// Of a verb that ends the lease: what its handler logged, packed (SPEC §22.2). It goes
 	// to the archives; no row has it.
-	Log           []byte `protobuf:"bytes,15,opt,name=log,proto3" json:"log,omitempty"`
+	Log []byte `protobuf:"bytes,15,opt,name=log,proto3" json:"log,omitempty"`
+	// Total that the attempt has used so far, in millionths of a unit, sorted by name (SPEC §30).
+	Costs         []*Limit `protobuf:"bytes,16,rep,name=costs,proto3" json:"costs,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4338,6 +4367,13 @@ func (x *LeaseOp) GetChildren() []byte {
 func (x *LeaseOp) GetLog() []byte {
 	if x != nil {
 		return x.Log
+	}
+	return nil
+}
+
+func (x *LeaseOp) GetCosts() []*Limit {
+	if x != nil {
+		return x.Costs
 	}
 	return nil
 }
@@ -4670,7 +4706,9 @@ func (x *Retry) GetPast() *Past {
 type Past struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The newest attempts of all its lives, oldest first, in the canonical form of rows.
-	Attempts      []byte `protobuf:"bytes,1,opt,name=attempts,proto3" json:"attempts,omitempty"`
+	Attempts []byte `protobuf:"bytes,1,opt,name=attempts,proto3" json:"attempts,omitempty"`
+	// What all its attempts have used, sorted by name.
+	Spent         []*Limit `protobuf:"bytes,2,rep,name=spent,proto3" json:"spent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4708,6 +4746,13 @@ func (*Past) Descriptor() ([]byte, []int) {
 func (x *Past) GetAttempts() []byte {
 	if x != nil {
 		return x.Attempts
+	}
+	return nil
+}
+
+func (x *Past) GetSpent() []*Limit {
+	if x != nil {
+		return x.Spent
 	}
 	return nil
 }
@@ -8466,7 +8511,7 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"\x03via\x18> \x01(\tR\x03via\x12\x18\n" +
 	"\arequest\x18? \x01(\tR\arequest\x12\x19\n" +
 	"\bif_match\x18C \x01(\tR\aifMatchB\x04\n" +
-	"\x02op\"\x81\x02\n" +
+	"\x02op\"\xb8\x02\n" +
 	"\n" +
 	"SetKeyRule\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x12\n" +
@@ -8479,7 +8524,9 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"\x05burst\x18\b \x01(\x03R\x05burst\x12\x1a\n" +
 	"\bsequence\x18\t \x01(\rR\bsequence\x12\x14\n" +
 	"\x05group\x18\n" +
-	" \x01(\bR\x05group\"O\n" +
+	" \x01(\bR\x05group\x12\x12\n" +
+	"\x04unit\x18\v \x01(\tR\x04unit\x12!\n" +
+	"\fdefault_cost\x18\f \x01(\x03R\vdefaultCost\"O\n" +
 	"\rDeleteKeyRule\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
@@ -8552,7 +8599,8 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"cluster_id\x18\x04 \x01(\tR\tclusterId\x12\x19\n" +
 	"\bstart_ms\x18\x05 \x01(\x03R\astartMs\x12\x1c\n" +
 	"\tanonymous\x18\x06 \x03(\tR\tanonymous\x12\x17\n" +
-	"\aleap_ms\x18\a \x01(\x03R\x06leapMs\"\xe4\t\n" +
+	"\aleap_ms\x18\a \x01(\x03R\x06leapMs\"\x8b\n" +
+	"\n" +
 	"\aJobSpec\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05queue\x18\x02 \x01(\tR\x05queue\x12\x12\n" +
@@ -8597,7 +8645,8 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"\x04keys\x18= \x03(\tR\x04keys\x12\x14\n" +
 	"\x05batch\x18> \x01(\tR\x05batch\x12)\n" +
 	"\aheaders\x18? \x03(\v2\x0f.rota.fsm.LabelR\aheaders\x12\x1e\n" +
-	"\vstart_by_ms\x18@ \x01(\x03R\tstartByMs\"\xbb\x01\n" +
+	"\vstart_by_ms\x18@ \x01(\x03R\tstartByMs\x12%\n" +
+	"\x05costs\x18A \x03(\v2\x0f.rota.fsm.LimitR\x05costs\"\xbb\x01\n" +
 	"\x06Unique\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x0e\n" +
 	"\x02by\x18\x02 \x03(\tR\x02by\x12\x1b\n" +
@@ -8712,7 +8761,7 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"\x04rule\x18\x05 \x01(\rR\x04rule\x12\f\n" +
 	"\x01n\x18\x06 \x01(\x03R\x01n\x12\x0e\n" +
 	"\x02of\x18\a \x01(\x03R\x02of\x12 \n" +
-	"\vinterleaved\x18\b \x01(\bR\vinterleaved\"\x80\x03\n" +
+	"\vinterleaved\x18\b \x01(\bR\vinterleaved\"\xa7\x03\n" +
 	"\aLeaseOp\x12\x12\n" +
 	"\x04verb\x18\x01 \x01(\rR\x04verb\x12\x14\n" +
 	"\x05lease\x18\x02 \x01(\fR\x05lease\x12\x10\n" +
@@ -8729,7 +8778,8 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"\bafter_ms\x18\f \x01(\x03R\aafterMs\x12#\n" +
 	"\x04meta\x18\r \x03(\v2\x0f.rota.fsm.LabelR\x04meta\x12\x1a\n" +
 	"\bchildren\x18\x0e \x01(\fR\bchildren\x12\x10\n" +
-	"\x03log\x18\x0f \x01(\fR\x03log\"[\n" +
+	"\x03log\x18\x0f \x01(\fR\x03log\x12%\n" +
+	"\x05costs\x18\x10 \x03(\v2\x0f.rota.fsm.LimitR\x05costs\"[\n" +
 	"\aKeepLog\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05lease\x18\x02 \x01(\fR\x05lease\x12\x16\n" +
@@ -8752,9 +8802,10 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12%\n" +
 	"\x04spec\x18\x02 \x01(\v2\x11.rota.fsm.JobSpecR\x04spec\x12\x12\n" +
 	"\x04life\x18\x03 \x01(\x05R\x04life\x12\"\n" +
-	"\x04past\x18\x04 \x01(\v2\x0e.rota.fsm.PastR\x04past\"\"\n" +
+	"\x04past\x18\x04 \x01(\v2\x0e.rota.fsm.PastR\x04past\"I\n" +
 	"\x04Past\x12\x1a\n" +
-	"\battempts\x18\x01 \x01(\fR\battempts\"\xc8\x02\n" +
+	"\battempts\x18\x01 \x01(\fR\battempts\x12%\n" +
+	"\x05spent\x18\x02 \x03(\v2\x0f.rota.fsm.LimitR\x05spent\"\xc8\x02\n" +
 	"\tChangeJob\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x1f\n" +
 	"\bpriority\x18\x02 \x01(\x05H\x00R\bpriority\x88\x01\x01\x12\x15\n" +
@@ -9230,44 +9281,47 @@ var file_fsm_fsmpb_entry_proto_depIdxs = []int32{
 	21,  // 79: rota.fsm.JobSpec.limits:type_name -> rota.fsm.Limit
 	20,  // 80: rota.fsm.JobSpec.unique:type_name -> rota.fsm.Unique
 	22,  // 81: rota.fsm.JobSpec.headers:type_name -> rota.fsm.Label
-	19,  // 82: rota.fsm.Submit.spec:type_name -> rota.fsm.JobSpec
-	21,  // 83: rota.fsm.WorkerSpec.limits:type_name -> rota.fsm.Limit
-	24,  // 84: rota.fsm.Register.spec:type_name -> rota.fsm.WorkerSpec
-	27,  // 85: rota.fsm.Register.attestation:type_name -> rota.fsm.Attestation
-	36,  // 86: rota.fsm.Round.pairs:type_name -> rota.fsm.Pair
-	35,  // 87: rota.fsm.Round.holds:type_name -> rota.fsm.Hold
-	34,  // 88: rota.fsm.Round.preempts:type_name -> rota.fsm.Preempt
-	33,  // 89: rota.fsm.Round.reserved:type_name -> rota.fsm.Reserved
-	22,  // 90: rota.fsm.LeaseOp.meta:type_name -> rota.fsm.Label
-	19,  // 91: rota.fsm.Retry.spec:type_name -> rota.fsm.JobSpec
-	43,  // 92: rota.fsm.Retry.past:type_name -> rota.fsm.Past
-	22,  // 93: rota.fsm.ChangeJob.labels:type_name -> rota.fsm.Label
-	50,  // 94: rota.fsm.SetIssuer.maps:type_name -> rota.fsm.ClaimRole
-	22,  // 95: rota.fsm.SetCluster.set:type_name -> rota.fsm.Label
-	22,  // 96: rota.fsm.SetTenant.set:type_name -> rota.fsm.Label
-	19,  // 97: rota.fsm.ReportProof.spec:type_name -> rota.fsm.JobSpec
-	43,  // 98: rota.fsm.ReportProof.past:type_name -> rota.fsm.Past
-	22,  // 99: rota.fsm.OpenWorkflow.labels:type_name -> rota.fsm.Label
-	59,  // 100: rota.fsm.OpenWorkflow.shares:type_name -> rota.fsm.QueueShare
-	61,  // 101: rota.fsm.AddNodes.nodes:type_name -> rota.fsm.WorkflowNode
-	19,  // 102: rota.fsm.WorkflowNode.spec:type_name -> rota.fsm.JobSpec
-	63,  // 103: rota.fsm.WorkflowNode.gate:type_name -> rota.fsm.Gate
-	61,  // 104: rota.fsm.Growth.nodes:type_name -> rota.fsm.WorkflowNode
-	22,  // 105: rota.fsm.SetQueue.set:type_name -> rota.fsm.Label
-	19,  // 106: rota.fsm.SetSchedule.job:type_name -> rota.fsm.JobSpec
-	19,  // 107: rota.fsm.OpenBatch.callback:type_name -> rota.fsm.JobSpec
-	88,  // 108: rota.fsm.AdvanceHook.from:type_name -> rota.fsm.EventId
-	88,  // 109: rota.fsm.AdvanceHook.to:type_name -> rota.fsm.EventId
-	88,  // 110: rota.fsm.AdvanceHook.gap:type_name -> rota.fsm.EventId
-	90,  // 111: rota.fsm.AdvanceHook.deliveries:type_name -> rota.fsm.HookDelivery
-	88,  // 112: rota.fsm.HookDelivery.event:type_name -> rota.fsm.EventId
-	95,  // 113: rota.fsm.PlanStep.items:type_name -> rota.fsm.PlanItem
-	42,  // 114: rota.fsm.PlanItem.retry:type_name -> rota.fsm.Retry
-	115, // [115:115] is the sub-list for method output_type
-	115, // [115:115] is the sub-list for method input_type
-	115, // [115:115] is the sub-list for extension type_name
-	115, // [115:115] is the sub-list for extension extendee
-	0,   // [0:115] is the sub-list for field type_name
+	21,  // 82: rota.fsm.JobSpec.costs:type_name -> rota.fsm.Limit
+	19,  // 83: rota.fsm.Submit.spec:type_name -> rota.fsm.JobSpec
+	21,  // 84: rota.fsm.WorkerSpec.limits:type_name -> rota.fsm.Limit
+	24,  // 85: rota.fsm.Register.spec:type_name -> rota.fsm.WorkerSpec
+	27,  // 86: rota.fsm.Register.attestation:type_name -> rota.fsm.Attestation
+	36,  // 87: rota.fsm.Round.pairs:type_name -> rota.fsm.Pair
+	35,  // 88: rota.fsm.Round.holds:type_name -> rota.fsm.Hold
+	34,  // 89: rota.fsm.Round.preempts:type_name -> rota.fsm.Preempt
+	33,  // 90: rota.fsm.Round.reserved:type_name -> rota.fsm.Reserved
+	22,  // 91: rota.fsm.LeaseOp.meta:type_name -> rota.fsm.Label
+	21,  // 92: rota.fsm.LeaseOp.costs:type_name -> rota.fsm.Limit
+	19,  // 93: rota.fsm.Retry.spec:type_name -> rota.fsm.JobSpec
+	43,  // 94: rota.fsm.Retry.past:type_name -> rota.fsm.Past
+	21,  // 95: rota.fsm.Past.spent:type_name -> rota.fsm.Limit
+	22,  // 96: rota.fsm.ChangeJob.labels:type_name -> rota.fsm.Label
+	50,  // 97: rota.fsm.SetIssuer.maps:type_name -> rota.fsm.ClaimRole
+	22,  // 98: rota.fsm.SetCluster.set:type_name -> rota.fsm.Label
+	22,  // 99: rota.fsm.SetTenant.set:type_name -> rota.fsm.Label
+	19,  // 100: rota.fsm.ReportProof.spec:type_name -> rota.fsm.JobSpec
+	43,  // 101: rota.fsm.ReportProof.past:type_name -> rota.fsm.Past
+	22,  // 102: rota.fsm.OpenWorkflow.labels:type_name -> rota.fsm.Label
+	59,  // 103: rota.fsm.OpenWorkflow.shares:type_name -> rota.fsm.QueueShare
+	61,  // 104: rota.fsm.AddNodes.nodes:type_name -> rota.fsm.WorkflowNode
+	19,  // 105: rota.fsm.WorkflowNode.spec:type_name -> rota.fsm.JobSpec
+	63,  // 106: rota.fsm.WorkflowNode.gate:type_name -> rota.fsm.Gate
+	61,  // 107: rota.fsm.Growth.nodes:type_name -> rota.fsm.WorkflowNode
+	22,  // 108: rota.fsm.SetQueue.set:type_name -> rota.fsm.Label
+	19,  // 109: rota.fsm.SetSchedule.job:type_name -> rota.fsm.JobSpec
+	19,  // 110: rota.fsm.OpenBatch.callback:type_name -> rota.fsm.JobSpec
+	88,  // 111: rota.fsm.AdvanceHook.from:type_name -> rota.fsm.EventId
+	88,  // 112: rota.fsm.AdvanceHook.to:type_name -> rota.fsm.EventId
+	88,  // 113: rota.fsm.AdvanceHook.gap:type_name -> rota.fsm.EventId
+	90,  // 114: rota.fsm.AdvanceHook.deliveries:type_name -> rota.fsm.HookDelivery
+	88,  // 115: rota.fsm.HookDelivery.event:type_name -> rota.fsm.EventId
+	95,  // 116: rota.fsm.PlanStep.items:type_name -> rota.fsm.PlanItem
+	42,  // 117: rota.fsm.PlanItem.retry:type_name -> rota.fsm.Retry
+	118, // [118:118] is the sub-list for method output_type
+	118, // [118:118] is the sub-list for method input_type
+	118, // [118:118] is the sub-list for extension type_name
+	118, // [118:118] is the sub-list for extension extendee
+	0,   // [0:118] is the sub-list for field type_name
 }
 
 func init() { file_fsm_fsmpb_entry_proto_init() }

@@ -220,6 +220,24 @@ func (t *Tree[K, V]) Ascend(from K, f func(K, V) bool) {
 	}
 }
 
+// Last returns the row with the greatest key that is not after to.
+func (t *Tree[K, V]) Last(to K) (v V, found bool) {
+	for n := t.root; n != nil; {
+		i, here := n.search(string(to))
+		if here {
+			return n.rows[i], true
+		}
+		if i > 0 {
+			v, found = n.rows[i-1], true
+		}
+		if n.children == nil {
+			break
+		}
+		n = n.children[i]
+	}
+	return v, found
+}
+
 // scan visits a node's rows starting with the child at an index.
 func (n *node[K, V]) scan(i int, f func(K, V) bool) bool {
 	for ; i <= len(n.rows); i++ {

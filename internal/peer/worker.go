@@ -73,6 +73,9 @@ type LeaseCommand struct {
 	Fail FailKind
 	// After is how long the job waits after FailRetryAfter and FailSnooze.
 	After time.Duration
+	// Costs are the totals that the attempt has used so far, with a report of progress and with a verb that ends the
+	// lease (SPEC §30); nil reports none.
+	Costs rota.Costs
 	// Log is the handler's log, with a verb that ends the lease: as package joblog encodes it on a worker's stream, and
 	// packed from its node on (SPEC §22.2).
 	Log []byte

@@ -61,6 +61,8 @@ var plants = []plant{
 		{pkg: "fsm", run: "^TestFire$", says: `a refusal STALE of "from" is wanted`},
 		{pkg: "fsm", run: "^TestScheduleModel$", says: `skipped, \d+ runs; the model says`},
 		{pkg: "test/sim", run: "^TestSeeds$", says: `was fired from \S+, it is decided through`}}},
+	{"refunds_twice", []check{{pkg: "fsm", run: "^TestWeightedRate_model$",
+		says: `the debt is \d+, the history gives`}}},
 	{"key_not_in_snapshot", []check{{pkg: "test/sim", run: "^TestSeeds$",
 		says: `restart: .* I11: key \S+ counts`}}},
 	{"passes_head", []check{

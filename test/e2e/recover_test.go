@@ -214,6 +214,8 @@ func TestRecover_refuses(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
 	submitTo(t, c.dial(t), "default", "before", 10)
+	submitTo(t, c.dial(t), "default", "after", 1) // damage before a later batch is never a torn write
+	c.verified(t, 3)
 	n, other := c.all[0], c.all[1]
 	try := func(args ...string) *result {
 		return command(t, nil, "", append([]string{"operator", "recover", "--data", n.Dir, "--yes-lose-quorum"},

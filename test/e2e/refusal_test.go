@@ -145,6 +145,7 @@ func raftFile(_ *testing.T, dir string) string { return filepath.Join(dir, "raft
 func refuseFlipped(t *testing.T, c *nodes, victim *node) {
 	const marker = "these-bytes-lie-in-an-entry-of-the-log"
 	c.rota(t, "job", "submit", "--type", "x", "--id", "marked", "--payload", marker).want(t, 0)
+	c.rota(t, "job", "submit", "--type", "x", "--id", "later").want(t, 0) // so that the damage is no torn write
 	eventually(t, 10*time.Second, "the job is in the victim's log", func() error {
 		return c.hasApplied(t, victim)
 	})

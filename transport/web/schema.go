@@ -56,6 +56,10 @@ var (
 			}
 			return s
 		},
+		reflect.TypeFor[rota.Costs](): func() *huma.Schema {
+			return &huma.Schema{Type: huma.TypeObject, Description: "Amounts by name.", AdditionalProperties: amount()}
+		},
+		reflect.TypeFor[rota.Cost](): amount,
 		reflect.TypeFor[rest.Value](): func() *huma.Schema {
 			return &huma.Schema{Description: "A string, a number, true or false."}
 		},
@@ -89,6 +93,13 @@ var (
 		reflect.TypeFor[rota.WebhookSpec](): true, reflect.TypeFor[rest.WebhookPause](): true,
 		reflect.TypeFor[rest.ScheduleResumption](): true, reflect.TypeFor[rest.ScheduleRun](): true}
 )
+
+// amount describes a cost.
+func amount() *huma.Schema {
+	least, most := 0.0, float64(rota.MaxCost/rota.CostUnit)
+	return &huma.Schema{Type: huma.TypeNumber, Minimum: &least, Maximum: &most,
+		Description: "A decimal with at most six digits after the point."}
+}
 
 func openObject(description string) *huma.Schema {
 	return &huma.Schema{Type: huma.TypeObject, Description: description, AdditionalProperties: true}

@@ -377,6 +377,8 @@ type JobSpec struct {
 	Headers map[string]string `protobuf:"bytes,63,rep,name=headers,proto3" json:"headers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Expires the job so long after its submission unless it was leased by then.
 	StartByMs int64 `protobuf:"varint,64,opt,name=start_by_ms,json=startByMs,proto3" json:"start_by_ms,omitempty"`
+	// Expected costs by name, in millionths of a unit (SPEC §30).
+	Costs map[string]int64 `protobuf:"bytes,65,rep,name=costs,proto3" json:"costs,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	// The client library made the id up and submits it for the first time; no part
 	// of the job (SPEC §9.4).
 	Minted      bool  `protobuf:"varint,29,opt,name=minted,proto3" json:"minted,omitempty"`
@@ -646,6 +648,13 @@ func (x *JobSpec) GetStartByMs() int64 {
 		return x.StartByMs
 	}
 	return 0
+}
+
+func (x *JobSpec) GetCosts() map[string]int64 {
+	if x != nil {
+		return x.Costs
+	}
+	return nil
 }
 
 func (x *JobSpec) GetMinted() bool {
@@ -1370,8 +1379,10 @@ type Job struct {
 	// When it is EXPIRED, while it is live: the earliest of its times to live and its start_by.
 	ExpiresMs      int64 `protobuf:"varint,64,opt,name=expires_ms,json=expiresMs,proto3" json:"expires_ms,omitempty"`
 	ExpiresClockMs int64 `protobuf:"varint,65,opt,name=expires_clock_ms,json=expiresClockMs,proto3" json:"expires_clock_ms,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Reported costs of all attempts by name, in millionths of a unit (SPEC §30).
+	Spent         map[string]int64 `protobuf:"bytes,66,rep,name=spent,proto3" json:"spent,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Job) Reset() {
@@ -1661,6 +1672,13 @@ func (x *Job) GetExpiresClockMs() int64 {
 		return x.ExpiresClockMs
 	}
 	return 0
+}
+
+func (x *Job) GetSpent() map[string]int64 {
+	if x != nil {
+		return x.Spent
+	}
+	return nil
 }
 
 type SubmitRequest struct {
@@ -4078,7 +4096,10 @@ type LeaseCommand struct {
 	// Of COMPLETE of a workflow's node: an encoded Children, at most 128 KiB.
 	Children []byte `protobuf:"bytes,12,opt,name=children,proto3" json:"children,omitempty"`
 	// Of COMPLETE, FAIL and DECLINE: what the handler logged, an encoded AttemptLog.
-	Log           []byte `protobuf:"bytes,13,opt,name=log,proto3" json:"log,omitempty"`
+	Log []byte `protobuf:"bytes,13,opt,name=log,proto3" json:"log,omitempty"`
+	// Of COMPLETE, FAIL, DECLINE and PROGRESS: the total that the attempt has used so far, by name, in millionths of a
+	// unit (SPEC §30).
+	Costs         map[string]int64 `protobuf:"bytes,14,rep,name=costs,proto3" json:"costs,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4200,6 +4221,13 @@ func (x *LeaseCommand) GetChildren() []byte {
 func (x *LeaseCommand) GetLog() []byte {
 	if x != nil {
 		return x.Log
+	}
+	return nil
+}
+
+func (x *LeaseCommand) GetCosts() map[string]int64 {
+	if x != nil {
+		return x.Costs
 	}
 	return nil
 }
@@ -7162,7 +7190,11 @@ type KeyRule struct {
 	// The keys of a queue take turns.
 	Group bool `protobuf:"varint,10,opt,name=group,proto3" json:"group,omitempty"`
 	// Its version. In a rule to set it is a condition, like if_match.
-	Etag          string `protobuf:"bytes,11,opt,name=etag,proto3" json:"etag,omitempty"`
+	Etag string `protobuf:"bytes,11,opt,name=etag,proto3" json:"etag,omitempty"`
+	// The cost that rate and burst count, in units of it; empty counts assignments. A job without an estimate of it
+	// counts as default_cost, in millionths of a unit; 0 is one unit.
+	Unit          string `protobuf:"bytes,12,opt,name=unit,proto3" json:"unit,omitempty"`
+	DefaultCost   int64  `protobuf:"varint,13,opt,name=default_cost,json=defaultCost,proto3" json:"default_cost,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -7272,6 +7304,20 @@ func (x *KeyRule) GetEtag() string {
 		return x.Etag
 	}
 	return ""
+}
+
+func (x *KeyRule) GetUnit() string {
+	if x != nil {
+		return x.Unit
+	}
+	return ""
+}
+
+func (x *KeyRule) GetDefaultCost() int64 {
+	if x != nil {
+		return x.DefaultCost
+	}
+	return 0
 }
 
 type SetKeyRuleRequest struct {
@@ -7677,10 +7723,15 @@ type KeyState struct {
 	Head    string `protobuf:"bytes,9,opt,name=head,proto3" json:"head,omitempty"`
 	Blocker string `protobuf:"bytes,10,opt,name=blocker,proto3" json:"blocker,omitempty"`
 	// Of its rule, 0 where that bounds none; and how many of its jobs the rate would let be assigned now.
-	Concurrency   int64 `protobuf:"varint,11,opt,name=concurrency,proto3" json:"concurrency,omitempty"`
-	Rate          int64 `protobuf:"varint,12,opt,name=rate,proto3" json:"rate,omitempty"`
-	PeriodMs      int64 `protobuf:"varint,13,opt,name=period_ms,json=periodMs,proto3" json:"period_ms,omitempty"`
-	Tokens        int64 `protobuf:"varint,14,opt,name=tokens,proto3" json:"tokens,omitempty"`
+	Concurrency int64 `protobuf:"varint,11,opt,name=concurrency,proto3" json:"concurrency,omitempty"`
+	Rate        int64 `protobuf:"varint,12,opt,name=rate,proto3" json:"rate,omitempty"`
+	PeriodMs    int64 `protobuf:"varint,13,opt,name=period_ms,json=periodMs,proto3" json:"period_ms,omitempty"`
+	Tokens      int64 `protobuf:"varint,14,opt,name=tokens,proto3" json:"tokens,omitempty"`
+	// Where its rule counts a cost: its name, and by how much the key is over what it may have used, in millionths of a
+	// unit.
+	Unit          string `protobuf:"bytes,15,opt,name=unit,proto3" json:"unit,omitempty"`
+	Debt          int64  `protobuf:"varint,16,opt,name=debt,proto3" json:"debt,omitempty"`
+	Needed        int64  `protobuf:"varint,17,opt,name=needed,proto3" json:"needed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -7809,6 +7860,27 @@ func (x *KeyState) GetPeriodMs() int64 {
 func (x *KeyState) GetTokens() int64 {
 	if x != nil {
 		return x.Tokens
+	}
+	return 0
+}
+
+func (x *KeyState) GetUnit() string {
+	if x != nil {
+		return x.Unit
+	}
+	return ""
+}
+
+func (x *KeyState) GetDebt() int64 {
+	if x != nil {
+		return x.Debt
+	}
+	return 0
+}
+
+func (x *KeyState) GetNeeded() int64 {
+	if x != nil {
+		return x.Needed
 	}
 	return 0
 }
@@ -10495,7 +10567,7 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\asubject\x18\x02 \x01(\tR\asubject\x12\x12\n" +
 	"\x04text\x18\x03 \x01(\tR\x04text\x12$\n" +
 	"\x0eretry_after_ms\x18\x04 \x01(\x03R\fretryAfterMs\x12\x0e\n" +
-	"\x02op\x18\x05 \x01(\tR\x02op\"\xe7\v\n" +
+	"\x02op\x18\x05 \x01(\tR\x02op\"\xd4\f\n" +
 	"\aJobSpec\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05queue\x18\x02 \x01(\tR\x05queue\x12\x12\n" +
@@ -10532,7 +10604,8 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\x04keys\x18= \x03(\tR\x04keys\x12\x14\n" +
 	"\x05batch\x18> \x01(\tR\x05batch\x127\n" +
 	"\aheaders\x18? \x03(\v2\x1d.rota.v1.JobSpec.HeadersEntryR\aheaders\x12\x1e\n" +
-	"\vstart_by_ms\x18@ \x01(\x03R\tstartByMs\x12\x16\n" +
+	"\vstart_by_ms\x18@ \x01(\x03R\tstartByMs\x121\n" +
+	"\x05costs\x18A \x03(\v2\x1b.rota.v1.JobSpec.CostsEntryR\x05costs\x12\x16\n" +
 	"\x06minted\x18\x1d \x01(\bR\x06minted\x12#\n" +
 	"\x0eio_bytes_per_s\x18\x1e \x01(\x03R\vioBytesPerS\x12%\n" +
 	"\x0eretry_attempts\x18\x1f \x01(\x03R\rretryAttempts\x12\"\n" +
@@ -10550,7 +10623,11 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\x1a:\n" +
 	"\fHeadersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\v\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a8\n" +
+	"\n" +
+	"CostsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01B\v\n" +
 	"\t_priority\"\xbb\x01\n" +
 	"\x06Unique\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x0e\n" +
@@ -10621,8 +10698,7 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\backed_ms\x18\x19 \x01(\x03R\aackedMs\x12\x1e\n" +
 	"\vrenew_by_ms\x18\x1a \x01(\x03R\trenewByMs\x12\x1f\n" +
 	"\vdeadline_ms\x18\x1b \x01(\x03R\n" +
-	"deadlineMs\"\x99\n" +
-	"\n" +
+	"deadlineMs\"\x82\v\n" +
 	"\x03Job\x12$\n" +
 	"\x04spec\x18\x01 \x01(\v2\x10.rota.v1.JobSpecR\x04spec\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x18\n" +
@@ -10667,10 +10743,15 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\bisolated\x18? \x01(\bR\bisolated\x12\x1d\n" +
 	"\n" +
 	"expires_ms\x18@ \x01(\x03R\texpiresMs\x12(\n" +
-	"\x10expires_clock_ms\x18A \x01(\x03R\x0eexpiresClockMs\x1a7\n" +
+	"\x10expires_clock_ms\x18A \x01(\x03R\x0eexpiresClockMs\x12-\n" +
+	"\x05spent\x18B \x03(\v2\x17.rota.v1.Job.SpentEntryR\x05spent\x1a7\n" +
 	"\tMetaEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"5\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a8\n" +
+	"\n" +
+	"SpentEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"5\n" +
 	"\rSubmitRequest\x12$\n" +
 	"\x04jobs\x18\x01 \x03(\v2\x10.rota.v1.JobSpecR\x04jobs\"N\n" +
 	"\x0eSubmitResponse\x12&\n" +
@@ -10883,7 +10964,7 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"old_secret\x18\a \x01(\fR\toldSecret\"^\n" +
 	"\rLeaseCommands\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x121\n" +
-	"\bcommands\x18\x02 \x03(\v2\x15.rota.v1.LeaseCommandR\bcommands\"\xc8\x03\n" +
+	"\bcommands\x18\x02 \x03(\v2\x15.rota.v1.LeaseCommandR\bcommands\"\xba\x04\n" +
 	"\fLeaseCommand\x12&\n" +
 	"\x04verb\x18\x01 \x01(\x0e2\x12.rota.v1.LeaseVerbR\x04verb\x12\x19\n" +
 	"\blease_id\x18\x02 \x01(\fR\aleaseId\x12\x18\n" +
@@ -10898,10 +10979,15 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	" \x01(\x03R\aafterMs\x123\n" +
 	"\x04meta\x18\v \x03(\v2\x1f.rota.v1.LeaseCommand.MetaEntryR\x04meta\x12\x1a\n" +
 	"\bchildren\x18\f \x01(\fR\bchildren\x12\x10\n" +
-	"\x03log\x18\r \x01(\fR\x03log\x1a7\n" +
+	"\x03log\x18\r \x01(\fR\x03log\x126\n" +
+	"\x05costs\x18\x0e \x03(\v2 .rota.v1.LeaseCommand.CostsEntryR\x05costs\x1a7\n" +
 	"\tMetaEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"n\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a8\n" +
+	"\n" +
+	"CostsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"n\n" +
 	"\n" +
 	"AttemptLog\x12\x12\n" +
 	"\x04head\x18\x01 \x01(\fR\x04head\x12\x12\n" +
@@ -11115,7 +11201,7 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\"\n" +
 	"\x03set\x18\x02 \x03(\v2\x10.rota.v1.SettingR\x03set\x12\x17\n" +
 	"\adry_run\x18\x03 \x01(\bR\x06dryRun\x12\x19\n" +
-	"\bif_match\x18\x04 \x01(\tR\aifMatch\"\x8e\x02\n" +
+	"\bif_match\x18\x04 \x01(\tR\aifMatch\"\xc5\x02\n" +
 	"\aKeyRule\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
@@ -11128,7 +11214,9 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\bsequence\x18\t \x01(\tR\bsequence\x12\x14\n" +
 	"\x05group\x18\n" +
 	" \x01(\bR\x05group\x12\x12\n" +
-	"\x04etag\x18\v \x01(\tR\x04etag\"T\n" +
+	"\x04etag\x18\v \x01(\tR\x04etag\x12\x12\n" +
+	"\x04unit\x18\f \x01(\tR\x04unit\x12!\n" +
+	"\fdefault_cost\x18\r \x01(\x03R\vdefaultCost\"T\n" +
 	"\x11SetKeyRuleRequest\x12$\n" +
 	"\x04rule\x18\x01 \x01(\v2\x10.rota.v1.KeyRuleR\x04rule\x12\x19\n" +
 	"\bif_match\x18\x02 \x01(\tR\aifMatch\":\n" +
@@ -11152,7 +11240,7 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\rGetKeyRequest\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12!\n" +
-	"\x04read\x18\x03 \x01(\v2\r.rota.v1.ReadR\x04read\"\xdc\x02\n" +
+	"\x04read\x18\x03 \x01(\v2\r.rota.v1.ReadR\x04read\"\x9c\x03\n" +
 	"\bKeyState\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x16\n" +
 	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12\x10\n" +
@@ -11168,7 +11256,10 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\vconcurrency\x18\v \x01(\x03R\vconcurrency\x12\x12\n" +
 	"\x04rate\x18\f \x01(\x03R\x04rate\x12\x1b\n" +
 	"\tperiod_ms\x18\r \x01(\x03R\bperiodMs\x12\x16\n" +
-	"\x06tokens\x18\x0e \x01(\x03R\x06tokens\"\xbd\x01\n" +
+	"\x06tokens\x18\x0e \x01(\x03R\x06tokens\x12\x12\n" +
+	"\x04unit\x18\x0f \x01(\tR\x04unit\x12\x12\n" +
+	"\x04debt\x18\x10 \x01(\x03R\x04debt\x12\x16\n" +
+	"\x06needed\x18\x11 \x01(\x03R\x06needed\"\xbd\x01\n" +
 	"\x14ListKeyStatesRequest\x12!\n" +
 	"\x04read\x18\x01 \x01(\v2\r.rota.v1.ReadR\x04read\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\x05R\x05limit\x12\x16\n" +
@@ -11454,7 +11545,7 @@ func file_rota_v1_rota_proto_rawDescGZIP() []byte {
 }
 
 var file_rota_v1_rota_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_rota_v1_rota_proto_msgTypes = make([]protoimpl.MessageInfo, 140)
+var file_rota_v1_rota_proto_msgTypes = make([]protoimpl.MessageInfo, 143)
 var file_rota_v1_rota_proto_goTypes = []any{
 	(FailKind)(0),                      // 0: rota.v1.FailKind
 	(LeaseVerb)(0),                     // 1: rota.v1.LeaseVerb
@@ -11594,223 +11685,229 @@ var file_rota_v1_rota_proto_goTypes = []any{
 	nil,                                // 135: rota.v1.JobSpec.LabelsEntry
 	nil,                                // 136: rota.v1.JobSpec.LimitsEntry
 	nil,                                // 137: rota.v1.JobSpec.HeadersEntry
-	nil,                                // 138: rota.v1.Job.MetaEntry
-	nil,                                // 139: rota.v1.ChangeJobRequest.LabelsEntry
-	nil,                                // 140: rota.v1.WorkerSpec.LimitsEntry
-	nil,                                // 141: rota.v1.LeaseCommand.MetaEntry
+	nil,                                // 138: rota.v1.JobSpec.CostsEntry
+	nil,                                // 139: rota.v1.Job.MetaEntry
+	nil,                                // 140: rota.v1.Job.SpentEntry
+	nil,                                // 141: rota.v1.ChangeJobRequest.LabelsEntry
+	nil,                                // 142: rota.v1.WorkerSpec.LimitsEntry
+	nil,                                // 143: rota.v1.LeaseCommand.MetaEntry
+	nil,                                // 144: rota.v1.LeaseCommand.CostsEntry
 }
 var file_rota_v1_rota_proto_depIdxs = []int32{
 	135, // 0: rota.v1.JobSpec.labels:type_name -> rota.v1.JobSpec.LabelsEntry
 	136, // 1: rota.v1.JobSpec.limits:type_name -> rota.v1.JobSpec.LimitsEntry
 	137, // 2: rota.v1.JobSpec.headers:type_name -> rota.v1.JobSpec.HeadersEntry
-	6,   // 3: rota.v1.JobSpec.unique:type_name -> rota.v1.Unique
-	7,   // 4: rota.v1.Attempt.decision:type_name -> rota.v1.Decision
-	5,   // 5: rota.v1.Job.spec:type_name -> rota.v1.JobSpec
-	9,   // 6: rota.v1.Job.lease:type_name -> rota.v1.Lease
-	8,   // 7: rota.v1.Job.attempts:type_name -> rota.v1.Attempt
-	138, // 8: rota.v1.Job.meta:type_name -> rota.v1.Job.MetaEntry
-	5,   // 9: rota.v1.SubmitRequest.jobs:type_name -> rota.v1.JobSpec
-	13,  // 10: rota.v1.SubmitResponse.jobs:type_name -> rota.v1.Submitted
-	4,   // 11: rota.v1.Submitted.refusal:type_name -> rota.v1.Refusal
-	2,   // 12: rota.v1.GetJobRequest.read:type_name -> rota.v1.Read
-	10,  // 13: rota.v1.GetJobResponse.job:type_name -> rota.v1.Job
-	3,   // 14: rota.v1.GetJobResponse.at:type_name -> rota.v1.ReadAt
-	2,   // 15: rota.v1.JobLogRequest.read:type_name -> rota.v1.Read
-	18,  // 16: rota.v1.JobLogResponse.parts:type_name -> rota.v1.LogPart
-	3,   // 17: rota.v1.JobLogResponse.at:type_name -> rota.v1.ReadAt
-	2,   // 18: rota.v1.ListJobsRequest.read:type_name -> rota.v1.Read
-	10,  // 19: rota.v1.ListJobsResponse.jobs:type_name -> rota.v1.Job
-	3,   // 20: rota.v1.ListJobsResponse.at:type_name -> rota.v1.ReadAt
-	21,  // 21: rota.v1.ListJobsResponse.counted:type_name -> rota.v1.JobCount
-	22,  // 22: rota.v1.JobCount.groups:type_name -> rota.v1.JobGroup
-	139, // 23: rota.v1.ChangeJobRequest.labels:type_name -> rota.v1.ChangeJobRequest.LabelsEntry
-	32,  // 24: rota.v1.JobOutcomes.jobs:type_name -> rota.v1.JobOutcome
-	4,   // 25: rota.v1.JobOutcome.refusal:type_name -> rota.v1.Refusal
-	140, // 26: rota.v1.WorkerSpec.limits:type_name -> rota.v1.WorkerSpec.LimitsEntry
-	33,  // 27: rota.v1.Worker.spec:type_name -> rota.v1.WorkerSpec
-	9,   // 28: rota.v1.Worker.leases:type_name -> rota.v1.Lease
-	35,  // 29: rota.v1.Worker.cooling:type_name -> rota.v1.TypeUntil
-	35,  // 30: rota.v1.Worker.denied:type_name -> rota.v1.TypeUntil
-	36,  // 31: rota.v1.Worker.units:type_name -> rota.v1.UnitsUsed
-	39,  // 32: rota.v1.WorkRequest.hello:type_name -> rota.v1.Hello
-	40,  // 33: rota.v1.WorkRequest.commands:type_name -> rota.v1.LeaseCommands
-	43,  // 34: rota.v1.WorkRequest.beat:type_name -> rota.v1.Beat
-	44,  // 35: rota.v1.WorkRequest.bye:type_name -> rota.v1.Bye
-	33,  // 36: rota.v1.Hello.worker:type_name -> rota.v1.WorkerSpec
-	34,  // 37: rota.v1.Hello.attestation:type_name -> rota.v1.Attestation
-	41,  // 38: rota.v1.LeaseCommands.commands:type_name -> rota.v1.LeaseCommand
-	1,   // 39: rota.v1.LeaseCommand.verb:type_name -> rota.v1.LeaseVerb
-	0,   // 40: rota.v1.LeaseCommand.fail:type_name -> rota.v1.FailKind
-	141, // 41: rota.v1.LeaseCommand.meta:type_name -> rota.v1.LeaseCommand.MetaEntry
-	18,  // 42: rota.v1.Beat.logs:type_name -> rota.v1.LogPart
-	46,  // 43: rota.v1.WorkResponse.welcome:type_name -> rota.v1.Welcome
-	47,  // 44: rota.v1.WorkResponse.notices:type_name -> rota.v1.Notices
-	50,  // 45: rota.v1.WorkResponse.answers:type_name -> rota.v1.LeaseAnswers
-	53,  // 46: rota.v1.WorkResponse.beat:type_name -> rota.v1.BeatAnswer
-	52,  // 47: rota.v1.WorkResponse.heard:type_name -> rota.v1.Heard
-	48,  // 48: rota.v1.Notices.assigned:type_name -> rota.v1.Assignment
-	49,  // 49: rota.v1.Notices.ended:type_name -> rota.v1.LeaseEnd
-	49,  // 50: rota.v1.Notices.revoked:type_name -> rota.v1.LeaseEnd
-	9,   // 51: rota.v1.Assignment.lease:type_name -> rota.v1.Lease
-	5,   // 52: rota.v1.Assignment.spec:type_name -> rota.v1.JobSpec
-	51,  // 53: rota.v1.LeaseAnswers.answers:type_name -> rota.v1.LeaseAnswer
-	4,   // 54: rota.v1.LeaseAnswers.refusal:type_name -> rota.v1.Refusal
-	4,   // 55: rota.v1.LeaseAnswer.refusal:type_name -> rota.v1.Refusal
-	2,   // 56: rota.v1.ListWorkersRequest.read:type_name -> rota.v1.Read
-	37,  // 57: rota.v1.ListWorkersResponse.workers:type_name -> rota.v1.Worker
-	3,   // 58: rota.v1.ListWorkersResponse.at:type_name -> rota.v1.ReadAt
-	2,   // 59: rota.v1.GetWorkerRequest.read:type_name -> rota.v1.Read
-	37,  // 60: rota.v1.GetWorkerResponse.worker:type_name -> rota.v1.Worker
-	3,   // 61: rota.v1.GetWorkerResponse.at:type_name -> rota.v1.ReadAt
-	64,  // 62: rota.v1.Queue.policy:type_name -> rota.v1.Setting
-	67,  // 63: rota.v1.Queue.domains:type_name -> rota.v1.Domain
-	68,  // 64: rota.v1.Queue.types:type_name -> rota.v1.TypeStats
-	66,  // 65: rota.v1.Queue.changes:type_name -> rota.v1.SettingChange
-	2,   // 66: rota.v1.ListQueuesRequest.read:type_name -> rota.v1.Read
-	65,  // 67: rota.v1.ListQueuesResponse.queues:type_name -> rota.v1.Queue
-	3,   // 68: rota.v1.ListQueuesResponse.at:type_name -> rota.v1.ReadAt
-	2,   // 69: rota.v1.GetQueueRequest.read:type_name -> rota.v1.Read
-	65,  // 70: rota.v1.GetQueueResponse.queue:type_name -> rota.v1.Queue
-	3,   // 71: rota.v1.GetQueueResponse.at:type_name -> rota.v1.ReadAt
-	64,  // 72: rota.v1.SetQueueRequest.set:type_name -> rota.v1.Setting
-	66,  // 73: rota.v1.Tenant.changes:type_name -> rota.v1.SettingChange
-	2,   // 74: rota.v1.ListTenantsRequest.read:type_name -> rota.v1.Read
-	80,  // 75: rota.v1.ListTenantsResponse.tenants:type_name -> rota.v1.Tenant
-	3,   // 76: rota.v1.ListTenantsResponse.at:type_name -> rota.v1.ReadAt
-	2,   // 77: rota.v1.GetTenantRequest.read:type_name -> rota.v1.Read
-	80,  // 78: rota.v1.GetTenantResponse.tenant:type_name -> rota.v1.Tenant
-	3,   // 79: rota.v1.GetTenantResponse.at:type_name -> rota.v1.ReadAt
-	64,  // 80: rota.v1.SetTenantRequest.set:type_name -> rota.v1.Setting
-	86,  // 81: rota.v1.SetKeyRuleRequest.rule:type_name -> rota.v1.KeyRule
-	86,  // 82: rota.v1.SetKeyRuleResponse.rule:type_name -> rota.v1.KeyRule
-	2,   // 83: rota.v1.ListKeyRulesRequest.read:type_name -> rota.v1.Read
-	86,  // 84: rota.v1.ListKeyRulesResponse.rules:type_name -> rota.v1.KeyRule
-	3,   // 85: rota.v1.ListKeyRulesResponse.at:type_name -> rota.v1.ReadAt
-	2,   // 86: rota.v1.GetKeyRequest.read:type_name -> rota.v1.Read
-	2,   // 87: rota.v1.ListKeyStatesRequest.read:type_name -> rota.v1.Read
-	94,  // 88: rota.v1.ListKeyStatesResponse.keys:type_name -> rota.v1.KeyState
-	3,   // 89: rota.v1.ListKeyStatesResponse.at:type_name -> rota.v1.ReadAt
-	94,  // 90: rota.v1.GetKeyResponse.keys:type_name -> rota.v1.KeyState
-	3,   // 91: rota.v1.GetKeyResponse.at:type_name -> rota.v1.ReadAt
-	2,   // 92: rota.v1.GetModeRequest.read:type_name -> rota.v1.Read
-	100, // 93: rota.v1.GetModeResponse.mode:type_name -> rota.v1.Mode
-	3,   // 94: rota.v1.GetModeResponse.at:type_name -> rota.v1.ReadAt
-	64,  // 95: rota.v1.SetClusterRequest.set:type_name -> rota.v1.Setting
-	66,  // 96: rota.v1.ClusterSettings.changes:type_name -> rota.v1.SettingChange
-	111, // 97: rota.v1.NodeStatus.health:type_name -> rota.v1.NodeHealth
-	109, // 98: rota.v1.NodeStatus.snapshot:type_name -> rota.v1.NodeSnapshot
-	110, // 99: rota.v1.NodeStatus.archive:type_name -> rota.v1.NodeArchive
-	107, // 100: rota.v1.StatusResponse.jobs:type_name -> rota.v1.JobCounts
-	108, // 101: rota.v1.StatusResponse.nodes:type_name -> rota.v1.NodeStatus
-	112, // 102: rota.v1.StatusResponse.autopilot:type_name -> rota.v1.Autopilot
-	117, // 103: rota.v1.StatusResponse.backup:type_name -> rota.v1.StoredBackup
-	114, // 104: rota.v1.StatusResponse.tzdata:type_name -> rota.v1.TZData
-	120, // 105: rota.v1.AttentionResponse.concerns:type_name -> rota.v1.Concern
-	111, // 106: rota.v1.Peer.health:type_name -> rota.v1.NodeHealth
-	122, // 107: rota.v1.PeersResponse.peers:type_name -> rota.v1.Peer
-	2,   // 108: rota.v1.SaveSnapshotRequest.read:type_name -> rota.v1.Read
-	134, // 109: rota.v1.VerifyResponse.nodes:type_name -> rota.v1.NodeVerdict
-	11,  // 110: rota.v1.Jobs.Submit:input_type -> rota.v1.SubmitRequest
-	14,  // 111: rota.v1.Jobs.Get:input_type -> rota.v1.GetJobRequest
-	19,  // 112: rota.v1.Jobs.List:input_type -> rota.v1.ListJobsRequest
-	23,  // 113: rota.v1.Jobs.Wait:input_type -> rota.v1.WaitJobsRequest
-	16,  // 114: rota.v1.Jobs.Log:input_type -> rota.v1.JobLogRequest
-	26,  // 115: rota.v1.Jobs.Cancel:input_type -> rota.v1.CancelJobsRequest
-	27,  // 116: rota.v1.Jobs.Retry:input_type -> rota.v1.RetryJobsRequest
-	29,  // 117: rota.v1.Jobs.Change:input_type -> rota.v1.ChangeJobRequest
-	24,  // 118: rota.v1.Jobs.Interrupt:input_type -> rota.v1.InterruptJobsRequest
-	25,  // 119: rota.v1.Jobs.RunNow:input_type -> rota.v1.RunJobsNowRequest
-	28,  // 120: rota.v1.Jobs.Delete:input_type -> rota.v1.DeleteJobsRequest
-	30,  // 121: rota.v1.Jobs.ReportProof:input_type -> rota.v1.ReportProofRequest
-	38,  // 122: rota.v1.Workers.Work:input_type -> rota.v1.WorkRequest
-	54,  // 123: rota.v1.Workers.List:input_type -> rota.v1.ListWorkersRequest
-	56,  // 124: rota.v1.Workers.Get:input_type -> rota.v1.GetWorkerRequest
-	58,  // 125: rota.v1.Workers.Drain:input_type -> rota.v1.DrainWorkerRequest
-	59,  // 126: rota.v1.Workers.Suspend:input_type -> rota.v1.SuspendWorkerRequest
-	60,  // 127: rota.v1.Workers.Resume:input_type -> rota.v1.ResumeWorkerRequest
-	61,  // 128: rota.v1.Workers.Retire:input_type -> rota.v1.RetireWorkerRequest
-	77,  // 129: rota.v1.Workers.Delete:input_type -> rota.v1.DeleteWorkerRequest
-	62,  // 130: rota.v1.Workers.Gone:input_type -> rota.v1.WorkerGoneRequest
-	69,  // 131: rota.v1.Queues.List:input_type -> rota.v1.ListQueuesRequest
-	71,  // 132: rota.v1.Queues.Get:input_type -> rota.v1.GetQueueRequest
-	79,  // 133: rota.v1.Queues.Set:input_type -> rota.v1.SetQueueRequest
-	73,  // 134: rota.v1.Queues.Delete:input_type -> rota.v1.DeleteQueueRequest
-	81,  // 135: rota.v1.Tenants.List:input_type -> rota.v1.ListTenantsRequest
-	83,  // 136: rota.v1.Tenants.Get:input_type -> rota.v1.GetTenantRequest
-	85,  // 137: rota.v1.Tenants.Set:input_type -> rota.v1.SetTenantRequest
-	75,  // 138: rota.v1.Tenants.Delete:input_type -> rota.v1.DeleteTenantRequest
-	87,  // 139: rota.v1.Keys.Set:input_type -> rota.v1.SetKeyRuleRequest
-	89,  // 140: rota.v1.Keys.Delete:input_type -> rota.v1.DeleteKeyRuleRequest
-	91,  // 141: rota.v1.Keys.List:input_type -> rota.v1.ListKeyRulesRequest
-	93,  // 142: rota.v1.Keys.Get:input_type -> rota.v1.GetKeyRequest
-	95,  // 143: rota.v1.Keys.States:input_type -> rota.v1.ListKeyStatesRequest
-	98,  // 144: rota.v1.Keys.Skip:input_type -> rota.v1.SkipKeyRequest
-	106, // 145: rota.v1.Cluster.Status:input_type -> rota.v1.StatusRequest
-	101, // 146: rota.v1.Cluster.GetMode:input_type -> rota.v1.GetModeRequest
-	103, // 147: rota.v1.Cluster.SetMode:input_type -> rota.v1.SetModeRequest
-	104, // 148: rota.v1.Cluster.Set:input_type -> rota.v1.SetClusterRequest
-	118, // 149: rota.v1.Cluster.Attention:input_type -> rota.v1.AttentionRequest
-	121, // 150: rota.v1.Cluster.Peers:input_type -> rota.v1.PeersRequest
-	124, // 151: rota.v1.Cluster.TransferLeadership:input_type -> rota.v1.TransferLeadershipRequest
-	126, // 152: rota.v1.Cluster.RemovePeer:input_type -> rota.v1.RemovePeerRequest
-	128, // 153: rota.v1.Cluster.Leave:input_type -> rota.v1.LeaveRequest
-	130, // 154: rota.v1.Cluster.SaveSnapshot:input_type -> rota.v1.SaveSnapshotRequest
-	116, // 155: rota.v1.Cluster.StoreBackup:input_type -> rota.v1.StoreBackupRequest
-	115, // 156: rota.v1.Cluster.InstallTZData:input_type -> rota.v1.InstallTZDataRequest
-	132, // 157: rota.v1.Cluster.Verify:input_type -> rota.v1.VerifyRequest
-	12,  // 158: rota.v1.Jobs.Submit:output_type -> rota.v1.SubmitResponse
-	15,  // 159: rota.v1.Jobs.Get:output_type -> rota.v1.GetJobResponse
-	20,  // 160: rota.v1.Jobs.List:output_type -> rota.v1.ListJobsResponse
-	10,  // 161: rota.v1.Jobs.Wait:output_type -> rota.v1.Job
-	17,  // 162: rota.v1.Jobs.Log:output_type -> rota.v1.JobLogResponse
-	31,  // 163: rota.v1.Jobs.Cancel:output_type -> rota.v1.JobOutcomes
-	31,  // 164: rota.v1.Jobs.Retry:output_type -> rota.v1.JobOutcomes
-	32,  // 165: rota.v1.Jobs.Change:output_type -> rota.v1.JobOutcome
-	31,  // 166: rota.v1.Jobs.Interrupt:output_type -> rota.v1.JobOutcomes
-	31,  // 167: rota.v1.Jobs.RunNow:output_type -> rota.v1.JobOutcomes
-	31,  // 168: rota.v1.Jobs.Delete:output_type -> rota.v1.JobOutcomes
-	32,  // 169: rota.v1.Jobs.ReportProof:output_type -> rota.v1.JobOutcome
-	45,  // 170: rota.v1.Workers.Work:output_type -> rota.v1.WorkResponse
-	55,  // 171: rota.v1.Workers.List:output_type -> rota.v1.ListWorkersResponse
-	57,  // 172: rota.v1.Workers.Get:output_type -> rota.v1.GetWorkerResponse
-	37,  // 173: rota.v1.Workers.Drain:output_type -> rota.v1.Worker
-	37,  // 174: rota.v1.Workers.Suspend:output_type -> rota.v1.Worker
-	37,  // 175: rota.v1.Workers.Resume:output_type -> rota.v1.Worker
-	37,  // 176: rota.v1.Workers.Retire:output_type -> rota.v1.Worker
-	78,  // 177: rota.v1.Workers.Delete:output_type -> rota.v1.DeleteWorkerResponse
-	63,  // 178: rota.v1.Workers.Gone:output_type -> rota.v1.WorkerGoneResponse
-	70,  // 179: rota.v1.Queues.List:output_type -> rota.v1.ListQueuesResponse
-	72,  // 180: rota.v1.Queues.Get:output_type -> rota.v1.GetQueueResponse
-	65,  // 181: rota.v1.Queues.Set:output_type -> rota.v1.Queue
-	74,  // 182: rota.v1.Queues.Delete:output_type -> rota.v1.DeleteQueueResponse
-	82,  // 183: rota.v1.Tenants.List:output_type -> rota.v1.ListTenantsResponse
-	84,  // 184: rota.v1.Tenants.Get:output_type -> rota.v1.GetTenantResponse
-	80,  // 185: rota.v1.Tenants.Set:output_type -> rota.v1.Tenant
-	76,  // 186: rota.v1.Tenants.Delete:output_type -> rota.v1.DeleteTenantResponse
-	88,  // 187: rota.v1.Keys.Set:output_type -> rota.v1.SetKeyRuleResponse
-	90,  // 188: rota.v1.Keys.Delete:output_type -> rota.v1.DeleteKeyRuleResponse
-	92,  // 189: rota.v1.Keys.List:output_type -> rota.v1.ListKeyRulesResponse
-	97,  // 190: rota.v1.Keys.Get:output_type -> rota.v1.GetKeyResponse
-	96,  // 191: rota.v1.Keys.States:output_type -> rota.v1.ListKeyStatesResponse
-	99,  // 192: rota.v1.Keys.Skip:output_type -> rota.v1.SkipKeyResponse
-	113, // 193: rota.v1.Cluster.Status:output_type -> rota.v1.StatusResponse
-	102, // 194: rota.v1.Cluster.GetMode:output_type -> rota.v1.GetModeResponse
-	100, // 195: rota.v1.Cluster.SetMode:output_type -> rota.v1.Mode
-	105, // 196: rota.v1.Cluster.Set:output_type -> rota.v1.ClusterSettings
-	119, // 197: rota.v1.Cluster.Attention:output_type -> rota.v1.AttentionResponse
-	123, // 198: rota.v1.Cluster.Peers:output_type -> rota.v1.PeersResponse
-	125, // 199: rota.v1.Cluster.TransferLeadership:output_type -> rota.v1.TransferLeadershipResponse
-	127, // 200: rota.v1.Cluster.RemovePeer:output_type -> rota.v1.RemovePeerResponse
-	129, // 201: rota.v1.Cluster.Leave:output_type -> rota.v1.LeaveResponse
-	131, // 202: rota.v1.Cluster.SaveSnapshot:output_type -> rota.v1.SnapshotChunk
-	117, // 203: rota.v1.Cluster.StoreBackup:output_type -> rota.v1.StoredBackup
-	114, // 204: rota.v1.Cluster.InstallTZData:output_type -> rota.v1.TZData
-	133, // 205: rota.v1.Cluster.Verify:output_type -> rota.v1.VerifyResponse
-	158, // [158:206] is the sub-list for method output_type
-	110, // [110:158] is the sub-list for method input_type
-	110, // [110:110] is the sub-list for extension type_name
-	110, // [110:110] is the sub-list for extension extendee
-	0,   // [0:110] is the sub-list for field type_name
+	138, // 3: rota.v1.JobSpec.costs:type_name -> rota.v1.JobSpec.CostsEntry
+	6,   // 4: rota.v1.JobSpec.unique:type_name -> rota.v1.Unique
+	7,   // 5: rota.v1.Attempt.decision:type_name -> rota.v1.Decision
+	5,   // 6: rota.v1.Job.spec:type_name -> rota.v1.JobSpec
+	9,   // 7: rota.v1.Job.lease:type_name -> rota.v1.Lease
+	8,   // 8: rota.v1.Job.attempts:type_name -> rota.v1.Attempt
+	139, // 9: rota.v1.Job.meta:type_name -> rota.v1.Job.MetaEntry
+	140, // 10: rota.v1.Job.spent:type_name -> rota.v1.Job.SpentEntry
+	5,   // 11: rota.v1.SubmitRequest.jobs:type_name -> rota.v1.JobSpec
+	13,  // 12: rota.v1.SubmitResponse.jobs:type_name -> rota.v1.Submitted
+	4,   // 13: rota.v1.Submitted.refusal:type_name -> rota.v1.Refusal
+	2,   // 14: rota.v1.GetJobRequest.read:type_name -> rota.v1.Read
+	10,  // 15: rota.v1.GetJobResponse.job:type_name -> rota.v1.Job
+	3,   // 16: rota.v1.GetJobResponse.at:type_name -> rota.v1.ReadAt
+	2,   // 17: rota.v1.JobLogRequest.read:type_name -> rota.v1.Read
+	18,  // 18: rota.v1.JobLogResponse.parts:type_name -> rota.v1.LogPart
+	3,   // 19: rota.v1.JobLogResponse.at:type_name -> rota.v1.ReadAt
+	2,   // 20: rota.v1.ListJobsRequest.read:type_name -> rota.v1.Read
+	10,  // 21: rota.v1.ListJobsResponse.jobs:type_name -> rota.v1.Job
+	3,   // 22: rota.v1.ListJobsResponse.at:type_name -> rota.v1.ReadAt
+	21,  // 23: rota.v1.ListJobsResponse.counted:type_name -> rota.v1.JobCount
+	22,  // 24: rota.v1.JobCount.groups:type_name -> rota.v1.JobGroup
+	141, // 25: rota.v1.ChangeJobRequest.labels:type_name -> rota.v1.ChangeJobRequest.LabelsEntry
+	32,  // 26: rota.v1.JobOutcomes.jobs:type_name -> rota.v1.JobOutcome
+	4,   // 27: rota.v1.JobOutcome.refusal:type_name -> rota.v1.Refusal
+	142, // 28: rota.v1.WorkerSpec.limits:type_name -> rota.v1.WorkerSpec.LimitsEntry
+	33,  // 29: rota.v1.Worker.spec:type_name -> rota.v1.WorkerSpec
+	9,   // 30: rota.v1.Worker.leases:type_name -> rota.v1.Lease
+	35,  // 31: rota.v1.Worker.cooling:type_name -> rota.v1.TypeUntil
+	35,  // 32: rota.v1.Worker.denied:type_name -> rota.v1.TypeUntil
+	36,  // 33: rota.v1.Worker.units:type_name -> rota.v1.UnitsUsed
+	39,  // 34: rota.v1.WorkRequest.hello:type_name -> rota.v1.Hello
+	40,  // 35: rota.v1.WorkRequest.commands:type_name -> rota.v1.LeaseCommands
+	43,  // 36: rota.v1.WorkRequest.beat:type_name -> rota.v1.Beat
+	44,  // 37: rota.v1.WorkRequest.bye:type_name -> rota.v1.Bye
+	33,  // 38: rota.v1.Hello.worker:type_name -> rota.v1.WorkerSpec
+	34,  // 39: rota.v1.Hello.attestation:type_name -> rota.v1.Attestation
+	41,  // 40: rota.v1.LeaseCommands.commands:type_name -> rota.v1.LeaseCommand
+	1,   // 41: rota.v1.LeaseCommand.verb:type_name -> rota.v1.LeaseVerb
+	0,   // 42: rota.v1.LeaseCommand.fail:type_name -> rota.v1.FailKind
+	143, // 43: rota.v1.LeaseCommand.meta:type_name -> rota.v1.LeaseCommand.MetaEntry
+	144, // 44: rota.v1.LeaseCommand.costs:type_name -> rota.v1.LeaseCommand.CostsEntry
+	18,  // 45: rota.v1.Beat.logs:type_name -> rota.v1.LogPart
+	46,  // 46: rota.v1.WorkResponse.welcome:type_name -> rota.v1.Welcome
+	47,  // 47: rota.v1.WorkResponse.notices:type_name -> rota.v1.Notices
+	50,  // 48: rota.v1.WorkResponse.answers:type_name -> rota.v1.LeaseAnswers
+	53,  // 49: rota.v1.WorkResponse.beat:type_name -> rota.v1.BeatAnswer
+	52,  // 50: rota.v1.WorkResponse.heard:type_name -> rota.v1.Heard
+	48,  // 51: rota.v1.Notices.assigned:type_name -> rota.v1.Assignment
+	49,  // 52: rota.v1.Notices.ended:type_name -> rota.v1.LeaseEnd
+	49,  // 53: rota.v1.Notices.revoked:type_name -> rota.v1.LeaseEnd
+	9,   // 54: rota.v1.Assignment.lease:type_name -> rota.v1.Lease
+	5,   // 55: rota.v1.Assignment.spec:type_name -> rota.v1.JobSpec
+	51,  // 56: rota.v1.LeaseAnswers.answers:type_name -> rota.v1.LeaseAnswer
+	4,   // 57: rota.v1.LeaseAnswers.refusal:type_name -> rota.v1.Refusal
+	4,   // 58: rota.v1.LeaseAnswer.refusal:type_name -> rota.v1.Refusal
+	2,   // 59: rota.v1.ListWorkersRequest.read:type_name -> rota.v1.Read
+	37,  // 60: rota.v1.ListWorkersResponse.workers:type_name -> rota.v1.Worker
+	3,   // 61: rota.v1.ListWorkersResponse.at:type_name -> rota.v1.ReadAt
+	2,   // 62: rota.v1.GetWorkerRequest.read:type_name -> rota.v1.Read
+	37,  // 63: rota.v1.GetWorkerResponse.worker:type_name -> rota.v1.Worker
+	3,   // 64: rota.v1.GetWorkerResponse.at:type_name -> rota.v1.ReadAt
+	64,  // 65: rota.v1.Queue.policy:type_name -> rota.v1.Setting
+	67,  // 66: rota.v1.Queue.domains:type_name -> rota.v1.Domain
+	68,  // 67: rota.v1.Queue.types:type_name -> rota.v1.TypeStats
+	66,  // 68: rota.v1.Queue.changes:type_name -> rota.v1.SettingChange
+	2,   // 69: rota.v1.ListQueuesRequest.read:type_name -> rota.v1.Read
+	65,  // 70: rota.v1.ListQueuesResponse.queues:type_name -> rota.v1.Queue
+	3,   // 71: rota.v1.ListQueuesResponse.at:type_name -> rota.v1.ReadAt
+	2,   // 72: rota.v1.GetQueueRequest.read:type_name -> rota.v1.Read
+	65,  // 73: rota.v1.GetQueueResponse.queue:type_name -> rota.v1.Queue
+	3,   // 74: rota.v1.GetQueueResponse.at:type_name -> rota.v1.ReadAt
+	64,  // 75: rota.v1.SetQueueRequest.set:type_name -> rota.v1.Setting
+	66,  // 76: rota.v1.Tenant.changes:type_name -> rota.v1.SettingChange
+	2,   // 77: rota.v1.ListTenantsRequest.read:type_name -> rota.v1.Read
+	80,  // 78: rota.v1.ListTenantsResponse.tenants:type_name -> rota.v1.Tenant
+	3,   // 79: rota.v1.ListTenantsResponse.at:type_name -> rota.v1.ReadAt
+	2,   // 80: rota.v1.GetTenantRequest.read:type_name -> rota.v1.Read
+	80,  // 81: rota.v1.GetTenantResponse.tenant:type_name -> rota.v1.Tenant
+	3,   // 82: rota.v1.GetTenantResponse.at:type_name -> rota.v1.ReadAt
+	64,  // 83: rota.v1.SetTenantRequest.set:type_name -> rota.v1.Setting
+	86,  // 84: rota.v1.SetKeyRuleRequest.rule:type_name -> rota.v1.KeyRule
+	86,  // 85: rota.v1.SetKeyRuleResponse.rule:type_name -> rota.v1.KeyRule
+	2,   // 86: rota.v1.ListKeyRulesRequest.read:type_name -> rota.v1.Read
+	86,  // 87: rota.v1.ListKeyRulesResponse.rules:type_name -> rota.v1.KeyRule
+	3,   // 88: rota.v1.ListKeyRulesResponse.at:type_name -> rota.v1.ReadAt
+	2,   // 89: rota.v1.GetKeyRequest.read:type_name -> rota.v1.Read
+	2,   // 90: rota.v1.ListKeyStatesRequest.read:type_name -> rota.v1.Read
+	94,  // 91: rota.v1.ListKeyStatesResponse.keys:type_name -> rota.v1.KeyState
+	3,   // 92: rota.v1.ListKeyStatesResponse.at:type_name -> rota.v1.ReadAt
+	94,  // 93: rota.v1.GetKeyResponse.keys:type_name -> rota.v1.KeyState
+	3,   // 94: rota.v1.GetKeyResponse.at:type_name -> rota.v1.ReadAt
+	2,   // 95: rota.v1.GetModeRequest.read:type_name -> rota.v1.Read
+	100, // 96: rota.v1.GetModeResponse.mode:type_name -> rota.v1.Mode
+	3,   // 97: rota.v1.GetModeResponse.at:type_name -> rota.v1.ReadAt
+	64,  // 98: rota.v1.SetClusterRequest.set:type_name -> rota.v1.Setting
+	66,  // 99: rota.v1.ClusterSettings.changes:type_name -> rota.v1.SettingChange
+	111, // 100: rota.v1.NodeStatus.health:type_name -> rota.v1.NodeHealth
+	109, // 101: rota.v1.NodeStatus.snapshot:type_name -> rota.v1.NodeSnapshot
+	110, // 102: rota.v1.NodeStatus.archive:type_name -> rota.v1.NodeArchive
+	107, // 103: rota.v1.StatusResponse.jobs:type_name -> rota.v1.JobCounts
+	108, // 104: rota.v1.StatusResponse.nodes:type_name -> rota.v1.NodeStatus
+	112, // 105: rota.v1.StatusResponse.autopilot:type_name -> rota.v1.Autopilot
+	117, // 106: rota.v1.StatusResponse.backup:type_name -> rota.v1.StoredBackup
+	114, // 107: rota.v1.StatusResponse.tzdata:type_name -> rota.v1.TZData
+	120, // 108: rota.v1.AttentionResponse.concerns:type_name -> rota.v1.Concern
+	111, // 109: rota.v1.Peer.health:type_name -> rota.v1.NodeHealth
+	122, // 110: rota.v1.PeersResponse.peers:type_name -> rota.v1.Peer
+	2,   // 111: rota.v1.SaveSnapshotRequest.read:type_name -> rota.v1.Read
+	134, // 112: rota.v1.VerifyResponse.nodes:type_name -> rota.v1.NodeVerdict
+	11,  // 113: rota.v1.Jobs.Submit:input_type -> rota.v1.SubmitRequest
+	14,  // 114: rota.v1.Jobs.Get:input_type -> rota.v1.GetJobRequest
+	19,  // 115: rota.v1.Jobs.List:input_type -> rota.v1.ListJobsRequest
+	23,  // 116: rota.v1.Jobs.Wait:input_type -> rota.v1.WaitJobsRequest
+	16,  // 117: rota.v1.Jobs.Log:input_type -> rota.v1.JobLogRequest
+	26,  // 118: rota.v1.Jobs.Cancel:input_type -> rota.v1.CancelJobsRequest
+	27,  // 119: rota.v1.Jobs.Retry:input_type -> rota.v1.RetryJobsRequest
+	29,  // 120: rota.v1.Jobs.Change:input_type -> rota.v1.ChangeJobRequest
+	24,  // 121: rota.v1.Jobs.Interrupt:input_type -> rota.v1.InterruptJobsRequest
+	25,  // 122: rota.v1.Jobs.RunNow:input_type -> rota.v1.RunJobsNowRequest
+	28,  // 123: rota.v1.Jobs.Delete:input_type -> rota.v1.DeleteJobsRequest
+	30,  // 124: rota.v1.Jobs.ReportProof:input_type -> rota.v1.ReportProofRequest
+	38,  // 125: rota.v1.Workers.Work:input_type -> rota.v1.WorkRequest
+	54,  // 126: rota.v1.Workers.List:input_type -> rota.v1.ListWorkersRequest
+	56,  // 127: rota.v1.Workers.Get:input_type -> rota.v1.GetWorkerRequest
+	58,  // 128: rota.v1.Workers.Drain:input_type -> rota.v1.DrainWorkerRequest
+	59,  // 129: rota.v1.Workers.Suspend:input_type -> rota.v1.SuspendWorkerRequest
+	60,  // 130: rota.v1.Workers.Resume:input_type -> rota.v1.ResumeWorkerRequest
+	61,  // 131: rota.v1.Workers.Retire:input_type -> rota.v1.RetireWorkerRequest
+	77,  // 132: rota.v1.Workers.Delete:input_type -> rota.v1.DeleteWorkerRequest
+	62,  // 133: rota.v1.Workers.Gone:input_type -> rota.v1.WorkerGoneRequest
+	69,  // 134: rota.v1.Queues.List:input_type -> rota.v1.ListQueuesRequest
+	71,  // 135: rota.v1.Queues.Get:input_type -> rota.v1.GetQueueRequest
+	79,  // 136: rota.v1.Queues.Set:input_type -> rota.v1.SetQueueRequest
+	73,  // 137: rota.v1.Queues.Delete:input_type -> rota.v1.DeleteQueueRequest
+	81,  // 138: rota.v1.Tenants.List:input_type -> rota.v1.ListTenantsRequest
+	83,  // 139: rota.v1.Tenants.Get:input_type -> rota.v1.GetTenantRequest
+	85,  // 140: rota.v1.Tenants.Set:input_type -> rota.v1.SetTenantRequest
+	75,  // 141: rota.v1.Tenants.Delete:input_type -> rota.v1.DeleteTenantRequest
+	87,  // 142: rota.v1.Keys.Set:input_type -> rota.v1.SetKeyRuleRequest
+	89,  // 143: rota.v1.Keys.Delete:input_type -> rota.v1.DeleteKeyRuleRequest
+	91,  // 144: rota.v1.Keys.List:input_type -> rota.v1.ListKeyRulesRequest
+	93,  // 145: rota.v1.Keys.Get:input_type -> rota.v1.GetKeyRequest
+	95,  // 146: rota.v1.Keys.States:input_type -> rota.v1.ListKeyStatesRequest
+	98,  // 147: rota.v1.Keys.Skip:input_type -> rota.v1.SkipKeyRequest
+	106, // 148: rota.v1.Cluster.Status:input_type -> rota.v1.StatusRequest
+	101, // 149: rota.v1.Cluster.GetMode:input_type -> rota.v1.GetModeRequest
+	103, // 150: rota.v1.Cluster.SetMode:input_type -> rota.v1.SetModeRequest
+	104, // 151: rota.v1.Cluster.Set:input_type -> rota.v1.SetClusterRequest
+	118, // 152: rota.v1.Cluster.Attention:input_type -> rota.v1.AttentionRequest
+	121, // 153: rota.v1.Cluster.Peers:input_type -> rota.v1.PeersRequest
+	124, // 154: rota.v1.Cluster.TransferLeadership:input_type -> rota.v1.TransferLeadershipRequest
+	126, // 155: rota.v1.Cluster.RemovePeer:input_type -> rota.v1.RemovePeerRequest
+	128, // 156: rota.v1.Cluster.Leave:input_type -> rota.v1.LeaveRequest
+	130, // 157: rota.v1.Cluster.SaveSnapshot:input_type -> rota.v1.SaveSnapshotRequest
+	116, // 158: rota.v1.Cluster.StoreBackup:input_type -> rota.v1.StoreBackupRequest
+	115, // 159: rota.v1.Cluster.InstallTZData:input_type -> rota.v1.InstallTZDataRequest
+	132, // 160: rota.v1.Cluster.Verify:input_type -> rota.v1.VerifyRequest
+	12,  // 161: rota.v1.Jobs.Submit:output_type -> rota.v1.SubmitResponse
+	15,  // 162: rota.v1.Jobs.Get:output_type -> rota.v1.GetJobResponse
+	20,  // 163: rota.v1.Jobs.List:output_type -> rota.v1.ListJobsResponse
+	10,  // 164: rota.v1.Jobs.Wait:output_type -> rota.v1.Job
+	17,  // 165: rota.v1.Jobs.Log:output_type -> rota.v1.JobLogResponse
+	31,  // 166: rota.v1.Jobs.Cancel:output_type -> rota.v1.JobOutcomes
+	31,  // 167: rota.v1.Jobs.Retry:output_type -> rota.v1.JobOutcomes
+	32,  // 168: rota.v1.Jobs.Change:output_type -> rota.v1.JobOutcome
+	31,  // 169: rota.v1.Jobs.Interrupt:output_type -> rota.v1.JobOutcomes
+	31,  // 170: rota.v1.Jobs.RunNow:output_type -> rota.v1.JobOutcomes
+	31,  // 171: rota.v1.Jobs.Delete:output_type -> rota.v1.JobOutcomes
+	32,  // 172: rota.v1.Jobs.ReportProof:output_type -> rota.v1.JobOutcome
+	45,  // 173: rota.v1.Workers.Work:output_type -> rota.v1.WorkResponse
+	55,  // 174: rota.v1.Workers.List:output_type -> rota.v1.ListWorkersResponse
+	57,  // 175: rota.v1.Workers.Get:output_type -> rota.v1.GetWorkerResponse
+	37,  // 176: rota.v1.Workers.Drain:output_type -> rota.v1.Worker
+	37,  // 177: rota.v1.Workers.Suspend:output_type -> rota.v1.Worker
+	37,  // 178: rota.v1.Workers.Resume:output_type -> rota.v1.Worker
+	37,  // 179: rota.v1.Workers.Retire:output_type -> rota.v1.Worker
+	78,  // 180: rota.v1.Workers.Delete:output_type -> rota.v1.DeleteWorkerResponse
+	63,  // 181: rota.v1.Workers.Gone:output_type -> rota.v1.WorkerGoneResponse
+	70,  // 182: rota.v1.Queues.List:output_type -> rota.v1.ListQueuesResponse
+	72,  // 183: rota.v1.Queues.Get:output_type -> rota.v1.GetQueueResponse
+	65,  // 184: rota.v1.Queues.Set:output_type -> rota.v1.Queue
+	74,  // 185: rota.v1.Queues.Delete:output_type -> rota.v1.DeleteQueueResponse
+	82,  // 186: rota.v1.Tenants.List:output_type -> rota.v1.ListTenantsResponse
+	84,  // 187: rota.v1.Tenants.Get:output_type -> rota.v1.GetTenantResponse
+	80,  // 188: rota.v1.Tenants.Set:output_type -> rota.v1.Tenant
+	76,  // 189: rota.v1.Tenants.Delete:output_type -> rota.v1.DeleteTenantResponse
+	88,  // 190: rota.v1.Keys.Set:output_type -> rota.v1.SetKeyRuleResponse
+	90,  // 191: rota.v1.Keys.Delete:output_type -> rota.v1.DeleteKeyRuleResponse
+	92,  // 192: rota.v1.Keys.List:output_type -> rota.v1.ListKeyRulesResponse
+	97,  // 193: rota.v1.Keys.Get:output_type -> rota.v1.GetKeyResponse
+	96,  // 194: rota.v1.Keys.States:output_type -> rota.v1.ListKeyStatesResponse
+	99,  // 195: rota.v1.Keys.Skip:output_type -> rota.v1.SkipKeyResponse
+	113, // 196: rota.v1.Cluster.Status:output_type -> rota.v1.StatusResponse
+	102, // 197: rota.v1.Cluster.GetMode:output_type -> rota.v1.GetModeResponse
+	100, // 198: rota.v1.Cluster.SetMode:output_type -> rota.v1.Mode
+	105, // 199: rota.v1.Cluster.Set:output_type -> rota.v1.ClusterSettings
+	119, // 200: rota.v1.Cluster.Attention:output_type -> rota.v1.AttentionResponse
+	123, // 201: rota.v1.Cluster.Peers:output_type -> rota.v1.PeersResponse
+	125, // 202: rota.v1.Cluster.TransferLeadership:output_type -> rota.v1.TransferLeadershipResponse
+	127, // 203: rota.v1.Cluster.RemovePeer:output_type -> rota.v1.RemovePeerResponse
+	129, // 204: rota.v1.Cluster.Leave:output_type -> rota.v1.LeaveResponse
+	131, // 205: rota.v1.Cluster.SaveSnapshot:output_type -> rota.v1.SnapshotChunk
+	117, // 206: rota.v1.Cluster.StoreBackup:output_type -> rota.v1.StoredBackup
+	114, // 207: rota.v1.Cluster.InstallTZData:output_type -> rota.v1.TZData
+	133, // 208: rota.v1.Cluster.Verify:output_type -> rota.v1.VerifyResponse
+	161, // [161:209] is the sub-list for method output_type
+	113, // [113:161] is the sub-list for method input_type
+	113, // [113:113] is the sub-list for extension type_name
+	113, // [113:113] is the sub-list for extension extendee
+	0,   // [0:113] is the sub-list for field type_name
 }
 
 func init() { file_rota_v1_rota_proto_init() }
@@ -11840,7 +11937,7 @@ func file_rota_v1_rota_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_rota_v1_rota_proto_rawDesc), len(file_rota_v1_rota_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   140,
+			NumMessages:   143,
 			NumExtensions: 0,
 			NumServices:   6,
 		},

@@ -52,16 +52,12 @@ func (e *Encoder) Bool(v bool) {
 }
 
 // flags writes three booleans in one byte. The byte equals that of Bool if the last two are false.
-func (e *Encoder) flags(first, second, third bool) {
+func (e *Encoder) flags(set ...bool) {
 	b := byte(0)
-	if first {
-		b |= 1
-	}
-	if second {
-		b |= 2
-	}
-	if third {
-		b |= 4
+	for i, is := range set {
+		if is {
+			b |= 1 << i
+		}
 	}
 	e.B = append(e.B, b)
 }
@@ -174,13 +170,15 @@ func (d *Decoder) Bool() bool {
 	return b[0] == 1
 }
 
-func (d *Decoder) flags() (first, second, third bool) {
+func (d *Decoder) flags(set []bool) {
 	b := d.raw(1)
-	if len(b) != 1 || b[0] > 7 {
+	if len(b) != 1 || b[0]>>len(set) != 0 {
 		d.Fail()
-		return false, false, false
+		return
 	}
-	return b[0]&1 != 0, b[0]&2 != 0, b[0]&4 != 0
+	for i := range set {
+		set[i] = b[0]>>i&1 != 0
+	}
 }
 
 func (d *Decoder) raw(n uint64) []byte {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/binary"
 	"maps"
+	"math"
 	"slices"
 
 	"github.com/rotasched/rota"
@@ -45,6 +46,7 @@ const (
 	TagWebhook
 	TagEstimate
 	TagTZData
+	TagKeyCharge
 )
 
 func encodePairs(e *Encoder, pairs map[string]string) {
@@ -96,6 +98,38 @@ func decodeLimits(d *Decoder) map[string]int64 {
 		limits[k] = d.Int()
 	}
 	return limits
+}
+
+// decodeLater reads costs at the end of a row, which are written only if there are any.
+func decodeLater(d *Decoder) rota.Costs {
+	if len(d.B) == 0 {
+		return nil
+	}
+	costs := decodeLimits(d)
+	if len(costs) == 0 {
+		d.Fail()
+	}
+	return costs
+}
+
+// AddCosts returns the sum of two costs, in a new map unless one is empty. An amount that would overflow stays at the
+// greatest number.
+func AddCosts(a, b rota.Costs) rota.Costs {
+	if len(a) == 0 {
+		return b
+	}
+	if len(b) == 0 {
+		return a
+	}
+	sum := maps.Clone(a)
+	for _, name := range b.Names() {
+		if sum[name] > math.MaxInt64-b[name] {
+			sum[name] = math.MaxInt64
+		} else {
+			sum[name] += b[name]
+		}
+	}
+	return sum
 }
 
 // EncodeAttempts appends the attempts of a job, oldest first.
@@ -174,6 +208,8 @@ type LeaseRow struct {
 	Grace int64
 	// Index is the index of the entry that opened it.
 	Index rota.Index
+	// Spent is the total that the attempt has reported (SPEC §30.1); it never changes, but is replaced.
+	Spent rota.Costs
 	// Ended is what is kept of its job once the job ended before the lease; nil while the job lives (SPEC §8.8).
 	Ended *EndedJob
 	// Key is the id as a string, the key of the row.
@@ -221,7 +257,13 @@ func (r *LeaseRow) Canonical(e *Encoder) {
 	e.Int(int64(r.SilentSince))
 	e.Int(r.Grace)
 	e.Uint(uint64(r.Index))
-	r.canonicalEnded(e)
+	if r.Ended != nil || len(r.Spent) > 0 { // never under rules version 1
+		e.flags(r.Ended != nil, len(r.Spent) > 0)
+		r.canonicalEnded(e)
+		if len(r.Spent) > 0 {
+			encodeLimits(e, r.Spent)
+		}
+	}
 }
 
 // Takes returns what the lease uses of its worker.
@@ -257,7 +299,18 @@ func DecodeLease(d *Decoder) *LeaseRow {
 	r.SilentSince = rota.Clock(d.Int())
 	r.Grace = d.Int()
 	r.Index = rota.Index(d.Uint())
-	r.decodeEnded(d)
+	if len(d.B) > 0 {
+		var set [2]bool
+		if d.flags(set[:]); set[0] {
+			r.decodeEnded(d)
+		}
+		if set[1] {
+			r.Spent = decodeLater(d)
+		}
+		if !set[0] && len(r.Spent) == 0 {
+			d.Fail()
+		}
+	}
 	return r
 }
 
@@ -392,7 +445,7 @@ type EndedJob struct {
 }
 
 func (r *LeaseRow) canonicalEnded(e *Encoder) {
-	if r.Ended != nil { // never under rules version 1
+	if r.Ended != nil {
 		e.strs(r.Ended.Spec.Keys)
 		e.B = append(e.B, r.Ended.Unique[:]...)
 		e.Bool(r.Ended.Alone)
@@ -400,9 +453,6 @@ func (r *LeaseRow) canonicalEnded(e *Encoder) {
 }
 
 func (r *LeaseRow) decodeEnded(d *Decoder) {
-	if len(d.B) == 0 {
-		return
-	}
 	r.Ended = &EndedJob{Spec: rota.JobSpec{ID: r.Job, Queue: r.Queue, Tenant: r.Tenant, Type: r.Typ, Keys: d.strs()}}
 	copy(r.Ended.Unique[:], d.raw(uint64(len(r.Ended.Unique))))
 	r.Ended.Alone = d.Bool()

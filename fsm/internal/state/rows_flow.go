@@ -194,8 +194,19 @@ type VertexRow struct {
 	ShapeBytes uint32
 }
 
-// NodePast holds the newest attempts of all lives of a node's jobs.
-type NodePast struct{ Attempts []rota.Attempt }
+// NodePast holds the newest attempts of all lives of a node's jobs, and what they have spent.
+type NodePast struct {
+	Attempts []rota.Attempt
+	Spent    rota.Costs
+}
+
+// Costs returns what earlier lives have spent; nil if p is nil.
+func (p *NodePast) Costs() rota.Costs {
+	if p == nil {
+		return nil
+	}
+	return p.Spent
+}
 
 // List returns the attempts of earlier lives; none if p is nil.
 func (p *NodePast) List() []rota.Attempt {
@@ -261,6 +272,9 @@ func (r *VertexRow) Canonical(e *Encoder) {
 	EncodeAttempts(e, r.Past.List())
 	r.Gate.canonical(e)
 	r.Growth.canonical(e)
+	if spent := r.Past.Costs(); len(spent) > 0 { // never under rules version 1
+		encodeLimits(e, spent)
+	}
 }
 
 // EncodeShape writes the parts of a vertex that never change; they precede the row in snapshots.
@@ -315,10 +329,15 @@ func DecodeVertex(d *Decoder) *VertexRow {
 	r.Runs = int32(d.Int())
 	r.FreeAt = rota.Clock(d.Int())
 	if list := DecodeAttempts(d); len(list) > 0 {
-		r.Past = &NodePast{list}
+		r.Past = &NodePast{Attempts: list}
 	}
 	r.Gate.decode(d)
 	r.Growth = decodeGrowth(d)
+	if spent := decodeLater(d); spent != nil && r.Past != nil {
+		r.Past.Spent = spent
+	} else if spent != nil {
+		d.Fail()
+	}
 	return r
 }
 

@@ -51,7 +51,8 @@ func (r *VertexRow) GateDue() int64 {
 // encodeTerms writes when a vertex runs and the terms of its gate, or that it is not a gate. A vertex that runs on
 // success is written as in rules version 1.
 func encodeTerms(e *Encoder, run rota.NodeRun, terms *rota.Gate) {
-	if e.flags(terms != nil, run == rota.RunOnFailure, run == rota.RunAlways); terms == nil {
+	e.flags(terms != nil, run == rota.RunOnFailure, run == rota.RunAlways)
+	if terms == nil {
 		return
 	}
 	e.Int(terms.Timeout.Milliseconds())
@@ -59,7 +60,9 @@ func encodeTerms(e *Encoder, run rota.NodeRun, terms *rota.Gate) {
 }
 
 func decodeTerms(d *Decoder) (run rota.NodeRun, g *Gate) {
-	isGate, onFailure, always := d.flags()
+	var set [3]bool
+	d.flags(set[:])
+	isGate, onFailure, always := set[0], set[1], set[2]
 	switch {
 	case isGate && (onFailure || always), onFailure && always:
 		d.Fail()

@@ -111,6 +111,8 @@ type JobPast struct {
 	Estimate, Part int64
 	// Losses are the sessions of the workers that were lost while running it in this life (SPEC §9.7).
 	Losses []rota.Session
+	// Spent is what the attempts that ended have reported, over all lives (SPEC §30.1). It never changes.
+	Spent rota.Costs
 }
 
 // firstLife is the past of a job without a jobPast.
@@ -226,15 +228,19 @@ func (r *JobRow) Canonical(e *Encoder) {
 	if headers, _ := r.Spec.Split(); len(headers) > 0 { // specHash does not cover them
 		e.digest(HashBytes(headers))
 	}
-	if h := r.History(); h.Estimate|h.Part != 0 || len(h.Losses) > 0 || r.Ready != 0 { // never under rules version 1
+	h := r.History()
+	if h.Estimate|h.Part != 0 || len(h.Losses) > 0 || r.Ready != 0 || len(h.Spent) > 0 { // never under rules version 1
 		e.Int(h.Estimate)
 		e.Int(h.Part)
 		e.Uint(uint64(len(h.Losses)))
 		for _, s := range h.Losses {
 			e.Uint(uint64(s))
 		}
-		if r.Ready != 0 {
+		if r.Ready != 0 || len(h.Spent) > 0 {
 			e.Int(int64(r.Ready))
+		}
+		if len(h.Spent) > 0 {
+			encodeLimits(e, h.Spent)
 		}
 	}
 }
@@ -286,16 +292,19 @@ func DecodeJob(d *Decoder) *JobRow {
 		for range d.Count(rota.MaxWorkerLosses) {
 			losses = append(losses, rota.Session(d.Uint()))
 		}
+		var spent rota.Costs
 		if len(d.B) > 0 {
-			if life.Ready = rota.Clock(d.Int()); life.Ready <= 0 {
+			life.Ready = rota.Clock(d.Int())
+			spent = decodeLater(d)
+			if life.Ready < 0 || life.Ready == 0 && spent == nil {
 				d.Fail()
 			}
 		}
-		switch kept := estimate|part != 0 || losses != nil; {
+		switch kept := estimate|part != 0 || losses != nil || spent != nil; {
 		case !kept && life.Ready == 0 || kept && life.Past == nil:
 			d.Fail()
 		case kept:
-			life.Past.Estimate, life.Past.Part, life.Past.Losses = estimate, part, losses
+			life.Past.Estimate, life.Past.Part, life.Past.Losses, life.Past.Spent = estimate, part, losses, spent
 		}
 	}
 	if !life.Empty() {

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"math"
 	"strings"
 
 	"github.com/rotasched/rota"
@@ -34,6 +35,10 @@ func (r *KeyRuleRow) ETag() string {
 		}
 		e.Uint(uint64(r.Sequence))
 		e.Bool(r.Group)
+		if r.Unit != "" {
+			e.Str(r.Unit)
+			e.Int(int64(r.DefaultCost))
+		}
 	})
 }
 
@@ -51,6 +56,10 @@ func (r *KeyRuleRow) Canonical(e *Encoder) {
 	e.Bool(r.Group)
 	e.Int(r.Turn)
 	e.Int(r.Last)
+	if r.Unit != "" { // never under rules version 1
+		e.Str(r.Unit)
+		e.Int(int64(r.DefaultCost))
+	}
 }
 
 // DecodeKeyRule reads what Canonical wrote.
@@ -59,6 +68,11 @@ func DecodeKeyRule(d *Decoder) *KeyRuleRow {
 		Scope: rota.KeyScope(d.Enum(uint64(rota.KeyOfCluster))), Concurrency: d.Int(), Rate: d.Int(), PeriodMs: d.Int(),
 		Burst:    d.Int(),
 		Sequence: rota.KeySequence(d.Enum(uint64(rota.SequenceSkip))), Group: d.Bool()}, Turn: d.Int(), Last: d.Int()}
+	if len(d.B) > 0 {
+		if r.Unit, r.DefaultCost = d.Str(), rota.Cost(d.Int()); r.Unit == "" {
+			d.Fail()
+		}
+	}
 	r.Key = KeyRuleKey(r.Queue, r.Name, r.Value)
 	return r
 }
@@ -83,6 +97,8 @@ type KeyCountRow struct {
 	Place   uint64
 	// Turn is its number of turns, starting from the least of those that waited when it last began to wait.
 	Turn int64
+	// Debt belongs to a rate with a unit; it is zero otherwise.
+	Debt Debt
 	// Due is derived: the row's due time in the timers.
 	Due rota.Clock
 }
@@ -107,12 +123,16 @@ func (r *KeyCountRow) Canonical(e *Encoder) {
 	e.Str(string(r.Blocker))
 	e.Uint(r.Place)
 	e.Int(r.Turn)
+	if !r.Debt.IsZero() { // never under rules version 1
+		r.Debt.canonical(e)
+	}
 }
 
 // DecodeKeyCount reads what Canonical wrote.
 func DecodeKeyCount(d *Decoder) *KeyCountRow {
 	r := &KeyCountRow{Queue: rota.QueueName(d.Str()), Tenant: rota.TenantID(d.Str()), Text: d.Str(), Jobs: d.Int(),
-		Open: d.Int(), Tat: d.Int(), Full: d.Bool(), Blocker: rota.JobID(d.Str()), Place: d.Uint(), Turn: d.Int()}
+		Open: d.Int(), Tat: d.Int(), Full: d.Bool(), Blocker: rota.JobID(d.Str()), Place: d.Uint(), Turn: d.Int(),
+		Debt: decodeDebt(d)}
 	r.Key = KeyCountKey(r.Queue, r.Tenant, r.Text)
 	return r
 }
@@ -245,7 +265,9 @@ func decodeUnique(d *Decoder) *rota.Unique {
 }
 
 // Idle reports whether there is nothing to count.
-func (r *KeyCountRow) Idle() bool { return r.Jobs == 0 && r.Open == 0 && r.Tat == 0 && r.Blocker == "" }
+func (r *KeyCountRow) Idle() bool {
+	return r.Jobs == 0 && r.Open == 0 && r.Tat == 0 && r.Debt.IsZero() && r.Blocker == ""
+}
 
 // PlaceOf returns a job's place in the sequence; a job that blocks it keeps its place.
 func (r *KeyCountRow) PlaceOf(j *JobRow) uint64 {
@@ -277,11 +299,20 @@ func (r *KeyCountRow) TurnAt(p KeyPlace) rota.JobID {
 	return ""
 }
 
-// Words returns a count under its rule in its public form, except whose turn it is.
-func (c *KeyCountRow) Words(r *KeyRuleRow, now rota.Moment) rota.KeyState {
+// Words returns a count under its rule in its public form, except whose turn it is. need is the amount that its jobs
+// wait for, of a rate with a unit.
+func (c *KeyCountRow) Words(r *KeyRuleRow, now rota.Moment, need int64) rota.KeyState {
 	k := rota.KeyState{Queue: c.Queue, Tenant: c.Tenant, Key: c.Text, Jobs: c.Jobs, Open: c.Open, Full: c.Full,
 		Blocker: c.Blocker, Concurrency: r.Concurrency, Rate: r.Rate, PeriodMs: r.PeriodMs}
-	if r.Rate == 0 {
+	switch {
+	case r.Rate == 0:
+		return k
+	case r.Unit != "":
+		k.Unit, k.Needed = r.Unit, rota.Cost(need)
+		k.Debt = rota.Cost(c.Owed(r, now.Clock).Quotient(r.PeriodMs, math.MaxInt64/4))
+		if c.Full && !r.Taken(c) {
+			k.Next = now.At(c.RepaidAt(r, need))
+		}
 		return k
 	}
 	k.Tokens = r.Bucket().Tokens(c.Tat, now.Clock)
@@ -304,4 +335,26 @@ type KeyPlace struct {
 	Count string
 	Place uint64
 	Job   rota.JobID
+}
+
+// RateCost returns the rate of a rule with a unit, in millionths per period.
+func (r *KeyRuleRow) RateCost() int64 { return r.Rate * rota.CostUnit }
+
+// BurstCost returns the burst in millionths; without one it is the rate's amount.
+func (r *KeyRuleRow) BurstCost() int64 {
+	if r.Burst == 0 {
+		return r.RateCost()
+	}
+	return r.Burst * rota.CostUnit
+}
+
+// CostOf returns what a job is charged when it starts, in millionths.
+func (r *KeyRuleRow) CostOf(s *rota.JobSpec) int64 {
+	if estimate, ok := s.Costs[r.Unit]; ok {
+		return estimate
+	}
+	if r.DefaultCost > 0 {
+		return int64(r.DefaultCost)
+	}
+	return rota.CostUnit
 }

@@ -511,6 +511,7 @@ type Record struct {
 	Note       string
 	Output     []byte
 	Meta       map[string]string
+	Spent      rota.Costs
 }
 
 // Bytes returns what a record counts toward RecordBytesCap: about its size on the heap, and a pure function of what a
@@ -526,7 +527,7 @@ func (r *Record) Bytes() int64 {
 			n += 16 + len(text)
 		}
 	}
-	return int64(n + (len(s.Labels)+len(s.Limits)+len(r.Meta))*(32+rota.MaxLabelBytes))
+	return int64(n + (len(s.Labels)+len(s.Limits)+len(s.Costs)+len(r.Meta)+len(r.Spent))*(32+rota.MaxLabelBytes))
 }
 
 // EncodeRecord appends a record without its tombstone.
@@ -540,12 +541,15 @@ func EncodeRecord(e *Encoder, r *Record) {
 	e.Str(r.Note)
 	e.bytes(r.Output)
 	encodePairs(e, r.Meta)
+	if len(r.Spent) > 0 { // never under rules version 1
+		encodeLimits(e, r.Spent)
+	}
 }
 
 // DecodeRecord reads what EncodeRecord appended.
 func DecodeRecord(d *Decoder) *Record {
 	return &Record{Spec: decodeSpec(d), Enqueued: d.Moment(), FirstLease: d.Moment(), Err: d.Str(),
-		Attempts: DecodeAttempts(d), Progress: int32(d.Int()), Note: d.Str(), Output: d.bytes(), Meta: decodePairs(d)}
+		Attempts: DecodeAttempts(d), Progress: int32(d.Int()), Note: d.Str(), Output: d.bytes(), Meta: decodePairs(d), Spent: decodeLater(d)}
 }
 
 // AttemptBy returns the attempt of a lease that may still provide a log, nil if the tombstone has none.

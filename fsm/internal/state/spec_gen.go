@@ -40,7 +40,7 @@ func EncodeParts(e *Encoder, s *KeptSpec, headers, payload []byte) (at int) {
 	encodePairs(e, s.Labels)
 	encodeLimits(e, s.Limits)
 	e.Int(millis.Of(s.Expected))
-	e.flags(s.RetryOnInvalidProof, len(headers) > 0, s.StartBy != 0)
+	e.flags(s.RetryOnInvalidProof, len(headers) > 0, s.StartBy != 0, len(s.Costs) > 0)
 	e.strs(s.DataKeys)
 	e.Int(s.Retry.Attempts)
 	e.Int(millis.Of(s.Retry.Base))
@@ -56,12 +56,15 @@ func EncodeParts(e *Encoder, s *KeptSpec, headers, payload []byte) (at int) {
 	if s.StartBy != 0 {
 		e.Int(millis.Of(s.StartBy))
 	}
+	if len(s.Costs) > 0 {
+		encodeLimits(e, s.Costs)
+	}
 	return at
 }
 
 func decodeSpec(d *Decoder) *KeptSpec {
 	var s rota.JobSpec
-	var headed, later bool
+	var set [4]bool
 	s.ID = rota.JobID(d.Str())
 	s.Queue = rota.QueueName(d.Str())
 	s.Type = rota.JobType(d.Str())
@@ -89,7 +92,8 @@ func decodeSpec(d *Decoder) *KeptSpec {
 	s.Labels = decodePairs(d)
 	s.Limits = decodeLimits(d)
 	s.Expected = millis.Duration(d.Int())
-	s.RetryOnInvalidProof, headed, later = d.flags()
+	d.flags(set[:])
+	s.RetryOnInvalidProof = set[0]
 	s.DataKeys = d.strs()
 	s.Retry.Attempts = d.Int()
 	s.Retry.Base = millis.Duration(d.Int())
@@ -99,11 +103,16 @@ func decodeSpec(d *Decoder) *KeptSpec {
 	s.Unique = decodeUnique(d)
 	s.Keys = d.strs()
 	s.Batch = rota.BatchID(d.Str())
-	if headed {
+	if set[1] {
 		s.Headers = decodeHeaders(d)
 	}
-	if later {
+	if set[2] {
 		if s.StartBy = millis.Duration(d.Int()); s.StartBy == 0 {
+			d.Fail()
+		}
+	}
+	if set[3] {
+		if s.Costs = decodeLimits(d); len(s.Costs) == 0 {
 			d.Fail()
 		}
 	}
@@ -147,5 +156,6 @@ func saysAlike(a, b *rota.JobSpec) bool {
 		a.Unique.Equal(b.Unique) &&
 		slices.Equal(a.Keys, b.Keys) &&
 		maps.Equal(a.Labels, b.Labels) &&
-		maps.Equal(a.Limits, b.Limits)
+		maps.Equal(a.Limits, b.Limits) &&
+		maps.Equal(a.Costs, b.Costs)
 }

@@ -112,7 +112,7 @@ func Table(j rota.Job, wide bool) string {
 		{Name: "payload", Value: payload}, {Name: "output", Value: output},
 		{Name: "output digest", Value: fmt.Sprintf("%x", []byte(j.OutputDigest))},
 		{Name: "fingerprint", Value: fmt.Sprintf("%x", []byte(j.Fingerprint))},
-		{Name: "meta", Value: cli.LabelsText(j.Meta)},
+		{Name: "meta", Value: cli.LabelsText(j.Meta)}, {Name: "spent", Value: j.Spent.String()},
 	}...)
 	if j.Archived {
 		facts = append(facts, cli.Fact{Name: "kept", Value: "in the archive"})
@@ -167,6 +167,7 @@ func wideFacts(j rota.Job) []cli.Fact {
 		{Name: "zone", Value: j.Zone}, {Name: "domain", Value: j.Domain}, {Name: "pinned to", Value: j.Worker},
 		{Name: "limits", Value: cli.LimitsText(j.Limits)}, {Name: "data keys", Value: strings.Join(j.DataKeys, ",")},
 		{Name: "keys", Value: strings.Join(j.Keys, ",")}, {Name: "units", Value: positive(j.Units)},
+		{Name: "costs", Value: j.Costs.String()},
 		{Name: "expected", Value: cli.Span(j.Expected.Milliseconds())},
 		{Name: "preempted", Value: positive(int64(j.Preempted))},
 		{Name: "expected digest", Value: fmt.Sprintf("%x", []byte(j.ExpectedDigest))},

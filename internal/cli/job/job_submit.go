@@ -35,7 +35,7 @@ type SubmitFlags struct {
 	maxRuntime                time.Duration
 	labels, headers           []string
 	limits, dataKeys          []string
-	keys                      []string
+	keys, costs               []string
 	batch                     string
 	retryOnInvalidProof       bool
 	retry                     rota.RetryPolicy
@@ -138,6 +138,8 @@ func (f *SubmitFlags) Register(cmd *cobra.Command) {
 	flags.StringArrayVar(&f.keys, "key", nil,
 		"`name:value` that the job shares with others, which rules hold it to; may be repeated")
 	flags.StringVar(&f.batch, "batch", "", "`batch` that the job is counted in, which is open")
+	flags.StringArrayVar(&f.costs, "cost", nil,
+		"`NAME=AMOUNT` that the job is expected to use, for key rules with a unit; may be repeated")
 	flags.StringArrayVar(&f.dataKeys, "data-key", nil,
 		"`name` of data that the work reads; workers that hold it are preferred; may be repeated")
 	flags.Int64Var(&f.units, "units", 0, "units used of the worker's units_per_period (default: 1)")
@@ -193,6 +195,9 @@ func (f *SubmitFlags) Spec(stdin io.Reader) (rota.JobSpec, error) {
 	s.Simulate, s.Expected, s.Units = millis.Duration(f.simulateMs), millis.Duration(f.expectedMs), f.units
 	s.RetryOnInvalidProof, s.DataKeys, s.Retry, s.Unique = f.retryOnInvalidProof, f.dataKeys, f.retry, f.uniqueness()
 	s.Keys, s.Batch = f.keys, rota.BatchID(f.batch)
+	if s.Costs, err = rota.ParseCosts("costs", f.costs); err != nil {
+		return none, err
+	}
 	s.Retry.FactorPermille = cli.Permille(f.factor)
 	if s.Retry.JitterPermille = cli.Permille(max(0, f.jitter)); f.jitter == 0 {
 		s.Retry.JitterPermille = -1

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -58,6 +59,9 @@ func keyRateText(r rota.KeyRule) any {
 	if r.Rate == 0 {
 		return "none"
 	}
+	if r.Unit != "" {
+		return fmt.Sprintf("%d %s in %s, %d at once", r.Rate, r.Unit, cli.Span(r.PeriodMs), cmp.Or(r.Burst, r.Rate))
+	}
 	return fmt.Sprintf("%d in %s, %d at once", r.Rate, cli.Span(r.PeriodMs), max(1, r.Burst))
 }
 
@@ -95,8 +99,14 @@ func (a KeyCommands) states(states []rota.KeyState) error {
 			{Head: "HEAD", Cell: func(k rota.KeyState) any { return k.Head }},
 			{Head: "BLOCKED BY", Cell: func(k rota.KeyState) any { return k.Blocker }},
 			{Head: "AT MOST", Wide: true, Cell: func(k rota.KeyState) any { return cli.OrNone(k.Concurrency) }},
+			{Head: "DEBT", Wide: true, Cell: func(k rota.KeyState) any {
+				if k.Unit == "" {
+					return "none"
+				}
+				return fmt.Sprint(k.Debt, " ", k.Unit)
+			}},
 			{Head: "TOKENS", Wide: true, Cell: func(k rota.KeyState) any {
-				if k.Rate == 0 {
+				if k.Rate == 0 || k.Unit != "" {
 					return "none"
 				}
 				return k.Tokens
@@ -145,10 +155,10 @@ func (a KeyCommands) top() *cobra.Command {
 
 func (a KeyCommands) set() *cobra.Command {
 	var r rota.KeyRule
-	var queue, scope, sequence string
+	var queue, scope, sequence, defaultCost string
 	var per time.Duration
 	cmd := &cobra.Command{
-		Use:   "set NAME[:VALUE] [--queue Q] [--concurrency N] [--rate N --per D [--burst N]] [--sequence block|skip] [--group] [--scope cluster]",
+		Use:   "set NAME[:VALUE] [--queue Q] [--concurrency N] [--rate N --per D [--burst N] [--unit COST [--default-cost N]]] [--sequence block|skip] [--group] [--scope cluster]",
 		Short: "Set the limits of a key's jobs",
 		Long: "Set the limits of a key's jobs. This replaces the rule for the same queue, name and value. A rule with a value is\n" +
 			"for that value alone. Existing jobs count at once; no lease is revoked.\n\n" +
@@ -166,17 +176,27 @@ func (a KeyCommands) set() *cobra.Command {
 	flags.Int64Var(&r.Rate, "rate", 0, "jobs of a key that may be assigned in --per, `N`; 0 is no limit")
 	cli.DurationVar(flags, &per, "per", 0, "the period of --rate")
 	flags.Int64Var(&r.Burst, "burst", 0, "how many of --rate at once, `N` (default 1)")
+	flags.StringVar(&r.Unit, "unit", "",
+		"`cost` that --rate and --burst count, instead of jobs: a job counts as its --cost of that name")
+	flags.StringVar(&defaultCost, "default-cost", "", "`amount` that a job without an estimate counts as (default 1)")
 	flags.StringVar(&sequence, "sequence", "none", "run the jobs of a key one after the other: `block` or skip")
 	flags.BoolVar(&r.Group, "group", false,
 		"serve the keys of a --queue in turn, unless the queue is adaptive or has fair_share on")
 	cli.Within(flags, 0, rota.MaxKeyConcurrency, "concurrency")
-	cli.Within(flags, 0, rota.MaxKeyRate, "rate")
+	cli.Within(flags, 0, rota.MaxCost/rota.CostUnit, "rate")
 	cli.Within(flags, 0, time.Duration(rota.MaxKeyPeriod)*time.Millisecond, "per")
-	cli.Within(flags, 0, int64(rota.MaxKeyRate*rota.MaxKeyBurst/1000), "burst")
+	cli.Within(flags, 0, rota.MaxCost/rota.CostUnit, "burst")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		r.Name, r.Value, _ = strings.Cut(args[0], ":")
 		r.Queue, r.PeriodMs = rota.QueueName(queue), per.Milliseconds()
 		var err error
+		if defaultCost != "" {
+			amount, err := rota.ParseCost("default_cost", defaultCost)
+			if err != nil {
+				return err
+			}
+			r.DefaultCost = rota.Cost(amount)
+		}
 		if r.Scope, err = rota.ParseKeyScope(scope); err != nil {
 			return err
 		}

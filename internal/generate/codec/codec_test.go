@@ -145,7 +145,7 @@ func TestPlace(t *testing.T) {
 // for it.
 func TestRefuseNew(t *testing.T) {
 	t.Parallel()
-	old := []field{{path: "ID"}, {path: "Retry.Attempts"}, {path: later}}
+	old := []field{{path: "ID"}, {path: "Retry.Attempts"}, {path: later[0]}, {path: later[1]}}
 	if err := refuseNew(old); err != nil {
 		t.Error(err)
 	}

@@ -158,8 +158,8 @@ func formOf(d protoreflect.FieldDescriptor, typ reflect.Type) form {
 	case d.IsMap() && typ == reflect.TypeFor[map[string]string](), // as such in the protocol, as sorted lists in the log
 		d.IsList() && kind == protoreflect.MessageKind && typ == reflect.TypeFor[map[string]string]():
 		return pairs
-	case d.IsMap() && typ == reflect.TypeFor[map[string]int64](),
-		d.IsList() && kind == protoreflect.MessageKind && typ == reflect.TypeFor[map[string]int64]():
+	case (d.IsMap() || d.IsList() && kind == protoreflect.MessageKind) &&
+		typ.ConvertibleTo(reflect.TypeFor[map[string]int64]()):
 		return limits
 	case d.IsList() && kind == protoreflect.StringKind && typ == reflect.TypeFor[[]string]():
 		return texts

@@ -48,13 +48,17 @@ func (w *writer) row(fields []field) {
 		case number:
 			w.line("e.Int(%s)", cast(f, "int64", v))
 		case millis, date:
-			if f.path == later {
-				w.line("if %s != 0 {\ne.Int(%s)\n}", v, f.sent(v))
+			if slices.Contains(later, f.path) {
+				w.line("if %s {\ne.Int(%s)\n}", isSet(f), f.sent(v))
 			} else {
 				w.line("e.Int(%s)", f.sent(v))
 			}
 		case flag: // also says whether headers and later fields follow: a spec without them needs no further byte
-			w.line("e.flags(%s, len(headers) > 0, s.%s != 0)", v, later)
+			set := []string{v, "len(headers) > 0"}
+			for _, path := range later {
+				set = append(set, isSet(fields[slices.IndexFunc(fields, func(f field) bool { return f.path == path })]))
+			}
+			w.line("e.flags(%s)", strings.Join(set, ", "))
 		case blob:
 			if own(f, v) != v {
 				w.line("at = len(e.B)")
@@ -69,12 +73,16 @@ func (w *writer) row(fields []field) {
 				w.line("encodePairs(e, %s)", v)
 			}
 		case limits:
-			w.line("encodeLimits(e, %s)", v)
+			if slices.Contains(later, f.path) {
+				w.line("if %s {\nencodeLimits(e, %s)\n}", isSet(f), v)
+			} else {
+				w.line("encodeLimits(e, %s)", v)
+			}
 		case part:
 			w.line("encode%s(e, %s)", f.Message.GoIdent.GoName, v)
 		}
 	}
-	w.line("return at\n}\n\nfunc decodeSpec(d *Decoder) *KeptSpec {\nvar s rota.JobSpec\nvar headed, later bool")
+	w.line("return at\n}\n\nfunc decodeSpec(d *Decoder) *KeptSpec {\nvar s rota.JobSpec\nvar set [%d]bool", 2+len(later))
 	for _, f := range fields {
 		v := "s." + f.path
 		switch f.form {
@@ -83,25 +91,29 @@ func (w *writer) row(fields []field) {
 		case number:
 			w.line("%s = %s", v, back(f, "int64", "d.Int()"))
 		case millis, date:
-			if f.path == later {
-				w.line("if later {\nif %[1]s = %[2]s; %[1]s == 0 {\nd.Fail()\n}\n}", v, f.taken("d.Int()"))
+			if at := slices.Index(later, f.path); at >= 0 {
+				w.line("if set[%[3]d] {\nif %[1]s = %[2]s; %[1]s == 0 {\nd.Fail()\n}\n}", v, f.taken("d.Int()"), 2+at)
 			} else {
 				w.line("%s = %s", v, f.taken("d.Int()"))
 			}
 		case flag:
-			w.line("%s, headed, later = d.flags()", v)
+			w.line("d.flags(set[:])\n%s = set[0]", v)
 		case blob:
 			w.line("%s = d.bytes()", v)
 		case texts:
 			w.line("%s = d.strs()", v)
 		case pairs:
 			if own(f, v) != v {
-				w.line("if headed {\n%s = decodeHeaders(d)\n}", v)
+				w.line("if set[1] {\n%s = decodeHeaders(d)\n}", v)
 			} else {
 				w.line("%s = decodePairs(d)", v)
 			}
 		case limits:
-			w.line("%s = decodeLimits(d)", v)
+			if at := slices.Index(later, f.path); at >= 0 {
+				w.line("if set[%[2]d] {\nif %[1]s = decodeLimits(d); len(%[1]s) == 0 {\nd.Fail()\n}\n}", v, 2+at)
+			} else {
+				w.line("%s = decodeLimits(d)", v)
+			}
 		case part:
 			w.line("%s = decode%s(d)", v, f.Message.GoIdent.GoName)
 		}
@@ -109,8 +121,16 @@ func (w *writer) row(fields []field) {
 	w.line("return d.Specs.Keep(&s)\n}")
 }
 
-// later is the field that came with rules version 2: a spec without it has the bytes of version 1.
-const later = "StartBy"
+// later are the fields that came with rules version 2: a spec without them has the bytes of version 1.
+var later = []string{"StartBy", "Costs"}
+
+// isSet returns the condition under which a later field has a value.
+func isSet(f field) string {
+	if f.form == limits {
+		return "len(s." + f.path + ") > 0"
+	}
+	return "s." + f.path + " != 0"
+}
 
 // released are the fields whose canonical bytes v0.1.0 wrote: every spec has them, so no field may join them.
 var released = strings.Fields(`ID Queue Type Tenant Priority Fee SizeBytes Payload Delay NotBefore TTL MaxRuntime CPUMilli MemoryBytes IOBytesPerS
@@ -120,10 +140,10 @@ var released = strings.Fields(`ID Queue Type Tenant Priority Fee SizeBytes Paylo
 // refuseNew returns an error for a field that would change the canonical bytes of specs that do not use it.
 func refuseNew(fields []field) error {
 	for _, f := range fields {
-		if f.path != later && !slices.Contains(released, f.path) {
+		if !slices.Contains(later, f.path) && !slices.Contains(released, f.path) {
 			return fmt.Errorf(
 				"field %s of a job's spec: the canonical form has no place for it, and would change for every job; "+
-					"write it after StartBy, under a bit of its own in flags, only where it is set (row in internal/generate/codec/stored.go)",
+					"add it to later in internal/generate/codec/stored.go, which writes it only where it is set",
 				f.path)
 		}
 	}

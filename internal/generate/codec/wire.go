@@ -225,6 +225,9 @@ func readBytes(m message, f field) string {
 	case pairs:
 		return fmt.Sprintf("err = pairOfBytes(&%s, f.bytes)", v)
 	case limits:
+		if f.typ.Name() != "" {
+			return fmt.Sprintf("err = limitOfBytes((*map[string]int64)(&%s), f.bytes)", v)
+		}
 		return fmt.Sprintf("err = limitOfBytes(&%s, f.bytes)", v)
 	case enumText, token:
 		return fmt.Sprintf("err = textOfBytes(&%s, f.bytes)", raw)

@@ -154,6 +154,8 @@ class JobSpec(Message):
     @property
     def headers(self) -> MutableMapping[str, str]: ...
     start_by_ms: int
+    @property
+    def costs(self) -> MutableMapping[str, int]: ...
     minted: bool
     io_bytes_per_s: int
     retry_attempts: int
@@ -198,6 +200,7 @@ class JobSpec(Message):
         batch: str | None = ...,
         headers: Mapping[str, str] | None = ...,
         start_by_ms: int | None = ...,
+        costs: Mapping[str, int] | None = ...,
         minted: bool | None = ...,
         io_bytes_per_s: int | None = ...,
         retry_attempts: int | None = ...,
@@ -393,6 +396,8 @@ class Job(Message):
     isolated: bool
     expires_ms: int
     expires_clock_ms: int
+    @property
+    def spent(self) -> MutableMapping[str, int]: ...
     def __init__(
         self,
         *,
@@ -433,6 +438,7 @@ class Job(Message):
         isolated: bool | None = ...,
         expires_ms: int | None = ...,
         expires_clock_ms: int | None = ...,
+        spent: Mapping[str, int] | None = ...,
     ) -> None: ...
 
 class SubmitRequest(Message):
@@ -974,6 +980,8 @@ class LeaseCommand(Message):
     def meta(self) -> MutableMapping[str, str]: ...
     children: _bytes
     log: _bytes
+    @property
+    def costs(self) -> MutableMapping[str, int]: ...
     def __init__(
         self,
         *,
@@ -990,6 +998,7 @@ class LeaseCommand(Message):
         meta: Mapping[str, str] | None = ...,
         children: _bytes | None = ...,
         log: _bytes | None = ...,
+        costs: Mapping[str, int] | None = ...,
     ) -> None: ...
 
 class AttemptLog(Message):
@@ -1606,6 +1615,8 @@ class KeyRule(Message):
     sequence: str
     group: bool
     etag: str
+    unit: str
+    default_cost: int
     def __init__(
         self,
         *,
@@ -1620,6 +1631,8 @@ class KeyRule(Message):
         sequence: str | None = ...,
         group: bool | None = ...,
         etag: str | None = ...,
+        unit: str | None = ...,
+        default_cost: int | None = ...,
     ) -> None: ...
 
 class SetKeyRuleRequest(Message):
@@ -1714,6 +1727,9 @@ class KeyState(Message):
     rate: int
     period_ms: int
     tokens: int
+    unit: str
+    debt: int
+    needed: int
     def __init__(
         self,
         *,
@@ -1731,6 +1747,9 @@ class KeyState(Message):
         rate: int | None = ...,
         period_ms: int | None = ...,
         tokens: int | None = ...,
+        unit: str | None = ...,
+        debt: int | None = ...,
+        needed: int | None = ...,
     ) -> None: ...
 
 class ListKeyStatesRequest(Message):

@@ -1,0 +1,67 @@
+package client
+
+import (
+	"maps"
+	"math"
+	"sync"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/peer"
+)
+
+// spending holds what an attempt has reported that it used. The map never changes, but is replaced.
+type spending struct {
+	mu    sync.Mutex
+	costs rota.Costs
+}
+
+// add replaces a total, and returns all.
+func (s *spending) add(name string, units float64) (rota.Costs, error) {
+	if !(units >= 0 && units <= rota.MaxCost/rota.CostUnit) {
+		return nil, rota.Refusef(rota.KindInvalid, "costs", "costs: %.80s must be between 0 and %d, got %g", name,
+			int64(rota.MaxCost/rota.CostUnit), units)
+	}
+	total := int64(math.Round(units * rota.CostUnit))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if before := s.costs[name]; total < before {
+		return nil, rota.Refusef(rota.KindInvalid, "costs",
+			"costs: got %s=%s after %s; report the total of the attempt, which only grows", name,
+			rota.FormatCost(total), rota.FormatCost(before))
+	}
+	costs := rota.Costs{name: total}
+	for other, amount := range s.costs {
+		if other != name {
+			costs[other] = amount
+		}
+	}
+	if err := costs.Check("costs"); err != nil {
+		return nil, err
+	}
+	s.costs = costs
+	return costs, nil
+}
+
+func (s *spending) totals() rota.Costs {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.costs)
+}
+
+// spend sends an attempt's totals with its next report of progress.
+func (t *leaseTable) spend(l *lease, costs rota.Costs) {
+	t.mu.Lock()
+	defer t.unlock()
+	if l.phase != running || l.lost != nil {
+		return
+	}
+	l.costs = costs
+	if l.progressHeld == nil {
+		held := peer.LeaseCommand{Verb: rota.VerbProgress}
+		if l.reported != nil {
+			held = *l.reported
+		}
+		l.progressHeld = &held
+	}
+	t.sendProgress(l)
+}

@@ -1,0 +1,163 @@
+package rota
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Costs are amounts by name, in millionths of a unit (SPEC §30): tokens of a model, requests of different weight,
+// money. In JSON an amount is a decimal with at most six fraction digits.
+type Costs map[string]int64
+
+// Cost is one amount, in millionths of a unit; in JSON a decimal.
+type Cost int64
+
+const (
+	// CostUnit is one unit of a cost, in millionths.
+	CostUnit = 1_000_000
+	// MaxCosts limits the costs of a job: each is stored with it, and each rule of its keys looks for its own.
+	MaxCosts = 8
+	// MaxCost is the greatest amount of a cost, a million million units, in millionths: its product with the period of
+	// a rate has 87 bits.
+	MaxCost = 1_000_000_000_000 * CostUnit
+)
+
+// ParseCost returns the millionths of a decimal such as 8000 or 0.25. field names it in the error.
+func ParseCost(field, text string) (int64, error) {
+	whole, fraction, dotted := strings.Cut(text, ".")
+	digits := func(s string) bool {
+		return s != "" && strings.Trim(s, "0123456789") == ""
+	}
+	if !digits(whole) || dotted && !digits(fraction) {
+		return 0, Malformed(field, text, "use a decimal such as 8000 or 0.25")
+	}
+	if fraction = strings.TrimRight(fraction, "0"); len(fraction) > 6 {
+		return 0, Malformed(field, text, "use at most six digits after the point")
+	}
+	units, err := strconv.ParseInt(whole, 10, 64)
+	if err != nil || units > MaxCost/CostUnit || units == MaxCost/CostUnit && fraction != "" {
+		return 0, Malformed(field, text, "the greatest amount is "+FormatCost(MaxCost))
+	}
+	parts, _ := strconv.ParseInt((fraction + "000000")[:6], 10, 64)
+	return units*CostUnit + parts, nil
+}
+
+// FormatCost is the inverse of ParseCost: the shortest decimal.
+func FormatCost(millionths int64) string {
+	sign := ""
+	if millionths < 0 {
+		sign, millionths = "-", -millionths
+	}
+	text := sign + strconv.FormatInt(millionths/CostUnit, 10)
+	if part := millionths % CostUnit; part != 0 {
+		text += "." + strings.TrimRight(strconv.FormatInt(CostUnit+part, 10)[1:], "0")
+	}
+	return text
+}
+
+// String shows the decimal.
+func (c Cost) String() string { return FormatCost(int64(c)) }
+
+// MarshalJSON implements json.Marshaler.
+func (c Cost) MarshalJSON() ([]byte, error) { return []byte(c.String()), nil }
+
+// UnmarshalJSON implements json.Unmarshaler. It accepts a number or a string.
+func (c *Cost) UnmarshalJSON(text []byte) error {
+	if string(text) == "null" {
+		return nil
+	}
+	amount, err := ParseCost("cost", strings.Trim(string(text), `"`))
+	*c = Cost(amount)
+	return err
+}
+
+// Names returns the names in order.
+func (c Costs) Names() []string { return slices.Sorted(maps.Keys(c)) }
+
+// String shows the costs as NAME=AMOUNT, by name.
+func (c Costs) String() string {
+	list := make([]string, 0, len(c))
+	for _, name := range c.Names() {
+		list = append(list, name+"="+FormatCost(c[name]))
+	}
+	return strings.Join(list, ",")
+}
+
+// MarshalJSON implements json.Marshaler.
+func (c Costs) MarshalJSON() ([]byte, error) {
+	if c == nil {
+		return []byte("null"), nil
+	}
+	decimals := make(map[string]json.Number, len(c))
+	for _, name := range c.Names() {
+		decimals[name] = json.Number(FormatCost(c[name]))
+	}
+	return json.Marshal(decimals)
+}
+
+// UnmarshalJSON implements json.Unmarshaler. It accepts an amount as a number or as a string.
+func (c *Costs) UnmarshalJSON(text []byte) error {
+	var decimals map[string]json.RawMessage
+	if err := json.Unmarshal(text, &decimals); err != nil {
+		return Malformed("costs", shorten(string(text)), `use an object such as {"model": 8000}`)
+	}
+	if decimals == nil {
+		*c = nil
+		return nil
+	}
+	costs := make(Costs, min(len(decimals), MaxCosts+1))
+	for _, name := range slices.Sorted(maps.Keys(decimals)) {
+		raw := strings.Trim(string(decimals[name]), `"`)
+		amount, err := ParseCost("costs["+shorten(name)+"]", raw)
+		if err != nil {
+			return err
+		}
+		costs[name] = amount
+	}
+	*c = costs
+	return nil
+}
+
+// Check rejects too many costs, invalid names and amounts out of range. field names them in the error.
+func (c Costs) Check(field string) error {
+	if len(c) > MaxCosts {
+		return TooMany(field, len(c), MaxCosts)
+	}
+	for _, name := range c.Names() {
+		if !validCostName(name) {
+			return Refusef(KindInvalid, field,
+				"%s: got the name %.80q; use 1 to %d bytes of printable ASCII without blanks, colons and equals signs",
+				field, name, MaxKeyBytes)
+		}
+		if amount := c[name]; amount < 0 || amount > MaxCost {
+			return Refusef(KindInvalid, field, "%s: %s must be between 0 and %s, got %s", field, name,
+				FormatCost(MaxCost), FormatCost(amount))
+		}
+	}
+	return nil
+}
+
+func validCostName(name string) bool { return validLabel(name) && !strings.ContainsAny(name, ":=,") }
+
+// ParseCosts reads NAME=AMOUNT texts, as the command line has them.
+func ParseCosts(field string, texts []string) (Costs, error) {
+	if len(texts) == 0 {
+		return nil, nil
+	}
+	costs := Costs{}
+	for _, text := range texts {
+		name, amount, ok := strings.Cut(text, "=")
+		if _, again := costs[name]; !ok || name == "" || again {
+			return nil, Malformed(field, text, "use NAME=AMOUNT, each name once")
+		}
+		value, err := ParseCost(field, amount)
+		if err != nil {
+			return nil, err
+		}
+		costs[name] = value
+	}
+	return costs, costs.Check(field)
+}

@@ -1,0 +1,65 @@
+package fsm
+
+import (
+	"maps"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/entry"
+	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/fsm/internal/state"
+)
+
+// costsOf returns the costs that an operation carries, or why they are invalid.
+func costsOf(ops []*fsmpb.Limit) (rota.Costs, error) {
+	costs := entry.CostWords(ops)
+	return costs, costs.Check("costs")
+}
+
+// costs returns what a verb reports that its attempt has used so far, or why the report is refused. Totals only grow.
+// A name that is left out keeps its total.
+func (lg *leasing) costs(l *state.LeaseRow, op *fsmpb.LeaseOp) (rota.Costs, error) {
+	costs, err := costsOf(op.GetCosts())
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range costs.Names() {
+		if before := l.Spent[name]; costs[name] < before {
+			return nil, rota.Refusef(rota.KindInvalid, "costs",
+				"costs: got %s=%s after %s; report the total of the attempt, which only grows", name,
+				rota.FormatCost(costs[name]), rota.FormatCost(before))
+		}
+	}
+	all := maps.Clone(l.Spent)
+	if len(all) == 0 {
+		return costs, nil
+	}
+	maps.Copy(all, costs)
+	return all, all.Check("costs")
+}
+
+// spend keeps what an attempt has reported, and returns the lease, which it may have replaced by a copy.
+func (lg *leasing) spend(l *state.LeaseRow, costs rota.Costs) *state.LeaseRow {
+	if maps.Equal(l.Spent, costs) {
+		return l
+	}
+	l = lg.leases.Edit(l.Key)
+	l.Spent = costs
+	spec := &rota.JobSpec{}
+	if l.Ended != nil {
+		spec = &l.Ended.Spec
+	} else {
+		spec = &lg.s.JobTable.Get(l.Job).Spec.JobSpec
+	}
+	lg.keyring.report(l, spec)
+	return l
+}
+
+// noteSpent adds what an attempt that ends has spent to its job; j is editable.
+func (lg *leasing) noteSpent(l *state.LeaseRow, j *state.JobRow) {
+	if len(l.Spent) == 0 {
+		return
+	}
+	past := *j.History()
+	past.Content, past.Spent = j.FirstContent(), state.AddCosts(past.Spent, l.Spent)
+	j.Past = &past
+}
