@@ -25,8 +25,8 @@ const (
 	MaxCost = 1_000_000_000_000 * CostUnit
 )
 
-// ParseCost returns the millionths of a decimal such as 8000 or 0.25. field names it in the error.
-func ParseCost(field, text string) (int64, error) {
+// parseCost returns the millionths of a decimal such as 8000 or 0.25. field names it in the error.
+func parseCost(field, text string) (int64, error) {
 	whole, fraction, dotted := strings.Cut(text, ".")
 	digits := func(s string) bool {
 		return s != "" && strings.Trim(s, "0123456789") == ""
@@ -39,14 +39,14 @@ func ParseCost(field, text string) (int64, error) {
 	}
 	units, err := strconv.ParseInt(whole, 10, 64)
 	if err != nil || units > MaxCost/CostUnit || units == MaxCost/CostUnit && fraction != "" {
-		return 0, Malformed(field, text, "the greatest amount is "+FormatCost(MaxCost))
+		return 0, Malformed(field, text, "the greatest amount is "+formatCost(MaxCost))
 	}
 	parts, _ := strconv.ParseInt((fraction + "000000")[:6], 10, 64)
 	return units*CostUnit + parts, nil
 }
 
-// FormatCost is the inverse of ParseCost: the shortest decimal.
-func FormatCost(millionths int64) string {
+// formatCost is the inverse of parseCost: the shortest decimal.
+func formatCost(millionths int64) string {
 	sign := ""
 	if millionths < 0 {
 		sign, millionths = "-", -millionths
@@ -59,7 +59,16 @@ func FormatCost(millionths int64) string {
 }
 
 // String shows the decimal.
-func (c Cost) String() string { return FormatCost(int64(c)) }
+func (c Cost) String() string { return formatCost(int64(c)) }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (c *Cost) UnmarshalText(text []byte) error {
+	amount, err := parseCost("cost", string(text))
+	if err == nil {
+		*c = Cost(amount)
+	}
+	return err
+}
 
 // MarshalJSON implements json.Marshaler.
 func (c Cost) MarshalJSON() ([]byte, error) { return []byte(c.String()), nil }
@@ -69,9 +78,7 @@ func (c *Cost) UnmarshalJSON(text []byte) error {
 	if string(text) == "null" {
 		return nil
 	}
-	amount, err := ParseCost("cost", strings.Trim(string(text), `"`))
-	*c = Cost(amount)
-	return err
+	return c.UnmarshalText([]byte(strings.Trim(string(text), `"`)))
 }
 
 // Names returns the names in order.
@@ -81,7 +88,7 @@ func (c Costs) Names() []string { return slices.Sorted(maps.Keys(c)) }
 func (c Costs) String() string {
 	list := make([]string, 0, len(c))
 	for _, name := range c.Names() {
-		list = append(list, name+"="+FormatCost(c[name]))
+		list = append(list, name+"="+formatCost(c[name]))
 	}
 	return strings.Join(list, ",")
 }
@@ -93,7 +100,7 @@ func (c Costs) MarshalJSON() ([]byte, error) {
 	}
 	decimals := make(map[string]json.Number, len(c))
 	for _, name := range c.Names() {
-		decimals[name] = json.Number(FormatCost(c[name]))
+		decimals[name] = json.Number(formatCost(c[name]))
 	}
 	return json.Marshal(decimals)
 }
@@ -111,7 +118,7 @@ func (c *Costs) UnmarshalJSON(text []byte) error {
 	costs := make(Costs, min(len(decimals), MaxCosts+1))
 	for _, name := range slices.Sorted(maps.Keys(decimals)) {
 		raw := strings.Trim(string(decimals[name]), `"`)
-		amount, err := ParseCost("costs["+shorten(name)+"]", raw)
+		amount, err := parseCost("costs["+shorten(name)+"]", raw)
 		if err != nil {
 			return err
 		}
@@ -134,7 +141,7 @@ func (c Costs) Check(field string) error {
 		}
 		if amount := c[name]; amount < 0 || amount > MaxCost {
 			return Refusef(KindInvalid, field, "%s: %s must be between 0 and %s, got %s", field, name,
-				FormatCost(MaxCost), FormatCost(amount))
+				formatCost(MaxCost), formatCost(amount))
 		}
 	}
 	return nil
@@ -153,7 +160,7 @@ func ParseCosts(field string, texts []string) (Costs, error) {
 		if _, again := costs[name]; !ok || name == "" || again {
 			return nil, Malformed(field, text, "use NAME=AMOUNT, each name once")
 		}
-		value, err := ParseCost(field, amount)
+		value, err := parseCost(field, amount)
 		if err != nil {
 			return nil, err
 		}

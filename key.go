@@ -321,7 +321,7 @@ func (r *KeyRule) checkWeightedRate() error {
 		return OutOfRange("burst", r.Burst, 0, most)
 	case r.DefaultCost < 0 || r.DefaultCost > MaxCost:
 		return Refusef(KindInvalid, "default_cost", "default_cost must be between 0 and %s, got %s",
-			FormatCost(MaxCost), r.DefaultCost)
+			formatCost(MaxCost), r.DefaultCost)
 	}
 	return nil
 }

@@ -27,7 +27,7 @@ func (s *spending) add(name string, units float64) (rota.Costs, error) {
 	if before := s.costs[name]; total < before {
 		return nil, rota.Refusef(rota.KindInvalid, "costs",
 			"costs: got %s=%s after %s; report the total of the attempt, which only grows", name,
-			rota.FormatCost(total), rota.FormatCost(before))
+			rota.Cost(total), rota.Cost(before))
 	}
 	costs := rota.Costs{name: total}
 	for other, amount := range s.costs {

@@ -253,8 +253,8 @@ func (kr *keyring) repaidAt(c *state.KeyCountRow, r *state.KeyRuleRow) rota.Cloc
 // overText describes why a weighted rate lets no job of a count start.
 func (kr *keyring) overText(c *state.KeyCountRow, r *state.KeyRuleRow) string {
 	need, owed := kr.needed(c, r), kr.owed(c, r).Quotient(r.PeriodMs, math.MaxInt64/4)
-	return fmt.Sprintf("key %s has used %s of its burst of %s %s; %s fit at %s", c.Text, rota.FormatCost(owed),
-		rota.FormatCost(r.BurstCost()), r.Unit, rota.FormatCost(need), kr.s.Header.Now().At(kr.repaidAt(c, r)).Date)
+	return fmt.Sprintf("key %s has used %s of its burst of %s %s; %s fit at %s", c.Text, rota.Cost(owed),
+		rota.Cost(r.BurstCost()), r.Unit, rota.Cost(need), kr.s.Header.Now().At(kr.repaidAt(c, r)).Date)
 }
 
 // charges checks the debts and the asks against the rows. Invariant I11.

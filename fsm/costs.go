@@ -26,7 +26,7 @@ func (lg *leasing) costs(l *state.LeaseRow, op *fsmpb.LeaseOp) (rota.Costs, erro
 		if before := l.Spent[name]; costs[name] < before {
 			return nil, rota.Refusef(rota.KindInvalid, "costs",
 				"costs: got %s=%s after %s; report the total of the attempt, which only grows", name,
-				rota.FormatCost(costs[name]), rota.FormatCost(before))
+				rota.Cost(costs[name]), rota.Cost(before))
 		}
 	}
 	all := maps.Clone(l.Spent)

@@ -191,11 +191,9 @@ func (a KeyCommands) set() *cobra.Command {
 		r.Queue, r.PeriodMs = rota.QueueName(queue), per.Milliseconds()
 		var err error
 		if defaultCost != "" {
-			amount, err := rota.ParseCost("default_cost", defaultCost)
-			if err != nil {
+			if err := r.DefaultCost.UnmarshalText([]byte(defaultCost)); err != nil {
 				return err
 			}
-			r.DefaultCost = rota.Cost(amount)
 		}
 		if r.Scope, err = rota.ParseKeyScope(scope); err != nil {
 			return err
