@@ -1,6 +1,9 @@
 package cluster
 
 import (
+	"encoding/json"
+	"strings"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/rotasched/rota"
@@ -10,8 +13,11 @@ import (
 // attempts counts attempts by outcome, as applied by this node. The caller serialises the calls.
 type attempts struct {
 	ended, retried, types *prometheus.CounterVec
-	queues                map[rota.QueueName]*[rota.ReasonLast + 1]endedAttempts
-	byType                map[rota.JobType]*[len(attemptOutcomes)]prometheus.Counter
+	// costs sums what attempts spent; names are the costs that are summed by themselves.
+	costs  *prometheus.CounterVec
+	names  map[string]bool
+	queues map[rota.QueueName]*[rota.ReasonLast + 1]endedAttempts
+	byType map[rota.JobType]*[len(attemptOutcomes)]prometheus.Counter
 }
 
 // endedAttempts holds the counters of a queue and a reason; nil before the first such attempt.
@@ -31,12 +37,15 @@ func newAttempts() *attempts {
 		types: vec("type_attempts_total",
 			"Attempts that completed, used up one of their job's or lost their worker, by the job's type.", "type",
 			"outcome"),
+		costs:  vec("cost_total", "What attempts that ended have used of a cost, in units.", "queue", "name"),
+		names:  make(map[string]bool),
 		queues: make(map[rota.QueueName]*[rota.ReasonLast + 1]endedAttempts),
 		byType: make(map[rota.JobType]*[len(attemptOutcomes)]prometheus.Counter),
 	}
 	a.of("", rota.ReasonDone) // so that a series of each exists before the first attempt
 	a.retried.WithLabelValues("", rota.ReasonProviderFail.String())
 	a.ofType("")
+	a.costs.WithLabelValues("", "")
 	return a
 }
 
@@ -59,6 +68,9 @@ func attemptOutcome(why rota.Reason) (int, bool) {
 
 // count counts an event that ends an attempt; after holds the later events of the same entry.
 func (a *attempts) count(e *rota.Event, after []rota.Event) {
+	if strings.Contains(e.Payload, `"spent":`) {
+		a.spend(e)
+	}
 	switch e.Kind {
 	case rota.EventJobCompleted, rota.EventLeaseCancelled, rota.EventLeaseExpired, rota.EventLeaseDeclined:
 	case rota.EventQueueDeleted:
@@ -80,6 +92,25 @@ func (a *attempts) count(e *rota.Event, after []rota.Event) {
 	}
 	if outcome, ok := attemptOutcome(e.Reason); ok && e.Type != "" {
 		a.ofType(e.Type)[outcome].Inc()
+	}
+}
+
+// spend sums what an attempt has used, as the event that ends it reports.
+func (a *attempts) spend(e *rota.Event) {
+	var payload struct {
+		Spent rota.Costs `json:"spent"`
+	}
+	if json.Unmarshal([]byte(e.Payload), &payload) != nil {
+		return
+	}
+	for _, name := range payload.Spent.Names() {
+		label := name
+		if !a.names[name] && len(a.names) >= limits.MaxMeasuredCosts {
+			label = ""
+		} else {
+			a.names[name] = true
+		}
+		a.costs.WithLabelValues(a.label(e.Queue), label).Add(float64(payload.Spent[name]) / rota.CostUnit)
 	}
 }
 
@@ -141,4 +172,5 @@ func (a *attempts) forget(queue rota.QueueName) {
 	delete(a.queues, queue)
 	a.ended.DeletePartialMatch(prometheus.Labels{"queue": string(queue)})
 	a.retried.DeletePartialMatch(prometheus.Labels{"queue": string(queue)})
+	a.costs.DeletePartialMatch(prometheus.Labels{"queue": string(queue)})
 }

@@ -19,7 +19,7 @@ func (n *Node) Collectors() []prometheus.Collector {
 	all := []prometheus.Collector{
 		m.commit, m.apply, m.decide, m.held, m.written, m.entryOps, m.leaderships, m.unknown, m.rounds,
 		m.refusedEntries,
-		m.rejected, m.dates, m.attempts.ended, m.attempts.retried, m.attempts.types, m.released, m.commitMessages,
+		m.rejected, m.dates, m.attempts.ended, m.attempts.retried, m.attempts.types, m.attempts.costs, m.released, m.commitMessages,
 		newAdmission(&n.base), newFlowGauges(&n.base), newBatchGauges(&n.base),
 		gauge("raft_leader", "1 while this node leads.", func() float64 {
 			if n.terms.leading() != nil {

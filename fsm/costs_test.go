@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/peer"
 )
@@ -64,7 +65,16 @@ func TestCosts_reports(t *testing.T) {
 		c.Costs = rota.Costs{"model": -1}
 	}))
 	want(3, 1)
-	b.ok(verb(rota.VerbFail, l, spends("model", 10)))
+	payload := func(op *fsmpb.Op, kind rota.EventKind, want string) {
+		t.Helper()
+		for _, e := range b.entry(op).Events {
+			if e.Kind == kind && strings.Contains(e.Payload, want) {
+				return
+			}
+		}
+		t.Errorf("no event %s has %s", kind, want)
+	}
+	payload(verb(rota.VerbFail, l, spends("model", 10)), rota.EventLeaseCancelled, `{"spent":{"model":10,"usd":1}}`)
 	want(10, 1)
 	l = b.match()["j"]
 	b.ok(verb(rota.VerbProgress, l, spends("model", 5)))
@@ -75,7 +85,8 @@ func TestCosts_reports(t *testing.T) {
 	b.ok(retryOp("j"))
 	want(15, 1)
 	l = b.match()["j"]
-	b.ok(verb(rota.VerbComplete, l, spends("model", 1, "usd", 1)))
+	payload(verb(rota.VerbComplete, l, spends("model", 1, "usd", 1)), rota.EventJobCompleted,
+		`","spent":{"model":1,"usd":1}}`)
 	want(16, 2)
 	b.sound()
 }

@@ -65,7 +65,7 @@ func (fs *flows) passGate(j *state.JobRow, g *state.Gate) {
 	}
 	fs.life.own(j)
 	j.LastReason, j.LastError = rota.ReasonGateRefused, state.Tail(string(g.Payload), limits.MaxErrorBytes)
-	fs.life.die(j, rota.ReasonGateRefused)
+	fs.life.die(j, rota.ReasonGateRefused, nil)
 }
 
 // completeGate ends a gate successfully.
@@ -73,7 +73,7 @@ func (fs *flows) completeGate(j *state.JobRow, why rota.Reason, output []byte) {
 	digest := sha256.Sum256(output)
 	fs.s.Journal.EmitFor(j, &rota.Event{Kind: rota.EventJobCompleted, Job: j.Spec.ID, Queue: j.Spec.Queue,
 		Tenant: j.Spec.Tenant, Reason: why,
-		Payload: fs.s.Journal.Done(digest[:])})
+		Payload: fs.s.Journal.Done(digest[:], nil)})
 	fs.life.finish(j, rota.JobCompleted, why, result{output: output, digest: digest[:]})
 }
 

@@ -292,7 +292,8 @@ func (lg *leasing) complete(l *state.LeaseRow, op *fsmpb.LeaseOp, costs rota.Cos
 	lg.fleet.outcome(l, outcomeSuccess)
 	lg.closeLease(l, j, rota.ReasonDone, "")
 	lg.s.Journal.EmitFor(j, &rota.Event{Kind: rota.EventJobCompleted, Job: l.Job, Queue: l.Queue, Tenant: l.Tenant,
-		Worker: l.Worker, Lease: l.ID, Attempt: l.Attempt, Reason: rota.ReasonDone, Payload: lg.s.Journal.Done(digest)})
+		Worker: l.Worker, Lease: l.ID, Attempt: l.Attempt, Reason: rota.ReasonDone,
+		Payload: lg.s.Journal.Done(digest, l.Spent)})
 	grows.grow()
 	lg.life.finish(j, rota.JobCompleted, rota.ReasonDone, result{output, digest, meta})
 	return lg.s.Became(rota.JobCompleted, false)
@@ -318,14 +319,15 @@ func (lg *leasing) fail(l *state.LeaseRow, op *fsmpb.LeaseOp, costs rota.Costs) 
 		j := lg.s.JobTable.Edit(l.Job)
 		lg.closeLease(l, j, rota.ReasonCancelledByHandler, text)
 		lg.s.Journal.EmitFor(j, &rota.Event{Kind: rota.EventJobCancelled, Job: l.Job, Queue: l.Queue, Tenant: l.Tenant,
-			Worker: l.Worker, Lease: l.ID, Attempt: l.Attempt, Reason: rota.ReasonCancelledByHandler, Text: text})
+			Worker: l.Worker, Lease: l.ID, Attempt: l.Attempt, Reason: rota.ReasonCancelledByHandler, Text: text,
+			Payload: state.Spent(l.Spent)})
 		lg.life.finish(j, rota.JobCancelled, rota.ReasonCancelledByHandler, result{})
 		return became(rota.JobCancelled)
 	case kind == peer.FailNoRetry:
 		lg.fleet.outcome(l, outcomeFailure)
 		j := lg.s.JobTable.Edit(l.Job)
 		lg.closeLease(l, j, rota.ReasonProviderFail, text)
-		lg.life.die(j, rota.ReasonProviderFail)
+		lg.life.die(j, rota.ReasonProviderFail, l.Spent)
 		return became(rota.JobDead)
 	default:
 		lg.fleet.outcome(l, outcomeFailure)

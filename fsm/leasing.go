@@ -119,7 +119,7 @@ func (lg *leasing) endLeaseFor(l *state.LeaseRow, why rota.Reason, text string, 
 		kind = rota.EventLeaseDeclined
 	}
 	lg.s.Journal.EmitFor(j, &rota.Event{Kind: kind, Job: l.Job, Queue: l.Queue, Tenant: l.Tenant, Worker: l.Worker,
-		Session: l.Session, Lease: l.ID, Attempt: l.Attempt, Reason: why, Text: text})
+		Session: l.Session, Lease: l.ID, Attempt: l.Attempt, Reason: why, Text: text, Payload: state.Spent(l.Spent)})
 	if why == rota.ReasonDeclined {
 		if j.Declines++; j.Declines >= limits.MaxDeclines {
 			why = rota.ReasonProviderFail
@@ -249,7 +249,7 @@ func (lg *leasing) useUp(j *state.JobRow, why rota.Reason, wait rota.Clock) rota
 	j.Attempt, j.Declines, j.Snoozes = j.Attempt+1, 0, 0
 	if int64(j.Attempt) >= p.AttemptMax {
 		j.Attempt = failed
-		lg.life.die(j, why)
+		lg.life.die(j, why, nil)
 		return rota.JobDead
 	}
 	if lg.flows.endsWith(j) {
@@ -266,10 +266,11 @@ func (lg *leasing) useUp(j *state.JobRow, why rota.Reason, wait rota.Clock) rota
 	return j.State
 }
 
-// die ends a job whose attempts are used up.
-func (m *lifecycle) die(j *state.JobRow, why rota.Reason) {
+// die ends a job whose attempts are used up. spent is what its last attempt used, if no other event reports it.
+func (m *lifecycle) die(j *state.JobRow, why rota.Reason, spent rota.Costs) {
 	m.s.Journal.EmitFor(j, &rota.Event{Kind: rota.EventJobDead, Job: j.Spec.ID, Queue: j.Spec.Queue,
-		Tenant: j.Spec.Tenant, Attempt: j.Attempt, Reason: why, Text: j.LastError})
+		Tenant: j.Spec.Tenant, Attempt: j.Attempt, Reason: why, Text: j.LastError,
+		Payload: state.Spent(spent)})
 	m.finish(j, rota.JobDead, why, result{})
 }
 

@@ -76,7 +76,7 @@ func (lg *leasing) countLoss(j *state.JobRow, session rota.Session) rota.JobStat
 		if n > limits.IsolateAfter {
 			lg.placement.clearAccused(j)
 		}
-		lg.life.die(j, rota.ReasonWorkerLost)
+		lg.life.die(j, rota.ReasonWorkerLost, nil)
 		return rota.JobDead
 	}
 	if n == limits.IsolateAfter {

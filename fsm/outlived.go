@@ -79,7 +79,8 @@ func (lg *leasing) release(l *state.LeaseRow, text string) rota.JobState {
 	lg.outlived.remove(l)
 	lg.free(l, &l.Ended.Spec)
 	e := rota.Event{Kind: rota.EventLeaseCancelled, Job: l.Job, Queue: l.Queue, Tenant: l.Tenant, Type: l.Typ,
-		Worker: l.Worker, Session: l.Session, Lease: l.ID, Attempt: l.Attempt, Reason: l.Revoked, Text: text}
+		Worker: l.Worker, Session: l.Session, Lease: l.ID, Attempt: l.Attempt, Reason: l.Revoked, Text: text,
+		Payload: state.Spent(l.Spent)}
 	if w, node, ok := rota.SplitNodeJobID(l.Job); ok {
 		e.Run, e.Node = string(w), node
 	}

@@ -73,6 +73,7 @@ var commandCalls = map[string]calls{
 	"auth anonymous": always("Auth/SetAnonymous", "Auth/WhoAmI", "Auth/ListTokens"),
 
 	"job submit": always("Jobs/Submit").to("show the job", "Jobs/Get").with("--wait", "Jobs/Wait"),
+	"cost":       always("Jobs/List"),
 	"job list":   always("Jobs/List", "Queues/Get"), "jobs": always("Jobs/List", "Queues/Get"),
 	"job export": calls{}.when("without --from", []string{"Jobs/List", "Queues/Get"}),
 	"job show":   always("Jobs/Get").to("say when it should start", "Explain/Eta"), "job logs": always("Jobs/Log"),

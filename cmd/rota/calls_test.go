@@ -178,6 +178,7 @@ var scene = []step{
 	{"job submit", "--queue q --type t --id j1", 0},
 	{"job submit", "--queue q --type t --id j2", 0},
 	{"job list", "", 0},
+	{"cost", "--by tenant,type", 0},
 	{"jobs", "", 0},
 	{"job show", "j1", 0},
 	{"job why", "j1", 0},

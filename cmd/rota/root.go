@@ -64,7 +64,7 @@ ended by SIGINT and SIGTERM.`,
 	flags.StringVar(&a.TokenFile, cli.TokenFlag, "",
 		"`file` with the access token to show, readable by its owner alone; ROTA_TOKEN may have the token itself")
 	jobs, workflows, workers, queues, tenants := job.Commands{App: a}, workflow.Commands{App: a}, worker.Commands{App: a}, queue.Commands{App: a}, queue.TenantCommands{App: a}
-	a.Group(root, serve.ServerCommands{App: a}.Command(), serve.DevCommands{App: a}.Command(), jobs.Command(),
+	a.Group(root, serve.ServerCommands{App: a}.Command(), serve.DevCommands{App: a}.Command(), jobs.Command(), jobs.Cost(),
 		workflows.Command(),
 		workers.Command(), queues.Command(), tenants.Command(), queue.KeyCommands{App: a}.Command(),
 		queue.ScheduleCommands{App: a}.Command(), job.BatchCommands{App: a}.Command(),

@@ -110,6 +110,7 @@ func TestFlags(t *testing.T) {
 		"job submit": "queue type id priority tenant fee size payload delay ttl cpu memory requires region-allow region-deny " +
 			"zone domain worker key batch expected-digest simulate-ms wait file",
 		"job show": "", "job logs": "attempt follow",
+		"cost":     "by since filter",
 		"job list": "queue state tenant type filter count group limit cursor", "job wait": "timeout", "job cancel": "",
 		"job retry":   "",
 		"worker run":  "queues slots prefetch id takeover region zone cap cpu memory stake exec guard attestation",
@@ -128,7 +129,7 @@ func TestFlags(t *testing.T) {
 		"auth anonymous": "", "auth login": "jwt-file out", "auth issuer set": "audience map ca-file",
 		"auth issuer list": "", "auth issuer delete": "",
 		"key list": "", "key show": "tenant", "key top": "held name queue tenant limit",
-		"key set": "queue scope concurrency rate per burst sequence", "key skip": "job queue tenant scope",
+		"key set": "queue scope concurrency rate per burst unit default-cost sequence", "key skip": "job queue tenant scope",
 		"key delete": "queue",
 		"batch open": "size job queue type tenant payload", "batch seal": "", "batch list": "", "batch show": "",
 		"batch wait":    "",

@@ -44,6 +44,7 @@ var metricLabels = map[string][2]string{
 	"le":        {"the bounds of a histogram", "11 to 19"},
 	"method":    {"methods that need a right", "about 110"},
 	"mode":      {"modes of the cluster", "4"},
+	"name":      {"costs; those after the first 20 are summed under the empty name", "21"},
 	"node":      {"this node's id", "1"},
 	"outcome":   {"completed, failed, timed_out or lost", "4"},
 	"queue": {"queues; those after the first 1,000, by name or in order of appearance, are summed under the empty name",

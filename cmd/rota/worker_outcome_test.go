@@ -29,6 +29,16 @@ func TestWorker_outcomes(t *testing.T) {
 	}
 	running(t, "worker", "run", "--addr", addr, "--queues", "q", "--slots", "4", "--guard=false", "--exec",
 		`cat >"$ROTA_OUTCOME"; echo said >&2; exit $((ROTA_ATTEMPT + 1))`)
+	spends := rota.NewJobSpec("work", []byte("cost model 7312\ncost usd 0.25\ncost model 7313\nno-retry\n"))
+	spends.ID, spends.Queue = "spends", "q"
+	if _, err := c.Submit(t.Context(), spends); err != nil {
+		t.Fatal(err)
+	}
+	for j, err := range c.Wait(t.Context(), "spends") {
+		if err != nil || j.Spent.String() != "model=7313,usd=0.25" || j.State != rota.JobDead {
+			t.Errorf("%v: %s spent %s", err, j.State, j.Spent)
+		}
+	}
 	for id, want := range map[rota.JobID]struct {
 		says  string
 		state rota.JobState

@@ -10,10 +10,11 @@ import (
 const (
 	// BackgroundPriority is the first priority whose jobs make room for critical jobs (SPEC §7.9).
 	BackgroundPriority = 9
-	// MaxMeasuredQueues and MaxMeasuredTypes bound the metric series of attempts, so that a scrape stays below a few
-	// MiB.
+	// MaxMeasuredQueues, MaxMeasuredTypes and MaxMeasuredCosts bound the metric series of attempts, so that a scrape
+	// stays below a few MiB.
 	MaxMeasuredQueues = 1_000
 	MaxMeasuredTypes  = 200
+	MaxMeasuredCosts  = 20
 	// MaxErrorBytes bounds a handler's error text: its end is kept.
 	MaxErrorBytes = 4 << 10
 	// MaxNoteBytes bounds a progress note; the rest is cut off.

@@ -19,7 +19,13 @@ type keyer struct {
 	w      *World
 	chance *rand.Rand
 	n      int
+	// weighs reports that the rule that counts a cost was set: newer rules are in force.
+	weighs bool
 }
+
+// weighted counts a cost instead of assignments.
+var weighted = rota.KeyRule{Name: "w", Scope: rota.KeyOfCluster, Rate: 1, PeriodMs: 700, Burst: 12, Unit: "u",
+	DefaultCost: 3 * rota.CostUnit}
 
 // keyRules are set from the beginning; those of "c" and "v" are changed and deleted.
 var keyRules = []rota.KeyRule{
@@ -56,6 +62,10 @@ func (k *keyer) next() {
 		return
 	}
 	w.on(&k.actor, Time(k.chance.IntN(1_200)), k.next)
+	if !k.weighs && k.machine().Head().Rules >= 2 {
+		k.weighs = true
+		k.ask(fsm.SetKeyRuleOp(&weighted))
+	}
 	if w.Turns && k.chance.IntN(5) == 0 {
 		k.turnJobs()
 		return
@@ -96,6 +106,12 @@ func (k *keyer) submit() {
 			if k.chance.IntN(4) == 0 && len(s.Keys) < rota.MaxKeys {
 				s.Keys = append(s.Keys, fmt.Sprint(name, ":", k.chance.IntN(3)))
 			}
+		}
+	}
+	if k.weighs && k.chance.IntN(2) == 0 && len(s.Keys) < rota.MaxKeys {
+		s.Keys = append(s.Keys, "w:0")
+		if k.chance.IntN(3) > 0 {
+			s.Costs = rota.Costs{"u": k.chance.Int64N(15 * rota.CostUnit)}
 		}
 	}
 	if k.chance.IntN(3) == 0 { // a pending head holds back those behind it
@@ -160,6 +176,15 @@ func (k *keyer) handles(t *task) {
 	if k.chance.IntN(6) == 0 {
 		t.report, t.fail, t.wait = rota.VerbFail, peer.FailNoRetry, 0
 	}
+}
+
+// spends returns what a handler reports with the verb that ends its lease: three in four report something.
+func (k *keyer) spends(n *node, v rota.LeaseVerb, l *rota.Lease) rota.Costs {
+	ends := v == rota.VerbComplete || v == rota.VerbFail || v == rota.VerbDecline
+	if !ends || !k.weighs || l.ID[1]%4 == 0 || n.machine.Head().Rules < 2 || k.w.audit.keyed.specs[l.Job] == nil {
+		return nil
+	}
+	return rota.Costs{"u": int64(l.ID[2]) * rota.CostUnit / 32}
 }
 
 // ask repeats an operation until it is answered.

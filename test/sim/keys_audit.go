@@ -20,6 +20,9 @@ type keyed struct {
 	// a count were assigned.
 	blocked map[string]keyedBlock
 	taken   map[string][]rota.Clock
+	// starts holds the attempts of counts that weigh them, in order; open is the latest of each job.
+	starts map[string][]*weighedStart
+	open   map[rota.JobID][]*weighedStart
 	// told counts the events of blocks in an entry, made the blocks in the model.
 	told, made int
 }
@@ -37,7 +40,8 @@ type keyedBlock struct {
 func newKeyed() keyed {
 	return keyed{specs: map[rota.JobID]*rota.JobSpec{}, rules: map[string]*rota.KeyRule{},
 		blocked: map[string]keyedBlock{},
-		taken:   map[string][]rota.Clock{}}
+		taken:   map[string][]rota.Clock{}, starts: map[string][]*weighedStart{},
+		open: map[rota.JobID][]*weighedStart{}}
 }
 
 // rule returns the rule of a value, or else that of its name.
@@ -125,6 +129,7 @@ func (a *auditor) keysOf(e *rota.Event, at rota.Clock) {
 	if m.specs[e.Job] == nil {
 		return
 	}
+	m.spent(e)
 	switch e.Kind {
 	case rota.EventJobEnqueued, rota.EventJobDelayed:
 		if m.find(e.Job) == nil {
@@ -134,6 +139,10 @@ func (a *auditor) keysOf(e *rota.Event, at rota.Clock) {
 		}
 	case rota.EventJobAssigned:
 		a.keysAllow(e, at)
+	case rota.EventLeaseAcked:
+		for _, s := range m.open[e.Job] {
+			s.acked = true
+		}
 	case rota.EventJobCompleted, rota.EventJobCancelled, rota.EventJobDead, rota.EventJobExpired:
 		m.ends(e.Job, e.Kind == rota.EventJobDead || e.Kind == rota.EventJobExpired)
 	case rota.EventJobDeleted:
@@ -192,7 +201,11 @@ func (a *auditor) keysAllow(e *rota.Event, at rota.Clock) {
 		if r.Sequence != rota.SequenceNone {
 			a.inTurn(e.Job, key, count, open)
 		}
-		if r.Rate > 0 {
+		switch {
+		case r.Unit != "":
+			m.weigh(e.Job, count, r, at)
+			a.Weighed++
+		case r.Rate > 0:
 			m.taken[count] = append(m.taken[count], at)
 			within := int64(0)
 			for _, t := range m.taken[count] {
@@ -255,6 +268,7 @@ func (a *auditor) keysSettled(r *fsm.Applied) {
 
 // keysFinal checks that no job is left that waits for a key.
 func (a *auditor) keysFinal() {
+	a.weighedFinal()
 	for _, j := range a.keyed.live {
 		a.failf("job %s of keys %v never ended", j.id, a.keyed.specs[j.id].Keys)
 	}

@@ -123,12 +123,23 @@ func (jn *journal) Placing(d *rota.Decision, worker rota.WorkerID) string {
 	return jn.payloads.Keep(jn.Scratch)
 }
 
-// Done returns the payload of jobCompleted: an output's digest.
-func (jn *journal) Done(digest []byte) string {
+// Done returns the payload of jobCompleted: an output's digest, and what the attempt has spent.
+func (jn *journal) Done(digest []byte, spent rota.Costs) string {
 	b := append(jn.Scratch[:0], `{"output_digest":"`...)
-	b = hex.AppendEncode(b, digest)
-	jn.Scratch = append(b, `"}`...)
+	b = append(hex.AppendEncode(b, digest), '"')
+	if len(spent) > 0 {
+		b = append(b, `,"spent":`+Payload(spent)...)
+	}
+	jn.Scratch = append(b, '}')
 	return jn.payloads.Keep(jn.Scratch)
+}
+
+// Spent returns the payload of any other event that ends an attempt: what the attempt has spent, "" for nothing.
+func Spent(spent rota.Costs) string {
+	if len(spent) == 0 {
+		return ""
+	}
+	return `{"spent":` + Payload(spent) + `}`
 }
 
 // DueAt returns the payload of jobRetryScheduled: when the job is QUEUED again.

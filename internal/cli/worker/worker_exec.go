@@ -51,6 +51,8 @@ type Execution struct {
 	Pass []string
 	// Parents are what a workflow's node is given of its parents; none for any other job.
 	Parents []rota.ParentOutput
+	// Spend is called with each total that the command left; nil ignores them.
+	Spend func(name string, total rota.Cost) error
 	// Children are what a node's command left to join its workflow: run sets them.
 	Children *rota.Growth
 }
@@ -87,7 +89,7 @@ func (e *Execution) Run(ctx context.Context) ([]byte, error) {
 	case err := <-done:
 		endGroup(cmd.Process.Pid, cli.Or(e.grace, ExecGrace))
 		kept, err := e.result(err, output, tail)
-		if err = left.asks.of(err); err == nil && left.children != nil {
+		if err = left.asks.of(err, e.Spend); err == nil && left.children != nil {
 			e.Children, err = left.children.of()
 		}
 		return kept, err

@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
 )
 
@@ -51,23 +52,50 @@ func (l leftFile) read(most int64) ([]byte, error) {
 	return text, nil
 }
 
-// askFile is where a command says what becomes of its job as it fails.
+// askFile is where a command writes what it has spent, and what becomes of its job if it fails.
 type askFile struct{ leftFile }
 
-// maxAskFile bounds what is read of it: more is no line that asks for anything.
-const maxAskFile = 256
+// maxAskFile limits what is read of it: one line that asks for something, and one for each cost.
+const maxAskFile = 256 + rota.MaxCosts*(rota.MaxKeyBytes+32)
 
-// of returns how a command failed with what it asks for; one that did not fail, or declined,
-// asks for nothing.
-func (a askFile) of(failed error) error {
+// of reports what a command has spent, and returns how it failed with what it asks for. A command that did not fail, or
+// declined, asks for nothing.
+func (a askFile) of(failed error, spend func(string, rota.Cost) error) error {
+	text, err := a.read(maxAskFile)
+	if err != nil {
+		if failed == nil || errors.Is(failed, ErrDeclined) {
+			return failed // it may have removed the file, or put anything in its place
+		}
+		return fmt.Errorf("%w; %w", failed, err)
+	}
+	var lines []string
+	for line := range strings.Lines(string(text)) {
+		line = strings.TrimSpace(line)
+		amount, isCost := strings.CutPrefix(line, "cost ")
+		if !isCost {
+			lines = append(lines, line)
+			continue
+		}
+		if err := spent(amount, spend); err != nil && failed == nil {
+			failed = fmt.Errorf("$ROTA_OUTCOME has %.60q: %w", line, err)
+		} else if err != nil {
+			failed = fmt.Errorf("%w; $ROTA_OUTCOME has %.60q: %w", failed, line, err)
+		}
+	}
 	if failed == nil || errors.Is(failed, ErrDeclined) {
 		return failed
 	}
-	text, err := a.read(maxAskFile)
-	if err != nil {
-		return fmt.Errorf("%w; %w", failed, err)
+	return Asking(strings.TrimSpace(strings.Join(lines, "\n")), failed)
+}
+
+// spent reports NAME AMOUNT.
+func spent(text string, spend func(string, rota.Cost) error) error {
+	name, amount, _ := strings.Cut(text, " ")
+	var total rota.Cost
+	if err := total.UnmarshalText([]byte(strings.TrimSpace(amount))); err != nil || spend == nil {
+		return err
 	}
-	return Asking(strings.TrimSpace(string(text)), failed)
+	return spend(name, total)
 }
 
 // Asking makes of a failure what a line asks for; "" asks for nothing.

@@ -53,7 +53,8 @@ the payload on stdin, ROTA_JOB_ID, ROTA_JOB_TYPE, ROTA_ATTEMPT and ROTA_LEASE_TO
 environment, and of this process's own PATH, HOME, LANG, LC_*, TZ, TMPDIR and what --pass-env
 names; stdout is the output (at most 256 KiB). Exit 0 completes the job, 75 declines
 it, anything else fails the attempt with the last of stderr; what the command wrote to the
-file $ROTA_OUTCOME then says how: "retry-after 5m", "snooze 30s", "no-retry" or "cancel". When the lease is lost the
+file $ROTA_OUTCOME then says how: "retry-after 5m", "snooze 30s", "no-retry" or "cancel". Lines "cost NAME AMOUNT" in it
+report what the attempt has used, however the command ends. When the lease is lost the
 group gets SIGTERM, and SIGKILL 5 s later (1 s under lease_grace_on_disconnect_ms). Without --exec a built-in handler waits the
 job's simulate_ms and completes it with the payload's SHA-256.
 
@@ -322,7 +323,9 @@ func (a Commands) Handler(command string, pass []string) client.Handler {
 		e := Execution{
 			Command: command, Job: job.ID(), Typ: job.Type(), Attempt: job.Attempt(), Token: job.Token(),
 			Payload: job.Payload(), headers: job.Headers(), Stderr: a.Stderr, Log: job.Log(), Parents: parents,
-			Pass: pass,
+			Pass: pass, Spend: func(name string, total rota.Cost) error {
+				return job.Spend(name, float64(total)/rota.CostUnit)
+			},
 		}
 		if job.Assignment().Grace > 0 {
 			e.grace = brokenGrace
