@@ -27,7 +27,7 @@ const (
 
 // parseCost returns the millionths of a decimal such as 8000 or 0.25. field names it in the error.
 func parseCost(field, text string) (int64, error) {
-	whole, fraction, dotted := strings.Cut(text, ".")
+	whole, fraction, dotted := strings.Cut(withoutExponent(text), ".")
 	digits := func(s string) bool {
 		return s != "" && strings.Trim(s, "0123456789") == ""
 	}
@@ -43,6 +43,25 @@ func parseCost(field, text string) (int64, error) {
 	}
 	parts, _ := strconv.ParseInt((fraction + "000000")[:6], 10, 64)
 	return units*CostUnit + parts, nil
+}
+
+// withoutExponent writes a decimal such as 1.5e-05, as JSON encoders do, without its exponent. It leaves any other text,
+// and one whose exponent no cost has.
+func withoutExponent(text string) string {
+	digits, exponent, has := strings.Cut(strings.ToLower(text), "e")
+	by, err := strconv.Atoi(exponent)
+	if !has || err != nil || by < -18 || by > 18 {
+		return text
+	}
+	whole, fraction, _ := strings.Cut(digits, ".")
+	all, point := whole+fraction, len(whole)+by
+	switch {
+	case point <= 0:
+		return "0." + strings.Repeat("0", -point) + all
+	case point >= len(all):
+		return all + strings.Repeat("0", point-len(all))
+	}
+	return all[:point] + "." + all[point:]
 }
 
 // formatCost is the inverse of parseCost: the shortest decimal.

@@ -143,6 +143,25 @@ func ExampleJob_Progress() {
 	// 50 half of it <nil>
 }
 
+// A handler reports what its attempt has used; it is kept with the job.
+func ExampleJob_Spend() {
+	c, ctx, done := connect("spending")
+	defer done()
+	defer work(c, "spending", "ask", func(_ context.Context, job *client.Job) (client.Result, error) {
+		return client.Result{}, errors.Join(job.Spend("tokens", 7312), job.Spend("usd", 0.04))
+	})()
+	job := rota.NewJobSpec("ask", nil)
+	job.ID, job.Queue, job.Costs = "question", "spending", rota.Costs{"tokens": 8000 * rota.CostUnit}
+	if _, err := c.Submit(ctx, job); err != nil {
+		fmt.Println(err)
+		return
+	}
+	for ended, err := range c.Wait(ctx, job.ID) {
+		fmt.Println(ended.State, ended.Spent, err)
+	}
+	// Output: COMPLETED tokens=7312,usd=0.04 <nil>
+}
+
 // A worker declines a job that it cannot do now: the job is queued again, and the attempt does not count.
 func ExampleDecline() {
 	c, ctx, done := connect("declined")

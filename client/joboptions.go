@@ -63,6 +63,19 @@ func TTL(d time.Duration) JobOption {
 	return jobOption(func(s *rota.JobSpec) { s.TTL = d })
 }
 
+// Cost states how many units of a cost the job is expected to use, rounded to millionths (rota.JobSpec.Costs).
+func Cost(name string, units float64) JobOption {
+	return jobOption(func(s *rota.JobSpec) {
+		amount, ok := millionths(units)
+		if !ok {
+			amount = -1 // which the submission refuses
+		}
+		costs := rota.Costs{}
+		maps.Copy(costs, s.Costs) // another submission may share the map
+		costs[name], s.Costs = amount, costs
+	})
+}
+
 // StartBy makes the job expire if no worker has it within d of its submission.
 func StartBy(d time.Duration) JobOption {
 	return jobOption(func(s *rota.JobSpec) { s.StartBy = d })

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -299,6 +300,58 @@ func TestWorker_sendsProgressOnceASecond(t *testing.T) {
 		b.s.answer(batch, peer.LeaseAnswer{})
 		r.done <- nil
 		b.s.answer(b.s.expect(rota.VerbProgress, rota.VerbComplete), peer.LeaseAnswer{})
+		b.stopped(t, b.s)
+	})
+}
+
+// TestWorker_sendsWhatIsSpent checks that totals go with reports of progress, once a second, and with the outcome, and
+// that a total never falls.
+func TestWorker_sendsWhatIsSpent(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		b, stop := begin(t, 1, rota.WorkerSpec{})
+		defer stop()
+		r := b.run(leaseOf("steps"))
+		spend := func(name string, units float64, ok bool) {
+			t.Helper()
+			if err := r.job.Spend(name, units); (err == nil) != ok || !ok && rota.KindOf(err) != rota.KindInvalid {
+				t.Fatalf("%s %g: %v", name, units, err)
+			}
+		}
+		spend("model", 7.25, true)
+		batch := b.s.expect(rota.VerbProgress)
+		if c := batch.Commands[0]; rota.Costs(c.Costs).String() != "model=7.25" || c.Progress != 0 || c.Text != "" {
+			t.Fatalf("command %+v", c)
+		}
+		b.s.answer(batch, peer.LeaseAnswer{})
+		r.job.Progress(40, "half")
+		spend("model", 9, true)
+		spend("usd", 0.000001, true)
+		batch = b.s.expect(rota.VerbProgress)
+		if c := batch.Commands[0]; rota.Costs(c.Costs).String() != "model=9,usd=0.000001" || c.Progress != 40 || c.Text != "half" {
+			t.Fatalf("command %+v", c)
+		}
+		b.s.answer(batch, peer.LeaseAnswer{})
+		spend("model", 8.5, false)
+		spend("model", -1, false)
+		spend("model", math.NaN(), false)
+		spend("model", math.Inf(1), false)
+		spend("a b", 1, false)
+		for i := range rota.MaxCosts - 2 {
+			spend(fmt.Sprint("more", i), 1, true)
+		}
+		spend("ninth", 1, false)
+		spend("model", 10, true)
+		if got := r.job.Spent(); len(got) != rota.MaxCosts || got["model"] != 10*rota.CostUnit {
+			t.Fatalf("spent %s", got)
+		}
+		r.done <- nil
+		batch = b.s.expect(rota.VerbProgress, rota.VerbComplete)
+		for _, c := range batch.Commands {
+			if len(c.Costs) != rota.MaxCosts || c.Costs["model"] != 10*rota.CostUnit {
+				t.Errorf("command %+v", c)
+			}
+		}
+		b.s.answer(batch, peer.LeaseAnswer{})
 		b.stopped(t, b.s)
 	})
 }

@@ -15,13 +15,19 @@ type spending struct {
 	costs rota.Costs
 }
 
+// millionths returns an amount in millionths, and whether a cost can have it.
+func millionths(units float64) (int64, bool) {
+	ok := units >= 0 && units <= rota.MaxCost/rota.CostUnit
+	return int64(math.Round(units * rota.CostUnit)), ok
+}
+
 // add replaces a total, and returns all.
 func (s *spending) add(name string, units float64) (rota.Costs, error) {
-	if !(units >= 0 && units <= rota.MaxCost/rota.CostUnit) {
+	total, ok := millionths(units)
+	if !ok {
 		return nil, rota.Refusef(rota.KindInvalid, "costs", "costs: %.80s must be between 0 and %d, got %g", name,
 			int64(rota.MaxCost/rota.CostUnit), units)
 	}
-	total := int64(math.Round(units * rota.CostUnit))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if before := s.costs[name]; total < before {

@@ -131,6 +131,9 @@ func retried(e *rota.Event, after []rota.Event) bool {
 
 // label returns a queue's label: the first queues are counted separately, all others together.
 func (a *attempts) label(queue rota.QueueName) string {
+	if a.queues[queue] == nil && len(a.queues) <= limits.MaxMeasuredQueues { // plus the one for all others
+		a.queues[queue] = new([rota.ReasonLast + 1]endedAttempts)
+	}
 	if a.queues[queue] == nil {
 		return ""
 	}
@@ -138,9 +141,6 @@ func (a *attempts) label(queue rota.QueueName) string {
 }
 
 func (a *attempts) of(queue rota.QueueName, why rota.Reason) *endedAttempts {
-	if a.queues[queue] == nil && len(a.queues) <= limits.MaxMeasuredQueues { // plus the one for all others
-		a.queues[queue] = new([rota.ReasonLast + 1]endedAttempts)
-	}
 	label := a.label(queue)
 	of := &a.queues[rota.QueueName(label)][why]
 	if of.ended == nil {

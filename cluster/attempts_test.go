@@ -116,3 +116,28 @@ func TestAttempts_boundsSeries(t *testing.T) {
 		t.Errorf("%d series of types, %v together", len(types), types["rota_type_attempts_total completed "])
 	}
 }
+
+// TestAttempts_sumsCosts: what attempts spent is summed by queue and name, and names beyond the limit together.
+func TestAttempts_sumsCosts(t *testing.T) {
+	t.Parallel()
+	m := newMeasures()
+	for i := range limits.MaxMeasuredCosts + 2 {
+		spent := fmt.Sprintf(`{"spent":{"c%d":0.5,"c0":1}}`, i)
+		if i == 0 {
+			spent = `{"output_digest":"00","spent":{"c0":2.25}}`
+		}
+		m.countEvents([]rota.Event{{Kind: rota.EventJobCompleted, Queue: "q", Lease: rota.LeaseID{1},
+			Reason: rota.ReasonDone, Payload: spent}})
+	}
+	m.countEvents([]rota.Event{{Kind: rota.EventJobDead, Queue: "q", Payload: `{"spent":{"c0":1}}`},
+		{Kind: rota.EventJobDead, Queue: "q", Payload: `{"spent":`}})
+	got := counted(t, m.attempts.costs)
+	want := 2.25 + float64(limits.MaxMeasuredCosts+1) + 1
+	if got["rota_cost_total c0 q"] != want || got["rota_cost_total c1 q"] != 0.5 || got["rota_cost_total  q"] != 1 {
+		t.Errorf("%v, want %v of c0", got, want)
+	}
+	m.countEvents([]rota.Event{{Kind: rota.EventQueueDeleted, Queue: "q"}})
+	if got := counted(t, m.attempts.costs); len(got) != 1 {
+		t.Errorf("after the queue is deleted: %v", got)
+	}
+}
