@@ -233,7 +233,7 @@ def test_retry_options():
             "did you mean priority",
         ),
         (lambda: rota.define("t", int, int).job(float("nan")), "cannot be made"),
-        (lambda: rota.connect(""), "no address"),
+        (lambda: rota.connect(""), "no node address"),
         (lambda: rota.connect("nohost"), "host:port"),
         (lambda: rota.connect("a:99999"), "host:port"),
         (lambda: rota.connect("::1:80"), "host:port"),

@@ -232,8 +232,8 @@ test("costs of two attempts, and a rate of their unit", async () => {
   await working([handler], {}, async () => {
     const h = await costly.submit(c, undefined, { costs: { usd: 0.5 } });
     assert.deepEqual((await h.job()).spec?.costs, { model: 8_000, usd: 0.5 });
-    for (let i = 0; i < 200 && (await h.job()).spent.model !== 1_000; i++) await sleep(50);
-    assert.deepEqual((await h.job()).spent, { model: 1_000, usd: 0.25 });
+    for (let i = 0; i < 200 && (await h.job()).spent.model !== 2_001; i++) await sleep(50);
+    assert.deepEqual((await h.job()).spent, { model: 2_001, usd: 0.5 }); // of one that has ended, and one that runs
     go.say();
     await h.result({ timeoutMs: 20_000 });
     assert.deepEqual((await h.job()).spent, { model: 3_001.5, usd: 0.5 });
