@@ -7,6 +7,7 @@ import threading
 import time
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
+from decimal import Decimal
 
 import pytest
 from conftest import Working, until
@@ -83,7 +84,7 @@ async def test_one_is_refused_among_many(rota_cluster, queue):
         assert (await c.job(f"{queue}-4")).state == "QUEUED"
         with pytest.raises(rota.NotFound):
             await c.job(f"{queue}-2")
-        with pytest.raises(rota.Refused, match="at most 262144 of payload"):
+        with pytest.raises(rota.Refused, match="payload too long"):
             await c.submit(rota.JobSpec("t", payload=b"x" * (2 << 20), queue=queue))
 
 
@@ -268,6 +269,72 @@ async def has_progress(c, job):
 
 async def collect(items):
     return [x async for x in items]
+
+
+async def test_costs_of_two_attempts(rota_cluster, queue):
+    on_loop = rota.define("costly", None, None, queue=queue, costs={"model": 8000, "usd": 1})
+    go = asyncio.Event()
+
+    @on_loop.handler
+    async def run(job: rota.Job, _: None) -> None:
+        job.spend("model", 1000 + job.attempt)
+        job.spend("usd", 0.25)
+        with pytest.raises(rota.Invalid, match="only grows"):
+            job.spend("usd", 0.2)
+        if job.attempt == 0:
+            raise rota.RetryAfter(0.01)
+        await go.wait()
+        job.spend("model", 2001.5)
+        assert job.spent == {"model": Decimal("2001.5"), "usd": Decimal("0.25")}
+
+    in_thread = rota.define("costly-thread", None, None, queue=queue)
+
+    @in_thread.handler
+    def blocked(job: rota.Job, _: None) -> None:
+        job.spend("cpu", 1)
+
+    async with rota_cluster.connect() as c, Working(c, on_loop, in_thread):
+        h = await on_loop.submit(c, None, costs={"usd": Decimal("0.5")})
+        assert (await h.job()).spec.costs == {"model": Decimal(8000), "usd": Decimal("0.5")}
+        await until(lambda: spent_is(c, h.id, {"model": 2001, "usd": 0.5}))  # one attempt runs
+        go.set()
+        await h.result(timeout=20)
+        assert (await h.job()).spent == {"model": Decimal("3001.5"), "usd": Decimal("0.5")}
+        h = await in_thread.submit(c, None)
+        await h.result(timeout=20)
+        assert (await h.job()).spent == {"cpu": 1}
+
+
+async def spent_is(c, job, spent):
+    return (await c.job(job)).spent == spent
+
+
+async def test_rate_of_a_unit(rota_cluster, queue):
+    d = rota.define("weighted", None, None, queue=queue, keys={"model": "m"})
+
+    @d.handler
+    async def run(job: rota.Job, _: None) -> None:
+        pass
+
+    rule = rota.KeyRule(
+        "model", queue=queue, rate=1000, period=3600, unit="model", default_cost=Decimal("400.5")
+    )
+    async with rota_cluster.connect() as c, Working(c, d):
+        await c.keys.set_rule(rule)
+        (got,) = [r async for r in c.keys.rules() if r.queue == queue]
+        assert (got.unit, got.default_cost) == ("model", Decimal("400.5"))
+        for _ in range(2):
+            await (await d.submit(c, None)).result(timeout=20)
+        h = await d.submit(c, None)
+        await until(lambda: waits_for(c, h.id, "KEY_RATE"))
+        await h.cancel()
+        await c.keys.delete_rule("model", queue=queue)
+        with pytest.raises(rota.Invalid, match="default_cost: got -1; use an amount from 0"):
+            await c.keys.set_rule(dataclasses.replace(rule, default_cost=-1))
+
+
+async def waits_for(c, job, reason):
+    return reason in [r.reason for r in (await c.why(job)).reasons]
 
 
 async def test_max_runtime(rota_cluster, queue):

@@ -235,6 +235,66 @@ def test_progress_is_sent_once_a_second(clock):
     assert [c.progress for c in sent(table, clock)] == [100]
 
 
+def running(clock):
+    """Return a table with one lease, which is acknowledged and whose handler runs."""
+    table = Table(host := Host(), True)
+    beat(table, clock, 50_000)
+    a = assignment()
+    a.lease.acked_clock_ms = 1
+    table.notice(_v1.Notices(assigned=[a]))
+    return table, host.started[0]
+
+
+def test_costs_are_sent_with_progress_once_a_second_and_with_the_outcome(clock):
+    table, lease = running(clock)
+    table.spend(lease, {"model": 1})
+    table.spend(lease, {"model": 2})
+    (c,) = sent(table, clock)
+    assert (c.verb, c.progress, c.text, c.costs) == (_v1.LEASE_VERB_PROGRESS, 0, "", {"model": 1})
+    answer(table, 1, _v1.LeaseAnswer())
+    table.progress(lease, 40, "half")
+    table.spend(lease, {"model": 3, "usd": 1})
+    table.tick()
+    assert sent(table, clock) == []
+    clock.moment += 1
+    table.tick()
+    (c,) = sent(table, clock)
+    assert (c.progress, c.text, c.costs) == (40, "half", {"model": 3, "usd": 1})
+    answer(table, 2, _v1.LeaseAnswer())
+    table.spend(lease, {"model": 4, "usd": 1})
+    table.returned(lease, False, {"verb": _v1.LEASE_VERB_COMPLETE})
+    final, outcome = sent(table, clock)
+    assert (final.progress, final.ordinal, final.costs) == (40, 1, {"model": 4, "usd": 1})
+    assert outcome.costs == {"model": 4, "usd": 1}
+    answer(table, 3, _v1.LeaseAnswer(), _v1.LeaseAnswer(refusal=_v1.Refusal(kind="INVALID")))
+    (c,) = sent(table, clock)
+    assert (c.verb, c.costs) == (_v1.LEASE_VERB_FAIL, {"model": 4, "usd": 1})
+
+
+@pytest.mark.parametrize("verb", [_v1.LEASE_VERB_FAIL, _v1.LEASE_VERB_DECLINE])
+def test_costs_alone_end_with_one_command(clock, verb):
+    table, lease = running(clock)
+    table.spend(lease, {"model": 1})
+    sent(table, clock)
+    answer(table, 1, _v1.LeaseAnswer())
+    table.spend(lease, {"model": 2})
+    table.returned(lease, True, {"verb": verb})
+    (c,) = sent(table, clock)
+    assert (c.verb, c.costs) == (verb, {"model": 2})
+
+
+def test_a_lost_lease_is_declined_with_the_costs_before_its_loss(clock):
+    table, lease = running(clock)
+    table.spend(lease, {"model": 1})
+    sent(table, clock)
+    end = _v1.LeaseEnd(lease_id=lease.id, job="j", reason="CANCELLED")
+    table.notice(_v1.Notices(revoked=[end]))
+    table.spend(lease, {"model": 2})
+    table.returned(lease, True, {"verb": _v1.LEASE_VERB_FAIL})
+    (c,) = sent(table, clock)
+    assert (c.verb, c.costs) == (_v1.LEASE_VERB_DECLINE, {"model": 1})
+
+
 def test_a_lost_answer_starts_no_handler_twice(clock):
     table = Table(host := Host(), True)
     beat(table, clock, 50_000)

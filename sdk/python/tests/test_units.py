@@ -2,6 +2,7 @@ import copy
 import json
 import pickle
 from datetime import datetime, timedelta, timezone
+from decimal import Decimal, localcontext
 from pathlib import Path
 
 import grpc
@@ -148,13 +149,61 @@ def test_specs_come_back_as_they_went():
         retry=rota.Retry(attempts=3, base=timedelta(seconds=2), factor=1.5, jitter=0),
         unique=rota.Unique(by=("args",), period=timedelta(hours=1)), labels={"a": "b"},
         requires=("gpu",), limits={"vram": 4}, batch="b", max_runtime=timedelta(seconds=9),
+        costs={"model": Decimal(8000), "usd": Decimal("0.25")},
     )  # fmt: skip
     assert from_wire(to_wire(spec)) == spec
     assert to_wire(rota.JobSpec("t", keys={"album": "7"})).keys == ["album:7"]
     assert to_wire(rota.JobSpec("t", retry=4)).retry_attempts == 4
-    more = spec.with_options(labels={"c": "d"}, priority=3)
+    more = spec.with_options(labels={"c": "d"}, priority=3, costs={"usd": 1})
     assert more.labels == {"a": "b", "c": "d"}
     assert more.priority == 3
+    assert more.costs == {"model": 8000, "usd": 1}
+
+
+def test_costs_are_exact_decimals():
+    costs = {"a": 8000, "b": 0.1, "c": Decimal("0.000001"), "d": 10**12, "e": 0, "f": 1e3}
+    with localcontext() as context:
+        context.prec = 3
+        wire = to_wire(rota.JobSpec("t", costs=costs))
+        got = from_wire(wire).costs
+    assert wire.costs == {
+        "a": 8_000_000_000, "b": 100_000, "c": 1, "d": 10**18, "e": 0, "f": 1_000_000_000,
+    }  # fmt: skip
+    assert {name: str(amount) for name, amount in got.items()} == {
+        "a": "8000", "b": "0.1", "c": "0.000001", "d": "1000000000000", "e": "0", "f": "1000",
+    }  # fmt: skip
+    for wrong in (0.1 + 0.2, 1e-7, Decimal("1.0000001"), Decimal(f"1.{'0' * 40}1")):
+        with pytest.raises(rota.Invalid) as refused:
+            to_wire(rota.JobSpec("t", costs={"usd": wrong}))
+        text = f"costs: got usd={wrong}; use at most six digits after the point"
+        assert (refused.value.text, refused.value.subject) == (text, "costs")
+
+
+def test_totals_of_an_attempt_only_grow():
+    sent = []
+    job = rota.Job(_v1.JobSpec(id="a"), spend=lambda costs: sent.append(dict(costs)))
+    assert job.spent == {}
+    job.spend("model", 0.1 + 0.2)
+    job.spend("usd", Decimal("0.25"))
+    job.spend("usd", 0.25)
+    assert sent[-1] == {"model": 300_000, "usd": 250_000}
+    assert job.spent == {"model": Decimal("0.3"), "usd": Decimal("0.25")}
+    for i in range(6):
+        job.spend(f"c{i}", 0)
+    before, count = job.spent, len(sent)
+    for name, total, says in [
+        ("model", 0.2, "costs: got model=0.2 after 0.3; report the total of the attempt"),
+        ("model", -1, "use an amount from 0 to 1000000000000"),
+        ("model", 2e12, "use an amount from 0"),
+        ("model", float("nan"), "use an amount from 0"),
+        ("model", "many", "use an amount from 0"),
+        ("a:b", 1, "costs: got the name 'a:b'"),
+        ("", 1, "costs: got the name ''"),
+        ("c6", 1, "too many costs: got 9, maximum 8"),
+    ]:
+        with pytest.raises(rota.Invalid, match=says):
+            job.spend(name, total)
+    assert (job.spent, len(sent)) == (before, count)
 
 
 def test_retry_options():
@@ -184,7 +233,7 @@ def test_retry_options():
             "did you mean priority",
         ),
         (lambda: rota.define("t", int, int).job(float("nan")), "cannot be made"),
-        (lambda: rota.connect(""), "no address"),
+        (lambda: rota.connect(""), "no node address"),
         (lambda: rota.connect("nohost"), "host:port"),
         (lambda: rota.connect("a:99999"), "host:port"),
         (lambda: rota.connect("::1:80"), "host:port"),

@@ -50,7 +50,7 @@ async def wrong_too(job: rota.Job, photo: Photo) -> int:
 
 
 async def main(c: rota.Client, s: sync.Client) -> None:
-    h = await resize.submit(c, Photo(1), id="a", keys={"album": "7"})
+    h = await resize.submit(c, Photo(1), id="a", keys={"album": "7"}, costs={"usd": 0.25})
     assert_type(await h.result(timeout=1), Thumb)
     assert_type(sync.submit(s, resize, Photo(1)).result(), Thumb)
     assert_type(await h.job(stale=True), rota.JobInfo)

@@ -1,4 +1,5 @@
 import type { Client } from "./client.js";
+import { Spending } from "./costs.js";
 import type { Level } from "./log.js";
 import type { CallOptions } from "./options.js";
 import type { JobSpec as WireSpec } from "./gen/rota/v1/rota_pb.js";
@@ -71,6 +72,7 @@ export class Job {
   readonly #start: Start;
   readonly #client: Client;
   readonly #post: (m: ToThread) => void;
+  readonly #spending = new Spending();
   #abort: AbortController | undefined;
   #why: Error | undefined;
 
@@ -123,6 +125,21 @@ export class Job {
   /** Reports 0…100 with a note. It never blocks: the last report of each second is sent. */
   progress(percent: number, note = ""): void {
     this.#post({ is: "progress", lease: this.#start.lease, percent, note });
+  }
+
+  /**
+   * Reports how much the attempt has used of a cost so far, rounded to millionths. The total replaces the estimate in
+   * the job's `costs`, and is kept with the job. It never blocks: the last totals of each second are sent, and the final
+   * ones with the outcome. A total that is less than an earlier one, out of range, or that of a ninth cost, throws and
+   * changes nothing.
+   */
+  spend(name: string, total: number): void {
+    this.#post({ is: "spend", lease: this.#start.lease, costs: this.#spending.add(name, total) });
+  }
+
+  /** The totals that the attempt has reported, by the names of costs. */
+  get spent(): Readonly<Record<string, number>> {
+    return this.#spending.totals;
   }
 
   /**

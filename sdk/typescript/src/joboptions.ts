@@ -66,6 +66,11 @@ export interface JobOptions {
    * If @opentelemetry/api is installed, the present trace context is added.
    */
   headers?: Readonly<Record<string, string>> | undefined;
+  /**
+   * How much the job is expected to use by name, such as tokens of a model or money, with at most six fraction digits:
+   * rules with a `unit` count it. Those of the job are added to those of its definition.
+   */
+  costs?: Readonly<Record<string, number>> | undefined;
   /** Capabilities that the worker must have. */
   requires?: readonly string[] | undefined;
   /** The batch that it is counted in. */
@@ -80,11 +85,11 @@ export function specOf(...all: readonly JobOptions[]): JobInit {
   for (const one of all) {
     for (const [key, value] of Object.entries(one)) {
       if (value === undefined) continue;
-      const merged = key === "labels" || key === "headers" || key === "keys" || key === "spec";
+      const merged = key === "labels" || key === "headers" || key === "costs" || key === "keys" || key === "spec";
       Object.assign(o, { [key]: merged ? { ...(o[key] as object | undefined), ...(value as object) } : (value as unknown) });
     }
   }
-  const { id, queue, tenant, priority, at, delayMs, ttlMs, startByMs, maxRuntimeMs, retry, keys, unique, labels, headers, requires, batch, spec, ...rest } = o;
+  const { id, queue, tenant, priority, at, delayMs, ttlMs, startByMs, maxRuntimeMs, retry, keys, unique, labels, headers, costs, requires, batch, spec, ...rest } = o;
   const unknown = Object.keys(rest);
   if (unknown.length > 0) throw invalid(unknown[0]!, `${unknown[0]} is no option of a job`);
   const tries = typeof retry === "number" ? { attempts: retry } : retry;
@@ -102,6 +107,7 @@ export function specOf(...all: readonly JobOptions[]): JobInit {
     notBeforeMs: at === undefined ? undefined : dateMs("at", at),
     labels,
     headers,
+    costs,
     requires,
     keys: keys && Object.entries(keys).map(([name, value]) => `${name}:${value}`),
     retryAttempts: tries?.attempts,

@@ -147,7 +147,7 @@ class Item {
     // Only a large spec needs its size calculated.
     const least = this.spec.payload.length;
     this.size = least + 2_048;
-    if (least > 128 << 10 || this.spec.requires.length + Object.keys(this.spec.labels).length + this.spec.dataKeys.length > 0) {
+    if (least > 128 << 10 || this.spec.requires.length + Object.keys(this.spec.labels).length + Object.keys(this.spec.costs).length + this.spec.dataKeys.length > 0) {
       this.size = toBinary(JobSpecSchema, this.spec).length + 8;
     }
     const error =

@@ -1,10 +1,11 @@
 import { create, ScalarType, type DescField, type DescMessage, type MessageShape } from "@bufbuild/protobuf";
 
+import { fromMillionths, toMillionths } from "./costs.js";
 import { invalid, RotaError } from "./errors.js";
 
 /**
  * A protocol message as plain data: integers are numbers, bytes are `Uint8Array`s. The fields and their descriptions
- * come from the protocol itself.
+ * come from the protocol itself. Amounts of costs are in units; the protocol has them in millionths.
  */
 export type Plain<T> = T extends bigint
   ? number
@@ -27,26 +28,31 @@ export type Init<T> = T extends bigint
         ? { [K in keyof T as K extends "$typeName" | "$unknown" ? never : K]?: Init<T[K]> | undefined }
         : T;
 
+/** The fields that the protocol has in millionths of a unit. */
+const inMillionths = new Set(["costs", "spent", "defaultCost", "debt", "needed"]);
+
 /** Makes plain data from a message. An integer beyond 2⁵³ is an error: as a number it would have another value. */
 export function plain<T extends object>(message: T): Plain<T> {
   return plainObject(message as Record<string, unknown>, "") as Plain<T>;
 }
 
-function plainObject(from: Record<string, unknown>, path: string): Record<string, unknown> {
+function plainObject(from: Record<string, unknown>, path: string, integer = safe): Record<string, unknown> {
   const to: Record<string, unknown> = {};
+  const message = "$typeName" in from; // else a map, whose keys are not fields
   for (const key in from) {
     if (key === "$typeName" || key === "$unknown") continue;
     const value = from[key];
-    to[key] = typeof value === "object" || typeof value === "bigint" ? plainValue(value, path ? `${path}.${key}` : key) : value;
+    const number = message && inMillionths.has(key) ? fromMillionths : integer;
+    to[key] = typeof value === "object" || typeof value === "bigint" ? plainValue(value, path ? `${path}.${key}` : key, number) : value;
   }
   return to;
 }
 
-function plainValue(value: unknown, path: string): unknown {
-  if (typeof value === "bigint") return safe(value, path);
+function plainValue(value: unknown, path: string, integer: typeof safe): unknown {
+  if (typeof value === "bigint") return integer(value, path);
   if (typeof value !== "object" || value === null || value instanceof Uint8Array) return value;
-  if (Array.isArray(value)) return value.map((item) => plainValue(item, path));
-  return plainObject(value as Record<string, unknown>, path);
+  if (Array.isArray(value)) return value.map((item) => plainValue(item, path, integer));
+  return plainObject(value as Record<string, unknown>, path, integer);
 }
 
 /** The number for a 64-bit integer. */
@@ -82,9 +88,10 @@ function fieldsOf(desc: DescMessage): Map<string, DescField> {
 }
 
 function valueOf(field: DescField, value: unknown, at: string): unknown {
+  const cost = inMillionths.has(field.localName);
   switch (field.fieldKind) {
     case "scalar":
-      return scalarOf(field.scalar, value, at);
+      return cost ? toMillionths(at, value) : scalarOf(field.scalar, value, at);
     case "enum":
       return value;
     case "message":
@@ -100,7 +107,8 @@ function valueOf(field: DescField, value: unknown, at: string): unknown {
     case "map": {
       const to: Record<string, unknown> = {};
       for (const [key, item] of Object.entries(objectOf(value, at))) {
-        to[key] = field.mapKind === "scalar" ? scalarOf(field.scalar, item, `${at}.${key}`) : item;
+        if (cost) to[key] = toMillionths(at, item, key);
+        else to[key] = field.mapKind === "scalar" ? scalarOf(field.scalar, item, `${at}.${key}`) : item;
       }
       return to;
     }

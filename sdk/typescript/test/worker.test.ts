@@ -215,6 +215,36 @@ test("progress and logs are shown while an attempt runs", async () => {
   }
 });
 
+test("costs of two attempts, and a rate of their unit", async () => {
+  const q = await queue();
+  const costly = define<void, void>("costly", { queue: q, keys: { model: "m" }, costs: { model: 8_000, usd: 1 } });
+  const go = new Once();
+  const handler = costly.handler(async (_, job) => {
+    job.spend("model", 1_000 + job.attempt);
+    job.spend("usd", 0.25);
+    assert.throws(() => job.spend("usd", 0.2), (e) => isRotaError(e, "INVALID") && e.field === "costs");
+    if (job.attempt === 0) throw new RetryAfter(10);
+    await go.promise;
+    job.spend("model", 2_001.5);
+    assert.deepEqual(job.spent, { model: 2_001.5, usd: 0.25 });
+  });
+  await c.keys.setRule({ queue: q, name: "model", rate: 10_000, periodMs: 3_600_000, unit: "model", defaultCost: 0.5 });
+  await working([handler], {}, async () => {
+    const h = await costly.submit(c, undefined, { costs: { usd: 0.5 } });
+    assert.deepEqual((await h.job()).spec?.costs, { model: 8_000, usd: 0.5 });
+    for (let i = 0; i < 200 && (await h.job()).spent.model !== 2_001; i++) await sleep(50);
+    assert.deepEqual((await h.job()).spent, { model: 2_001, usd: 0.5 }); // of one that has ended, and one that runs
+    go.say();
+    await h.result({ timeoutMs: 20_000 });
+    assert.deepEqual((await h.job()).spent, { model: 3_001.5, usd: 0.5 });
+  });
+  await costly.submit(c, undefined, { costs: { model: 9_000 } });
+  const [key] = await c.keys.state("model:m", { tenant: "default" });
+  assert.equal(key?.unit, "model");
+  assert.ok(key.debt > 2_990 && key.debt <= 3_001.5, `${key.debt}`);
+  assert.equal(key.needed, 9_000);
+});
+
 test("a drain lets handlers finish, and leaves what never started to others", async () => {
   const q = await queue();
   const slow = define<number, number>("slow", { queue: q });

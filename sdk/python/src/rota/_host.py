@@ -151,6 +151,9 @@ class Runner:
         def progress(percent: int, note: str) -> None:
             self.table.progress(lease, percent, note)
 
+        def spend(costs: Mapping[str, int]) -> None:
+            self.table.spend(lease, costs)
+
         async def parents() -> Any:
             return await self._workflows.parent_outputs(lease.job_id)
 
@@ -160,7 +163,7 @@ class Runner:
 
         job = Job(
             lease.spec, lease.wire.token, lease.wire.attempt, lease=lease.id.hex(),
-            progress=progress, parents=parents,
+            progress=progress, spend=spend, parents=parents,
         )  # fmt: skip
         job._new_log = new_log
         return job

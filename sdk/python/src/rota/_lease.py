@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from . import _v1
@@ -36,10 +36,11 @@ class Lease:
     """One lease that the worker holds. The table's lock guards it."""
 
     __slots__ = (
-        "ack", "ack_by", "ack_refused", "acked", "cancel", "deadline", "declines", "grace",
+        "ack", "ack_by", "ack_refused", "acked", "cancel", "costs", "deadline", "declines", "grace",
         "id", "job", "job_id", "lease_ms", "log", "log_sent", "lost", "outcome", "phase",
         "progress", "progress_held", "progress_next", "ran", "received", "renew", "renew_every",
-        "renew_next", "renew_over", "renewals", "renewals_max", "reported", "spec", "times_out", "wire",
+        "renew_next", "renew_over", "renewals", "renewals_max", "reported", "spec", "times_out",
+        "wire",
     )  # fmt: skip
 
     def __init__(self, a: _v1.Assignment, received: float) -> None:
@@ -78,6 +79,8 @@ class Lease:
         self.progress_held: tuple[int, str] | None = None
         # The newest report, sent or not; it goes with the outcome.
         self.reported: tuple[int, str] | None = None
+        # The newest totals in millionths, sent or not; they go with every report and the outcome.
+        self.costs: Mapping[str, int] = {}
         self.log: JobLog | None = None
         self.log_sent = 0
 

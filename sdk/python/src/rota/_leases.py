@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -259,13 +259,14 @@ class Leases:
                 progress=percent,
                 text=note,
                 ordinal=_FINAL_REPORT,
+                costs=lease.costs,
             )
         self._put_outcome(lease, **fields)
 
     def _put_outcome(self, lease: Lease, **fields: Any) -> None:
         if lease.log is not None:
             fields["log"] = lease.log.encoded()
-        lease.outcome = self._put(lease, **fields)
+        lease.outcome = self._put(lease, costs=lease.costs, **fields)
 
     def _put(self, lease: Lease, **fields: Any) -> Command:
         wire = _v1.LeaseCommand(lease_id=lease.id, job=lease.job_id, **fields)
@@ -359,11 +360,20 @@ class Leases:
         note = note.encode("utf-8", "replace")[:_NOTE_MOST].decode("utf-8", "ignore")
         with self._locked():
             if lease.phase == RUNNING and lease.lost is None:
-                lease.progress_held = (max(0, min(percent, 100)), note)
-                lease.reported = lease.progress_held
-                moment = now()
-                if self._progress_due(lease, moment) < FAR_FUTURE:
-                    self.watch_wake.notify()
+                lease.reported = (max(0, min(percent, 100)), note)
+                self._hold_progress(lease)
+
+    def spend(self, lease: Lease, costs: Mapping[str, int]) -> None:
+        """Accept an attempt's totals: they are sent with its next report."""
+        with self._locked():
+            if lease.phase == RUNNING and lease.lost is None:
+                lease.costs = costs
+                self._hold_progress(lease)
+
+    def _hold_progress(self, lease: Lease) -> None:
+        lease.progress_held = lease.reported or (0, "")
+        if self._progress_due(lease, now()) < FAR_FUTURE:
+            self.watch_wake.notify()
 
     def _progress_due(self, lease: Lease, moment: float) -> float:
         held = lease.progress_held
@@ -373,7 +383,11 @@ class Leases:
             return lease.progress_next
         lease.progress_held, lease.progress_next = None, moment + _PROGRESS_EVERY
         lease.progress = self._put(
-            lease, verb=_v1.LEASE_VERB_PROGRESS, progress=held[0], text=held[1]
+            lease,
+            verb=_v1.LEASE_VERB_PROGRESS,
+            progress=held[0],
+            text=held[1],
+            costs=lease.costs,
         )
         return FAR_FUTURE
 

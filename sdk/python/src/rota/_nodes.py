@@ -137,7 +137,9 @@ class Node:
             return ()
         token = self._token if isinstance(self._token, str) else self._token()
         if not token.startswith("rota_") or not token.isascii() or not token.isprintable():
-            raise Invalid("token: not an access token; use one of the form rota_ID_SECRET", subject="token")
+            raise Invalid(
+                "token: not an access token; use one of the form rota_ID_SECRET", subject="token"
+            )
         return (("authorization", "Bearer " + token),)
 
     def unary(self, m: _v1.Method[_Q, _M]) -> Any:

@@ -6,9 +6,11 @@ import contextvars
 import logging
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from decimal import Decimal
 from typing import NamedTuple
 
-from . import _v1, spec
+from . import _costs, _v1, spec
+from ._costs import Amount
 from ._joblog import JobLog
 from .errors import LeaseLost
 from .records import ParentOutput
@@ -69,6 +71,7 @@ class Job:
         lease: str = "",
         log: JobLog | None = None,
         progress: Callable[[int, str], None] | None = None,
+        spend: Callable[[Mapping[str, int]], None] | None = None,
         parents: Callable[[], Awaitable[Sequence[ParentOutput]]] | None = None,
     ) -> None:
         self.id = wire.id
@@ -81,6 +84,9 @@ class Job:
         self._log = log
         self._logger: logging.Logger | None = None
         self._progress = progress
+        self._spend = spend
+        self._spent: Mapping[str, int] = {}
+        self._spent_lock = threading.Lock()
         self._parents = parents
         self._lost: LeaseLost | None = None
         self._lost_event = threading.Event()
@@ -133,6 +139,24 @@ class Job:
         """Report 0 to 100 with a note. It never blocks: the last report of each second is sent."""
         if self._progress is not None:
             self._progress(percent, note)
+
+    def spend(self, name: str, total: Amount) -> None:
+        """Report how much the attempt has used of a cost so far, rounded to millionths.
+
+        The total replaces the estimate in the job's ``costs``, and is kept with the job. It never
+        blocks: the last totals of each second are sent, and the final ones with the outcome. Raises
+        `Invalid`, and changes nothing, for a total that is less than an earlier one, out of range,
+        or that of a ninth cost.
+        """
+        with self._spent_lock:  # until it is passed on: a later call has greater totals
+            self._spent = _costs.spend(self._spent, name, total)
+            if self._spend is not None:
+                self._spend(self._spent)
+
+    @property
+    def spent(self) -> Mapping[str, Decimal]:
+        """The totals that the attempt has reported."""
+        return _costs.costs_from_wire(self._spent)
 
     async def parents(self) -> Sequence[ParentOutput]:
         """Return the outputs of the parents of the job's node; none outside of workflows."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _nodes, _v1
 from ._calls import Caller, unary
+from ._costs import Amount, from_millionths, to_millionths
 from ._ends import await_end
 from ._read import Page, ReadOptions, pages, read_of, settings
 from ._values import Span, from_unix_ms, new_id, to_ms, to_seconds
@@ -83,6 +84,8 @@ class KeyRule:
         rate: assignments in a period, at most ``burst`` of them at once.
         sequence: ``block`` or ``skip`` runs the jobs one at a time, in order.
         group: the keys of a queue take turns.
+        unit: the cost that ``rate`` and ``burst`` count instead of assignments, in whole units.
+        default_cost: how much a job without an estimate of it counts; 0 for one unit.
         etag: the version of a rule that was read; a rule with one replaces only that version.
     """
 
@@ -96,6 +99,8 @@ class KeyRule:
     burst: int = 0
     sequence: str = ""
     group: bool = False
+    unit: str = ""
+    default_cost: Amount = 0
     etag: str = ""
 
 
@@ -110,7 +115,8 @@ class Keys:
         w = _v1.KeyRule(
             queue=rule.queue, name=rule.name, value=rule.value, scope=rule.scope,
             concurrency=rule.concurrency, rate=rule.rate, period_ms=to_ms(rule.period),
-            burst=rule.burst, sequence=rule.sequence, group=rule.group, etag=rule.etag,
+            burst=rule.burst, sequence=rule.sequence, group=rule.group, unit=rule.unit,
+            default_cost=to_millionths("default_cost", rule.default_cost), etag=rule.etag,
         )  # fmt: skip
         request = _v1.SetKeyRuleRequest(rule=w)
         await self._caller.ask("set key rule", _v1.KEYS_SET, request)
@@ -134,7 +140,7 @@ class Keys:
             read, None, ask,
             lambda w: KeyRule(
                 w.name, w.queue, w.value, w.scope, w.concurrency, w.rate, w.period_ms / 1000,
-                w.burst, w.sequence, w.group, w.etag,
+                w.burst, w.sequence, w.group, w.unit, from_millionths(w.default_cost), w.etag,
             ),
         )  # fmt: skip
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from decimal import Decimal
 
 from . import _v1, spec
+from ._costs import costs_from_wire
 from ._rpc import from_refusal
 from ._values import from_ms, from_unix_ms
 from .errors import RotaError
@@ -111,6 +113,7 @@ class JobInfo:
         error: the error of its last attempt.
         progress: 0 to 100, with a note.
         output: what its handler returned, as bytes.
+        spent: the totals that all its attempts have reported, by the names of costs.
         life: how often it was retried; changes: how often it was changed since then.
         unique_holder: the job that holds its key.
     """
@@ -127,6 +130,7 @@ class JobInfo:
     output_digest: bytes
     record_dropped: bool
     meta: Mapping[str, str]
+    spent: Mapping[str, Decimal]
     attempts: tuple[Attempt, ...]
     lease: LeaseInfo | None
     life: int
@@ -150,7 +154,8 @@ class JobInfo:
             id=w.spec.id, spec=spec.from_wire(w.spec), state=w.state, attempt=w.attempt,
             reason=w.reason, error=w.error, progress=w.progress, progress_note=w.progress_note,
             output=w.output, output_digest=w.output_digest, record_dropped=w.record_dropped,
-            meta=dict(w.meta), attempts=tuple(Attempt._of(a) for a in w.attempts),
+            meta=dict(w.meta), spent=costs_from_wire(w.spent),
+            attempts=tuple(Attempt._of(a) for a in w.attempts),
             lease=LeaseInfo._of(w.lease) if w.HasField("lease") else None, life=w.life,
             changes=w.changes, fingerprint=w.fingerprint.hex(), unique_holder=w.unique_holder,
             submitted=from_unix_ms(w.submitted_ms), first_lease=from_unix_ms(w.first_lease_ms),

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from . import _v1
+from ._costs import Amount, costs_from_wire, costs_to_wire
 from ._values import Span, from_ms, from_unix_ms, to_ms, to_unix_ms
 from .errors import Invalid
 
@@ -118,6 +119,7 @@ class JobOptions(TypedDict, total=False):
     expected_digest: bytes
     retry_on_invalid_proof: bool
     headers: Mapping[str, str]
+    costs: Mapping[str, Amount]
 
 
 @dataclass(frozen=True)
@@ -134,6 +136,8 @@ class JobSpec:
         max_runtime: bounds an attempt, at least 3 s.
         keys: what it shares with others, name and value: rules limit how many jobs of a key run
             at once, their rate, or their order.
+        costs: how much it is expected to use by name, such as tokens of a model or money, with at
+            most six fraction digits: rules with a ``unit`` count it.
     """
 
     type: str
@@ -170,14 +174,15 @@ class JobSpec:
     expected_digest: bytes = b""
     retry_on_invalid_proof: bool = False
     headers: Mapping[str, str] = field(default_factory=dict)
+    costs: Mapping[str, Amount] = field(default_factory=dict)
 
     def with_options(self, **options: Unpack[JobOptions]) -> JobSpec:
-        """Return the job with other options; labels and headers are added to its own."""
+        """Return the job with other options; labels, headers and costs are added to its own."""
         return merged(self, options)
 
 
 # Options that add to those of the job instead of replacing them.
-_ADDED = ("labels", "headers")
+_ADDED = ("labels", "headers", "costs")
 
 
 def merged(spec: JobSpec, options: JobOptions) -> JobSpec:
@@ -211,9 +216,9 @@ def to_wire(s: JobSpec) -> _v1.JobSpec:
         return _v1.JobSpec(
             id=s.id, queue=s.queue, type=s.type, tenant=s.tenant, priority=s.priority,
             fee=s.fee, size_bytes=s.size_bytes, payload=s.payload, delay_ms=to_ms(s.delay),
-            not_before_ms=to_unix_ms(s.at, "at"), ttl_ms=to_ms(s.ttl), start_by_ms=to_ms(s.start_by),
-            max_runtime_ms=to_ms(s.max_runtime), cpu_milli=s.cpu_milli,
-            memory_bytes=s.memory_bytes, io_bytes_per_s=s.io_bytes_per_s,
+            not_before_ms=to_unix_ms(s.at, "at"), ttl_ms=to_ms(s.ttl),
+            start_by_ms=to_ms(s.start_by), max_runtime_ms=to_ms(s.max_runtime),
+            cpu_milli=s.cpu_milli, memory_bytes=s.memory_bytes, io_bytes_per_s=s.io_bytes_per_s,
             requires=s.requires, regions_allow=s.regions_allow, regions_deny=s.regions_deny,
             zone=s.zone, domain=s.domain, worker=s.worker, expected_digest=s.expected_digest,
             units=s.units, labels=s.labels, limits=s.limits, expected_ms=to_ms(s.expected),
@@ -222,7 +227,7 @@ def to_wire(s: JobSpec) -> _v1.JobSpec:
             retry_base_ms=to_ms(retry.base), retry_factor_permille=factor,
             retry_cap_ms=to_ms(retry.cap), retry_jitter_permille=jitter,
             unique=s.unique._wire() if s.unique is not None else None,
-            headers=s.headers,
+            headers=s.headers, costs=costs_to_wire(s.costs),
         )  # fmt: skip
     except (TypeError, ValueError) as e:
         raise Invalid(f"job {s.id or s.type!r} is refused: {e}", subject="spec") from e
@@ -251,5 +256,5 @@ def from_wire(w: _v1.JobSpec) -> JobSpec:
         worker=w.worker, zone=w.zone, domain=w.domain, regions_allow=tuple(w.regions_allow),
         regions_deny=tuple(w.regions_deny), fee=w.fee, size_bytes=w.size_bytes, units=w.units,
         expected_digest=w.expected_digest, retry_on_invalid_proof=w.retry_on_invalid_proof,
-        headers=dict(w.headers),
+        headers=dict(w.headers), costs=costs_from_wire(w.costs),
     )  # fmt: skip

@@ -79,6 +79,9 @@ export class Engine {
       case "progress":
         this.#table.progress(m.lease, m.percent, m.note);
         break;
+      case "spend":
+        this.#table.spend(m.lease, m.costs);
+        break;
       case "log":
         this.#table.log(m.lease, m.text);
         break;

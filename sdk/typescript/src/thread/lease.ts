@@ -65,6 +65,8 @@ export class Lease {
   progressHeld: { percent: number; note: string } | undefined;
   /** The newest report, sent or not; it goes with the outcome. */
   reported: { percent: number; note: string } | undefined;
+  /** The newest totals in millionths, sent or not; they go with every report and the outcome. */
+  costs: Record<string, bigint> = {};
   log: LineLog | undefined;
   /** How many bytes of the log were sent on this connection. */
   logSent = 0;

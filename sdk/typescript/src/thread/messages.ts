@@ -53,6 +53,7 @@ export interface ErrorMessage {
 export type ToThread =
   | { is: "outcomes"; outcomes: Outcome[] }
   | { is: "progress"; lease: string; percent: number; note: string }
+  | { is: "spend"; lease: string; costs: Record<string, bigint> }
   | { is: "log"; lease: string; text: string }
   | { is: "pong" }
   | { is: "drain" }

@@ -32,7 +32,7 @@ export class Command {
   /** The approximate size of the command on the wire. */
   get size(): number {
     const w = this.wire;
-    return w.output.length + w.children.length + w.log.length + 3 * w.text.length + w.job.length + 96;
+    return w.output.length + w.children.length + w.log.length + 3 * w.text.length + w.job.length + 150 * Object.keys(w.costs).length + 96;
   }
 }
 

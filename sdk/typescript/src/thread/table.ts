@@ -226,9 +226,10 @@ export class LeaseTable {
     l.ack = l.renew = l.progress = l.progressHeld = undefined;
     if (l.reported && !l.lost) {
       // Send it again: a report less than a second after another was not kept.
-      this.out.push(new Command(l, LeaseVerb.PROGRESS, { progress: l.reported.percent, text: l.reported.note, ordinal: finalReport }));
+      this.out.push(new Command(l, LeaseVerb.PROGRESS, { progress: l.reported.percent, text: l.reported.note, ordinal: finalReport, costs: l.costs }));
     }
     if (l.log) c.wire.log = l.log.close();
+    c.wire.costs = l.costs;
     l.outcome = c;
     this.out.push(c);
     this.o.kick();
@@ -309,6 +310,15 @@ export class LeaseTable {
     if (!l || l.phase !== "running" || l.lost) return;
     l.progressHeld = { percent: Math.max(0, Math.min(100, Math.trunc(percent) || 0)), note: firstOf(note, noteMost) };
     l.reported = l.progressHeld;
+    this.#watch(localNow());
+  }
+
+  /** Accepts an attempt's totals: they are sent with its next report. */
+  spend(key: string, costs: Record<string, bigint>): void {
+    const l = this.#handlers.get(key);
+    if (!l || l.phase !== "running" || l.lost) return;
+    l.costs = costs;
+    l.progressHeld = l.reported ?? { percent: 0, note: "" };
     this.#watch(localNow());
   }
 
@@ -403,7 +413,7 @@ export class LeaseTable {
   #reported(l: Lease, c: Command, a: LeaseAnswer, kind: Kind | undefined): void {
     if (c !== l.outcome) return;
     const again = (verb: LeaseVerb, text: string): void => {
-      l.outcome = new Command(l, verb, { text, log: c.wire.log });
+      l.outcome = new Command(l, verb, { text, log: c.wire.log, costs: l.costs });
       this.out.push(l.outcome);
     };
     if (kind && c.verb === LeaseVerb.COMPLETE && (kind === "INVALID" || (kind === "DENIED" && c.wire.children.length > 0))) {
@@ -570,7 +580,7 @@ export class LeaseTable {
   #progressDue(l: Lease, now: number): number {
     if (!l.progressHeld || l.progress || l.phase !== "running") return Infinity;
     if (l.progressNext > now) return l.progressNext;
-    l.progress = new Command(l, LeaseVerb.PROGRESS, { progress: l.progressHeld.percent, text: l.progressHeld.note });
+    l.progress = new Command(l, LeaseVerb.PROGRESS, { progress: l.progressHeld.percent, text: l.progressHeld.note, costs: l.costs });
     l.progressHeld = undefined;
     l.progressNext = now + progressEvery;
     this.out.push(l.progress);
