@@ -122,12 +122,13 @@ func (t *leaseTable) reported(l *lease, c *command, a *peer.LeaseAnswer) {
 		a.Err.Kind == rota.KindDenied && len(c.Children) > 0) {
 		// The queue or the workflow has a lower limit: fail the attempt, with the reason.
 		text := lastOf("the completion was refused: " + a.Err.Error())
-		l.outcome = t.put(l, peer.LeaseCommand{Verb: rota.VerbFail, Text: text, Log: c.Log})
+		l.outcome = t.put(l, peer.LeaseCommand{Verb: rota.VerbFail, Text: text, Log: c.Log,
+			Costs: c.Costs})
 		return
 	}
 	if a.Err != nil && a.Err.Kind == rota.KindStale && c.Verb != rota.VerbDecline && closed(t.superseded) {
 		// The job belongs to the new process; report that this one has stopped.
-		l.outcome = t.put(l, peer.LeaseCommand{Verb: rota.VerbDecline, Text: "the outcome came after a takeover",
+		l.outcome = t.put(l, peer.LeaseCommand{Verb: rota.VerbDecline, Text: "the outcome came after a takeover", Costs: c.Costs,
 			Log: c.Log})
 		return
 	}

@@ -127,9 +127,9 @@ func (j *Job) Progress(percent int, note string) { j.progress(j, percent, note) 
 // It never blocks: the last totals of each second are sent, and the final ones with the attempt's outcome. It returns an
 // error for a total that is less than an earlier one, invalid, or that of a ninth cost, and then changes nothing.
 func (j *Job) Spend(name string, units float64) error {
-	costs, err := j.spent.add(name, units)
+	err := j.spent.add(name, units)
 	if err == nil && j.lease != nil {
-		j.lease.table.spend(j.lease, costs)
+		j.lease.table.spend(j.lease)
 	}
 	return err
 }

@@ -21,17 +21,17 @@ func millionths(units float64) (int64, bool) {
 	return int64(math.Round(units * rota.CostUnit)), ok
 }
 
-// add replaces a total, and returns all.
-func (s *spending) add(name string, units float64) (rota.Costs, error) {
+// add replaces a total.
+func (s *spending) add(name string, units float64) error {
 	total, ok := millionths(units)
 	if !ok {
-		return nil, rota.Refusef(rota.KindInvalid, "costs", "costs: %.80s must be between 0 and %d, got %g", name,
+		return rota.Refusef(rota.KindInvalid, "costs", "costs: %.80s must be between 0 and %d, got %g", name,
 			int64(rota.MaxCost/rota.CostUnit), units)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if before := s.costs[name]; total < before {
-		return nil, rota.Refusef(rota.KindInvalid, "costs",
+		return rota.Refusef(rota.KindInvalid, "costs",
 			"costs: got %s=%s after %s; report the total of the attempt, which only grows", name,
 			rota.Cost(total), rota.Cost(before))
 	}
@@ -42,10 +42,10 @@ func (s *spending) add(name string, units float64) (rota.Costs, error) {
 		}
 	}
 	if err := costs.Check("costs"); err != nil {
-		return nil, err
+		return err
 	}
 	s.costs = costs
-	return costs, nil
+	return nil
 }
 
 func (s *spending) totals() rota.Costs {
@@ -54,14 +54,15 @@ func (s *spending) totals() rota.Costs {
 	return maps.Clone(s.costs)
 }
 
-// spend sends an attempt's totals with its next report of progress.
-func (t *leaseTable) spend(l *lease, costs rota.Costs) {
+// spend sends an attempt's totals with its next report of progress. It reads them under the table's lock: of calls at
+// the same time the last one to come here has them all.
+func (t *leaseTable) spend(l *lease) {
 	t.mu.Lock()
 	defer t.unlock()
 	if l.phase != running || l.lost != nil {
 		return
 	}
-	l.costs = costs
+	l.costs = l.job.spent.totals()
 	if l.progressHeld == nil {
 		held := peer.LeaseCommand{Verb: rota.VerbProgress}
 		if l.reported != nil {
