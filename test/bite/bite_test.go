@@ -43,8 +43,50 @@ func TestEveryPlantOfTheTreeIsPlanted(t *testing.T) {
 	if found := tags(t); !slices.Equal(found, named) {
 		t.Errorf("the tree has files for\n%v\nthe table names\n%v", found, named)
 	}
-	if len(named) != 24 {
-		t.Errorf("%d plants: twenty-four are promised", len(named))
+	if len(named) != 25 {
+		t.Errorf("got %d plants, want 25", len(named))
+	}
+}
+
+// TestEveryPatternMatchesATest requires that the phrases of each pattern are in the sources of its package or of fsm: a
+// message that is reworded would make its plant pass unnoticed until the plants run.
+func TestEveryPatternMatchesATest(t *testing.T) {
+	t.Parallel()
+	verb, joined := regexp.MustCompile(`%[+#]?[a-zA-Z]`), regexp.MustCompile(`"\s*\+\s*"`)
+	meta := regexp.MustCompile(`\\[dSwW][+*]?|\[[^\]]*\][+*]?|\.\*|[()\\]`)
+	sources := func(pkg string) (text string) {
+		files, _ := filepath.Glob(filepath.Join(root, filepath.FromSlash(pkg), "*.go"))
+		for _, file := range files {
+			b, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text += string(b)
+		}
+		return verb.ReplaceAllString(joined.ReplaceAllString(text, ""), "%")
+	}
+	value := regexp.MustCompile(`\b([A-Z_]{4,}|true|false)\b|"\w+"`)
+	in := func(pattern, text string) bool {
+		phrases := 0
+		for _, phrase := range meta.Split(pattern, -1) {
+			phrase = strings.TrimSpace(value.ReplaceAllString(phrase, "%"))
+			if len(phrase) < 7 {
+				continue
+			}
+			if phrases++; !strings.Contains(text, phrase) {
+				return false
+			}
+		}
+		return phrases > 0
+	}
+	machine := sources("fsm")
+	for _, p := range plants {
+		for _, c := range p.checks {
+			text := sources(c.pkg) + machine
+			if !slices.ContainsFunc(strings.Split(c.says, "|"), func(s string) bool { return in(s, text) }) {
+				t.Errorf("%s: no test of %s says %s", p.name, c.pkg, c.says)
+			}
+		}
 	}
 }
 

@@ -2,7 +2,7 @@
 // fail proves nothing. A bug is placed where it would have been made, behind its own build tag (files plant_*.go); its
 // checker is a test that the other stages run without it.
 //
-//	go run ./test/bite                       all twenty-four
+//	go run ./test/bite                       all twenty-five
 //	go run ./test/bite --only crc_off,no_fsync
 //	go run ./test/bite --rotate 3 --seed 7   three, in turn by the seed, from which rapid draws
 //
