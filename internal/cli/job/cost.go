@@ -43,6 +43,7 @@ func (a Commands) Cost() *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringSliceVar(&by, "by", nil, "`fields` to group by: tenant, type, queue, state, day (UTC) or label.KEY")
 	cli.DurationVar(flags, &since, "since", 24*time.Hour, "only jobs that ended within this time before now")
+	cli.Within(flags, time.Millisecond, rota.MaxDuration, "since")
 	flags.StringVar(&where, "filter", "", "only those that match all of these `terms`")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		for _, field := range by {
