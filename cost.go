@@ -54,6 +54,9 @@ func withoutExponent(text string) string {
 		return text
 	}
 	whole, fraction, _ := strings.Cut(digits, ".")
+	if whole == "" || strings.Trim(whole+fraction, "0123456789") != "" {
+		return text
+	}
 	all, point := whole+fraction, len(whole)+by
 	switch {
 	case point <= 0:

@@ -29,7 +29,7 @@ func TestCosts_json(t *testing.T) {
 		`{"a":0.1234567}`: "six digits", `{"a":1e-7}`: "six digits", `{"a":-1}`: "use a decimal", `{"a":"x"}`: "use a decimal",
 		`{"a":1000000000000.000001}`: "greatest amount", `{"a":1e300}`: "use a decimal", `{"a":1e13}`: "greatest amount",
 		`{"a":null}`: "use a decimal", `{"a":true}`: "use a decimal", `[]`: "use an object", `{"a":{}}`: "use a decimal",
-		`{"a":""}`: "use a decimal", `{"a":"."}`: "use a decimal", `{"a":"1."}`: "use a decimal",
+		`{"a":""}`: "use a decimal", `{"a":"."}`: "use a decimal", `{"a":"1."}`: "use a decimal", `{"a":"e5"}`: "use a decimal", `{"a":"1.2.3e4"}`: "use a decimal",
 	} {
 		var c Costs
 		if err := json.Unmarshal([]byte(text), &c); KindOf(err) != KindInvalid || !strings.Contains(err.Error(), part) {

@@ -307,7 +307,7 @@ func (r *KeyRule) checkRate() error {
 
 // checkWeightedRate checks a rate that counts a cost.
 func (r *KeyRule) checkWeightedRate() error {
-	const most = MaxCost / CostUnit
+	const most, tenDays = MaxCost / CostUnit, 10 * 24 * 3600 * 1000
 	switch {
 	case !validCostName(r.Unit):
 		return Refusef(KindInvalid, "unit",
@@ -317,8 +317,9 @@ func (r *KeyRule) checkWeightedRate() error {
 		return OutOfRange("rate", r.Rate, 1, most)
 	case r.PeriodMs < 1 || r.PeriodMs > int64(MaxKeyPeriod):
 		return OutOfRange("period_ms", r.PeriodMs, 1, int64(MaxKeyPeriod))
-	case r.Burst < 0 || r.Burst > most:
-		return OutOfRange("burst", r.Burst, 0, most)
+	case r.Burst < 0 || r.Burst > min(most, max(r.Rate, tenDays/r.PeriodMs*r.Rate)):
+		return Refusef(KindInvalid, "burst", "burst must be between 0 and %d (the rate of ten days), got %d",
+			min(most, max(r.Rate, tenDays/r.PeriodMs*r.Rate)), r.Burst)
 	case r.DefaultCost < 0 || r.DefaultCost > MaxCost:
 		return Refusef(KindInvalid, "default_cost", "default_cost must be between 0 and %s, got %s",
 			formatCost(MaxCost), r.DefaultCost)

@@ -59,10 +59,12 @@ func (s *spending) totals() rota.Costs {
 func (t *leaseTable) spend(l *lease) {
 	t.mu.Lock()
 	defer t.unlock()
-	if l.phase != running || l.lost != nil {
+	if l.phase != running {
 		return
 	}
-	l.costs = l.job.spent.totals()
+	if l.costs = l.job.spent.totals(); l.lost != nil {
+		return // they go with the confirmation
+	}
 	if l.progressHeld == nil {
 		held := peer.LeaseCommand{Verb: rota.VerbProgress}
 		if l.reported != nil {

@@ -166,7 +166,7 @@ func (kr *keyring) report(l *state.LeaseRow, s *rota.JobSpec) {
 }
 
 // discharge settles the charge of an attempt that ends: at what it reported; without a report at its estimate, or at 0
-// if it was never acknowledged. What happened since the attempt's start is kept with the charge before it. c is
+// if its handler never began: it was not acknowledged, and did not fail. What happened since the attempt's start is kept with the charge before it. c is
 // editable.
 func (kr *keyring) discharge(c *state.KeyCountRow, r *state.KeyRuleRow, l *state.LeaseRow) {
 	row := kr.charges.Get(state.ChargeKey(c.Key, l.Token.Counter))
@@ -175,7 +175,7 @@ func (kr *keyring) discharge(c *state.KeyCountRow, r *state.KeyRuleRow, l *state
 	}
 	final, reported := l.Spent[r.Unit]
 	switch {
-	case !reported && l.Acked.IsZero():
+	case !reported && l.Acked.IsZero() && !l.Implied:
 		final = 0
 	case !reported:
 		final = row.Amount
@@ -210,37 +210,50 @@ func (kr *keyring) forgive(c *state.KeyCountRow) {
 	c.Debt = state.Debt{}
 }
 
-// reweigh prepares the debts of a rule's counts for another rule: it forgets them if the unit changes, and states them
-// in the new period.
-func (kr *keyring) reweigh(id keyRuleID, from *state.KeyRuleRow, to *rota.KeyRule) {
-	if from == nil || from.Unit == "" {
-		return
-	}
-	var keys []string
+// weighedCount is a count with a debt, and its rule.
+type weighedCount struct {
+	key  string
+	rule rota.KeyRule
+}
+
+// weighed states the debts of the counts that a rule covers as of now, before the rule changes. Until then they may
+// have another rule: that of their name, or of their value.
+func (kr *keyring) weighed(id keyRuleID) (list []weighedCount) {
 	kr.counts.Scan(func(key string, c *state.KeyCountRow) bool {
-		if id.covers(c.Queue, c.Text) && kr.ruleOf(c) == from && !c.Debt.IsZero() {
-			keys = append(keys, key)
+		if r := kr.ruleOf(c); r != nil && id.covers(c.Queue, c.Text) && !c.Debt.IsZero() {
+			list = append(list, weighedCount{key, r.KeyRule})
 		}
 		return true
 	})
-	for _, key := range keys {
-		c := kr.counts.Edit(key)
-		if to == nil || to.Unit != from.Unit {
+	for _, w := range list {
+		c := kr.counts.Edit(w.key)
+		kr.advance(c, kr.ruleOf(c))
+	}
+	return list
+}
+
+// reweigh applies the rules that are in force now to debts: one in another unit is forgotten, and one of another period
+// is stated in that.
+func (kr *keyring) reweigh(list []weighedCount) {
+	for _, w := range list {
+		c := kr.counts.Edit(w.key)
+		r := kr.ruleOf(c)
+		if r == nil || r.Unit != w.rule.Unit {
 			kr.forgive(c)
 			continue
 		}
-		kr.advance(c, from)
-		if to.PeriodMs == from.PeriodMs {
+		if r.PeriodMs == w.rule.PeriodMs {
 			continue
 		}
-		c.Debt.Base = c.Debt.Base.Scaled(to.PeriodMs, from.PeriodMs)
+		c.Debt.Base = c.Debt.Base.Scaled(r.PeriodMs, w.rule.PeriodMs)
 		var rows []*state.ChargeRow
-		kr.scanCharges(key, func(r *state.ChargeRow) { rows = append(rows, r) })
-		for _, r := range rows {
-			r = kr.charges.Change(r.Key, r)
-			r.Add, r.Least = r.Add.Scaled(to.PeriodMs, from.PeriodMs), r.Least.Scaled(to.PeriodMs, from.PeriodMs)
+		kr.scanCharges(w.key, func(r *state.ChargeRow) { rows = append(rows, r) })
+		for _, row := range rows {
+			row = kr.charges.Change(row.Key, row)
+			row.Add = row.Add.Scaled(r.PeriodMs, w.rule.PeriodMs)
+			row.Least = row.Least.Scaled(r.PeriodMs, w.rule.PeriodMs)
 		}
-		c.Debt.Total = kr.total(c, &state.KeyRuleRow{KeyRule: *to})
+		c.Debt.Total = kr.total(c, r)
 	}
 }
 

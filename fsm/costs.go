@@ -29,12 +29,15 @@ func (lg *leasing) costs(l *state.LeaseRow, op *fsmpb.LeaseOp) (rota.Costs, erro
 				rota.Cost(costs[name]), rota.Cost(before))
 		}
 	}
-	all := maps.Clone(l.Spent)
-	if len(all) == 0 {
-		return costs, nil
+	all := costs
+	if len(l.Spent) > 0 {
+		all = maps.Clone(l.Spent)
+		maps.Copy(all, costs)
 	}
-	maps.Copy(all, costs)
-	return all, all.Check("costs")
+	if len(all) > rota.MaxCosts {
+		return nil, rota.TooMany("costs", len(all), rota.MaxCosts)
+	}
+	return all, nil
 }
 
 // spend keeps what an attempt has reported, and returns the lease, which it may have replaced by a copy.
@@ -44,7 +47,7 @@ func (lg *leasing) spend(l *state.LeaseRow, costs rota.Costs) *state.LeaseRow {
 	}
 	l = lg.leases.Edit(l.Key)
 	l.Spent = costs
-	spec := &rota.JobSpec{}
+	var spec *rota.JobSpec
 	if l.Ended != nil {
 		spec = &l.Ended.Spec
 	} else {

@@ -203,6 +203,104 @@ func TestWeightedRate_settles(t *testing.T) {
 	b.wantStart("huge2")
 }
 
+// TestCosts_keepsEightNames reports ever other names over a job's attempts: the first eight are kept, and the state can
+// still be restored and the job retried.
+func TestCosts_keepsEightNames(t *testing.T) {
+	t.Parallel()
+	b := newestBench(t)
+	b.ok(queueOp("default", "attempt_max", "3", "backoff_base", "0"))
+	l := b.leased("j", "w")
+	for _, name := range "abc" {
+		b.ok(verb(rota.VerbFail, l, func(c *peer.LeaseCommand) {
+			c.Costs = rota.Costs{}
+			for i := range rota.MaxCosts {
+				c.Costs[fmt.Sprintf("%c%d", name, i)] = rota.MaxCost
+			}
+		}))
+		l = b.match()["j"]
+	}
+	job := b.state("j", rota.JobDead)
+	if len(job.Spent) != rota.MaxCosts || job.Spent["a0"] != rota.MaxCost {
+		t.Fatalf("spent %s", job.Spent)
+	}
+	b.ok(retryOp("j"))
+	l = b.match()["j"]
+	b.ok(verb(rota.VerbComplete, l, func(c *peer.LeaseCommand) { c.Costs = rota.Costs{"a0": 1} }))
+	if job := b.state("j", rota.JobCompleted); job.Spent["a0"] != rota.MaxCost {
+		t.Fatalf("spent %s", job.Spent)
+	}
+	b.sound()
+}
+
+// TestWeightedRate_ruleChanges sets and deletes rules of a name and of a value while attempts are open and something is
+// owed: the debt follows the rule that applies, and each state can be restored.
+func TestWeightedRate_ruleChanges(t *testing.T) {
+	t.Parallel()
+	value := func(change func(*rota.KeyRule)) rota.KeyRule {
+		r := weighted
+		r.Value = "1"
+		if change != nil {
+			change(&r)
+		}
+		return r
+	}
+	for name, c := range map[string]struct {
+		set  rota.KeyRule
+		owes int64 // after the change; 800 before
+	}{
+		"a value without a unit":    {value(func(r *rota.KeyRule) { r.Unit, r.Rate, r.PeriodMs, r.Burst = "", 0, 0, 0 }), 0},
+		"a value in another unit":   {value(func(r *rota.KeyRule) { r.Unit = "usd" }), 0},
+		"a value of another period": {value(func(r *rota.KeyRule) { r.PeriodMs = 777 }), 800},
+		"a value like the name":     {value(nil), 800},
+		"another default": {func() rota.KeyRule {
+			r := weighted
+			r.DefaultCost = 7
+			return r
+		}(), 800},
+		"another scope": {func() rota.KeyRule {
+			r := weighted
+			r.Scope = rota.KeyOfCluster
+			return r
+		}(), 0},
+	} {
+		for _, ends := range []bool{false, true} {
+			b := newestBench(t)
+			b.ok(queueOp("default", "ranking", "fifo"))
+			b.rule(weighted)
+			b.worker("w", 100)
+			b.submit("open", keys("m:1"), costs("model", 800))
+			b.submit("waits", keys("m:1"), costs("model", 900))
+			l := b.wantStart("open")["open"]
+			owes := func(want int64) {
+				t.Helper()
+				got := rota.Cost(0)
+				for _, k := range KeyStates(&b.View, "default", "m:1", func(*rota.KeyState) bool { return true }) {
+					got += k.Debt
+				}
+				if got != rota.Cost(want*rota.CostUnit) {
+					t.Fatalf("%s: owes %s, want %d", name, got, want)
+				}
+			}
+			if ends {
+				b.ok(verb(rota.VerbComplete, l))
+			}
+			owes(800)
+			b.rule(c.set)
+			b.sound()
+			owes(c.owes)
+			if !ends {
+				b.ok(verb(rota.VerbComplete, l, spends("model", 500)))
+				b.sound()
+				owes(min(500, c.owes))
+			}
+			b.ok(DeleteKeyRuleOp("", "m", c.set.Value))
+			b.sound()
+			b.match()
+			b.sound()
+		}
+	}
+}
+
 // TestKeyRule_weighs lists the invalid rules.
 func TestKeyRule_weighs(t *testing.T) {
 	t.Parallel()
@@ -311,7 +409,7 @@ func weightedLife(t *testing.T, seed uint64) {
 				s.final = s.estimate
 			}
 			what := []rota.LeaseVerb{rota.VerbComplete, rota.VerbFail, rota.VerbDecline}[d.IntN(3)]
-			if what != rota.VerbComplete && row.Acked.IsZero() && spent == nil {
+			if what == rota.VerbDecline && row.Acked.IsZero() && spent == nil {
 				s.final = 0
 			}
 			b.ok(verb(what, l, report))

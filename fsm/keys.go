@@ -133,10 +133,11 @@ func (kr *keyring) replace(id keyRuleID, to *rota.KeyRule) error {
 			return err
 		}
 	}
-	kr.reweigh(id, from, to)
+	weighed := kr.weighed(id)
 	filed := kr.withdraw(id, jobs)
 	kr.recountOpen(id, lingers, -1)
 	kr.put(id, to)
+	kr.reweigh(weighed)
 	for _, j := range jobs {
 		kr.recount(id, j)
 	}

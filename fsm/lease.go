@@ -31,7 +31,11 @@ func (lg *leasing) verb(op *fsmpb.LeaseOp) *fsmpb.Outcome {
 	w := lg.fleet.workers.Get(rota.WorkerID(op.GetWorker()))
 	if !planted.fencingOff() && (w == nil || w.Session != rota.Session(op.GetSession()) || w.Session == 0) {
 		if l := lg.confirmed(op); l != nil {
-			return lg.decline(l, op)
+			costs, err := lg.costs(l, op)
+			if err != nil {
+				return entry.Refused(err)
+			}
+			return lg.decline(lg.spend(l, costs), op)
 		}
 		return entry.Refused(rota.Refusef(rota.KindStale, "session", "worker %q has no live session %d: register again",
 			op.GetWorker(), op.GetSession()))
@@ -306,6 +310,10 @@ func (lg *leasing) fail(l *state.LeaseRow, op *fsmpb.LeaseOp, costs rota.Costs) 
 		return entry.Refused(err)
 	}
 	l = lg.spend(l, costs)
+	if l.Acked.IsZero() {
+		l = lg.leases.Change(l.Key, l)
+		l.Implied = true // its handler began
+	}
 	text := state.Tail(op.GetText(), limits.MaxErrorBytes)
 	became := func(state rota.JobState) *fsmpb.Outcome { return &fsmpb.Outcome{JobState: uint32(state)} }
 	switch kind := peer.FailKind(op.GetFail()); {
@@ -384,7 +392,7 @@ func (lg *leasing) progress(l *state.LeaseRow, op *fsmpb.LeaseOp, costs rota.Cos
 	note := state.Tail(op.GetText(), limits.MaxNoteBytes)
 	final := op.GetOrdinal() == peer.FinalReport && lg.s.Header.Rules >= finalRules
 	switch {
-	case (final || len(costs) > 0) && op.GetProgress() == j.Progress && note == j.Note:
+	case (final || len(op.GetCosts()) > 0) && op.GetProgress() == j.Progress && note == j.Note:
 		due = false // it was kept when it first came, or reports costs alone
 	case final && !due && at >= j.ProgressAt:
 		due, at = true, at+limits.ProgressEvery

@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"math"
 	"slices"
 	"strings"
 )
@@ -215,7 +216,7 @@ func (k laneKeys) full() bool {
 func (a *allowance) key(row *keyRow) *keyLeft {
 	left := a.ofKey[row]
 	if left == nil {
-		left = new(keyLeft) // a turn that has not come leaves nothing
+		left = &keyLeft{amount: math.MaxInt64} // a turn that has not come leaves no job
 		if !row.waits {
 			left.jobs, left.amount = a.caps.Key(row.name), a.caps.Amount(row.name)
 		}

@@ -137,3 +137,26 @@ func BenchmarkRound_blockedKeys(b *testing.B) {
 		})
 	}
 }
+
+// turnless is a ring in which no job's turn has come; it knows no count of jobs that wait for theirs.
+type turnless struct{ fewAtATime }
+
+func (turnless) Counts(*Item, []string) ([]string, bool) { return nil, false }
+func (turnless) Full(string) bool                        { panic("asked of no count") }
+func (turnless) Key(string) int64                        { panic("asked of no count") }
+func (turnless) Weight(string, *Item) int64              { panic("asked of no count") }
+
+// TestKeys_promiseOfAJobInLine checks that a job whose turn has not come can be counted, as for room that was revoked for
+// it before.
+func TestKeys_promiseOfAJobInLine(t *testing.T) {
+	t.Parallel()
+	s := NewSupply()
+	ring := turnless{}
+	p := NewPending(false)
+	p.SetKeys(NewKeys(ring))
+	it := keyedItem(1, "a:1")
+	it.Class = s.Intern(RequirementsOf(&rota.JobSpec{Queue: "q", Type: "t"}))
+	p.Add(it)
+	policy := rota.StandardPolicy()
+	NewDraft(s, ring).Promise(Lot{Queue: "q", Pending: p, Policy: &policy}, it)
+}

@@ -49,7 +49,9 @@ func (m *keyed) spent(e *rota.Event) {
 		switch {
 		case payload.Spent != nil:
 			s.final = (*payload.Spent)["u"]
-		case s.acked:
+		case s.acked || e.Kind == rota.EventJobDead || e.Kind == rota.EventJobCancelled ||
+			e.Kind == rota.EventLeaseCancelled && (e.Reason == rota.ReasonProviderFail ||
+				e.Reason == rota.ReasonTimedOut || e.Reason == rota.ReasonSnoozed): // or it failed without an ack
 			s.final = s.estimate
 		}
 	}

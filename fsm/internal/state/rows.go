@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/binary"
 	"maps"
-	"math"
 	"slices"
 
 	"github.com/rotasched/rota"
@@ -112,8 +111,8 @@ func decodeLater(d *Decoder) rota.Costs {
 	return costs
 }
 
-// AddCosts returns the sum of two costs, in a new map unless one is empty. An amount that would overflow stays at the
-// greatest number.
+// AddCosts returns the sum of two costs, in a new map unless one is empty. An amount beyond the greatest stays there, and
+// beyond MaxCosts names those of b that are new are left out.
 func AddCosts(a, b rota.Costs) rota.Costs {
 	if len(a) == 0 {
 		return b
@@ -123,10 +122,8 @@ func AddCosts(a, b rota.Costs) rota.Costs {
 	}
 	sum := maps.Clone(a)
 	for _, name := range b.Names() {
-		if sum[name] > math.MaxInt64-b[name] {
-			sum[name] = math.MaxInt64
-		} else {
-			sum[name] += b[name]
+		if _, known := sum[name]; known || len(sum) < rota.MaxCosts {
+			sum[name] = min(sum[name]+b[name], rota.MaxCost)
 		}
 	}
 	return sum

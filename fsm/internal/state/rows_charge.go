@@ -2,7 +2,6 @@ package state
 
 import (
 	"encoding/binary"
-	"math"
 
 	"github.com/rotasched/rota"
 )
@@ -121,5 +120,8 @@ func (r *KeyCountRow) RepaidAt(rule *KeyRuleRow, need int64) rota.Clock {
 		return 0 // it is settled when one of them ends
 	}
 	over := r.Debt.Total.Minus(target).Max(Wide{})
-	return r.Debt.At + rota.Clock(over.Quotient(rule.RateCost(), math.MaxInt64/4))
+	return r.Debt.At + rota.Clock(over.Quotient(rule.RateCost(), maxDrain))
 }
+
+// maxDrain bounds the dates of reviews: a hundred years, which no cluster reaches.
+const maxDrain = 100 * 365 * 24 * 3600 * 1000

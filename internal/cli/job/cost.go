@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -95,7 +96,7 @@ func (a Commands) sumCosts(ctx context.Context, c *client.Client, by []string, f
 			if sums[key] == nil {
 				sums[key] = &CostSum{Group: group, Name: name}
 			}
-			sums[key].Spent += rota.Cost(amount)
+			sums[key].Spent += min(rota.Cost(amount), math.MaxInt64-sums[key].Spent)
 			sums[key].Jobs++
 		}
 	}

@@ -96,6 +96,7 @@ func (e *Execution) Run(ctx context.Context) ([]byte, error) {
 	case <-ctx.Done():
 		endGroup(cmd.Process.Pid, cli.Or(e.grace, ExecGrace))
 		<-done
+		_ = left.asks.of(nil, e.Spend)
 		return nil, context.Cause(ctx)
 	}
 }

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -55,8 +56,8 @@ func (l leftFile) read(most int64) ([]byte, error) {
 // askFile is where a command writes what it has spent, and what becomes of its job if it fails.
 type askFile struct{ leftFile }
 
-// maxAskFile limits what is read of it: one line that asks for something, and one for each cost.
-const maxAskFile = 256 + rota.MaxCosts*(rota.MaxKeyBytes+32)
+// maxAskFile limits what is read of it: one line that asks for something, and thousands of totals.
+const maxAskFile = 256 << 10
 
 // of reports what a command has spent, and returns how it failed with what it asks for. A command that did not fail, or
 // declined, asks for nothing.
@@ -68,15 +69,27 @@ func (a askFile) of(failed error, spend func(string, rota.Cost) error) error {
 		}
 		return fmt.Errorf("%w; %w", failed, err)
 	}
-	var lines []string
+	if len(text) == maxAskFile {
+		text = text[:1+bytes.LastIndexByte(text, '\n')] // the last line may be a part of one
+	}
+	var lines, names []string
+	totals := map[string]string{} // the newest total of each name
 	for line := range strings.Lines(string(text)) {
 		line = strings.TrimSpace(line)
-		amount, isCost := strings.CutPrefix(line, "cost ")
+		cost, isCost := strings.CutPrefix(line, "cost ")
 		if !isCost {
 			lines = append(lines, line)
 			continue
 		}
-		if err := spent(amount, spend); err != nil && failed == nil {
+		name, total, _ := strings.Cut(cost, " ")
+		if _, again := totals[name]; !again {
+			names = append(names, name)
+		}
+		totals[name] = total
+	}
+	for _, name := range names {
+		line := "cost " + name + " " + totals[name]
+		if err := spent(name, totals[name], spend); err != nil && failed == nil {
 			failed = fmt.Errorf("$ROTA_OUTCOME has %.60q: %w", line, err)
 		} else if err != nil {
 			failed = fmt.Errorf("%w; $ROTA_OUTCOME has %.60q: %w", failed, line, err)
@@ -88,9 +101,8 @@ func (a askFile) of(failed error, spend func(string, rota.Cost) error) error {
 	return Asking(strings.TrimSpace(strings.Join(lines, "\n")), failed)
 }
 
-// spent reports NAME AMOUNT.
-func spent(text string, spend func(string, rota.Cost) error) error {
-	name, amount, _ := strings.Cut(text, " ")
+// spent reports a total.
+func spent(name, amount string, spend func(string, rota.Cost) error) error {
 	var total rota.Cost
 	if err := total.UnmarshalText([]byte(strings.TrimSpace(amount))); err != nil || spend == nil {
 		return err
