@@ -206,6 +206,7 @@ func (a *floodAccount) decision(name rota.QueueName, events []rota.ServedEvent) 
 			used[e.Worker]++
 		}
 	}
+	ended := a.endedBefore(name, events)
 	stays := map[rota.TenantID]rota.JobID{} // one job that is not placed, for each quiet tenant
 	flooding, quiet := false, false
 	for job, tenant := range q.waiting {
@@ -222,7 +223,7 @@ func (a *floodAccount) decision(name rota.QueueName, events []rota.ServedEvent) 
 		if e.Queue != name || e.Kind != rota.EventJobAssigned {
 			continue
 		}
-		a.draw(q, r, &e, drawn[e.Tenant], func(tenant rota.TenantID) (rota.JobID, int) {
+		a.draw(q, r, &e, drawn[e.Tenant], ended, func(tenant rota.TenantID) (rota.JobID, int) {
 			return stays[tenant], drawn[tenant]
 		})
 		drawn[e.Tenant]++
@@ -238,9 +239,37 @@ func (a *floodAccount) decision(name rota.QueueName, events []rota.ServedEvent) 
 	}
 }
 
-// draw judges one assignment: drawn is the number of its tenant's assignments before it in the entry, stays returns
+// endedBefore counts the leases of a queue's tenants that an entry ends before its first assignment. A round may be
+// decided with such ends or without them (SPEC §2.3), which no event says.
+func (a *floodAccount) endedBefore(name rota.QueueName, events []rota.ServedEvent) map[rota.TenantID]int {
+	ended := map[rota.TenantID]int{}
+	seen := map[rota.JobID]bool{}
+	for _, e := range events {
+		if e.Kind == rota.EventJobAssigned {
+			break
+		}
+		if l, held := a.leases[e.Job]; held && e.Queue == name && !seen[e.Job] && endsLease(e.Kind) {
+			seen[e.Job] = true
+			ended[l.tenant]++
+		}
+	}
+	return ended
+}
+
+// endsLease reports whether an event ends its job's lease, if there is one.
+func endsLease(kind rota.EventKind) bool {
+	switch kind {
+	case rota.EventJobEnqueued, rota.EventJobRetryScheduled, rota.EventJobCompleted, rota.EventJobDead,
+		rota.EventJobExpired, rota.EventJobCancelled, rota.EventLeaseExpired, rota.EventLeaseCancelled,
+		rota.EventLeaseDeclined:
+		return true
+	}
+	return false
+}
+
+// draw judges one assignment: ended is the number of leases that its entry ended before, drawn is the number of its tenant's assignments before it in the entry, stays returns
 // which job of a tenant the entry leaves QUEUED, and how many the tenant drew before.
-func (a *floodAccount) draw(q *floodQueue, r *floodRun, e *rota.ServedEvent, drawn int,
+func (a *floodAccount) draw(q *floodQueue, r *floodRun, e *rota.ServedEvent, drawn int, ended map[rota.TenantID]int,
 	stays func(rota.TenantID) (rota.JobID, int)) {
 	a.t.Helper()
 	open := q.open[e.Tenant] + drawn
@@ -262,7 +291,8 @@ func (a *floodAccount) draw(q *floodQueue, r *floodRun, e *rota.ServedEvent, dra
 	q.leases[e.Worker]++
 	for n := 1; n < 3; n++ {
 		quiet := r.tenant(n)
-		if job, before := stays(quiet); job != "" && quiet != e.Tenant && open > q.open[quiet]+before {
+		if job, before := stays(quiet); job != "" && quiet != e.Tenant && open > q.open[quiet]+before &&
+			open-ended[e.Tenant] > q.open[quiet]+before-ended[quiet] {
 			a.fault("at %s tenant %s with %d leases is given another; job %s of %s, which has %d, stays QUEUED", e.ID,
 				e.Tenant, open, job, quiet, q.open[quiet]+before)
 		}
