@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 
@@ -9,45 +10,41 @@ import (
 	"github.com/tidwall/btree"
 )
 
-// ask is the estimate of a QUEUED job, in millionths, under a count whose rate weighs it.
-type ask struct {
+// queuedCost is the estimate of a QUEUED job, in millionths, under a count whose rate weighs it.
+type queuedCost struct {
 	count  string
 	amount int64
 	job    rota.JobID
 }
 
-func (a ask) less(b ask) bool {
-	if a.count != b.count {
-		return a.count < b.count
-	}
-	if a.amount != b.amount {
-		return a.amount < b.amount
-	}
-	return a.job < b.job
+func (q queuedCost) less(o queuedCost) bool {
+	return cmp.Or(cmp.Compare(q.count, o.count), cmp.Compare(q.amount, o.amount), cmp.Compare(q.job, o.job)) < 0
 }
 
-// ask enters or removes a job's estimates.
-func (kr *keyring) ask(j *state.JobRow, waits bool) {
-	var room [maxKeyHolds]keyHold
-	for _, h := range kr.of(&j.Spec.JobSpec, room[:0]) {
-		if h.rule.Unit == "" {
-			continue
-		}
-		a := ask{h.count, h.rule.CostOf(&j.Spec.JobSpec), j.Spec.ID}
-		if waits {
-			kr.asks.Set(a)
-		} else {
-			kr.asks.Delete(a)
-		}
-	}
-}
-
-// asked is ask for a job that becomes QUEUED, or no longer is; it settles the counts for which that changes anything.
-func (kr *keyring) asked(j *state.JobRow, waits bool) {
-	if len(j.Spec.Keys) == 0 || len(kr.names) == 0 {
+// setQueued adds or removes a job's estimates.
+func (kr *keyring) setQueued(j *state.JobRow, queued bool) {
+	if kr.units == 0 {
 		return
 	}
-	kr.ask(j, waits)
+	var room [maxKeyHolds]keyHold
+	for _, h := range kr.of(&j.Spec.JobSpec, room[:0]) {
+		switch q := (queuedCost{h.count, h.rule.CostOf(&j.Spec.JobSpec), j.Spec.ID}); {
+		case h.rule.Unit == "":
+		case queued:
+			kr.queuedCosts.Set(q)
+		default:
+			kr.queuedCosts.Delete(q)
+		}
+	}
+}
+
+// queuedChanged is setQueued for a job that becomes QUEUED, or no longer is; it settles the counts for which that
+// changes anything.
+func (kr *keyring) queuedChanged(j *state.JobRow, queued bool) {
+	if kr.units == 0 {
+		return
+	}
+	kr.setQueued(j, queued)
 	var room [maxKeyHolds]keyHold
 	for _, h := range kr.of(&j.Spec.JobSpec, room[:0]) {
 		if h.rule.Unit == "" {
@@ -62,13 +59,13 @@ func (kr *keyring) asked(j *state.JobRow, waits bool) {
 // needed returns the amount that must fit below the burst before a job of a count starts: the largest estimate of its
 // QUEUED jobs, so that smaller ones do not starve it, or the burst if that is less.
 func (kr *keyring) needed(c *state.KeyCountRow, r *state.KeyRuleRow) int64 {
-	return neededBy(kr.asks, c, r)
+	return neededBy(kr.queuedCosts, c, r)
 }
 
-func neededBy(asks *btree.BTreeG[ask], c *state.KeyCountRow, r *state.KeyRuleRow) (need int64) {
-	asks.Descend(ask{c.Key, math.MaxInt64, ""}, func(a ask) bool {
-		if a.count == c.Key {
-			need = a.amount
+func neededBy(queued *btree.BTreeG[queuedCost], c *state.KeyCountRow, r *state.KeyRuleRow) (need int64) {
+	queued.Descend(queuedCost{c.Key, math.MaxInt64, ""}, func(q queuedCost) bool {
+		if q.count == c.Key {
+			need = q.amount
 		}
 		return false
 	})
@@ -76,7 +73,7 @@ func neededBy(asks *btree.BTreeG[ask], c *state.KeyCountRow, r *state.KeyRuleRow
 }
 
 // owed returns the debt of a count now, times the period.
-func (kr *keyring) owed(c *state.KeyCountRow, r *state.KeyRuleRow) state.Wide {
+func (kr *keyring) owed(c *state.KeyCountRow, r *state.KeyRuleRow) state.Int128 {
 	return c.Owed(r, kr.s.Header.Clock)
 }
 
@@ -113,8 +110,8 @@ func (kr *keyring) advance(c *state.KeyCountRow, r *state.KeyRuleRow) {
 	if last := kr.lastCharge(c.Key, math.MaxUint64); last == nil {
 		d.Base = d.Total
 	} else {
-		kr.charges.Change(last.Key, last).Then(state.Wide{}.Minus(state.Product(r.RateCost(), int64(now-d.At))),
-			state.Wide{})
+		kr.charges.Change(last.Key, last).Then(state.Int128{}.Minus(state.Product(r.RateCost(), int64(now-d.At))),
+			state.Int128{})
 	}
 	d.At = now
 }
@@ -139,7 +136,7 @@ func (kr *keyring) scanCharges(count string, visit func(*state.ChargeRow)) {
 }
 
 // total returns the debt of a count as its base and its charges give it.
-func (kr *keyring) total(c *state.KeyCountRow, r *state.KeyRuleRow) state.Wide {
+func (kr *keyring) total(c *state.KeyCountRow, r *state.KeyRuleRow) state.Int128 {
 	debt := c.Debt.Base
 	kr.scanCharges(c.Key, func(row *state.ChargeRow) {
 		debt = row.After(debt.Plus(state.Product(row.Amount, r.PeriodMs)))
@@ -165,10 +162,10 @@ func (kr *keyring) report(l *state.LeaseRow, s *rota.JobSpec) {
 	}
 }
 
-// discharge settles the charge of an attempt that ends: at what it reported; without a report at its estimate, or at 0
-// if its handler never began: it was not acknowledged, and did not fail. What happened since the attempt's start is kept with the charge before it. c is
-// editable.
-func (kr *keyring) discharge(c *state.KeyCountRow, r *state.KeyRuleRow, l *state.LeaseRow) {
+// settleCharge replaces the charge of an attempt that ends by what the attempt reported. Without a report it stays the
+// estimate, or becomes 0 if its handler never began: it was not acknowledged, and did not fail. The charge before it
+// continues to its end. c is editable.
+func (kr *keyring) settleCharge(c *state.KeyCountRow, r *state.KeyRuleRow, l *state.LeaseRow) {
 	row := kr.charges.Get(state.ChargeKey(c.Key, l.Token.Counter))
 	if row == nil {
 		return // it started before the rule had this unit
@@ -186,7 +183,7 @@ func (kr *keyring) discharge(c *state.KeyCountRow, r *state.KeyRuleRow, l *state
 	amount := state.Product(final, r.PeriodMs)
 	if before := kr.lastCharge(c.Key, l.Token.Counter-1); before != nil {
 		before = kr.charges.Change(before.Key, before)
-		before.Then(amount, state.Wide{})
+		before.Then(amount, state.Int128{})
 		before.Then(row.Add, row.Least)
 	} else {
 		c.Debt.Base = row.After(c.Debt.Base.Plus(amount))
@@ -198,8 +195,8 @@ func (kr *keyring) discharge(c *state.KeyCountRow, r *state.KeyRuleRow, l *state
 	}
 }
 
-// forgive forgets the debt of a count; c is editable.
-func (kr *keyring) forgive(c *state.KeyCountRow) {
+// dropDebt removes the debt of a count and its charges; c is editable.
+func (kr *keyring) dropDebt(c *state.KeyCountRow) {
 	if c.Debt.Charges > 0 {
 		var keys []string
 		kr.scanCharges(c.Key, func(r *state.ChargeRow) { keys = append(keys, r.Key) })
@@ -210,18 +207,18 @@ func (kr *keyring) forgive(c *state.KeyCountRow) {
 	c.Debt = state.Debt{}
 }
 
-// weighedCount is a count with a debt, and its rule.
-type weighedCount struct {
+// ruledDebt is a count that owes something, and the rule that counts it.
+type ruledDebt struct {
 	key  string
 	rule rota.KeyRule
 }
 
-// weighed states the debts of the counts that a rule covers as of now, before the rule changes. Until then they may
-// have another rule: that of their name, or of their value.
-func (kr *keyring) weighed(id keyRuleID) (list []weighedCount) {
+// debtsOf returns the debts of the counts that a rule covers, stated as of now. It is called before the rule changes:
+// until then another rule may apply to a count, that of its name or of its value.
+func (kr *keyring) debtsOf(id keyRuleID) (list []ruledDebt) {
 	kr.counts.Scan(func(key string, c *state.KeyCountRow) bool {
 		if r := kr.ruleOf(c); r != nil && id.covers(c.Queue, c.Text) && !c.Debt.IsZero() {
-			list = append(list, weighedCount{key, r.KeyRule})
+			list = append(list, ruledDebt{key, r.KeyRule})
 		}
 		return true
 	})
@@ -232,14 +229,13 @@ func (kr *keyring) weighed(id keyRuleID) (list []weighedCount) {
 	return list
 }
 
-// reweigh applies the rules that are in force now to debts: one in another unit is forgotten, and one of another period
-// is stated in that.
-func (kr *keyring) reweigh(list []weighedCount) {
+// convertDebts converts debts to the rules that apply now: to their periods, and to 0 where the unit is another one.
+func (kr *keyring) convertDebts(list []ruledDebt) {
 	for _, w := range list {
 		c := kr.counts.Edit(w.key)
 		r := kr.ruleOf(c)
 		if r == nil || r.Unit != w.rule.Unit {
-			kr.forgive(c)
+			kr.dropDebt(c)
 			continue
 		}
 		if r.PeriodMs == w.rule.PeriodMs {
@@ -263,14 +259,14 @@ func (kr *keyring) repaidAt(c *state.KeyCountRow, r *state.KeyRuleRow) rota.Cloc
 	return c.RepaidAt(r, kr.needed(c, r))
 }
 
-// overText describes why a weighted rate lets no job of a count start.
-func (kr *keyring) overText(c *state.KeyCountRow, r *state.KeyRuleRow) string {
+// rateText describes why a weighted rate lets no job of a count start.
+func (kr *keyring) rateText(c *state.KeyCountRow, r *state.KeyRuleRow) string {
 	need, owed := kr.needed(c, r), kr.owed(c, r).Quotient(r.PeriodMs, math.MaxInt64/4)
 	return fmt.Sprintf("key %s has used %s of its burst of %s %s; %s fit at %s", c.Text, rota.Cost(owed),
 		rota.Cost(r.BurstCost()), r.Unit, rota.Cost(need), kr.s.Header.Now().At(kr.repaidAt(c, r)).Date)
 }
 
-// charges checks the debts and the asks against the rows. Invariant I11.
+// charges checks debts and estimates against the rows. Invariant I11.
 func (c *checker) charges() {
 	kr := &c.m.keyring
 	open := int64(0)
@@ -292,7 +288,7 @@ func (c *checker) charges() {
 	if open != int64(kr.charges.Len()) {
 		c.fault("I11: %d charges are open, %d belong to keys", kr.charges.Len(), open)
 	}
-	asks := 0
+	queued := 0
 	c.m.JobTable.Scan(func(id rota.JobID, j *state.JobRow) bool {
 		if j.State != rota.JobQueued {
 			return true
@@ -301,14 +297,14 @@ func (c *checker) charges() {
 			if h.rule.Unit == "" {
 				continue
 			}
-			asks++
-			if _, ok := kr.asks.Get(ask{h.count, h.rule.CostOf(&j.Spec.JobSpec), id}); !ok {
-				c.fault("I11: job %s does not ask key %s", id, h.count)
+			queued++
+			if _, ok := kr.queuedCosts.Get(queuedCost{h.count, h.rule.CostOf(&j.Spec.JobSpec), id}); !ok {
+				c.fault("I11: the estimate of job %s is not filed under key %s", id, h.count)
 			}
 		}
 		return true
 	})
-	if asks != kr.asks.Len() {
-		c.fault("I11: %d estimates are filed, jobs have %d", kr.asks.Len(), asks)
+	if queued != kr.queuedCosts.Len() {
+		c.fault("I11: %d estimates are filed, jobs have %d", kr.queuedCosts.Len(), queued)
 	}
 }

@@ -70,7 +70,11 @@ func (c *checker) keys() {
 		c.fault("I11: %d keys have jobs, counted are %d; %d jobs block some, filed are %d", len(want), seen,
 			len(blockers), len(kr.blocks))
 	}
+	units := 0
 	kr.rules.Scan(func(_ string, r *state.KeyRuleRow) bool {
+		if r.Unit != "" {
+			units++
+		}
 		if kr.rule(r.Queue, r.Name, r.Value) != r || kr.byName[idOfRule(&r.KeyRule)] != r {
 			c.fault("I11: rule %s is not the one that its keys find", r.Key)
 		}
@@ -79,6 +83,9 @@ func (c *checker) keys() {
 		}
 		return true
 	})
+	if units != kr.units {
+		c.fault("I11: %d rules have a unit, %d are counted", units, kr.units)
+	}
 	if line.Len() != kr.line.Len() {
 		c.fault("I11: %d jobs stand in sequences, the rows say %d", kr.line.Len(), line.Len())
 	}
@@ -118,12 +125,14 @@ func (kr *keyring) deriveRules() {
 
 // derive rebuilds everything outside the rows, before jobs are filed.
 func (kr *keyring) derive() {
-	kr.s.JobTable.Scan(func(_ rota.JobID, j *state.JobRow) bool {
-		if j.State == rota.JobQueued {
-			kr.ask(j, true)
-		}
-		return true
-	})
+	if len(kr.names) > 0 {
+		kr.s.JobTable.Scan(func(_ rota.JobID, j *state.JobRow) bool {
+			if kr.lineUp(kr.line, j); j.State == rota.JobQueued {
+				kr.setQueued(j, true)
+			}
+			return true
+		})
+	}
 	kr.counts.Scan(func(key string, c *state.KeyCountRow) bool {
 		if planted.keyNotInSnapshot() {
 			c.Open = 0
@@ -135,13 +144,6 @@ func (kr *keyring) derive() {
 		if c.Blocker != "" {
 			kr.blocks[c.Blocker] = append(kr.blocks[c.Blocker], key)
 		}
-		return true
-	})
-	if len(kr.names) == 0 {
-		return
-	}
-	kr.s.JobTable.Scan(func(_ rota.JobID, j *state.JobRow) bool {
-		kr.lineUp(kr.line, j)
 		return true
 	})
 }

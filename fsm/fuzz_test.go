@@ -234,6 +234,8 @@ func hostileOp(b *bench, d *dice, seen []rota.Lease) *fsmpb.Op {
 			c.Ordinal, c.Fail, c.After, c.Progress = int32(d.roll(4)), peer.FailKind(d.roll(7)), millis.Duration(
 				d.number()), int32(d.number())
 			switch d.roll(9) {
+			case 4:
+				c.Costs = rota.Costs{d.of("u", d.text()): d.number()}
 			case 0:
 				c.Worker, c.Job = rota.WorkerID(d.id("w")), rota.JobID(d.id("j"))
 			case 1:

@@ -192,6 +192,46 @@ func goldenLosses(c *bench) {
 	}
 }
 
+// goldenCosts weighs jobs: with reports that are more, less, missing and refused, a node of a workflow and a job among
+// them that run again, and rules that take over what is owed.
+func goldenCosts(c *bench) {
+	c.worker("costs", 20)
+	rule := rota.KeyRule{Name: "costs", Rate: 2, PeriodMs: 1_000, Burst: 20, Unit: "u", DefaultCost: rota.CostUnit / 2}
+	c.entry(SetKeyRuleOp(&rule))
+	pinned := func(s *rota.JobSpec) { s.Worker, s.Keys = "costs", []string{"costs:1"} }
+	for i := range 6 {
+		c.submit(fmt.Sprint("costs", i), pinned, func(s *rota.JobSpec) {
+			if i > 0 {
+				s.Costs = rota.Costs{"u": int64(i) * 3 * rota.CostUnit, "w": 1}
+			}
+		})
+	}
+	c.run(newDAG("costs", [][]uint32{nil}, func(d *dag) { pinned(&d.Nodes[0].JobSpec) }))
+	for round := range 8 {
+		for i, l := range inOrder(c.match()) {
+			c.entry(verb(rota.VerbProgress, l, spends("u", i+round)), verb(rota.VerbProgress, l, spends("u", 50)),
+				verb(rota.VerbProgress, l, spends("u", 1)))
+			c.entry(verb([]rota.LeaseVerb{rota.VerbFail, rota.VerbComplete, rota.VerbDecline}[(i+round)%3], l,
+				spends("u", 50+i, "v", 2)))
+		}
+		switch round {
+		case 2:
+			rule.PeriodMs = 700
+			c.entry(SetKeyRuleOp(&rule))
+		case 4:
+			other := rule
+			other.Value, other.PeriodMs = "1", 900
+			c.entry(SetKeyRuleOp(&other))
+		case 5:
+			c.entry(cancelOp("costs5"), retryOp("costs5"), entry.CancelWorkflowOp("costs"))
+			c.entry(entry.RetryWorkflowOp("costs", "", 1))
+		case 6:
+			c.entry(DeleteKeyRuleOp("", "costs", "1"))
+		}
+		c.pass(9_000)
+	}
+}
+
 // goldenDeletions ends jobs, and deletes them so that ranges of numbers begin, meet and disappear.
 func goldenDeletions(c *bench) {
 	var ops []*fsmpb.Op
@@ -420,6 +460,7 @@ func writeGolden(t *testing.T) {
 	goldenHooks(c)
 	goldenOutlived(c)
 	goldenLosses(c)
+	goldenCosts(c)
 	note()
 	data := make([]byte, 6000)
 	for i := range data {

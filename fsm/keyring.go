@@ -35,8 +35,10 @@ type keyring struct {
 	// blocks are the counts that an ended job blocks.
 	blocks map[rota.JobID][]string
 	lanes  *sched.Keys
-	// asks holds the estimates of QUEUED jobs by the counts whose rates weigh them.
-	asks *btree.BTreeG[ask]
+	// queuedCosts holds the estimates of QUEUED jobs by the counts whose rates weigh them; units is the number of rules
+	// with a unit.
+	queuedCosts *btree.BTreeG[queuedCost]
+	units       int
 }
 
 type keyRuleID struct {
@@ -70,11 +72,12 @@ type keyHold struct {
 
 func (kr *keyring) reset() {
 	kr.byName, kr.names = map[keyRuleID]*state.KeyRuleRow{}, map[string]*keyName{}
+	kr.units = 0
 	kr.groups, kr.restoring = map[rota.QueueName]*state.KeyRuleRow{}, false
 	kr.line = btree.NewBTreeGOptions(keyPlaceLess, btree.Options{NoLocks: true})
 	kr.blocks = map[rota.JobID][]string{}
 	kr.lanes = sched.NewKeys(kr)
-	kr.asks = btree.NewBTreeGOptions(ask.less, btree.Options{NoLocks: true})
+	kr.queuedCosts = btree.NewBTreeGOptions(queuedCost.less, btree.Options{NoLocks: true})
 }
 
 // of appends the rules that apply to a job's keys: for each key the rule of its queue, then the rule of all queues.
@@ -205,7 +208,7 @@ func (kr *keyring) opened(l *state.LeaseRow, s *rota.JobSpec, by int64) {
 		case h.rule.Unit != "" && by > 0:
 			kr.charge(c, h.rule, l.Token.Counter, h.rule.CostOf(s))
 		case h.rule.Unit != "":
-			kr.discharge(c, h.rule, l)
+			kr.settleCharge(c, h.rule, l)
 		case by > 0:
 			c.Tat = h.rule.Bucket().Take(c.Tat, kr.s.Header.Clock)
 		}
@@ -257,7 +260,7 @@ func (kr *keyring) settle(c *state.KeyCountRow, r *state.KeyRuleRow) {
 
 func (kr *keyring) drop(c *state.KeyCountRow) {
 	kr.unblock(c)
-	kr.forgive(c)
+	kr.dropDebt(c)
 	kr.s.Timers.Key.Refile(c.Key, int64(c.Due), 0)
 	kr.counts.Drop(c.Key)
 }
@@ -347,7 +350,7 @@ func (kr *keyring) obstacles(j *state.JobRow, note func(reason, detail string) b
 		case h.rule.Sequence != rota.SequenceNone && c.Open > 0:
 			detail = fmt.Sprintf("key %s runs one job at a time, and one has a lease", c.Text)
 		case h.rule.Unit != "":
-			reason, detail = "KEY_RATE", kr.overText(c, h.rule)
+			reason, detail = "KEY_RATE", kr.rateText(c, h.rule)
 		default:
 			reason, detail = "KEY_RATE", fmt.Sprintf("key %s may have %d jobs assigned in %d ms, the next one at %s",
 				c.Text, h.rule.Rate,
@@ -383,6 +386,9 @@ func (kr *keyring) list(r *state.KeyRuleRow) {
 		n = &keyName{whole: map[rota.QueueName]*state.KeyRuleRow{}}
 		kr.names[r.Name] = n
 	}
+	if r.Unit != "" {
+		kr.units++
+	}
 	n.rules++
 	if r.Value != "" {
 		n.valued++
@@ -404,6 +410,9 @@ func (kr *keyring) know(r *state.KeyRuleRow) {
 func (kr *keyring) unlist(id keyRuleID) {
 	if g := kr.groups[id.queue]; g != nil && idOfRule(&g.KeyRule) == id {
 		delete(kr.groups, id.queue)
+	}
+	if kr.byName[id].Unit != "" {
+		kr.units--
 	}
 	delete(kr.byName, id)
 	n := kr.names[id.name]

@@ -133,16 +133,16 @@ func (kr *keyring) replace(id keyRuleID, to *rota.KeyRule) error {
 			return err
 		}
 	}
-	weighed := kr.weighed(id)
+	debts := kr.debtsOf(id)
 	filed := kr.withdraw(id, jobs)
 	kr.recountOpen(id, lingers, -1)
 	kr.put(id, to)
-	kr.reweigh(weighed)
+	kr.convertDebts(debts)
 	for _, j := range jobs {
 		kr.recount(id, j)
 	}
 	for _, j := range filed {
-		kr.ask(j, true)
+		kr.setQueued(j, true)
 	}
 	kr.recountOpen(id, lingers, 1)
 	var rows []*state.KeyCountRow
@@ -221,7 +221,7 @@ func (kr *keyring) withdraw(id keyRuleID, jobs []*state.JobRow) (filed []*state.
 	var room [maxKeyHolds]keyHold
 	for _, j := range jobs {
 		if j.Item != nil {
-			kr.ask(j, false)
+			kr.setQueued(j, false)
 			kr.pending(j).Remove(j.Item)
 			filed = append(filed, j)
 		}

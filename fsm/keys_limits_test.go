@@ -22,7 +22,7 @@ func hostileKey(b *bench, d *dice) *fsmpb.Op {
 		return &fsmpb.Op{Op: &fsmpb.Op_SetKeyRule{SetKeyRule: &fsmpb.SetKeyRule{Queue: d.of("", d.queue()),
 			Name: d.of("a", "b", d.text()), Value: d.of("", "1", d.text()),
 			Cluster: d.roll(2) == 0, Concurrency: d.number(), Rate: d.number(), PeriodMs: d.number(), Burst: d.number(),
-			Sequence: uint32(d.number())}}}
+			Sequence: uint32(d.number()), Unit: d.of("", "u", d.text()), DefaultCost: d.number()}}}
 	}
 	return mixKeys(b, d)
 }

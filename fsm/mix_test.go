@@ -326,6 +326,11 @@ func mixKeys(b *bench, d *dice) *fsmpb.Op {
 			1, 3)
 	}
 	if d.roll(3) == 0 {
+		r.Unit, r.Rate, r.PeriodMs, r.Burst = d.of("u", "v"), pickOf[int64](d, 1, 2, 10), pickOf[int64](d, 100, 700,
+			5000), pickOf[int64](d, 0, 1, 3)
+		r.DefaultCost = rota.Cost(pickOf[int64](d, 0, rota.CostUnit/3, 4*rota.CostUnit))
+	}
+	if d.roll(3) == 0 {
 		r.Group, r.Queue, r.Value = true, rota.QueueName(d.of(mixQueues...)), ""
 	}
 	return SetKeyRuleOp(&r)
@@ -354,6 +359,9 @@ func mixJob(d *dice, s *rota.JobSpec) {
 		if d.roll(3) == 0 {
 			s.Keys = append(s.Keys, name+":"+d.of("1", "2", "3"))
 		}
+	}
+	if d.roll(2) == 0 {
+		s.Costs = rota.Costs{d.of("u", "v"): pickOf[int64](d, 0, 1, rota.CostUnit, 7*rota.CostUnit/2)}
 	}
 	if d.roll(4) == 0 {
 		s.Batch = rota.BatchID(fmt.Sprint("b", d.roll(9)))
@@ -398,7 +406,12 @@ func mixVerb(b *bench, d *dice, seen []rota.Lease) *fsmpb.Op {
 	}
 	return verb(pickOf(d, rota.VerbAck, rota.VerbAck, rota.VerbRenew, rota.VerbComplete, rota.VerbComplete,
 		rota.VerbComplete, rota.VerbFail, rota.VerbDecline, rota.VerbProgress), l,
-		func(c *peer.LeaseCommand) { c.Fail, c.After = failAs(d.roll(10)) })
+		func(c *peer.LeaseCommand) {
+			c.Fail, c.After = failAs(d.roll(10))
+			if d.roll(2) == 0 {
+				c.Costs = rota.Costs{d.of("u", "v"): pickOf[int64](d, 0, 1, rota.CostUnit, 5*rota.CostUnit/2)}
+			}
+		})
 }
 
 func pickOf[T any](d *dice, list ...T) T { return list[d.roll(len(list))] }

@@ -170,7 +170,7 @@ func (pl *placement) file(j *state.JobRow, q *state.QueueRow) {
 	}
 	*j.Item = pl.itemOf(j, q)
 	pl.admission.syncLanes(i, q, j.Spec.Tenant)
-	pl.keyring.asked(j, true)
+	pl.keyring.queuedChanged(j, true)
 	i.pending.Add(j.Item)
 	i.countTier(j, &q.Policy, 1)
 	pl.timePromotion(q, i)
@@ -212,7 +212,7 @@ func (pl *placement) unfile(j *state.JobRow, q *state.QueueRow) {
 	if !i.pending.Remove(j.Item) {
 		panic(fmt.Sprintf("fsm: job %s is QUEUED but in no lane", j.Spec.ID))
 	}
-	pl.keyring.asked(j, false)
+	pl.keyring.queuedChanged(j, false)
 	i.countTier(j, &q.Policy, -1)
 	pl.timePromotion(q, i)
 	if len(pl.items) < state.MaxSpare { // rounds keep none beyond their decision

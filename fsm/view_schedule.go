@@ -158,18 +158,18 @@ func WebhooksOf(vw *View) []rota.Webhook {
 
 // KeyList is a frozen view of the keys that rules count; reading it blocks nothing.
 type KeyList struct {
-	now    rota.Moment
-	rules  *tree.Tree[string, *state.KeyRuleRow]
-	counts *tree.Tree[string, *state.KeyCountRow]
-	line   *btree.BTreeG[state.KeyPlace]
-	asks   *btree.BTreeG[ask]
+	now         rota.Moment
+	rules       *tree.Tree[string, *state.KeyRuleRow]
+	counts      *tree.Tree[string, *state.KeyCountRow]
+	line        *btree.BTreeG[state.KeyPlace]
+	queuedCosts *btree.BTreeG[queuedCost]
 }
 
 // Keys freezes the keys of a machine for a list.
 func Keys(m *Machine) *KeyList {
 	kr := &m.keyring
 	return &KeyList{now: m.Header.Now(), rules: kr.rules.Freeze(), counts: kr.counts.Freeze(), line: kr.line.Copy(),
-		asks: kr.asks.Copy()}
+		queuedCosts: kr.queuedCosts.Copy()}
 }
 
 // Page returns the keys that a filter selects and rd may read: those with the most open leases first, then those with
@@ -222,7 +222,7 @@ func (l *KeyList) words(c *state.KeyCountRow) rota.KeyState {
 	if !ok {
 		r, _ = l.rules.Get(state.KeyRuleKey(c.Queue, name, ""))
 	}
-	k := c.Words(r, l.now, neededBy(l.asks, c, r))
+	k := c.Words(r, l.now, neededBy(l.queuedCosts, c, r))
 	l.line.Ascend(state.KeyPlace{Count: c.Key}, func(p state.KeyPlace) bool {
 		k.Head = c.TurnAt(p)
 		return false

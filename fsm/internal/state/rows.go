@@ -99,8 +99,8 @@ func decodeLimits(d *Decoder) map[string]int64 {
 	return limits
 }
 
-// decodeLater reads costs at the end of a row, which are written only if there are any.
-func decodeLater(d *Decoder) rota.Costs {
+// decodeSpent reads what was spent at the end of a row, where it is written only if there is anything.
+func decodeSpent(d *Decoder) rota.Costs {
 	if len(d.B) == 0 {
 		return nil
 	}
@@ -213,8 +213,8 @@ type LeaseRow struct {
 	Key string
 	// Due is derived: the lease's due time in the timers.
 	Due rota.Clock
-	// Implied reports that its completion acknowledges it, in the operation being applied; such a lease ends with that
-	// operation.
+	// Implied reports that the operation being applied shows that its handler began: it completes or fails a lease that
+	// was not acknowledged. Such a lease ends with that operation.
 	Implied bool
 }
 
@@ -302,7 +302,7 @@ func DecodeLease(d *Decoder) *LeaseRow {
 			r.decodeEnded(d)
 		}
 		if set[1] {
-			r.Spent = decodeLater(d)
+			r.Spent = decodeSpent(d)
 		}
 		if !set[0] && len(r.Spent) == 0 {
 			d.Fail()

@@ -12,7 +12,7 @@ type Debt struct {
 	// At is the time as of which the debt is stated.
 	At rota.Clock
 	// Total is the whole debt, Base what was left of it when the oldest open charge began, or all of it without one.
-	Total, Base Wide
+	Total, Base Int128
 	// Charges counts the open charges.
 	Charges int64
 }
@@ -22,8 +22,8 @@ func (d Debt) IsZero() bool { return d.Charges == 0 && d.Total.IsZero() }
 
 func (d *Debt) canonical(e *Encoder) {
 	e.Int(int64(d.At))
-	e.Wide(d.Total)
-	e.Wide(d.Base)
+	e.Int128(d.Total)
+	e.Int128(d.Base)
 	e.Int(d.Charges)
 }
 
@@ -31,7 +31,7 @@ func decodeDebt(d *Decoder) (debt Debt) {
 	if len(d.B) == 0 {
 		return debt
 	}
-	debt = Debt{At: rota.Clock(d.Int()), Total: d.Wide(), Base: d.Wide(), Charges: d.Int()}
+	debt = Debt{At: rota.Clock(d.Int()), Total: d.Int128(), Base: d.Int128(), Charges: d.Int()}
 	if debt.IsZero() || debt.Charges < 0 || debt.Total.Hi < 0 || debt.Base.Hi < 0 {
 		d.Fail()
 	}
@@ -39,8 +39,8 @@ func decodeDebt(d *Decoder) (debt Debt) {
 }
 
 // Repaid returns what is left of a debt after a number of ms at a rate in millionths per period.
-func Repaid(debt Wide, rate int64, ms rota.Clock) Wide {
-	return debt.Minus(Product(rate, int64(ms))).Max(Wide{})
+func Repaid(debt Int128, rate int64, ms rota.Clock) Int128 {
+	return debt.Minus(Product(rate, int64(ms))).Max(Int128{})
 }
 
 // ChargeRow is what the start of an attempt added to the debt of a key, while the attempt is open. What happened
@@ -55,8 +55,8 @@ type ChargeRow struct {
 	Number uint64
 	// Amount is the present charge in millionths.
 	Amount int64
-	Add    Wide
-	Least  Wide
+	Add    Int128
+	Least  Int128
 }
 
 // ChargeKey returns the key of a charge: the count's, a zero byte, and the number. No key contains a zero byte.
@@ -70,10 +70,10 @@ func ChargeKey(count string, number uint64) string {
 func (r *ChargeRow) TreeKey() string { return r.Key }
 
 // After returns the debt at the end of the charge's span, given the debt just after its start.
-func (r *ChargeRow) After(debt Wide) Wide { return debt.Plus(r.Add).Max(r.Least) }
+func (r *ChargeRow) After(debt Int128) Int128 { return debt.Plus(r.Add).Max(r.Least) }
 
 // Then appends max(debt + add, least) to the span.
-func (r *ChargeRow) Then(add, least Wide) {
+func (r *ChargeRow) Then(add, least Int128) {
 	r.Add, r.Least = r.Add.Plus(add), r.Least.Plus(add).Max(least)
 }
 
@@ -82,13 +82,13 @@ func (r *ChargeRow) Canonical(e *Encoder) {
 	e.Str(r.Count)
 	e.Uint(r.Number)
 	e.Int(r.Amount)
-	e.Wide(r.Add)
-	e.Wide(r.Least)
+	e.Int128(r.Add)
+	e.Int128(r.Least)
 }
 
 // DecodeCharge reads what Canonical wrote.
 func DecodeCharge(d *Decoder) *ChargeRow {
-	r := &ChargeRow{Count: d.Str(), Number: d.Uint(), Amount: d.Int(), Add: d.Wide(), Least: d.Wide()}
+	r := &ChargeRow{Count: d.Str(), Number: d.Uint(), Amount: d.Int(), Add: d.Int128(), Least: d.Int128()}
 	if r.Amount < 0 || r.Least.Hi < 0 {
 		d.Fail()
 	}
@@ -103,14 +103,14 @@ func (r *ChargeRow) owner() (rota.QueueName, rota.TenantID) { return "", "" }
 func (r *ChargeRow) Besides() int64 { return 0 }
 
 // Owed returns the debt of a count under its rule, times the period.
-func (r *KeyCountRow) Owed(rule *KeyRuleRow, now rota.Clock) Wide {
+func (r *KeyCountRow) Owed(rule *KeyRuleRow, now rota.Clock) Int128 {
 	return Repaid(r.Debt.Total, rule.RateCost(), now-r.Debt.At)
 }
 
 // RepaidAt returns when a count with a weighted rate must be reviewed: when the amount that its jobs wait for fits below
 // the burst, or when nothing is owed; 0 for never.
 func (r *KeyCountRow) RepaidAt(rule *KeyRuleRow, need int64) rota.Clock {
-	var target Wide
+	var target Int128
 	switch {
 	case r.Debt.Total.IsZero():
 		return 0
@@ -119,7 +119,7 @@ func (r *KeyCountRow) RepaidAt(rule *KeyRuleRow, need int64) rota.Clock {
 	case r.Debt.Charges > 0:
 		return 0 // it is settled when one of them ends
 	}
-	over := r.Debt.Total.Minus(target).Max(Wide{})
+	over := r.Debt.Total.Minus(target).Max(Int128{})
 	return r.Debt.At + rota.Clock(over.Quotient(rule.RateCost(), maxDrain))
 }
 

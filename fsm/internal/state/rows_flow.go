@@ -333,7 +333,7 @@ func DecodeVertex(d *Decoder) *VertexRow {
 	}
 	r.Gate.decode(d)
 	r.Growth = decodeGrowth(d)
-	if spent := decodeLater(d); spent != nil && r.Past != nil {
+	if spent := decodeSpent(d); spent != nil && r.Past != nil {
 		r.Past.Spent = spent
 	} else if spent != nil {
 		d.Fail()

@@ -295,7 +295,7 @@ func DecodeJob(d *Decoder) *JobRow {
 		var spent rota.Costs
 		if len(d.B) > 0 {
 			life.Ready = rota.Clock(d.Int())
-			spent = decodeLater(d)
+			spent = decodeSpent(d)
 			if life.Ready < 0 || life.Ready == 0 && spent == nil {
 				d.Fail()
 			}

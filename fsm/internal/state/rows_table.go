@@ -549,7 +549,7 @@ func EncodeRecord(e *Encoder, r *Record) {
 // DecodeRecord reads what EncodeRecord appended.
 func DecodeRecord(d *Decoder) *Record {
 	return &Record{Spec: decodeSpec(d), Enqueued: d.Moment(), FirstLease: d.Moment(), Err: d.Str(),
-		Attempts: DecodeAttempts(d), Progress: int32(d.Int()), Note: d.Str(), Output: d.bytes(), Meta: decodePairs(d), Spent: decodeLater(d)}
+		Attempts: DecodeAttempts(d), Progress: int32(d.Int()), Note: d.Str(), Output: d.bytes(), Meta: decodePairs(d), Spent: decodeSpent(d)}
 }
 
 // AttemptBy returns the attempt of a lease that may still provide a log, nil if the tombstone has none.
