@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/rotasched/rota/internal/jsonparts"
 )
 
 // Costs are amounts by name, in millionths of a unit (SPEC §30): tokens of a model, requests of different weight,
@@ -83,6 +85,9 @@ func formatCost(millionths int64) string {
 // String shows the decimal.
 func (c Cost) String() string { return formatCost(int64(c)) }
 
+// MarshalText implements encoding.TextMarshaler.
+func (c Cost) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
+
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (c *Cost) UnmarshalText(text []byte) error {
 	amount, err := parseCost("cost", string(text))
@@ -127,27 +132,33 @@ func (c Costs) MarshalJSON() ([]byte, error) {
 	return json.Marshal(decimals)
 }
 
-// UnmarshalJSON implements json.Unmarshaler. It accepts an amount as a number or as a string.
+// UnmarshalJSON implements json.Unmarshaler. It accepts an amount as a number or as a string, and refuses a name that is
+// given twice.
 func (c *Costs) UnmarshalJSON(text []byte) error {
-	var decimals map[string]json.RawMessage
-	if err := json.Unmarshal(text, &decimals); err != nil {
-		return Malformed("costs", shorten(string(text)), `use an object such as {"model": 8000}`)
-	}
-	if decimals == nil {
+	if string(text) == "null" {
 		*c = nil
 		return nil
 	}
-	costs := make(Costs, min(len(decimals), MaxCosts+1))
-	for _, name := range slices.Sorted(maps.Keys(decimals)) {
-		raw := strings.Trim(string(decimals[name]), `"`)
-		amount, err := parseCost("costs["+shorten(name)+"]", raw)
-		if err != nil {
-			return err
+	costs := Costs{}
+	var fault error
+	isObject := jsonparts.Members(text, func(member, value []byte) {
+		name := jsonparts.Name(member)
+		field := "costs." + shorten(name)
+		amount, err := parseCost(field, strings.Trim(string(value), `"`))
+		if _, again := costs[name]; again && err == nil {
+			err = Refusef(KindInvalid, "costs", "%s: given twice, want it once", field)
 		}
-		costs[name] = amount
+		if costs[name] = amount; fault == nil {
+			fault = err
+		}
+	})
+	if !isObject {
+		return Malformed("costs", string(text), `use an object such as {"model": 8000}`)
 	}
-	*c = costs
-	return nil
+	if fault == nil {
+		*c = costs
+	}
+	return fault
 }
 
 // Check rejects too many costs, invalid names and amounts out of range. field names them in the error.
@@ -158,8 +169,8 @@ func (c Costs) Check(field string) error {
 	for _, name := range c.Names() {
 		if !validCostName(name) {
 			return Refusef(KindInvalid, field,
-				"%s: got the name %.80q; use 1 to %d bytes of printable ASCII without blanks, colons and equals signs",
-				field, name, MaxKeyBytes)
+				"%s: got the name %.80q; use 1 to %d bytes of printable ASCII without blanks and any of : = ,",
+				field, name, MaxLabelBytes)
 		}
 		if amount := c[name]; amount < 0 || amount > MaxCost {
 			return Refusef(KindInvalid, field, "%s: %s must be between 0 and %s, got %s", field, name,

@@ -28,7 +28,7 @@ func TestCosts_json(t *testing.T) {
 	for text, part := range map[string]string{
 		`{"a":0.1234567}`: "six digits", `{"a":1e-7}`: "six digits", `{"a":-1}`: "use a decimal", `{"a":"x"}`: "use a decimal",
 		`{"a":1000000000000.000001}`: "greatest amount", `{"a":1e300}`: "use a decimal", `{"a":1e13}`: "greatest amount",
-		`{"a":null}`: "use a decimal", `{"a":true}`: "use a decimal", `[]`: "use an object", `{"a":{}}`: "use a decimal",
+		`{"a":null}`: "use a decimal", `{"a":1,"b":2,"a":1}`: "costs.a: given twice, want it once", `{"a":true}`: "use a decimal", `[]`: "use an object", `{"a":{}}`: "use a decimal",
 		`{"a":""}`: "use a decimal", `{"a":"."}`: "use a decimal", `{"a":"1."}`: "use a decimal", `{"a":"e5"}`: "use a decimal", `{"a":"1.2.3e4"}`: "use a decimal",
 	} {
 		var c Costs

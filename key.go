@@ -311,8 +311,8 @@ func (r *KeyRule) checkWeightedRate() error {
 	switch {
 	case !validCostName(r.Unit):
 		return Refusef(KindInvalid, "unit",
-			"unit: got %.80q; use the name of a cost, 1 to %d bytes of printable ASCII without blanks, colons and equals signs",
-			r.Unit, MaxKeyBytes)
+			"unit: got %.80q; use the name of a cost, 1 to %d bytes of printable ASCII without blanks and any of : = ,",
+			r.Unit, MaxLabelBytes)
 	case r.Rate < 1 || r.Rate > most:
 		return OutOfRange("rate", r.Rate, 1, most)
 	case r.PeriodMs < 1 || r.PeriodMs > int64(MaxKeyPeriod):

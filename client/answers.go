@@ -137,8 +137,8 @@ func (t *leaseTable) reported(l *lease, c *command, a *peer.LeaseAnswer) {
 	}
 	if a.Err != nil && a.Err.Kind == rota.KindStale && c.Verb != rota.VerbDecline && closed(t.superseded) {
 		// The job belongs to the new process; report that this one has stopped.
-		l.outcome = t.put(l, peer.LeaseCommand{Verb: rota.VerbDecline, Text: "the outcome came after a takeover", Costs: c.Costs,
-			Log: c.Log})
+		l.outcome = t.put(l, peer.LeaseCommand{Verb: rota.VerbDecline, Text: "the outcome came after a takeover",
+			Log: c.Log, Costs: c.Costs})
 		return
 	}
 	var err error

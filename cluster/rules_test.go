@@ -368,3 +368,22 @@ func TestRules_forwardedOperationsOfNewerRules(t *testing.T) {
 		}
 	}
 }
+
+// TestRules_loseNoCompletionForCosts: while version 1 is in force, a completion with costs is kept without them.
+func TestRules_loseNoCompletionForCosts(t *testing.T) {
+	t.Parallel()
+	b := mixed(t)
+	n := b.node("n3")
+	h := newHand(t, n, "w1", 4)
+	submitAll(t, n, specs("job", 1))
+	a := h.take(1)[0]
+	answers, err := h.s.Do(within(t, ample), []peer.LeaseCommand{{Verb: rota.VerbComplete, Lease: a.Lease.ID,
+		Job: a.Lease.Job, Costs: rota.Costs{"model": 1}}})
+	if err != nil || answers[0].Err != nil {
+		t.Fatal(err, answers)
+	}
+	job, _, err := n.Job(within(t, ample), a.Lease.Job, peer.ReadOptions{})
+	if err != nil || job.State != rota.JobCompleted || len(job.Spent) > 0 {
+		t.Errorf("%v: %s spent %s", err, job.State, job.Spent)
+	}
+}

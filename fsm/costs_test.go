@@ -12,6 +12,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/fsm/internal/state"
+	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/internal/peer"
 )
 
@@ -89,6 +90,56 @@ func TestCosts_reports(t *testing.T) {
 		`","spent":{"model":1,"usd":1}}`)
 	want(16, 2)
 	b.sound()
+}
+
+// TestCosts_atATakeover: the old process confirms that it stopped, and reports what it used.
+func TestCosts_atATakeover(t *testing.T) {
+	t.Parallel()
+	b := newestBench(t)
+	b.rule(weighted)
+	l := b.leased("j", "w", keys("m:1"), costs("model", 800))
+	b.ok(verb(rota.VerbAck, l))
+	b.ok(registerOp("w", 1, "other", true))
+	b.refuses(rota.KindInvalid, "costs", verb(rota.VerbDecline, l, func(c *peer.LeaseCommand) {
+		c.Costs = rota.Costs{"model": -1}
+	}))
+	b.ok(verb(rota.VerbDecline, l, spends("model", 30)))
+	if job := b.state("j", rota.JobQueued); job.Spent.String() != "model=30" {
+		t.Errorf("spent %s", job.Spent)
+	}
+	if k := KeyStates(&b.View, "default", "m:1", func(*rota.KeyState) bool { return true }); k[0].Debt.String() != "30" {
+		t.Errorf("owes %s", k[0].Debt)
+	}
+}
+
+// TestCosts_ofANode: a node of a workflow that runs again keeps what its jobs spent.
+func TestCosts_ofANode(t *testing.T) {
+	t.Parallel()
+	b := newestBench(t)
+	d := newDAG("f", [][]uint32{nil, {0}})
+	b.run(d)
+	b.worker("w", 10)
+	end := func(node string, v rota.LeaseVerb, spent int, want string) {
+		t.Helper()
+		id := rota.JobID("f/" + node)
+		l, ok := b.match()[id]
+		if !ok {
+			t.Fatalf("%s did not start", id)
+		}
+		b.ok(verb(v, l, spends("u", spent), func(c *peer.LeaseCommand) { c.Fail = peer.FailNoRetry }))
+		if job, _ := b.View.Job(id); job.Spent.String() != want {
+			t.Errorf("%s spent %s, want %s", id, job.Spent, want)
+		}
+		b.sound()
+	}
+	end("n0", rota.VerbComplete, 3, "u=3")
+	end("n1", rota.VerbFail, 4, "u=4")
+	b.ok(d.retry("", 1))
+	b.pass(5_000)
+	end("n1", rota.VerbFail, 5, "u=9")
+	b.ok(d.retry("", 2))
+	b.pass(5_000)
+	end("n1", rota.VerbComplete, 1, "u=10")
 }
 
 // TestCosts_needTheNewestRules checks that version 1 refuses everything with costs.
@@ -475,5 +526,20 @@ func checkWindows(t *testing.T, seed uint64, r rota.KeyRule, starts []start) {
 				t.Fatalf("seed %d: %s in a window of %d ms, %s are allowed", seed, spent, width, allowed)
 			}
 		}
+	}
+}
+
+// TestCosts_ofANodeWithoutAttempts: where no more attempts of nodes are kept, what they spent still is.
+func TestCosts_ofANodeWithoutAttempts(t *testing.T) {
+	t.Parallel()
+	b := newestBench(t)
+	b.flows.flowIndex.attempts = limits.MaxNodeAttempts
+	v, j := &state.VertexRow{}, &state.JobRow{JobLife: &state.JobLife{Attempts: make([]rota.Attempt, 1)}}
+	j.Past = &state.JobPast{Spent: rota.Costs{"u": 1}}
+	if b.flows.keepPast(v, j, rota.JobDead); len(v.Past.List()) > 0 || v.Past.Costs()["u"] != 1 {
+		t.Errorf("got %+v", v.Past)
+	}
+	if b.flows.keepPast(v, j, rota.JobCompleted); v.Past != nil {
+		t.Errorf("of a completed one: %+v", v.Past)
 	}
 }

@@ -63,11 +63,14 @@ func (fs *flows) unheard(j *state.JobRow) bool {
 	return f != nil && j.Attempt == 0 && j.Declines == 0 && j.Due != 0 && f.rows[j.Vertex].FreeAt == j.Due
 }
 
-// keepPast keeps the attempts of a node that a retry may run again. The number of attempts kept over all such nodes is
-// bounded: there may be two million nodes.
+// keepPast keeps what the jobs of a node have spent, and their attempts, if a retry may run it again. The number of
+// attempts kept over all such nodes is bounded: there may be two million nodes.
 func (fs *flows) keepPast(v *state.VertexRow, j *state.JobRow, st rota.JobState) {
 	fs.flowIndex.attempts -= len(v.Past.List())
 	v.Past = nil
+	if spent := j.History().Spent; len(spent) > 0 && st != rota.JobCompleted {
+		v.Past = &state.NodePast{Spent: spent}
+	}
 	if st == rota.JobCompleted || len(j.Attempts) == 0 ||
 		fs.flowIndex.attempts+len(j.Attempts) > limits.MaxNodeAttempts {
 		return

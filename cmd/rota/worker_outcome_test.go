@@ -1,12 +1,17 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"strings"
 	"testing"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
+	"github.com/rotasched/rota/internal/cli"
+	"github.com/rotasched/rota/internal/cli/job"
 	"github.com/rotasched/rota/internal/cli/worker"
 )
 
@@ -29,16 +34,7 @@ func TestWorker_outcomes(t *testing.T) {
 	}
 	running(t, "worker", "run", "--addr", addr, "--queues", "q", "--slots", "4", "--guard=false", "--exec",
 		`cat >"$ROTA_OUTCOME"; echo said >&2; exit $((ROTA_ATTEMPT + 1))`)
-	spends := rota.NewJobSpec("work", []byte("cost model 7312\ncost usd 0.25\ncost model 7313\nno-retry\n"))
-	spends.ID, spends.Queue = "spends", "q"
-	if _, err := c.Submit(t.Context(), spends); err != nil {
-		t.Fatal(err)
-	}
-	for j, err := range c.Wait(t.Context(), "spends") {
-		if err != nil || j.Spent.String() != "model=7313,usd=0.25" || j.State != rota.JobDead {
-			t.Errorf("%v: %s spent %s", err, j.State, j.Spent)
-		}
-	}
+	sumsCosts(t, c, addr)
 	for id, want := range map[rota.JobID]struct {
 		says  string
 		state rota.JobState
@@ -62,6 +58,61 @@ func TestWorker_outcomes(t *testing.T) {
 				len(j.Attempts) != want.tries {
 				t.Errorf("%s: %v: %s %s %q after %d attempts", id, err, j.State, j.Reason, j.Error, len(j.Attempts))
 			}
+		}
+	}
+}
+
+// sumsCosts runs jobs that report costs, some of them thousands of times, and sums them by `rota cost`.
+func sumsCosts(t *testing.T, c *client.Client, addr string) {
+	t.Helper()
+	spends := rota.NewJobSpec("work", []byte("cost model 7312\ncost usd 0.25\ncost model 7313\nno-retry\n"))
+	spends.ID, spends.Queue = "spends", "q"
+	if _, err := c.Submit(t.Context(), spends); err != nil {
+		t.Fatal(err)
+	}
+	for j, err := range c.Wait(t.Context(), "spends") {
+		if err != nil || j.Spent.String() != "model=7313,usd=0.25" || j.State != rota.JobDead {
+			t.Errorf("%v: %s spent %s", err, j.State, j.Spent)
+		}
+	}
+	var long strings.Builder
+	for i := range 4_000 {
+		fmt.Fprintf(&long, "cost model %d\n", i)
+	}
+	spends = rota.NewJobSpec("other", []byte(long.String()+"no-retry"))
+	spends.ID, spends.Queue, spends.Labels = "spends-long", "q", map[string]string{"team": "a"}
+	if _, err := c.Submit(t.Context(), spends); err != nil {
+		t.Fatal(err)
+	}
+	for j, err := range c.Wait(t.Context(), "spends-long") {
+		if err != nil || j.Spent.String() != "model=3999" || j.State != rota.JobDead {
+			t.Errorf("%v: %s spent %s: %s", err, j.State, j.Spent, j.Error)
+		}
+	}
+	for line, want := range map[string]string{
+		"cost --by type":                         "other,model,3999,1 work,model,7313,1 work,usd,0.25,1",
+		"cost --by label.team,state":             ",DEAD,model,7313,1 a,DEAD,model,3999,1 ,DEAD,usd,0.25,1",
+		"cost --filter type=work":                "model,7313,1 usd,0.25,1",
+		"cost --since 1ms":                       "",
+		"cost --by day --filter label.team=none": "",
+	} {
+		var out strings.Builder
+		a := &cli.App{Stdin: strings.NewReader(""), Stdout: &out, Stderr: io.Discard}
+		root := rootCommand(a)
+		root.SetArgs(append(strings.Fields(line), "--addr", addr, "-o", "json"))
+		if err := root.ExecuteContext(t.Context()); err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+		var got struct{ Costs []job.CostSum }
+		if err := json.Unmarshal([]byte(out.String()), &got); err != nil {
+			t.Fatal(err, out.String())
+		}
+		var sums []string
+		for _, s := range got.Costs {
+			sums = append(sums, strings.Join(append(s.Group, s.Name, s.Spent.String(), fmt.Sprint(s.Jobs)), ","))
+		}
+		if text := strings.Join(sums, " "); text != want {
+			t.Errorf("%s: %s, want %s", line, text, want)
 		}
 	}
 }

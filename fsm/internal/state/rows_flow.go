@@ -333,10 +333,8 @@ func DecodeVertex(d *Decoder) *VertexRow {
 	}
 	r.Gate.decode(d)
 	r.Growth = decodeGrowth(d)
-	if spent := decodeSpent(d); spent != nil && r.Past != nil {
-		r.Past.Spent = spent
-	} else if spent != nil {
-		d.Fail()
+	if spent := decodeSpent(d); spent != nil {
+		r.Past = &NodePast{r.Past.List(), spent}
 	}
 	return r
 }

@@ -48,8 +48,7 @@ func (a Commands) Cost() *cobra.Command {
 	flags.StringVar(&where, "filter", "", "only those that match all of these `terms`")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		for _, field := range by {
-			if !slices.Contains(costGroups, field) && len(field) <= len("label.") || !strings.HasPrefix(field, "label.") &&
-				!slices.Contains(costGroups, field) {
+			if !slices.Contains(costGroups, field) && !(strings.HasPrefix(field, "label.") && len(field) > len("label.")) {
 				return rota.NotOneOf("by", field, append(slices.Clone(costGroups), "label.KEY")...)
 			}
 		}

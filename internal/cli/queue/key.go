@@ -155,7 +155,7 @@ func (a KeyCommands) top() *cobra.Command {
 
 func (a KeyCommands) set() *cobra.Command {
 	var r rota.KeyRule
-	var queue, scope, sequence, defaultCost string
+	var queue, scope, sequence string
 	var per time.Duration
 	cmd := &cobra.Command{
 		Use:   "set NAME[:VALUE] [--queue Q] [--concurrency N] [--rate N --per D [--burst N] [--unit COST [--default-cost N]]] [--sequence block|skip] [--group] [--scope cluster]",
@@ -178,7 +178,8 @@ func (a KeyCommands) set() *cobra.Command {
 	flags.Int64Var(&r.Burst, "burst", 0, "how many of --rate at once, `N` (default 1)")
 	flags.StringVar(&r.Unit, "unit", "",
 		"`cost` that --rate and --burst count, instead of jobs: a job counts as its --cost of that name")
-	flags.StringVar(&defaultCost, "default-cost", "", "`amount` that a job without an estimate counts as (default 1)")
+	flags.TextVar(&r.DefaultCost, "default-cost", rota.Cost(0),
+		"`amount` that a job without an estimate counts as; 0 is 1")
 	flags.StringVar(&sequence, "sequence", "none", "run the jobs of a key one after the other: `block` or skip")
 	flags.BoolVar(&r.Group, "group", false,
 		"serve the keys of a --queue in turn, unless the queue is adaptive or has fair_share on")
@@ -190,11 +191,6 @@ func (a KeyCommands) set() *cobra.Command {
 		r.Name, r.Value, _ = strings.Cut(args[0], ":")
 		r.Queue, r.PeriodMs = rota.QueueName(queue), per.Milliseconds()
 		var err error
-		if defaultCost != "" {
-			if err := r.DefaultCost.UnmarshalText([]byte(defaultCost)); err != nil {
-				return err
-			}
-		}
 		if r.Scope, err = rota.ParseKeyScope(scope); err != nil {
 			return err
 		}
