@@ -17,15 +17,8 @@ type Costs map[string]int64
 // Cost is one amount, in millionths of a unit; in JSON a decimal.
 type Cost int64
 
-const (
-	// CostUnit is one unit of a cost, in millionths.
-	CostUnit = 1_000_000
-	// MaxCosts limits the costs of a job: each is stored with it, and each rule of its keys looks for its own.
-	MaxCosts = 8
-	// MaxCost is the greatest amount of a cost, a million million units, in millionths: its product with the period of
-	// a rate has 87 bits.
-	MaxCost = 1_000_000_000_000 * CostUnit
-)
+// CostUnit is one unit of a cost, in millionths.
+const CostUnit = 1_000_000
 
 // parseCost returns the millionths of a decimal such as 8000 or 0.25. field names it in the error.
 func parseCost(field, text string) (int64, error) {

@@ -38,6 +38,10 @@ const (
 	// MaxKeyConcurrency and MaxKeyRate limit the rule of a key: a higher limit would have no effect on its jobs.
 	MaxKeyConcurrency = 1_000_000
 	MaxKeyRate        = 1_000_000
+	// MaxCosts limits the costs of a job: each is stored with it, and each rule of its keys looks for its own. MaxCost is
+	// the greatest amount of one, 10¹² units in millionths: its product with the period of a rate has 87 bits.
+	MaxCosts = 8
+	MaxCost  = 1_000_000_000_000 * CostUnit
 	// MaxHeaders and MaxHeadersBytes limit the headers of a job, names and values together: enough for a traceparent, a
 	// tracestate of 512 bytes and some baggage. Each pending job has its own headers.
 	MaxHeaders      = 16

@@ -118,21 +118,11 @@ func (t *leaseTable) reported(l *lease, c *command, a *peer.LeaseAnswer) {
 	if c != l.outcome {
 		return
 	}
-	if a.Err != nil && a.Err.Kind == rota.KindInvalid && a.Err.Subject == "costs" && len(c.Costs) > 0 {
-		// The job has spent other costs before, or the cluster has other limits: no outcome is lost for that.
-		t.log.Error("the costs of an attempt were refused", "job", string(c.Job), "costs", c.Costs.String(),
-			"err", a.Err)
-		again := c.LeaseCommand
-		again.Costs = nil
-		l.outcome = t.put(l, again)
-		return
-	}
 	if a.Err != nil && c.Verb == rota.VerbComplete && (a.Err.Kind == rota.KindInvalid ||
 		a.Err.Kind == rota.KindDenied && len(c.Children) > 0) {
 		// The queue or the workflow has a lower limit: fail the attempt, with the reason.
 		text := lastOf("the completion was refused: " + a.Err.Error())
-		l.outcome = t.put(l, peer.LeaseCommand{Verb: rota.VerbFail, Text: text, Log: c.Log,
-			Costs: c.Costs})
+		l.outcome = t.put(l, peer.LeaseCommand{Verb: rota.VerbFail, Text: text, Log: c.Log, Costs: c.Costs})
 		return
 	}
 	if a.Err != nil && a.Err.Kind == rota.KindStale && c.Verb != rota.VerbDecline && closed(t.superseded) {

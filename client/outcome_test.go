@@ -364,36 +364,25 @@ func TestWorker_sendsWhatIsSpent(t *testing.T) {
 	})
 }
 
-// TestWorker_losesNoOutcomeForItsCosts checks that an outcome whose costs the cluster refuses is sent without them, and
-// that an outcome that takes its place has them.
-func TestWorker_losesNoOutcomeForItsCosts(t *testing.T) {
+// TestWorker_failsWithItsCosts checks that a failure that takes the place of a refused completion reports what the
+// attempt used.
+func TestWorker_failsWithItsCosts(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		b, stop := begin(t, 1, rota.WorkerSpec{})
 		defer stop()
-		refused := func(subject string) peer.LeaseAnswer {
-			return peer.LeaseAnswer{Err: rota.Refusef(rota.KindInvalid, subject, "refused")}
+		r := b.run(leaseOf("refused"))
+		if err := r.job.Spend("model", 3); err != nil {
+			t.Fatal(err)
 		}
-		spent := func(batch *rotav1.LeaseCommands) string {
-			return rota.Costs(batch.Commands[len(batch.Commands)-1].Costs).String()
+		b.s.answer(b.s.expect(rota.VerbProgress), peer.LeaseAnswer{})
+		r.done <- nil
+		b.s.answer(b.s.expect(rota.VerbComplete),
+			peer.LeaseAnswer{Err: rota.Refusef(rota.KindInvalid, "output", "refused")})
+		batch := b.s.expect(rota.VerbFail)
+		if got := rota.Costs(batch.Commands[0].Costs).String(); got != "model=3" {
+			t.Errorf("the failure has costs %q", got)
 		}
-		for _, c := range []struct {
-			subject string
-			next    rota.LeaseVerb
-			costs   string
-		}{{"costs", rota.VerbComplete, ""}, {"output", rota.VerbFail, "model=3"}} {
-			r := b.run(leaseOf(rota.JobID(c.subject)))
-			if err := r.job.Spend("model", 3); err != nil {
-				t.Fatal(err)
-			}
-			b.s.answer(b.s.expect(rota.VerbProgress), peer.LeaseAnswer{})
-			r.done <- nil
-			b.s.answer(b.s.expect(rota.VerbComplete), refused(c.subject))
-			batch := b.s.expect(c.next)
-			if got := spent(batch); got != c.costs {
-				t.Errorf("%s is refused: the next outcome has costs %q, want %q", c.subject, got, c.costs)
-			}
-			b.s.answer(batch, peer.LeaseAnswer{})
-		}
+		b.s.answer(batch, peer.LeaseAnswer{})
 		b.stopped(t, b.s)
 	})
 }

@@ -283,16 +283,17 @@ def test_costs_alone_end_with_one_command(clock, verb):
     assert (c.verb, c.costs) == (verb, {"model": 2})
 
 
-def test_a_lost_lease_is_declined_with_the_costs_before_its_loss(clock):
+def test_a_lost_lease_is_declined_with_its_costs(clock):
     table, lease = running(clock)
     table.spend(lease, {"model": 1})
     sent(table, clock)
     end = _v1.LeaseEnd(lease_id=lease.id, job="j", reason="CANCELLED")
     table.notice(_v1.Notices(revoked=[end]))
     table.spend(lease, {"model": 2})
+    assert sent(table, clock) == []
     table.returned(lease, True, {"verb": _v1.LEASE_VERB_FAIL})
     (c,) = sent(table, clock)
-    assert (c.verb, c.costs) == (_v1.LEASE_VERB_DECLINE, {"model": 1})
+    assert (c.verb, c.costs) == (_v1.LEASE_VERB_DECLINE, {"model": 2})
 
 
 def test_a_lost_answer_starts_no_handler_twice(clock):

@@ -135,7 +135,7 @@ test("costs alone end with one command", (t) => {
   }
 });
 
-test("a lost lease is declined with the costs before its loss", (t) => {
+test("a lost lease is declined with its costs", (t) => {
   const w = new Table(t);
   w.table.spend(w.key, { model: 1n });
   assert.equal(w.sent().length, 1);
@@ -143,6 +143,6 @@ test("a lost lease is declined with the costs before its loss", (t) => {
   w.table.spend(w.key, { model: 2n });
   w.table.returned([{ lease: w.key, verb: "fail", text: "" }]);
   const [decline] = w.sent();
-  assert.deepEqual([decline?.verb, decline?.costs], [LeaseVerb.DECLINE, { model: 1n }]);
+  assert.deepEqual([decline?.verb, decline?.costs], [LeaseVerb.DECLINE, { model: 2n }]);
   w.table.close();
 });

@@ -364,11 +364,12 @@ class Leases:
                 self._hold_progress(lease)
 
     def spend(self, lease: Lease, costs: Mapping[str, int]) -> None:
-        """Accept an attempt's totals: they are sent with its next report."""
+        """Accept an attempt's totals: they are sent with its next report, or its confirmation."""
         with self._locked():
-            if lease.phase == RUNNING and lease.lost is None:
+            if lease.phase == RUNNING:
                 lease.costs = costs
-                self._hold_progress(lease)
+                if lease.lost is None:
+                    self._hold_progress(lease)
 
     def _hold_progress(self, lease: Lease) -> None:
         lease.progress_held = lease.reported or (0, "")

@@ -313,11 +313,12 @@ export class LeaseTable {
     this.#watch(localNow());
   }
 
-  /** Accepts an attempt's totals: they are sent with its next report. */
+  /** Accepts an attempt's totals: they are sent with its next report, or its confirmation. */
   spend(key: string, costs: Record<string, bigint>): void {
     const l = this.#handlers.get(key);
-    if (!l || l.phase !== "running" || l.lost) return;
+    if (l?.phase !== "running") return;
     l.costs = costs;
+    if (l.lost) return;
     l.progressHeld = l.reported ?? { percent: 0, note: "" };
     this.#watch(localNow());
   }
