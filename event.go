@@ -137,9 +137,13 @@ const (
 	EventJobBlocked
 	EventJobIsolated
 	EventJobCleared
+	EventKeyPaused
+	EventKeyResumed
+	EventKeyOpened
+	EventKeyClosed
 
 	// EventLast is the newest kind.
-	EventLast = EventJobCleared
+	EventLast = EventKeyClosed
 )
 
 var eventKindNames = []string{"none", "jobEnqueued", "jobAssigned", "jobRunning", "jobPromoted", "jobProgress",
@@ -154,7 +158,8 @@ var eventKindNames = []string{"none", "jobEnqueued", "jobAssigned", "jobRunning"
 	"keyRuleChanged", "keyBlocked", "keyPassed", "scheduleChanged", "scheduleFired", "scheduleSkipped",
 	"scheduleMissed", "planStarted", "planFinished", "workflowGrown",
 	"batchOpened", "batchSealed", "batchFinished", "batchWaits",
-	"webhookChanged", "snapshotRead", "jobBlocked", "jobIsolated", "jobCleared"}
+	"webhookChanged", "snapshotRead", "jobBlocked", "jobIsolated", "jobCleared",
+	"keyPaused", "keyResumed", "keyOpened", "keyClosed"}
 
 // String names the kind as SPEC §12.2 does.
 func (k EventKind) String() string { return nameOf(eventKindNames, int(k)) }

@@ -1,6 +1,7 @@
 package rota
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -32,8 +33,81 @@ type KeyRule struct {
 	// to one unit.
 	Unit        string `json:"unit,omitempty"`
 	DefaultCost Cost   `json:"default_cost,omitempty"`
+	// Breaker stops the jobs of a key after failures (SPEC §30.4). RefuseFull refuses submissions whose job could not
+	// start now, instead of queueing them.
+	Breaker    KeyBreaker `json:"breaker,omitzero"`
+	RefuseFull bool       `json:"refuse_full,omitempty"`
 	// ETag is the version of the rule. Setting a rule with an ETag replaces that version only.
 	ETag string `json:"etag,omitempty"`
+}
+
+// KeyBreaker opens a key after Trip failures among the last Of of its attempts that completed or failed. An open key lets
+// no job start for OpenMs; then Probes jobs at a time may start. As many successes close it; a failure opens it again,
+// each time for twice as long, up to MaxKeyBackoff times OpenMs. The zero value is no breaker.
+type KeyBreaker struct {
+	// Trip is 1 to MaxKeyOutcomes, Of is Trip (the default) to MaxKeyOutcomes.
+	Trip int64 `json:"trip"`
+	Of   int64 `json:"of,omitempty"`
+	// OpenMs is at most MaxKeyOpen, 30 s by default; Probes is at most MaxKeyProbes, 1 by default.
+	OpenMs int64 `json:"open_ms,omitempty"`
+	Probes int64 `json:"probes,omitempty"`
+	// Reasons of ended attempts count as failures; by default those of Failures. DONE counts as a success, and any
+	// other reason as neither.
+	Reasons Reasons `json:"reasons,omitempty"`
+}
+
+// Window returns the number of outcomes among which failures are counted.
+func (b KeyBreaker) Window() int64 { return max(b.Of, b.Trip) }
+
+// Open returns how long the key is open for the n-th time in succession, in ms.
+func (b KeyBreaker) Open(n int64) int64 {
+	return cmp.Or(b.OpenMs, 30_000) * min(int64(1)<<min(n-1, 30), MaxKeyBackoff)
+}
+
+// Width returns how many probes may run at a time, and how many successes close the key.
+func (b KeyBreaker) Width() int64 { return max(b.Probes, 1) }
+
+// Failure reports whether the end of an attempt for a reason counts as a failure.
+func (b KeyBreaker) Failure(why Reason) bool { return cmp.Or(b.Reasons, Failures).Has(why) }
+
+// BreakerState is the state of a key's breaker.
+type BreakerState uint8
+
+const (
+	// BreakerClosed lets jobs start.
+	BreakerClosed BreakerState = iota
+	// BreakerOpen lets no job start.
+	BreakerOpen
+	// BreakerProbing lets probes start.
+	BreakerProbing
+)
+
+var breakerStates = [...]string{"closed", "open", "probing"}
+
+func (s BreakerState) String() string {
+	if int(s) < len(breakerStates) {
+		return breakerStates[s]
+	}
+	return "unknown"
+}
+
+// ParseBreakerState is the inverse of String; "" is BreakerClosed.
+func ParseBreakerState(text string) (BreakerState, error) {
+	for i, name := range breakerStates {
+		if text == name || text == "" {
+			return BreakerState(i), nil
+		}
+	}
+	return 0, NotOneOf("state", text, breakerStates[:]...)
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (s BreakerState) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *BreakerState) UnmarshalText(text []byte) (err error) {
+	*s, err = ParseBreakerState(string(text))
+	return err
 }
 
 // KeyScope determines which keys with the same text are the same key.
@@ -140,6 +214,40 @@ type KeyState struct {
 	Unit   string `json:"unit,omitempty"`
 	Debt   Cost   `json:"debt,omitempty"`
 	Needed Cost   `json:"needed,omitempty"`
+	// Pause is set while the key is paused, Breaker where its rule has one.
+	Pause   *KeyPause        `json:"pause,omitempty"`
+	Breaker *KeyBreakerState `json:"breaker,omitempty"`
+}
+
+// KeyPause is why and for how long the jobs of a key are not assigned (SPEC §30.3).
+type KeyPause struct {
+	Since Moment `json:"since"`
+	// Until is zero if the key is paused until it is resumed.
+	Until Moment `json:"until,omitzero"`
+	// By paused it last, or the handler of an attempt on Worker.
+	By     Principal `json:"by,omitempty"`
+	Worker WorkerID  `json:"worker,omitempty"`
+	Reason string    `json:"reason,omitempty"`
+}
+
+// KeyBreakerState is what a key's breaker does, and why (SPEC §30.4).
+type KeyBreakerState struct {
+	State BreakerState `json:"state"`
+	// Failures is their number among the last outcomes, while the breaker is closed.
+	Failures int64 `json:"failures"`
+	// Until is when probes may start, while it is open. Probing is the number of probes that have a lease.
+	Until   Moment `json:"until,omitzero"`
+	Probing int64  `json:"probing,omitempty"`
+	// Opened is how often it has opened since it was last closed.
+	Opened int64 `json:"opened,omitempty"`
+	// Latest are the newest failures, at most five, oldest first.
+	Latest []KeyFailure `json:"latest,omitempty"`
+}
+
+// KeyFailure is an attempt that counted as a failure.
+type KeyFailure struct {
+	Job    JobID  `json:"job"`
+	Reason Reason `json:"reason"`
 }
 
 // KeyFilter selects keys that rules count. The zero value selects all.
@@ -164,9 +272,13 @@ const (
 	KeyHeldFull
 	// KeyHeldBlocked selects keys whose sequence is blocked by a job that ended DEAD or EXPIRED.
 	KeyHeldBlocked
+	// KeyHeldPaused selects keys that are paused.
+	KeyHeldPaused
+	// KeyHeldOpen selects keys whose breaker is open or probing.
+	KeyHeldOpen
 )
 
-var keyHelds = [...]string{"any", "full", "blocked"}
+var keyHelds = [...]string{"any", "full", "blocked", "paused", "open"}
 
 func (h KeyHeld) String() string {
 	if int(h) < len(keyHelds) {
@@ -201,7 +313,7 @@ func (f *KeyFilter) Check() error {
 		return Refusef(KindInvalid, "name",
 			"name: got %.80q; use 1 to %d bytes of printable ASCII without blanks and colons", f.Name, MaxKeyBytes)
 	}
-	if f.Held > KeyHeldBlocked {
+	if f.Held > KeyHeldOpen {
 		return NotOneOf("held", strconv.Itoa(int(f.Held)), keyHelds[:]...)
 	}
 	return nil
@@ -274,9 +386,13 @@ func (r *KeyRule) Check() error {
 	if err := r.checkRate(); err != nil {
 		return err
 	}
-	if r.Value == "" && r.Concurrency == 0 && r.Rate == 0 && r.Sequence == SequenceNone && !r.Group {
+	if err := r.Breaker.check(); err != nil {
+		return err
+	}
+	if r.Value == "" && r.Concurrency == 0 && r.Rate == 0 && r.Sequence == SequenceNone && !r.Group &&
+		r.Breaker.Trip == 0 {
 		return Refusef(KindInvalid, "rule",
-			"the rule of key %s is empty: set at least one of concurrency, rate, sequence, group", r.Name)
+			"the rule of key %s is empty: set at least one of concurrency, rate, sequence, group, breaker", r.Name)
 	}
 	return nil
 }
@@ -323,6 +439,29 @@ func (r *KeyRule) checkWeightedRate() error {
 	case r.DefaultCost < 0 || r.DefaultCost > MaxCost:
 		return Refusef(KindInvalid, "default_cost", "default_cost must be between 0 and %s, got %s",
 			formatCost(MaxCost), r.DefaultCost)
+	}
+	return nil
+}
+
+// check rejects a breaker whose fields are out of range.
+func (b KeyBreaker) check() error {
+	if b == (KeyBreaker{}) {
+		return nil
+	}
+	if b.Of != 0 && (b.Of < b.Trip || b.Of > MaxKeyOutcomes) {
+		return OutOfRange("breaker.of", b.Of, max(b.Trip, 1), MaxKeyOutcomes)
+	}
+	if b.OpenMs < 0 || b.OpenMs > int64(MaxKeyOpen) {
+		return OutOfRange("breaker.open_ms", b.OpenMs, 0, int64(MaxKeyOpen))
+	}
+	if b.Probes < 0 || b.Probes > MaxKeyProbes {
+		return OutOfRange("breaker.probes", b.Probes, 0, MaxKeyProbes)
+	}
+	if extra := b.Reasons &^ breakable; extra != 0 {
+		return Refusef(KindInvalid, "breaker.reasons", "breaker.reasons: got %s; use some of %s", extra, breakable)
+	}
+	if b.Trip < 1 || b.Trip > MaxKeyOutcomes {
+		return OutOfRange("breaker.trip", b.Trip, 1, MaxKeyOutcomes)
 	}
 	return nil
 }

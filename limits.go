@@ -38,6 +38,10 @@ const (
 	// MaxKeyConcurrency and MaxKeyRate limit the rule of a key: a higher limit would have no effect on its jobs.
 	MaxKeyConcurrency = 1_000_000
 	MaxKeyRate        = 1_000_000
+	// MaxKeyOutcomes limits the outcomes that a key's breaker remembers to the bits of a word, MaxKeyProbes the probes of
+	// an open key: more would be no test but the load.
+	MaxKeyOutcomes = 64
+	MaxKeyProbes   = 1_000
 	// MaxCosts limits the costs of a job: each is stored with it, and each rule of its keys looks for its own. MaxCost is
 	// the greatest amount of one, 10¹² units in millionths: its product with the period of a rate has 87 bits.
 	MaxCosts = 8
@@ -115,6 +119,11 @@ const (
 	// refilled to ten days. So sums of them stay far from overflow.
 	MaxKeyPeriod Clock = 24 * 3600 * 1000
 	MaxKeyBurst  Clock = 10 * MaxKeyPeriod
+	// MaxKeyBackoff limits how much longer a key is open after failed probes, so that 30 s become 16 minutes at most.
+	MaxKeyBackoff = 32
+	// MaxKeyOpen limits how long the breaker of a key stays open at first; MaxKeyPause how far ahead a pause may end.
+	MaxKeyOpen  Clock = 24 * 3600 * 1000
+	MaxKeyPause Clock = 365 * MaxKeyOpen
 	// GCHorizonLeast is the smallest gc_horizon: clients and workers repeat unanswered calls for at most 40 s, and get
 	// the first outcome from the tombstone (SPEC §9.4). The largest is MaxDuration: the number of tombstones is limited
 	// regardless of the horizon.

@@ -42,6 +42,8 @@ var (
 	tzDataJSON         = layoutOf[TZData]()
 	tzInstallJSON      = strictly(layoutOf[TZInstall]())
 	keyStateJSON       = layoutOf[KeyState]()
+	keyPauseJSON       = layoutOf[KeyPause]()
+	breakerJSON        = layoutOf[KeyBreakerState]()
 	scheduleTimesJSON  = layoutOf[ScheduleTimes]()
 	scheduleSpecJSON   = strictly(layoutOf[ScheduleSpec]())
 	scheduleJSON       = layoutOf[Schedule]()
@@ -302,6 +304,18 @@ func (k KeyState) MarshalJSON() ([]byte, error) { return keyStateJSON.marshal(k)
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (k *KeyState) UnmarshalJSON(text []byte) error { return keyStateJSON.unmarshal(text, k) }
+
+// MarshalJSON implements json.Marshaler.
+func (p KeyPause) MarshalJSON() ([]byte, error) { return keyPauseJSON.marshal(p) }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (p *KeyPause) UnmarshalJSON(text []byte) error { return keyPauseJSON.unmarshal(text, p) }
+
+// MarshalJSON implements json.Marshaler.
+func (b KeyBreakerState) MarshalJSON() ([]byte, error) { return breakerJSON.marshal(b) }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (b *KeyBreakerState) UnmarshalJSON(text []byte) error { return breakerJSON.unmarshal(text, b) }
 
 // MarshalJSON implements json.Marshaler.
 func (t ScheduleTimes) MarshalJSON() ([]byte, error) { return scheduleTimesJSON.marshal(t) }

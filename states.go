@@ -1,5 +1,10 @@
 package rota
 
+import (
+	"encoding/json"
+	"strings"
+)
+
 // JobState is the state of a job (SPEC §1).
 type JobState uint8
 
@@ -286,6 +291,59 @@ func (r *Reason) UnmarshalText(text []byte) error {
 	}
 	v, err := valueOf(reasonNames, "reason", text)
 	*r = Reason(v)
+	return err
+}
+
+// Reasons is a set of reasons.
+type Reasons uint64
+
+// Failures are the reasons for which a key's breaker counts an attempt as a failure by default: the handler failed, or
+// it took too long. The other reasons that it may count are those of workers.
+const (
+	Failures  Reasons = 1<<ReasonProviderFail | 1<<ReasonTimedOut | 1<<ReasonLeaseExpired
+	breakable         = Failures | 1<<ReasonAckTimeout | 1<<ReasonProofInvalid | 1<<ReasonWorkerLost |
+		1<<ReasonDeclined | 1<<ReasonSnoozed
+)
+
+// Has reports whether a reason is in the set.
+func (s Reasons) Has(r Reason) bool { return s>>r&1 != 0 }
+
+// Names returns the reasons' names in their order.
+func (s Reasons) Names() []string {
+	var names []string
+	for r := ReasonNone; r <= ReasonLast; r++ {
+		if s.Has(r) {
+			names = append(names, r.String())
+		}
+	}
+	return names
+}
+
+// String shows the names, separated by commas.
+func (s Reasons) String() string { return strings.Join(s.Names(), ",") }
+
+// ParseReasons is the inverse of Names; case does not matter.
+func ParseReasons(names []string) (set Reasons, err error) {
+	for _, name := range names {
+		var r Reason
+		if err := r.UnmarshalText([]byte(strings.ToUpper(name))); err != nil {
+			return 0, err
+		}
+		set |= 1 << r
+	}
+	return set, nil
+}
+
+// MarshalJSON implements json.Marshaler: a list of names.
+func (s Reasons) MarshalJSON() ([]byte, error) { return json.Marshal(s.Names()) }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (s *Reasons) UnmarshalJSON(text []byte) error {
+	var names []string
+	err := json.Unmarshal(text, &names)
+	if err == nil {
+		*s, err = ParseReasons(names)
+	}
 	return err
 }
 

@@ -118,10 +118,10 @@ func (t *leaseTable) reported(l *lease, c *command, a *peer.LeaseAnswer) {
 	if c != l.outcome {
 		return
 	}
-	if a.Err != nil && c.Verb == rota.VerbComplete && (a.Err.Kind == rota.KindInvalid ||
+	if a.Err != nil && (a.Err.Kind == rota.KindInvalid && (c.Verb == rota.VerbComplete || c.PauseKey != "") ||
 		a.Err.Kind == rota.KindDenied && len(c.Children) > 0) {
-		// The queue or the workflow has a lower limit: fail the attempt, with the reason.
-		text := lastOf("the completion was refused: " + a.Err.Error())
+		// The queue or the workflow has a lower limit, or the job lacks the key: fail the attempt, with the reason.
+		text := lastOf("the outcome was refused: " + a.Err.Error())
 		l.outcome = t.put(l, peer.LeaseCommand{Verb: rota.VerbFail, Text: text, Log: c.Log, Costs: c.Costs})
 		return
 	}

@@ -160,6 +160,8 @@ type failError struct {
 	error
 	kind  peer.FailKind
 	after time.Duration
+	// pause is the key that a snooze pauses.
+	pause string
 }
 
 func (e failError) Unwrap() error { return e.error }
@@ -188,6 +190,15 @@ func RetryAfter(d time.Duration, err error) error {
 // give a reason.
 func Snooze(d time.Duration) error { return failing(nil, "put off", peer.FailSnooze, d) }
 
+// RetryAfterKey is Snooze for a service that all jobs with a key use, and that returns when to try again: it also pauses
+// the key, one of the job's, for every worker, until the later of this date and that of an earlier pause. A key without a
+// rule is not paused.
+func RetryAfterKey(key string, d time.Duration, err error) error {
+	asked := failing(err, "put off with its key", peer.FailSnooze, d).(failError)
+	asked.pause = key
+	return asked
+}
+
 // Cancel makes the job CANCELLED: there is nothing left to do. It costs the worker nothing.
 func Cancel(err error) error { return failing(err, "cancelled by its handler", peer.FailCancel, 0) }
 
@@ -208,7 +219,7 @@ func failing(err error, text string, kind peer.FailKind, after time.Duration) er
 	if kind.Waits() {
 		after = max(time.Millisecond, min(after, limits.MaxFailWait))
 	}
-	return failError{err, kind, after}
+	return failError{error: err, kind: kind, after: after}
 }
 
 // ErrLeaseLost matches every LostError.

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"iter"
+	"time"
 
 	"github.com/rotasched/rota"
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
@@ -83,6 +84,29 @@ func (k Keys) Skip(ctx context.Context, blocked rota.KeyState) error {
 		_, err := n.keys.Skip(ctx, &rotav1.SkipKeyRequest{Queue: string(blocked.Queue), Tenant: string(blocked.Tenant),
 			Key: blocked.Key,
 			Job: string(blocked.Blocker)})
+		return err
+	})
+}
+
+// Pause holds the jobs of a key until a date, at most a year ahead; the zero time is until Resume. queue and tenant are
+// those in which the key's rule counts it: no queue for the rule of all queues, no tenant for the scope of the cluster.
+// The later of two pauses applies.
+func (k Keys) Pause(ctx context.Context, queue rota.QueueName, tenant rota.TenantID, key string, until time.Time,
+	reason string) error {
+	req := &rotav1.PauseKeyRequest{Queue: string(queue), Tenant: string(tenant), Key: key, Reason: reason}
+	if !until.IsZero() {
+		req.UntilMs = until.UnixMilli()
+	}
+	return k.c.call(ctx, "pause key", maxAnswer, func(ctx context.Context, n *node) error {
+		_, err := n.keys.Pause(ctx, req)
+		return err
+	})
+}
+
+// Resume ends the pause of a key, and closes its breaker; queue and tenant are those of Pause. It is idempotent.
+func (k Keys) Resume(ctx context.Context, queue rota.QueueName, tenant rota.TenantID, key string) error {
+	return k.c.call(ctx, "resume key", maxAnswer, func(ctx context.Context, n *node) error {
+		_, err := n.keys.Resume(ctx, &rotav1.ResumeKeyRequest{Queue: string(queue), Tenant: string(tenant), Key: key})
 		return err
 	})
 }

@@ -154,7 +154,7 @@ func outcomeOfError(err error) peer.LeaseCommand {
 	}
 	c := peer.LeaseCommand{Verb: rota.VerbFail, Text: lastOf(err.Error())}
 	if asked, ok := errors.AsType[failError](err); ok {
-		c.Fail, c.After = asked.kind, asked.after
+		c.Fail, c.After, c.PauseKey = asked.kind, asked.after, asked.pause
 	}
 	return c
 }

@@ -43,6 +43,17 @@ func (pv *policyVerbs) SkipKey(ctx context.Context, queue rota.QueueName, tenant
 	return pv.delete(ctx, fsm.SkipKeyOp(queue, tenant, key, job))
 }
 
+// PauseKey holds the jobs of a key until a date, or until it is resumed if that is 0.
+func (pv *policyVerbs) PauseKey(ctx context.Context, queue rota.QueueName, tenant rota.TenantID, key string,
+	until rota.Date, reason string) error {
+	return pv.delete(ctx, fsm.PauseKeyOp(queue, tenant, key, until, reason))
+}
+
+// ResumeKey ends the pause of a key, and closes its breaker.
+func (pv *policyVerbs) ResumeKey(ctx context.Context, queue rota.QueueName, tenant rota.TenantID, key string) error {
+	return pv.delete(ctx, fsm.ResumeKeyOp(queue, tenant, key))
+}
+
 // KeyRules lists the rules of keys.
 func (pv *policyVerbs) KeyRules(ctx context.Context, opt peer.ReadOptions) ([]rota.KeyRule, rota.ReadAt, error) {
 	return readAs(ctx, &pv.n.replica, opt, func(s *fsm.View, rd *access.Reader) ([]rota.KeyRule, error) {

@@ -245,13 +245,13 @@ func (s *WorkerSession) Do(ctx context.Context, commands []peer.LeaseCommand) ([
 	}
 	s.begin()
 	defer s.done()
-	reports := false // rules version 1 does not know costs: no completion is lost for them
+	reports := false // rules version 1 knows neither costs nor pauses: no outcome is lost for them
 	s.n.replica.look(func(m *fsm.View) { reports = m.Head().Rules >= costRules })
 	ops := make([]*fsmpb.Op, len(commands))
 	for i := range commands {
 		commands[i].Worker, commands[i].Session = s.worker, s.session
 		if !reports {
-			commands[i].Costs = nil
+			commands[i].Costs, commands[i].PauseKey = nil, ""
 		}
 		ops[i] = entry.LeaseCommandOp(&commands[i])
 	}

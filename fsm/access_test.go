@@ -329,7 +329,7 @@ var rightOf = map[string]rota.Right{"submit": rota.RightSubmit, "register": rota
 	"create_token": rota.RightAuth, "revoke_token": rota.RightAuth, "set_block": rota.RightAuth,
 	"set_anonymous": rota.RightAuth, "set_issuer": rota.RightAuth, "delete_issuer": rota.RightAuth,
 	"set_key_rule": rota.RightQueue, "signal_workflow": rota.RightControl, "delete_key_rule": rota.RightQueue,
-	"skip_key": rota.RightQueue, "set_schedule": rota.RightSubmit, "pause_schedule": rota.RightControl,
+	"skip_key": rota.RightQueue, "pause_key": rota.RightQueue, "set_schedule": rota.RightSubmit, "pause_schedule": rota.RightControl,
 	"open_batch": rota.RightSubmit, "seal_batch": rota.RightSubmit,
 	"trigger_schedule": rota.RightSubmit, "backfill_schedule": rota.RightSubmit, "delete_schedule": rota.RightControl,
 	"set_webhook": rota.RightControl, "pause_webhook": rota.RightControl, "skip_webhook": rota.RightControl,

@@ -105,6 +105,9 @@ func (m *lifecycle) admitFit(spec *rota.JobSpec, q *state.QueueRow) error {
 	if err := m.admission.admitPressure(spec, q); err != nil {
 		return err
 	}
+	if err := m.keyring.refuseFull(spec); err != nil {
+		return err
+	}
 	if err := m.keyring.admit(spec); err != nil {
 		return err
 	}

@@ -150,7 +150,7 @@ func (pl *placement) assign(j *state.JobRow, worker rota.WorkerID, seed sched.Ha
 	pl.admission.openTenant(l)
 	pl.admission.countWindow(l)
 	pl.admission.takeDomain(l)
-	pl.keyring.opened(l, &j.Spec.JobSpec, 1)
+	pl.keyring.opened(l, &j.Spec.JobSpec, 1, rota.ReasonNone)
 	if pl.keyring.groups[j.Spec.Queue] != nil {
 		pl.keyring.hadTurn(j)
 	}

@@ -11,7 +11,14 @@ import (
 // keys checks the counts of jobs' keys. Invariant I11.
 func (c *checker) keys() {
 	kr := &c.m.keyring
-	type counted struct{ jobs, open int64 }
+	type counted struct{ jobs, open, probing int64 }
+	probe := func(h *keyHold, l *state.LeaseRow) int64 {
+		r := kr.counts.Get(h.count)
+		if r == nil || r.Breaker.State != rota.BreakerProbing || l == nil || l.Token.Counter <= r.Breaker.After {
+			return 0
+		}
+		return 1
+	}
 	want := map[string]counted{}
 	line := btree.NewBTreeGOptions(keyPlaceLess, btree.Options{NoLocks: true})
 	c.m.JobTable.Scan(func(id rota.JobID, j *state.JobRow) bool {
@@ -20,6 +27,7 @@ func (c *checker) keys() {
 			n.jobs++
 			if !j.Lease.IsZero() {
 				n.open++
+				n.probing += probe(&h, c.m.leasing.leases.Get(string(j.Lease[:])))
 			}
 			want[h.count] = n
 			if kr.counts.Get(h.count) == nil {
@@ -34,6 +42,7 @@ func (c *checker) keys() {
 			for _, h := range kr.of(&l.Ended.Spec, nil) {
 				n := want[h.count]
 				n.open++
+				n.probing += probe(&h, l)
 				want[h.count] = n
 			}
 		}
@@ -47,7 +56,7 @@ func (c *checker) keys() {
 			c.fault("I11: key %s is counted without a rule", key)
 			return true
 		}
-		if got := (counted{r.Jobs, r.Open}); got != want[key] || r.Idle() {
+		if got := (counted{r.Jobs, r.Open, r.Breaker.Probing}); got != want[key] || r.Idle() {
 			c.fault("I11: key %s counts %+v, the rows say %+v", key, got, want[key])
 		}
 		if r.Jobs > 0 || r.Open > 0 {

@@ -117,6 +117,11 @@ var deeds = map[string][]func(*bench) *fsmpb.Op{
 		b.blockedKey("k:1", "j")
 		return SkipKeyOp("", "default", "k:1", "j")
 	}},
+	"pause_key": {func(b *bench) *fsmpb.Op {
+		b.ok(switchOp(2))
+		b.ok(SetKeyRuleOp(&rota.KeyRule{Name: "k", Concurrency: 1}))
+		return PauseKeyOp("", "default", "k:1", 0, "x")
+	}},
 	"set_schedule":     {func(*bench) *fsmpb.Op { return scheduleOp("s") }},
 	"pause_schedule":   {func(b *bench) *fsmpb.Op { b.ok(scheduleOp("s")); return pauseOp("s", true, false) }},
 	"trigger_schedule": {func(b *bench) *fsmpb.Op { b.ok(scheduleOp("s")); return triggerOp("s", "x") }},

@@ -232,6 +232,37 @@ func goldenCosts(c *bench) {
 	}
 }
 
+// goldenStops pauses keys, by calls and by handlers, and opens breakers that close, open again and are resumed.
+func goldenStops(c *bench) {
+	c.worker("stops", 20)
+	rule := rota.KeyRule{Name: "stops", Breaker: rota.KeyBreaker{Trip: 2, Of: 4, OpenMs: 2_000}, RefuseFull: true}
+	c.entry(SetKeyRuleOp(&rule))
+	pinned := func(s *rota.JobSpec) { s.Worker, s.Keys = "stops", []string{"stops:1"} }
+	for i := range 6 {
+		c.entry(submitOp(jobSpec(fmt.Sprint("stops", i), pinned)))
+	}
+	for round := range 8 {
+		for i, l := range inOrder(c.match()) {
+			v := []rota.LeaseVerb{rota.VerbFail, rota.VerbFail, rota.VerbComplete, rota.VerbDecline}[(i+round)%4]
+			c.entry(verb(v, l, func(o *peer.LeaseCommand) {
+				if v == rota.VerbFail && (i+round)%3 == 0 {
+					o.Fail, o.After, o.PauseKey = peer.FailSnooze, 3*time.Second, "stops:1"
+				}
+			}))
+		}
+		c.entry(submitOp(jobSpec(fmt.Sprint("stops-", round), pinned)))
+		switch round {
+		case 1, 4:
+			c.entry(PauseKeyOp("", "default", "stops:1", c.Header.Date()+rota.Date(round)*1_500, "golden"))
+		case 3:
+			c.entry(PauseKeyOp("", "default", "stops:2", 0, ""))
+		case 6:
+			c.entry(ResumeKeyOp("", "default", "stops:1"))
+		}
+		c.pass(2_500)
+	}
+}
+
 // goldenDeletions ends jobs, and deletes them so that ranges of numbers begin, meet and disappear.
 func goldenDeletions(c *bench) {
 	var ops []*fsmpb.Op
@@ -460,6 +491,7 @@ func writeGolden(t *testing.T) {
 	goldenHooks(c)
 	goldenOutlived(c)
 	goldenLosses(c)
+	goldenStops(c)
 	goldenCosts(c)
 	note()
 	data := make([]byte, 6000)

@@ -147,6 +147,7 @@ var rules = map[reflect.Type]rule{
 	reflect.TypeFor[*fsmpb.Op_SetKeyRule]():       {rota.RightQueue, (*judgement).setKeyRule, nil},
 	reflect.TypeFor[*fsmpb.Op_DeleteKeyRule]():    {rota.RightQueue, (*judgement).deleteKeyRule, nil},
 	reflect.TypeFor[*fsmpb.Op_SkipKey]():          {rota.RightQueue, (*judgement).skipKey, nil},
+	reflect.TypeFor[*fsmpb.Op_PauseKey]():         {rota.RightQueue, (*judgement).pauseKey, nil},
 }
 
 // ofRights is the rule of operations that change rights.
@@ -416,13 +417,15 @@ func (j *judgement) deleteKeyRule(op *fsmpb.Op) {
 }
 
 func (j *judgement) skipKey(op *fsmpb.Op) {
-	skip := op.GetSkipKey()
-	tenant := skip.GetTenant()
-	if tenant == "" {
-		tenant = access.Everything
-	}
-	j.asked(tenant, orEverything(skip.GetQueue()))
+	j.key(op.GetSkipKey().GetTenant(), op.GetSkipKey().GetQueue())
 }
+
+func (j *judgement) pauseKey(op *fsmpb.Op) {
+	j.key(op.GetPauseKey().GetTenant(), op.GetPauseKey().GetQueue())
+}
+
+// key judges by where a key is counted; without a tenant, or a queue, by all of them.
+func (j *judgement) key(tenant, queue string) { j.asked(orEverything(tenant), orEverything(queue)) }
 
 func (j *judgement) keyRule(queue, name, value string, cluster bool) {
 	if !j.asked(access.Everything, orEverything(queue)) {

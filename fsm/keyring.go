@@ -158,7 +158,10 @@ func (kr *keyring) admit(s *rota.JobSpec) error {
 func (kr *keyring) enter(j *state.JobRow) {
 	var room [maxKeyHolds]keyHold
 	for _, h := range kr.of(&j.Spec.JobSpec, room[:0]) {
-		kr.stand(kr.counted(&h), &h, j)
+		c := kr.counted(&h)
+		if kr.stand(c, &h, j); stopDue(c) != c.Due && !c.Breaker.Idle() {
+			kr.settle(c, h.rule) // it has jobs, so the outcomes are kept
+		}
 	}
 }
 
@@ -197,12 +200,18 @@ func (kr *keyring) leave(j *state.JobRow, state rota.JobState) {
 	}
 }
 
-// opened adds by to the open leases of the counts of a lease's job.
-func (kr *keyring) opened(l *state.LeaseRow, s *rota.JobSpec, by int64) {
+// opened adds by to the open leases of the counts of a lease's job. A lease that ends does so for a reason.
+func (kr *keyring) opened(l *state.LeaseRow, s *rota.JobSpec, by int64, why rota.Reason) {
 	var room [maxKeyHolds]keyHold
 	for _, h := range kr.of(s, room[:0]) {
 		c := kr.counts.Edit(h.count)
 		c.Open += by
+		switch {
+		case by < 0:
+			kr.judge(c, h.rule, l, why)
+		case c.Breaker.State == rota.BreakerProbing:
+			c.Breaker.Probing++
+		}
 		switch {
 		case h.rule.Rate == 0:
 		case h.rule.Unit != "" && by > 0:
@@ -218,6 +227,16 @@ func (kr *keyring) opened(l *state.LeaseRow, s *rota.JobSpec, by int64) {
 
 // left returns how many more jobs of a count may be assigned now.
 func (kr *keyring) left(c *state.KeyCountRow, r *state.KeyRuleRow) int64 {
+	left := kr.withinLimits(c, r)
+	if c.Breaker.State == rota.BreakerProbing {
+		_, probes := c.Stopped(r)
+		left = min(left, probes)
+	}
+	return left
+}
+
+// withinLimits is left, except for what stops the count.
+func (kr *keyring) withinLimits(c *state.KeyCountRow, r *state.KeyRuleRow) int64 {
 	left := int64(math.MaxInt64)
 	if r.Concurrency > 0 {
 		left = r.Concurrency - c.Open
@@ -233,7 +252,8 @@ func (kr *keyring) left(c *state.KeyCountRow, r *state.KeyRuleRow) int64 {
 
 // full reports whether no job of a count may be assigned now.
 func (kr *keyring) full(c *state.KeyCountRow, r *state.KeyRuleRow) bool {
-	return kr.left(c, r) == 0 || kr.amountLeft(c, r) <= 0
+	stopped, _ := c.Stopped(r)
+	return stopped || kr.left(c, r) == 0 || kr.amountLeft(c, r) <= 0
 }
 
 // settle updates a count after its jobs, leases, tokens or rule changed; c is editable, and r is its rule, nil if it no
@@ -244,6 +264,9 @@ func (kr *keyring) settle(c *state.KeyCountRow, r *state.KeyRuleRow) {
 	}
 	if r != nil && r.Unit != "" && c.Debt.Charges == 0 && kr.owed(c, r).IsZero() {
 		c.Debt = state.Debt{}
+	}
+	if r != nil {
+		kr.advanceStops(c, r)
 	}
 	if r == nil || c.Idle() {
 		kr.drop(c)
@@ -259,14 +282,25 @@ func (kr *keyring) settle(c *state.KeyCountRow, r *state.KeyRuleRow) {
 }
 
 func (kr *keyring) drop(c *state.KeyCountRow) {
+	if c.Pause.On {
+		kr.tellStop(rota.EventKeyResumed, c, "its rule counts it no longer")
+	}
+	if c.Breaker.State != rota.BreakerClosed {
+		kr.tellStop(rota.EventKeyClosed, c, "its rule counts it no longer")
+	}
 	kr.unblock(c)
 	kr.dropDebt(c)
 	kr.s.Timers.Key.Refile(c.Key, int64(c.Due), 0)
 	kr.counts.Drop(c.Key)
 }
 
-// due returns when a count must be reviewed: when a token that its jobs wait for is back, or all are.
+// due returns when a count must be reviewed: when a token that its jobs wait for is back, or all are, and when a pause
+// or a breaker's time ends.
 func (kr *keyring) due(c *state.KeyCountRow, r *state.KeyRuleRow) rota.Clock {
+	return state.Sooner(stopDue(c), kr.rateDue(c, r))
+}
+
+func (kr *keyring) rateDue(c *state.KeyCountRow, r *state.KeyRuleRow) rota.Clock {
 	switch {
 	case r.Unit != "":
 		return kr.repaidAt(c, r)
@@ -341,6 +375,12 @@ func (kr *keyring) obstacles(j *state.JobRow, note func(reason, detail string) b
 			}
 		}
 		if !c.Full {
+			continue
+		}
+		if !kr.stops(c, &h, j, note) {
+			return
+		}
+		if kr.withinLimits(c, h.rule) > 0 && kr.amountLeft(c, h.rule) > 0 {
 			continue
 		}
 		reason, detail := "KEY_AT_LIMIT", fmt.Sprintf("key %s has %d leases open, concurrency is %d", c.Text, c.Open,

@@ -16,7 +16,14 @@ func SetKeyRuleOp(r *rota.KeyRule) *fsmpb.Op {
 		Value:   r.Value,
 		Cluster: r.Scope == rota.KeyOfCluster, Concurrency: r.Concurrency, Rate: r.Rate, PeriodMs: r.PeriodMs,
 		Burst: r.Burst, Sequence: uint32(r.Sequence), Group: r.Group, Unit: r.Unit,
-		DefaultCost: int64(r.DefaultCost)}}}
+		DefaultCost: int64(r.DefaultCost), Breaker: breakerOp(r.Breaker), RefuseFull: r.RefuseFull}}}
+}
+
+func breakerOp(b rota.KeyBreaker) *fsmpb.KeyBreaker {
+	if b == (rota.KeyBreaker{}) {
+		return nil
+	}
+	return &fsmpb.KeyBreaker{Trip: b.Trip, Of: b.Of, OpenMs: b.OpenMs, Probes: b.Probes, Reasons: uint64(b.Reasons)}
 }
 
 // DeleteKeyRuleOp returns the operation that deletes a rule.
@@ -37,11 +44,29 @@ func keyRuleWords(op *fsmpb.SetKeyRule) rota.KeyRule {
 		Concurrency: op.GetConcurrency(),
 		Rate:        op.GetRate(), PeriodMs: op.GetPeriodMs(), Burst: op.GetBurst(),
 		Sequence: rota.KeySequence(min(op.GetSequence(), 255)), Group: op.GetGroup(), Unit: op.GetUnit(),
-		DefaultCost: rota.Cost(op.GetDefaultCost())}
+		DefaultCost: rota.Cost(op.GetDefaultCost()), RefuseFull: op.GetRefuseFull()}
+	if b := op.GetBreaker(); b != nil {
+		r.Breaker = rota.KeyBreaker{Trip: b.GetTrip(), Of: b.GetOf(), OpenMs: b.GetOpenMs(), Probes: b.GetProbes(),
+			Reasons: rota.Reasons(b.GetReasons())}
+	}
 	if op.GetCluster() {
 		r.Scope = rota.KeyOfCluster
 	}
 	return r
+}
+
+// apply is the switch over the operations on keys.
+func (kr *keyring) apply(op *fsmpb.Op) *fsmpb.Outcome {
+	switch op := op.GetOp().(type) {
+	case *fsmpb.Op_SetKeyRule:
+		return kr.setKeyRule(op.SetKeyRule)
+	case *fsmpb.Op_DeleteKeyRule:
+		return kr.deleteKeyRule(op.DeleteKeyRule)
+	case *fsmpb.Op_SkipKey:
+		return kr.skipKey(op.SkipKey)
+	default:
+		return kr.pauseKey(op.(*fsmpb.Op_PauseKey).PauseKey)
+	}
 }
 
 // setKeyRule sets the limits of a key's jobs from now on, including existing ones; it revokes no lease (SPEC §19.2).

@@ -309,6 +309,11 @@ func (lg *leasing) fail(l *state.LeaseRow, op *fsmpb.LeaseOp, costs rota.Costs) 
 	if err := checkFail(op); err != nil {
 		return entry.Refused(err)
 	}
+	spec := &lg.s.JobTable.Get(l.Job).Spec.JobSpec
+	if err := checkPause(op, spec); err != nil {
+		return entry.Refused(err)
+	}
+	lg.keyring.pauseBy(l, spec, op)
 	l = lg.spend(l, costs)
 	if l.Acked.IsZero() {
 		l = lg.leases.Change(l.Key, l)

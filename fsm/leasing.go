@@ -37,12 +37,12 @@ type leasing struct {
 // closeLease removes a lease from the state and records its end in the job's attempts; j is editable. The caller must
 // set the job's next state.
 func (lg *leasing) closeLease(l *state.LeaseRow, j *state.JobRow, why rota.Reason, text string) {
-	lg.free(l, &j.Spec.JobSpec)
+	lg.free(l, &j.Spec.JobSpec, why)
 	lg.noteEnd(l, j, why, text)
 }
 
 // free removes a lease from the state, and returns what it uses for its job.
-func (lg *leasing) free(l *state.LeaseRow, s *rota.JobSpec) {
+func (lg *leasing) free(l *state.LeaseRow, s *rota.JobSpec, why rota.Reason) {
 	key := l.Key
 	lg.s.Timers.Lease.Refile(key, int64(l.Due), 0)
 	lg.placement.dropGoing(l)
@@ -62,7 +62,7 @@ func (lg *leasing) free(l *state.LeaseRow, s *rota.JobSpec) {
 	lg.placement.share(l.Queue, l.Tenant, -1)
 	lg.placement.countEndless(l, &lg.s.QueueTable.Get(l.Queue).Policy, -1)
 	lg.admission.closeTenant(l)
-	lg.keyring.opened(l, s, -1)
+	lg.keyring.opened(l, s, -1, why)
 }
 
 // noteEnd records in a job's attempts that its lease has ended; j is editable.

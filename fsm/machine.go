@@ -182,12 +182,8 @@ func (m *Machine) apply(whole *fsmpb.Op, term uint64) *fsmpb.Outcome {
 		return m.nodeDiffers(op.NodeDiffers)
 	case *fsmpb.Op_BackupStored:
 		return m.storedBackup(op.BackupStored)
-	case *fsmpb.Op_SetKeyRule:
-		return m.keyring.setKeyRule(op.SetKeyRule)
-	case *fsmpb.Op_DeleteKeyRule:
-		return m.keyring.deleteKeyRule(op.DeleteKeyRule)
-	case *fsmpb.Op_SkipKey:
-		return m.keyring.skipKey(op.SkipKey)
+	case *fsmpb.Op_SetKeyRule, *fsmpb.Op_DeleteKeyRule, *fsmpb.Op_SkipKey, *fsmpb.Op_PauseKey:
+		return m.keyring.apply(whole)
 	case *fsmpb.Op_SetSchedule, *fsmpb.Op_PauseSchedule, *fsmpb.Op_TriggerSchedule, *fsmpb.Op_BackfillSchedule,
 		*fsmpb.Op_DeleteSchedule, *fsmpb.Op_Fire, *fsmpb.Op_SetTzdata:
 		return m.schedules.apply(whole)

@@ -297,7 +297,7 @@ func mixGrants(d *dice) *fsmpb.Op {
 	return roleOp(role, grants...)
 }
 
-// mixKeys sets, deletes or skips.
+// mixKeys sets, deletes, pauses, resumes or skips.
 func mixKeys(b *bench, d *dice) *fsmpb.Op {
 	queue := rota.QueueName(d.of(append(mixQueues, "")...))
 	switch d.roll(6) {
@@ -317,6 +317,13 @@ func mixKeys(b *bench, d *dice) *fsmpb.Op {
 			return &fsmpb.Op{Op: &fsmpb.Op_SkipKey{SkipKey: skip}}
 		}
 	}
+	if b.Header.Rules > 1 && d.roll(5) == 0 {
+		tenant, key := rota.TenantID(d.of("", "t0", "t1", "t2", "t3")), d.of("a", "b", "c")+":"+d.of("1", "2", "3")
+		if d.roll(4) == 0 {
+			return ResumeKeyOp(queue, tenant, key)
+		}
+		return PauseKeyOp(queue, tenant, key, b.Header.Date()+rota.Date(d.roll(5_000)), "mix")
+	}
 	r := rota.KeyRule{Queue: queue, Name: d.of("a", "b", "c"), Value: d.of("", "", "1"),
 		Scope:       pickOf(d, rota.KeyOfTenant, rota.KeyOfCluster),
 		Concurrency: pickOf[int64](d, 0, 1, 2, 5), Sequence: pickOf(d, rota.SequenceNone, rota.SequenceNone,
@@ -329,6 +336,12 @@ func mixKeys(b *bench, d *dice) *fsmpb.Op {
 		r.Unit, r.Rate, r.PeriodMs, r.Burst = d.of("u", "v"), pickOf[int64](d, 1, 2, 10), pickOf[int64](d, 100, 700,
 			5000), pickOf[int64](d, 0, 1, 3)
 		r.DefaultCost = rota.Cost(pickOf[int64](d, 0, rota.CostUnit/3, 4*rota.CostUnit))
+	}
+	if b.Header.Rules > 1 && d.roll(3) == 0 {
+		r.Breaker = rota.KeyBreaker{Trip: pickOf[int64](d, 1, 2), Of: pickOf[int64](d, 0, 2, 4),
+			OpenMs: pickOf[int64](d, 1, 900, 5_000), Probes: pickOf[int64](d, 0, 2),
+			Reasons: pickOf(d, 0, rota.Failures|1<<rota.ReasonDeclined)}
+		r.RefuseFull = d.roll(4) == 0
 	}
 	if d.roll(3) == 0 {
 		r.Group, r.Queue, r.Value = true, rota.QueueName(d.of(mixQueues...)), ""

@@ -77,7 +77,7 @@ func (lg *leasing) outlive(j *state.JobRow, why rota.Reason) {
 // release ends a lease that has outlived its job, and continues the jobs that waited for it.
 func (lg *leasing) release(l *state.LeaseRow, text string) rota.JobState {
 	lg.outlived.remove(l)
-	lg.free(l, &l.Ended.Spec)
+	lg.free(l, &l.Ended.Spec, l.Revoked)
 	e := rota.Event{Kind: rota.EventLeaseCancelled, Job: l.Job, Queue: l.Queue, Tenant: l.Tenant, Type: l.Typ,
 		Worker: l.Worker, Session: l.Session, Lease: l.ID, Attempt: l.Attempt, Reason: l.Revoked, Text: text,
 		Payload: state.Spent(l.Spent)}

@@ -29,6 +29,8 @@ func (sound) keyNotInSnapshot() bool { return false }
 
 func (sound) refundsTwice() bool { return false }
 
+func (sound) staysOpen() bool { return false }
+
 func (sound) passesHead(*keyring, state.KeyPlace) bool { return false }
 
 func (sound) ttlOffset(*state.State) rota.Clock { return 0 }

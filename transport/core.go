@@ -206,11 +206,14 @@ type PlanCore interface {
 
 // KeyCore serves keys and their rules (SPEC §19).
 type KeyCore interface {
-	// SetKeyRule, DeleteKeyRule and SkipKey change the rules that jobs with keys must meet. Key returns the current
-	// counts of one tenant's key (SPEC §19).
+	// SetKeyRule, DeleteKeyRule, SkipKey, PauseKey and ResumeKey change what jobs with keys must meet. Key returns the
+	// current counts of one tenant's key (SPEC §19).
 	SetKeyRule(ctx context.Context, r rota.KeyRule) (rota.KeyRule, error)
 	DeleteKeyRule(ctx context.Context, queue rota.QueueName, name, value string) error
 	SkipKey(ctx context.Context, queue rota.QueueName, tenant rota.TenantID, key string, job rota.JobID) error
+	PauseKey(ctx context.Context, queue rota.QueueName, tenant rota.TenantID, key string, until rota.Date,
+		reason string) error
+	ResumeKey(ctx context.Context, queue rota.QueueName, tenant rota.TenantID, key string) error
 	KeyRules(ctx context.Context, opt peer.ReadOptions) ([]rota.KeyRule, rota.ReadAt, error)
 	Key(ctx context.Context, tenant rota.TenantID, key string, opt peer.ReadOptions) ([]rota.KeyState, rota.ReadAt,
 		error)

@@ -107,6 +107,14 @@ func (c *fakeCore) SkipKey(context.Context, rota.QueueName, rota.TenantID, strin
 	return c.err
 }
 
+func (c *fakeCore) PauseKey(context.Context, rota.QueueName, rota.TenantID, string, rota.Date, string) error {
+	return c.err
+}
+
+func (c *fakeCore) ResumeKey(context.Context, rota.QueueName, rota.TenantID, string) error {
+	return c.err
+}
+
 func (c *fakeCore) KeyRules(_ context.Context, opt peer.ReadOptions) ([]rota.KeyRule, rota.ReadAt, error) {
 	return []rota.KeyRule{{Name: "account", Concurrency: 3, Sequence: rota.SequenceSkip}}, fakeAt(opt), c.err
 }

@@ -127,17 +127,46 @@ func (s *keysService) States(ctx context.Context,
 
 // Skip lets a sequence continue after the job that blocks it.
 func (s *keysService) Skip(ctx context.Context, req *rotav1.SkipKeyRequest) (*rotav1.SkipKeyResponse, error) {
-	queue, tenant := rota.QueueName(req.GetQueue()), rota.TenantID(req.GetTenant())
-	if tenant != "" {
-		if err := rota.CheckID("tenant", tenant); err != nil {
-			return nil, err
-		}
-	}
-	if err := checkKey(queue, req.GetKey()); err != nil {
+	queue, tenant, err := checkCounted(req)
+	if err != nil {
 		return nil, err
 	}
 	if err := rota.CheckID("job", req.GetJob()); err != nil {
 		return nil, err
 	}
 	return &rotav1.SkipKeyResponse{}, s.core.SkipKey(ctx, queue, tenant, req.GetKey(), rota.JobID(req.GetJob()))
+}
+
+// checkCounted returns where a key is counted, or why no key could be counted there.
+func checkCounted(req interface {
+	GetQueue() string
+	GetTenant() string
+	GetKey() string
+}) (rota.QueueName, rota.TenantID, error) {
+	queue, tenant := rota.QueueName(req.GetQueue()), rota.TenantID(req.GetTenant())
+	if tenant != "" {
+		if err := rota.CheckID("tenant", tenant); err != nil {
+			return "", "", err
+		}
+	}
+	return queue, tenant, checkKey(queue, req.GetKey())
+}
+
+// Pause holds the jobs of a key.
+func (s *keysService) Pause(ctx context.Context, req *rotav1.PauseKeyRequest) (*rotav1.PauseKeyResponse, error) {
+	queue, tenant, err := checkCounted(req)
+	if err != nil {
+		return nil, err
+	}
+	return &rotav1.PauseKeyResponse{}, s.core.PauseKey(ctx, queue, tenant, req.GetKey(), rota.Date(req.GetUntilMs()),
+		req.GetReason())
+}
+
+// Resume ends the pause of a key, and closes its breaker.
+func (s *keysService) Resume(ctx context.Context, req *rotav1.ResumeKeyRequest) (*rotav1.ResumeKeyResponse, error) {
+	queue, tenant, err := checkCounted(req)
+	if err != nil {
+		return nil, err
+	}
+	return &rotav1.ResumeKeyResponse{}, s.core.ResumeKey(ctx, queue, tenant, req.GetKey())
 }

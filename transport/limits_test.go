@@ -54,6 +54,16 @@ func limitsUnary(b *bundle) map[string]unaryRow {
 			return b.keys.Skip(ctx, &rotav1.SkipKeyRequest{Tenant: "t", Key: key, Job: job})
 		}
 	}
+	pause := func(tenant, key string) call {
+		return func(ctx context.Context) (proto.Message, error) {
+			return b.keys.Pause(ctx, &rotav1.PauseKeyRequest{Tenant: tenant, Key: key, UntilMs: 5})
+		}
+	}
+	resume := func(tenant, key string) call {
+		return func(ctx context.Context) (proto.Message, error) {
+			return b.keys.Resume(ctx, &rotav1.ResumeKeyRequest{Tenant: tenant, Key: key})
+		}
+	}
 	return map[string]unaryRow{
 		"jobs report proof": {func(ctx context.Context) (proto.Message, error) {
 			return b.jobs.ReportProof(ctx, &rotav1.ReportProofRequest{Id: "j1", Reason: "wrong sum"})
@@ -115,10 +125,14 @@ func limitsUnary(b *bundle) map[string]unaryRow {
 		}, func(ctx context.Context) (proto.Message, error) {
 			return b.keys.States(ctx, &rotav1.ListKeyStatesRequest{Name: "a:b"})
 		}, `queue:"q"`},
-		"keys get":        {key("t", "account:7"), key("t", "account"), `blocker:"j"`},
-		"keys get tenant": {key("t", "account:7"), key("", "account:7"), `tenant:"t"`},
-		"keys skip":       {skip("account:7", "j"), skip("account", "j"), ""},
-		"keys skip job":   {skip("account:7", "j"), skip("account:7", ""), ""},
+		"keys get":           {key("t", "account:7"), key("t", "account"), `blocker:"j"`},
+		"keys get tenant":    {key("t", "account:7"), key("", "account:7"), `tenant:"t"`},
+		"keys pause":         {pause("t", "account:7"), pause("t", "account"), ""},
+		"keys pause tenant":  {pause("", "account:7"), pause("a b", "account:7"), ""},
+		"keys resume":        {resume("t", "account:7"), resume("t", "account"), ""},
+		"keys resume tenant": {resume("", "account:7"), resume("a b", "account:7"), ""},
+		"keys skip":          {skip("account:7", "j"), skip("account", "j"), ""},
+		"keys skip job":      {skip("account:7", "j"), skip("account:7", ""), ""},
 		"tenants get": {func(ctx context.Context) (proto.Message, error) {
 			return b.tenants.Get(ctx, &rotav1.GetTenantRequest{Id: "t1"})
 		}, func(ctx context.Context) (proto.Message, error) {

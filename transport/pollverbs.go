@@ -34,7 +34,7 @@ func (s *pollingService) Complete(ctx context.Context, of web.LeaseOf,
 
 // Fail implements web.Polling.
 func (s *pollingService) Fail(ctx context.Context, of web.LeaseOf, body *rest.LeaseFailure) (rest.JobOutcome, error) {
-	c := peer.LeaseCommand{Verb: rota.VerbFail, Text: body.Error, Log: logged(body.Log), Costs: body.Costs}
+	c := peer.LeaseCommand{Verb: rota.VerbFail, Text: body.Error, Log: logged(body.Log), Costs: body.Costs, PauseKey: body.PauseKey}
 	var asked []string
 	ask := func(name string, given bool, kind peer.FailKind) {
 		if given {

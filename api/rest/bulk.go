@@ -67,6 +67,25 @@ type KeyStates struct {
 	NextCursor string          `json:"next_cursor,omitempty"`
 }
 
+// KeyPauseSetting holds the jobs of a key.
+type KeyPauseSetting struct {
+	// Queue and Tenant are those in which the key's rule counts it: no tenant if its scope is the cluster.
+	Queue  string `json:"queue,omitempty"`
+	Tenant string `json:"tenant,omitempty"`
+	Key    string `json:"key"`
+	// UntilMs is when the pause ends, a date in ms; without it the key is paused until it is resumed.
+	UntilMs int64  `json:"until_ms,omitempty"`
+	Reason  string `json:"reason,omitempty"`
+}
+
+// KeyResumption ends the pause of a key, and closes its breaker.
+type KeyResumption struct {
+	// Queue and Tenant are those in which the key's rule counts it: no tenant if its scope is the cluster.
+	Queue  string `json:"queue,omitempty"`
+	Tenant string `json:"tenant,omitempty"`
+	Key    string `json:"key"`
+}
+
 // KeySkip continues a blocked sequence.
 type KeySkip struct {
 	// Queue, Tenant and Key are those of the key's state, Job is its blocker.

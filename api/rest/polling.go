@@ -111,6 +111,8 @@ type LeaseFailure struct {
 	RetryAfterMs int64 `json:"retry_after_ms,omitempty"`
 	// SnoozeMs is how long to wait before the same attempt is made again; the attempt does not count.
 	SnoozeMs int64 `json:"snooze_ms,omitempty"`
+	// PauseKey, with snooze_ms, is a key of the job that is paused for as long, for all workers.
+	PauseKey string `json:"pause_key,omitempty"`
 	// NoRetry makes the job DEAD.
 	NoRetry bool `json:"no_retry,omitempty"`
 	// Cancel makes the job CANCELLED.

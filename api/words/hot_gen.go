@@ -638,6 +638,7 @@ func appendLeaseCommand(b []byte, m *peer.LeaseCommand) []byte {
 	b = appendBytes(b, 12, m.Children)
 	b = appendBytes(b, 13, m.Log)
 	b = appendLimits(b, 14, m.Costs)
+	b = appendText(b, 15, m.PauseKey)
 	return b
 }
 
@@ -702,6 +703,8 @@ func (u *unsettledLeaseCommand) read(m *peer.LeaseCommand, b []byte) error {
 				m.Log = f.bytes
 			case 14:
 				err = limitOfBytes((*map[string]int64)(&m.Costs), f.bytes)
+			case 15:
+				err = textOfBytes(&m.PauseKey, f.bytes)
 			}
 		}
 		if err != nil {

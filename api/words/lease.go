@@ -170,7 +170,7 @@ func LeaseCommandToWire(c *peer.LeaseCommand) *rotav1.LeaseCommand {
 		Verb: rotav1.LeaseVerb(c.Verb), LeaseId: leaseIDToWire(&c.Lease), Job: string(c.Job), Ordinal: c.Ordinal,
 		Output: c.Output, OutputDigest: c.OutputDigest, Text: clean(c.Text), Progress: c.Progress,
 		Fail: rotav1.FailKind(c.Fail), AfterMs: millis.Of(c.After), Meta: c.Meta, Children: c.Children, Log: c.Log,
-		Costs: c.Costs,
+		Costs: c.Costs, PauseKey: c.PauseKey,
 	}
 }
 
@@ -184,6 +184,7 @@ func LeaseCommandFromWire(w *rotav1.LeaseCommand) (peer.LeaseCommand, error) {
 		Verb: rota.LeaseVerb(w.Verb), Job: rota.JobID(w.Job), Ordinal: w.Ordinal, Output: w.Output,
 		OutputDigest: w.OutputDigest, Text: w.Text, Progress: w.Progress, After: millis.Duration(w.AfterMs),
 		Meta: w.Meta, Children: w.Children, Log: w.Log, Costs: w.Costs,
+		PauseKey: w.PauseKey,
 	}
 	if _, err := verbFromWire(int32(w.Verb)); err != nil {
 		return c, err

@@ -125,7 +125,8 @@ var commandCalls = map[string]calls{
 	"tenant set":  always("Tenants/Set"), "tenant delete": always("Tenants/Delete"),
 
 	"key list": always("Keys/List"), "key show": always("Keys/Get"), "key set": always("Keys/Set"),
-	"key delete": always("Keys/Delete"), "key skip": always("Keys/Skip"), "key top": always("Keys/States"),
+	"key delete": always("Keys/Delete"), "key skip": always("Keys/Skip"),
+	"key pause": always("Keys/Pause"), "key resume": always("Keys/Resume"), "key top": always("Keys/States"),
 
 	"events tail": always("Events/Tail"),
 	"mode get":    always("Cluster/GetMode"), "mode set": always("Cluster/SetMode"),

@@ -170,6 +170,8 @@ var scene = []step{
 	{"key show", "k:1", 0},
 	{"key top", "--held full", 0},
 	{"key skip", "k:1 --job j", cli.ExitNotFound},
+	{"key pause", "k:1 --for 5m --reason 429", 0},
+	{"key resume", "k:1", 0},
 	{"key delete", "k", 0},
 	{"job list", "--queue q", 0},
 	{"job export", "--queue q", 0},

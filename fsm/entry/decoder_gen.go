@@ -64,6 +64,7 @@ const (
 	opSetKeyRule       = 64
 	opDeleteKeyRule    = 65
 	opSkipKey          = 66
+	opPauseKey         = 122
 	opSetSchedule      = 45
 	opPauseSchedule    = 46
 	opTriggerSchedule  = 47
@@ -376,6 +377,8 @@ func (d *Decoder) leaseOp(m *fsmpb.LeaseOp, b []byte) bool {
 				one := &fsmpb.Limit{}
 				ok = d.limit(one, f.bytes)
 				m.Costs = append(m.Costs, one)
+			case 17:
+				m.PauseKey, ok = d.word(f)
 			default:
 				return false
 			}

@@ -50,7 +50,7 @@ func Needs(op *fsmpb.Op) uint32 {
 	switch o := op.GetOp().(type) {
 	case *fsmpb.Op_SetQueue:
 		return settingsNeed(o.SetQueue, newerSettings)
-	case *fsmpb.Op_SetTzdata, *fsmpb.Op_InterruptJob, *fsmpb.Op_RunJobNow:
+	case *fsmpb.Op_SetTzdata, *fsmpb.Op_InterruptJob, *fsmpb.Op_RunJobNow, *fsmpb.Op_PauseKey:
 		return 2
 	case *fsmpb.Op_BackfillSchedule:
 		if o.BackfillSchedule.GetTzdata() != "" {
@@ -58,12 +58,12 @@ func Needs(op *fsmpb.Op) uint32 {
 		}
 		return FirstRules
 	case *fsmpb.Op_Lease:
-		if len(o.Lease.GetCosts()) > 0 {
+		if len(o.Lease.GetCosts()) > 0 || o.Lease.GetPauseKey() != "" {
 			return 2
 		}
 		return FirstRules
 	case *fsmpb.Op_SetKeyRule:
-		if o.SetKeyRule.GetUnit() != "" || o.SetKeyRule.GetDefaultCost() != 0 {
+		if r := o.SetKeyRule; r.GetUnit() != "" || r.GetDefaultCost() != 0 || r.Breaker != nil || r.GetRefuseFull() {
 			return 2
 		}
 		return FirstRules

@@ -123,6 +123,6 @@ func LeaseCommandOp(c *peer.LeaseCommand) *fsmpb.Op {
 		Session: uint64(c.Session),
 		Ordinal: c.Ordinal, Output: c.Output, OutputDigest: c.OutputDigest, Text: c.Text, Progress: c.Progress,
 		Fail: uint32(c.Fail), AfterMs: millis.Of(c.After), Meta: pairOps(c.Meta), Children: growthBytes(c.Growth, node),
-		Log: c.Log, Costs: CostOps(c.Costs),
+		Log: c.Log, Costs: CostOps(c.Costs), PauseKey: c.PauseKey,
 	}}}
 }

@@ -136,6 +136,11 @@ const (
 	MaxKeyRules  = 10_000
 	MaxKeyStates = 1_000
 	MaxKeyCounts = 1_000_000
+	// MaxKeyFailures bounds the failures that an open key names. KeyMemory is how long the outcomes of a key without jobs
+	// are kept, in ms: longer than its next jobs take to come, if it has any that matter, and short enough that a million
+	// keys that were used once do not stay.
+	MaxKeyFailures = 5
+	KeyMemory      = 3600 * 1000
 	// MaxDomains bounds the failure domains with outcomes in their window, over all queues; outcomes of further domains
 	// are not counted.
 	MaxDomains = 10_000

@@ -73,6 +73,8 @@ type LeaseCommand struct {
 	Fail FailKind
 	// After is how long the job waits after FailRetryAfter and FailSnooze.
 	After time.Duration
+	// PauseKey is a key of the job that FailSnooze pauses for as long (SPEC §30.3); "" for none.
+	PauseKey string
 	// Costs are the totals that the attempt has used so far, with a report of progress and with a verb that ends the
 	// lease (SPEC §30); nil reports none.
 	Costs rota.Costs

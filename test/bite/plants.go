@@ -63,6 +63,7 @@ var plants = []plant{
 		{pkg: "test/sim", run: "^TestSeeds$", says: `was fired from \S+, it is decided through`}}},
 	{"refunds_twice", []check{{pkg: "fsm", run: "^TestWeightedRate_model$",
 		says: `the debt is \d+, the history gives`}}},
+	{"stays_open", []check{{pkg: "fsm", run: "^TestBreaker_model$", says: `\d+ jobs started, want \d+`}}},
 	{"key_not_in_snapshot", []check{{pkg: "test/sim", run: "^TestSeeds$",
 		says: `restart: .* I11: key \S+ counts`}}},
 	{"passes_head", []check{

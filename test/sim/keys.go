@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 	"math/rand/v2"
+	"time"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
@@ -26,6 +27,10 @@ type keyer struct {
 // weighted counts a cost instead of assignments.
 var weighted = rota.KeyRule{Name: "w", Scope: rota.KeyOfCluster, Rate: 1, PeriodMs: 700, Burst: 12, Unit: "u",
 	DefaultCost: 3 * rota.CostUnit}
+
+// fragile has a breaker.
+var fragile = rota.KeyRule{Name: "b", Scope: rota.KeyOfCluster, Breaker: rota.KeyBreaker{Trip: 2, Of: 3,
+	OpenMs: 100, Probes: 2, Reasons: 1<<rota.ReasonProviderFail | 1<<rota.ReasonLeaseExpired}}
 
 // keyRules are set from the beginning; those of "c" and "v" are changed and deleted.
 var keyRules = []rota.KeyRule{
@@ -65,6 +70,7 @@ func (k *keyer) next() {
 	if !k.weighs && k.machine().Head().Rules >= 2 {
 		k.weighs = true
 		k.ask(fsm.SetKeyRuleOp(&weighted))
+		k.ask(fsm.SetKeyRuleOp(&fragile))
 	}
 	if w.Turns && k.chance.IntN(5) == 0 {
 		k.turnJobs()
@@ -84,9 +90,30 @@ func (k *keyer) next() {
 		}
 	case c < 15:
 		k.pass(3)
+	case k.weighs && k.chance.IntN(2) == 0:
+		k.pause()
 	default:
 		k.change()
 	}
+}
+
+// pause pauses a key for a few seconds, or resumes it.
+func (k *keyer) pause() {
+	m := k.machine()
+	key, tenant := k.stopped()
+	if k.chance.IntN(4) == 0 {
+		k.ask(fsm.ResumeKeyOp("", tenant, key))
+		return
+	}
+	k.ask(fsm.PauseKeyOp("", tenant, key, m.Head().Date+rota.Date(1+k.chance.IntN(9_000)), "sim"))
+}
+
+// stopped draws a key to pause.
+func (k *keyer) stopped() (key string, tenant rota.TenantID) {
+	if k.chance.IntN(2) == 0 {
+		return "b:0", ""
+	}
+	return fmt.Sprint("s:", k.chance.IntN(3)), rota.TenantID(fmt.Sprint("t", k.chance.IntN(2)))
 }
 
 // machine returns the state of a random node, which may lag.
@@ -113,6 +140,9 @@ func (k *keyer) submit() {
 		if k.chance.IntN(3) > 0 {
 			s.Costs = rota.Costs{"u": k.chance.Int64N(15 * rota.CostUnit)}
 		}
+	}
+	if k.weighs && k.chance.IntN(3) == 0 && len(s.Keys) < rota.MaxKeys {
+		s.Keys = append(s.Keys, "b:0")
 	}
 	if k.chance.IntN(3) == 0 { // a pending head holds back those behind it
 		s.Delay = millis.Duration(int64(k.chance.IntN(4_000)))
@@ -176,6 +206,17 @@ func (k *keyer) handles(t *task) {
 	if k.chance.IntN(6) == 0 {
 		t.report, t.fail, t.wait = rota.VerbFail, peer.FailNoRetry, 0
 	}
+}
+
+// pauses returns the key of a job that a handler's snooze pauses: one in four does. No jobs of the queue with turns do,
+// whose model knows no stops; TestPauseKey_turns is about them.
+func (k *keyer) pauses(n *node, t *task, v rota.LeaseVerb, l *rota.Lease) string {
+	s := k.w.audit.keyed.specs[l.Job]
+	if v != rota.VerbFail || t.fail != peer.FailSnooze || t.wait > 5*time.Second || !k.weighs ||
+		n.machine.Head().Rules < 2 || s == nil || len(s.Keys) == 0 || s.Queue == turnsQueue || l.ID[3]%4 > 0 {
+		return ""
+	}
+	return s.Keys[int(l.ID[4])%len(s.Keys)]
 }
 
 // spends returns what a handler reports with the verb that ends its lease: three in four report something.

@@ -25,6 +25,7 @@ type keyed struct {
 	open   map[rota.JobID][]*weighedStart
 	// told counts the events of blocks in an entry, made the blocks in the model.
 	told, made int
+	stops      stops
 }
 
 type keyedJob struct {
@@ -41,7 +42,7 @@ func newKeyed() keyed {
 	return keyed{specs: map[rota.JobID]*rota.JobSpec{}, rules: map[string]*rota.KeyRule{},
 		blocked: map[string]keyedBlock{},
 		taken:   map[string][]rota.Clock{}, starts: map[string][]*weighedStart{},
-		open: map[rota.JobID][]*weighedStart{}}
+		open: map[rota.JobID][]*weighedStart{}, stops: newStops()}
 }
 
 // rule returns the rule of a value, or else that of its name.
@@ -112,6 +113,8 @@ func (a *auditor) keysOf(e *rota.Event, at rota.Clock) {
 	switch e.Kind {
 	case rota.EventKeyRuleChanged:
 		a.keyRule(e)
+	case rota.EventKeyPaused, rota.EventKeyResumed, rota.EventKeyOpened, rota.EventKeyClosed:
+		a.stopEvent(e)
 	case rota.EventKeyBlocked:
 		m.told++
 	case rota.EventKeyPassed:
@@ -130,6 +133,11 @@ func (a *auditor) keysOf(e *rota.Event, at rota.Clock) {
 		return
 	}
 	m.spent(e)
+	lease := e.Lease
+	if e.Kind == rota.EventJobDead {
+		lease = a.jobs[e.Job].lease
+	}
+	m.stops.ended(e, lease)
 	switch e.Kind {
 	case rota.EventJobEnqueued, rota.EventJobDelayed:
 		if m.find(e.Job) == nil {
@@ -166,6 +174,7 @@ func (a *auditor) keyRule(e *rota.Event) {
 		return
 	}
 	delete(m.rules, id)
+	m.stops.forget(func(key string) bool { return m.rule(key) == nil })
 	for count := range m.blocked {
 		if _, key, _ := strings.Cut(count, "/"); m.rule(key) == nil {
 			delete(m.blocked, count)
@@ -201,6 +210,7 @@ func (a *auditor) keysAllow(e *rota.Event, at rota.Clock) {
 		if r.Sequence != rota.SequenceNone {
 			a.inTurn(e.Job, key, count, open)
 		}
+		a.stopsAllow(e, key, count, r, at)
 		switch {
 		case r.Unit != "":
 			m.weigh(e.Job, count, r, at)
@@ -262,6 +272,7 @@ func (a *auditor) keysSettled(r *fsm.Applied) {
 	if m.told != m.made {
 		a.failf("entry %d reports %d blocked keys, want %d as in the model", r.Index, m.told, m.made)
 	}
+	m.stops.settled(a, r.Index)
 	a.KeysBlocked += m.made
 	m.told, m.made = 0, 0
 }

@@ -283,7 +283,7 @@ func (k *worker) command(n *node, t *task, v rota.LeaseVerb) {
 	ordinal := t.renewals + 1
 	op := entry.LeaseCommandOp(&peer.LeaseCommand{Verb: v, Lease: l.ID, Job: l.Job, Worker: k.id, Session: k.session,
 		Ordinal: ordinal, Output: []byte(l.Job), Fail: t.fail, After: t.wait, Growth: t.growsBy(v), Log: logOf(v, l),
-		Costs: k.w.keyer.spends(n, v, l)})
+		Costs: k.w.keyer.spends(n, v, l), PauseKey: k.w.keyer.pauses(n, t, v, l)})
 	k.w.forward(n, &k.actor, k.reaches(n), op, func(o *fsmpb.Outcome) { k.answered(t, v, ordinal, o) })
 }
 

@@ -31,6 +31,10 @@ func (s *Site) keys() {
 		says: "List the keys that rules count, most used first: by open leases, then by live jobs"}, c.listKeyStates)
 	add(s, route{method: http.MethodPost, path: "/v1/keys/skip", call: rotav1.Keys_Skip_FullMethodName, id: "skipKey",
 		says: "Continue a sequence after the job that blocks it"}, c.skipKey)
+	add(s, route{method: http.MethodPost, path: "/v1/keys/pause", call: rotav1.Keys_Pause_FullMethodName, id: "pauseKey",
+		says: "Pause a key: no more of its jobs start; the later of two pauses applies"}, c.pauseKey)
+	add(s, route{method: http.MethodPost, path: "/v1/keys/resume", call: rotav1.Keys_Resume_FullMethodName,
+		id: "resumeKey", says: "End the pause of a key, and close its breaker"}, c.resumeKey)
 }
 
 func (s keyCalls) listKeyRules(ctx context.Context, in *List) (*Answer[rest.KeyRules], error) {
@@ -158,7 +162,7 @@ type KeyList struct {
 	Queue  string `query:"queue" maxLength:"255" doc:"Only keys that a rule of this queue counts."`
 	Tenant string `query:"tenant" maxLength:"255" doc:"Only keys of this tenant."`
 	Name   string `query:"name" maxLength:"128" doc:"Only keys with this name before the colon."`
-	Held   string `query:"held" enum:"any,full,blocked" default:"any" doc:"full selects keys whose jobs are not assigned now because of a limit of their rule; blocked selects keys whose sequence is blocked by a job that ended DEAD or EXPIRED."`
+	Held   string `query:"held" enum:"any,full,blocked,paused,open" default:"any" doc:"full selects keys whose jobs are not assigned now because of their rule or a pause; blocked selects keys whose sequence is blocked by a job that ended DEAD or EXPIRED; open selects keys whose breaker is open or probing."`
 }
 
 func (s keyCalls) listKeyStates(ctx context.Context, in *KeyList) (*Answer[rest.KeyStates], error) {
@@ -185,5 +189,31 @@ func (s keyCalls) skipKey(ctx context.Context, in *KeySkipping) (*Answer[rest.Do
 	}
 	_, err = s.options.Calls.Keys.Skip(ctx, &rotav1.SkipKeyRequest{Queue: body.Queue, Tenant: body.Tenant,
 		Key: body.Key, Job: body.Job})
+	return answer(rest.Done{}, nil), err
+}
+
+// KeyPausing is a call that pauses a key.
+type KeyPausing struct{ Given In[rest.KeyPauseSetting] }
+
+func (s keyCalls) pauseKey(ctx context.Context, in *KeyPausing) (*Answer[rest.Done], error) {
+	body, err := in.Given.read()
+	if err != nil {
+		return nil, err
+	}
+	_, err = s.options.Calls.Keys.Pause(ctx, &rotav1.PauseKeyRequest{Queue: body.Queue, Tenant: body.Tenant,
+		Key: body.Key, UntilMs: body.UntilMs, Reason: body.Reason})
+	return answer(rest.Done{}, nil), err
+}
+
+// KeyResuming is a call that resumes a key.
+type KeyResuming struct{ Given In[rest.KeyResumption] }
+
+func (s keyCalls) resumeKey(ctx context.Context, in *KeyResuming) (*Answer[rest.Done], error) {
+	body, err := in.Given.read()
+	if err != nil {
+		return nil, err
+	}
+	_, err = s.options.Calls.Keys.Resume(ctx, &rotav1.ResumeKeyRequest{Queue: body.Queue, Tenant: body.Tenant,
+		Key: body.Key})
 	return answer(rest.Done{}, nil), err
 }

@@ -60,6 +60,10 @@ var (
 			return &huma.Schema{Type: huma.TypeObject, Description: "Amounts by name.", AdditionalProperties: amount()}
 		},
 		reflect.TypeFor[rota.Cost](): amount,
+		reflect.TypeFor[rota.Reasons](): func() *huma.Schema {
+			return &huma.Schema{Type: huma.TypeArray, Description: "Reasons why an attempt ended.",
+				Items: &huma.Schema{Type: huma.TypeString}}
+		},
 		reflect.TypeFor[rest.Value](): func() *huma.Schema {
 			return &huma.Schema{Description: "A string, a number, true or false."}
 		},
@@ -84,7 +88,8 @@ var (
 		reflect.TypeFor[rest.JobIDs](): true, reflect.TypeFor[rest.JobRetries](): true,
 		reflect.TypeFor[rest.ProofReport](): true,
 		reflect.TypeFor[rota.PlanSpec]():    true, reflect.TypeFor[rota.KeyRule](): true,
-		reflect.TypeFor[rest.KeySkip]():      true,
+		reflect.TypeFor[rest.KeySkip](): true, reflect.TypeFor[rest.KeyPauseSetting](): true,
+		reflect.TypeFor[rest.KeyResumption](): true, reflect.TypeFor[rota.KeyBreaker](): true,
 		reflect.TypeFor[rota.WorkflowSpec](): true, reflect.TypeFor[rota.NodeSpec](): true,
 		reflect.TypeFor[rota.Gate](): true,
 		reflect.TypeFor[rota.Edge](): true, reflect.TypeFor[rest.WorkflowRetry](): true,
@@ -162,7 +167,10 @@ func schemaFor(r huma.Registry, t reflect.Type) *huma.Schema {
 func component(r huma.Registry, t reflect.Type) *huma.Schema {
 	name := t.Name()
 	ref := &huma.Schema{Ref: schemaPrefix + name}
-	if _, known := r.Map()[name]; known {
+	if known := r.Map()[name]; known != nil {
+		if known.Description != sentence(t, "") {
+			panic("web: two types have the schema " + name)
+		}
 		return ref
 	}
 	s := &huma.Schema{Type: huma.TypeObject, Description: sentence(t, ""), Properties: make(map[string]*huma.Schema)}

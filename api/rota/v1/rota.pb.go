@@ -4099,7 +4099,9 @@ type LeaseCommand struct {
 	Log []byte `protobuf:"bytes,13,opt,name=log,proto3" json:"log,omitempty"`
 	// Of COMPLETE, FAIL, DECLINE and PROGRESS: the total that the attempt has used so far, by name, in millionths of a
 	// unit (SPEC §30).
-	Costs         map[string]int64 `protobuf:"bytes,14,rep,name=costs,proto3" json:"costs,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	Costs map[string]int64 `protobuf:"bytes,14,rep,name=costs,proto3" json:"costs,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	// Of FAIL with SNOOZE: a key of the job, which is paused until the job is due (SPEC §30.3).
+	PauseKey      string `protobuf:"bytes,15,opt,name=pause_key,json=pauseKey,proto3" json:"pause_key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4230,6 +4232,13 @@ func (x *LeaseCommand) GetCosts() map[string]int64 {
 		return x.Costs
 	}
 	return nil
+}
+
+func (x *LeaseCommand) GetPauseKey() string {
+	if x != nil {
+		return x.PauseKey
+	}
+	return ""
 }
 
 // AttemptLog is what is kept of the log of an attempt: its first lines and its last ones,
@@ -7193,8 +7202,12 @@ type KeyRule struct {
 	Etag string `protobuf:"bytes,11,opt,name=etag,proto3" json:"etag,omitempty"`
 	// The cost that rate and burst count, in units of it; empty counts assignments. A job without an estimate of it
 	// counts as default_cost, in millionths of a unit; 0 is one unit.
-	Unit          string `protobuf:"bytes,12,opt,name=unit,proto3" json:"unit,omitempty"`
-	DefaultCost   int64  `protobuf:"varint,13,opt,name=default_cost,json=defaultCost,proto3" json:"default_cost,omitempty"`
+	Unit        string `protobuf:"bytes,12,opt,name=unit,proto3" json:"unit,omitempty"`
+	DefaultCost int64  `protobuf:"varint,13,opt,name=default_cost,json=defaultCost,proto3" json:"default_cost,omitempty"`
+	// Unset without one.
+	Breaker *KeyBreaker `protobuf:"bytes,14,opt,name=breaker,proto3" json:"breaker,omitempty"`
+	// Submissions whose job could not start now are refused.
+	RefuseFull    bool `protobuf:"varint,15,opt,name=refuse_full,json=refuseFull,proto3" json:"refuse_full,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -7320,6 +7333,103 @@ func (x *KeyRule) GetDefaultCost() int64 {
 	return 0
 }
 
+func (x *KeyRule) GetBreaker() *KeyBreaker {
+	if x != nil {
+		return x.Breaker
+	}
+	return nil
+}
+
+func (x *KeyRule) GetRefuseFull() bool {
+	if x != nil {
+		return x.RefuseFull
+	}
+	return false
+}
+
+// KeyBreaker opens a key after failures of its jobs: trip failures among the last of attempts that ended. Open, it lets
+// no job start for open_ms, then probes at a time: as many successes close it, a failure opens it for twice the time, at most 32 times as long.
+type KeyBreaker struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// 1 to 64.
+	Trip int64 `protobuf:"varint,1,opt,name=trip,proto3" json:"trip,omitempty"`
+	// trip to 64; 0 is trip.
+	Of int64 `protobuf:"varint,2,opt,name=of,proto3" json:"of,omitempty"`
+	// 0 is 30 s.
+	OpenMs int64 `protobuf:"varint,3,opt,name=open_ms,json=openMs,proto3" json:"open_ms,omitempty"`
+	// 0 is 1.
+	Probes int64 `protobuf:"varint,4,opt,name=probes,proto3" json:"probes,omitempty"`
+	// Reasons of ended attempts that count as failures; none are PROVIDER_FAIL, TIMED_OUT and LEASE_EXPIRED.
+	Reasons       []string `protobuf:"bytes,5,rep,name=reasons,proto3" json:"reasons,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeyBreaker) Reset() {
+	*x = KeyBreaker{}
+	mi := &file_rota_v1_rota_proto_msgTypes[85]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeyBreaker) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeyBreaker) ProtoMessage() {}
+
+func (x *KeyBreaker) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_rota_proto_msgTypes[85]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeyBreaker.ProtoReflect.Descriptor instead.
+func (*KeyBreaker) Descriptor() ([]byte, []int) {
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{85}
+}
+
+func (x *KeyBreaker) GetTrip() int64 {
+	if x != nil {
+		return x.Trip
+	}
+	return 0
+}
+
+func (x *KeyBreaker) GetOf() int64 {
+	if x != nil {
+		return x.Of
+	}
+	return 0
+}
+
+func (x *KeyBreaker) GetOpenMs() int64 {
+	if x != nil {
+		return x.OpenMs
+	}
+	return 0
+}
+
+func (x *KeyBreaker) GetProbes() int64 {
+	if x != nil {
+		return x.Probes
+	}
+	return 0
+}
+
+func (x *KeyBreaker) GetReasons() []string {
+	if x != nil {
+		return x.Reasons
+	}
+	return nil
+}
+
 type SetKeyRuleRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Rule  *KeyRule               `protobuf:"bytes,1,opt,name=rule,proto3" json:"rule,omitempty"`
@@ -7331,7 +7441,7 @@ type SetKeyRuleRequest struct {
 
 func (x *SetKeyRuleRequest) Reset() {
 	*x = SetKeyRuleRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[85]
+	mi := &file_rota_v1_rota_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7343,7 +7453,7 @@ func (x *SetKeyRuleRequest) String() string {
 func (*SetKeyRuleRequest) ProtoMessage() {}
 
 func (x *SetKeyRuleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[85]
+	mi := &file_rota_v1_rota_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7356,7 +7466,7 @@ func (x *SetKeyRuleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetKeyRuleRequest.ProtoReflect.Descriptor instead.
 func (*SetKeyRuleRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{85}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *SetKeyRuleRequest) GetRule() *KeyRule {
@@ -7382,7 +7492,7 @@ type SetKeyRuleResponse struct {
 
 func (x *SetKeyRuleResponse) Reset() {
 	*x = SetKeyRuleResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[86]
+	mi := &file_rota_v1_rota_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7394,7 +7504,7 @@ func (x *SetKeyRuleResponse) String() string {
 func (*SetKeyRuleResponse) ProtoMessage() {}
 
 func (x *SetKeyRuleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[86]
+	mi := &file_rota_v1_rota_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7407,7 +7517,7 @@ func (x *SetKeyRuleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetKeyRuleResponse.ProtoReflect.Descriptor instead.
 func (*SetKeyRuleResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{86}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *SetKeyRuleResponse) GetRule() *KeyRule {
@@ -7430,7 +7540,7 @@ type DeleteKeyRuleRequest struct {
 
 func (x *DeleteKeyRuleRequest) Reset() {
 	*x = DeleteKeyRuleRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[87]
+	mi := &file_rota_v1_rota_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7442,7 +7552,7 @@ func (x *DeleteKeyRuleRequest) String() string {
 func (*DeleteKeyRuleRequest) ProtoMessage() {}
 
 func (x *DeleteKeyRuleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[87]
+	mi := &file_rota_v1_rota_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7455,7 +7565,7 @@ func (x *DeleteKeyRuleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteKeyRuleRequest.ProtoReflect.Descriptor instead.
 func (*DeleteKeyRuleRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{87}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *DeleteKeyRuleRequest) GetQueue() string {
@@ -7494,7 +7604,7 @@ type DeleteKeyRuleResponse struct {
 
 func (x *DeleteKeyRuleResponse) Reset() {
 	*x = DeleteKeyRuleResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[88]
+	mi := &file_rota_v1_rota_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7506,7 +7616,7 @@ func (x *DeleteKeyRuleResponse) String() string {
 func (*DeleteKeyRuleResponse) ProtoMessage() {}
 
 func (x *DeleteKeyRuleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[88]
+	mi := &file_rota_v1_rota_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7519,7 +7629,7 @@ func (x *DeleteKeyRuleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteKeyRuleResponse.ProtoReflect.Descriptor instead.
 func (*DeleteKeyRuleResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{88}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{89}
 }
 
 type ListKeyRulesRequest struct {
@@ -7535,7 +7645,7 @@ type ListKeyRulesRequest struct {
 
 func (x *ListKeyRulesRequest) Reset() {
 	*x = ListKeyRulesRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[89]
+	mi := &file_rota_v1_rota_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7547,7 +7657,7 @@ func (x *ListKeyRulesRequest) String() string {
 func (*ListKeyRulesRequest) ProtoMessage() {}
 
 func (x *ListKeyRulesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[89]
+	mi := &file_rota_v1_rota_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7560,7 +7670,7 @@ func (x *ListKeyRulesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListKeyRulesRequest.ProtoReflect.Descriptor instead.
 func (*ListKeyRulesRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{89}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *ListKeyRulesRequest) GetRead() *Read {
@@ -7596,7 +7706,7 @@ type ListKeyRulesResponse struct {
 
 func (x *ListKeyRulesResponse) Reset() {
 	*x = ListKeyRulesResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[90]
+	mi := &file_rota_v1_rota_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7608,7 +7718,7 @@ func (x *ListKeyRulesResponse) String() string {
 func (*ListKeyRulesResponse) ProtoMessage() {}
 
 func (x *ListKeyRulesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[90]
+	mi := &file_rota_v1_rota_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7621,7 +7731,7 @@ func (x *ListKeyRulesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListKeyRulesResponse.ProtoReflect.Descriptor instead.
 func (*ListKeyRulesResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{90}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *ListKeyRulesResponse) GetRules() []*KeyRule {
@@ -7657,7 +7767,7 @@ type GetKeyRequest struct {
 
 func (x *GetKeyRequest) Reset() {
 	*x = GetKeyRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[91]
+	mi := &file_rota_v1_rota_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7669,7 +7779,7 @@ func (x *GetKeyRequest) String() string {
 func (*GetKeyRequest) ProtoMessage() {}
 
 func (x *GetKeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[91]
+	mi := &file_rota_v1_rota_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7682,7 +7792,7 @@ func (x *GetKeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetKeyRequest.ProtoReflect.Descriptor instead.
 func (*GetKeyRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{91}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *GetKeyRequest) GetTenant() string {
@@ -7729,16 +7839,20 @@ type KeyState struct {
 	Tokens      int64 `protobuf:"varint,14,opt,name=tokens,proto3" json:"tokens,omitempty"`
 	// Where its rule counts a cost: its name, and by how much the key is over what it may have used, in millionths of a
 	// unit.
-	Unit          string `protobuf:"bytes,15,opt,name=unit,proto3" json:"unit,omitempty"`
-	Debt          int64  `protobuf:"varint,16,opt,name=debt,proto3" json:"debt,omitempty"`
-	Needed        int64  `protobuf:"varint,17,opt,name=needed,proto3" json:"needed,omitempty"`
+	Unit   string `protobuf:"bytes,15,opt,name=unit,proto3" json:"unit,omitempty"`
+	Debt   int64  `protobuf:"varint,16,opt,name=debt,proto3" json:"debt,omitempty"`
+	Needed int64  `protobuf:"varint,17,opt,name=needed,proto3" json:"needed,omitempty"`
+	// Set while it is paused.
+	Pause *KeyPause `protobuf:"bytes,18,opt,name=pause,proto3" json:"pause,omitempty"`
+	// Set where its rule has a breaker.
+	Breaker       *KeyBreakerState `protobuf:"bytes,19,opt,name=breaker,proto3" json:"breaker,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *KeyState) Reset() {
 	*x = KeyState{}
-	mi := &file_rota_v1_rota_proto_msgTypes[92]
+	mi := &file_rota_v1_rota_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7750,7 +7864,7 @@ func (x *KeyState) String() string {
 func (*KeyState) ProtoMessage() {}
 
 func (x *KeyState) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[92]
+	mi := &file_rota_v1_rota_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7763,7 +7877,7 @@ func (x *KeyState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyState.ProtoReflect.Descriptor instead.
 func (*KeyState) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{92}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *KeyState) GetQueue() string {
@@ -7885,6 +7999,265 @@ func (x *KeyState) GetNeeded() int64 {
 	return 0
 }
 
+func (x *KeyState) GetPause() *KeyPause {
+	if x != nil {
+		return x.Pause
+	}
+	return nil
+}
+
+func (x *KeyState) GetBreaker() *KeyBreakerState {
+	if x != nil {
+		return x.Breaker
+	}
+	return nil
+}
+
+type KeyPause struct {
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	SinceMs      int64                  `protobuf:"varint,1,opt,name=since_ms,json=sinceMs,proto3" json:"since_ms,omitempty"`
+	SinceClockMs int64                  `protobuf:"varint,2,opt,name=since_clock_ms,json=sinceClockMs,proto3" json:"since_clock_ms,omitempty"`
+	// 0 until it is resumed.
+	UntilMs      int64 `protobuf:"varint,3,opt,name=until_ms,json=untilMs,proto3" json:"until_ms,omitempty"`
+	UntilClockMs int64 `protobuf:"varint,4,opt,name=until_clock_ms,json=untilClockMs,proto3" json:"until_clock_ms,omitempty"`
+	// The principal that paused it; or the worker whose handler did.
+	By            string `protobuf:"bytes,5,opt,name=by,proto3" json:"by,omitempty"`
+	Worker        string `protobuf:"bytes,6,opt,name=worker,proto3" json:"worker,omitempty"`
+	Reason        string `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeyPause) Reset() {
+	*x = KeyPause{}
+	mi := &file_rota_v1_rota_proto_msgTypes[94]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeyPause) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeyPause) ProtoMessage() {}
+
+func (x *KeyPause) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_rota_proto_msgTypes[94]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeyPause.ProtoReflect.Descriptor instead.
+func (*KeyPause) Descriptor() ([]byte, []int) {
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{94}
+}
+
+func (x *KeyPause) GetSinceMs() int64 {
+	if x != nil {
+		return x.SinceMs
+	}
+	return 0
+}
+
+func (x *KeyPause) GetSinceClockMs() int64 {
+	if x != nil {
+		return x.SinceClockMs
+	}
+	return 0
+}
+
+func (x *KeyPause) GetUntilMs() int64 {
+	if x != nil {
+		return x.UntilMs
+	}
+	return 0
+}
+
+func (x *KeyPause) GetUntilClockMs() int64 {
+	if x != nil {
+		return x.UntilClockMs
+	}
+	return 0
+}
+
+func (x *KeyPause) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *KeyPause) GetWorker() string {
+	if x != nil {
+		return x.Worker
+	}
+	return ""
+}
+
+func (x *KeyPause) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+type KeyBreakerState struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// closed, open or probing.
+	State string `protobuf:"bytes,1,opt,name=state,proto3" json:"state,omitempty"`
+	// Failures among the last attempts that ended, while it is closed.
+	Failures int64 `protobuf:"varint,2,opt,name=failures,proto3" json:"failures,omitempty"`
+	// When probes may start, while it is open.
+	UntilMs      int64 `protobuf:"varint,3,opt,name=until_ms,json=untilMs,proto3" json:"until_ms,omitempty"`
+	UntilClockMs int64 `protobuf:"varint,4,opt,name=until_clock_ms,json=untilClockMs,proto3" json:"until_clock_ms,omitempty"`
+	// Probes that have a lease.
+	Probing int64 `protobuf:"varint,5,opt,name=probing,proto3" json:"probing,omitempty"`
+	// How often it has opened since it was last closed.
+	Opened int64 `protobuf:"varint,6,opt,name=opened,proto3" json:"opened,omitempty"`
+	// The newest failures, at most five, oldest first.
+	Latest        []*KeyFailure `protobuf:"bytes,7,rep,name=latest,proto3" json:"latest,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeyBreakerState) Reset() {
+	*x = KeyBreakerState{}
+	mi := &file_rota_v1_rota_proto_msgTypes[95]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeyBreakerState) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeyBreakerState) ProtoMessage() {}
+
+func (x *KeyBreakerState) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_rota_proto_msgTypes[95]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeyBreakerState.ProtoReflect.Descriptor instead.
+func (*KeyBreakerState) Descriptor() ([]byte, []int) {
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{95}
+}
+
+func (x *KeyBreakerState) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *KeyBreakerState) GetFailures() int64 {
+	if x != nil {
+		return x.Failures
+	}
+	return 0
+}
+
+func (x *KeyBreakerState) GetUntilMs() int64 {
+	if x != nil {
+		return x.UntilMs
+	}
+	return 0
+}
+
+func (x *KeyBreakerState) GetUntilClockMs() int64 {
+	if x != nil {
+		return x.UntilClockMs
+	}
+	return 0
+}
+
+func (x *KeyBreakerState) GetProbing() int64 {
+	if x != nil {
+		return x.Probing
+	}
+	return 0
+}
+
+func (x *KeyBreakerState) GetOpened() int64 {
+	if x != nil {
+		return x.Opened
+	}
+	return 0
+}
+
+func (x *KeyBreakerState) GetLatest() []*KeyFailure {
+	if x != nil {
+		return x.Latest
+	}
+	return nil
+}
+
+// KeyFailure is an attempt that counted as a failure.
+type KeyFailure struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeyFailure) Reset() {
+	*x = KeyFailure{}
+	mi := &file_rota_v1_rota_proto_msgTypes[96]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeyFailure) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeyFailure) ProtoMessage() {}
+
+func (x *KeyFailure) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_rota_proto_msgTypes[96]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeyFailure.ProtoReflect.Descriptor instead.
+func (*KeyFailure) Descriptor() ([]byte, []int) {
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{96}
+}
+
+func (x *KeyFailure) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *KeyFailure) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 type ListKeyStatesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Read  *Read                  `protobuf:"bytes,1,opt,name=read,proto3" json:"read,omitempty"`
@@ -7896,7 +8269,7 @@ type ListKeyStatesRequest struct {
 	Queue  string `protobuf:"bytes,4,opt,name=queue,proto3" json:"queue,omitempty"`
 	Tenant string `protobuf:"bytes,5,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	Name   string `protobuf:"bytes,6,opt,name=name,proto3" json:"name,omitempty"`
-	// any, full or blocked; empty is any.
+	// any, full, blocked, paused or open; empty is any.
 	Held          string `protobuf:"bytes,7,opt,name=held,proto3" json:"held,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -7904,7 +8277,7 @@ type ListKeyStatesRequest struct {
 
 func (x *ListKeyStatesRequest) Reset() {
 	*x = ListKeyStatesRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[93]
+	mi := &file_rota_v1_rota_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7916,7 +8289,7 @@ func (x *ListKeyStatesRequest) String() string {
 func (*ListKeyStatesRequest) ProtoMessage() {}
 
 func (x *ListKeyStatesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[93]
+	mi := &file_rota_v1_rota_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7929,7 +8302,7 @@ func (x *ListKeyStatesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListKeyStatesRequest.ProtoReflect.Descriptor instead.
 func (*ListKeyStatesRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{93}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *ListKeyStatesRequest) GetRead() *Read {
@@ -7994,7 +8367,7 @@ type ListKeyStatesResponse struct {
 
 func (x *ListKeyStatesResponse) Reset() {
 	*x = ListKeyStatesResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[94]
+	mi := &file_rota_v1_rota_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8006,7 +8379,7 @@ func (x *ListKeyStatesResponse) String() string {
 func (*ListKeyStatesResponse) ProtoMessage() {}
 
 func (x *ListKeyStatesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[94]
+	mi := &file_rota_v1_rota_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8019,7 +8392,7 @@ func (x *ListKeyStatesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListKeyStatesResponse.ProtoReflect.Descriptor instead.
 func (*ListKeyStatesResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{94}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *ListKeyStatesResponse) GetKeys() []*KeyState {
@@ -8054,7 +8427,7 @@ type GetKeyResponse struct {
 
 func (x *GetKeyResponse) Reset() {
 	*x = GetKeyResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[95]
+	mi := &file_rota_v1_rota_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8066,7 +8439,7 @@ func (x *GetKeyResponse) String() string {
 func (*GetKeyResponse) ProtoMessage() {}
 
 func (x *GetKeyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[95]
+	mi := &file_rota_v1_rota_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8079,7 +8452,7 @@ func (x *GetKeyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetKeyResponse.ProtoReflect.Descriptor instead.
 func (*GetKeyResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{95}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *GetKeyResponse) GetKeys() []*KeyState {
@@ -8110,7 +8483,7 @@ type SkipKeyRequest struct {
 
 func (x *SkipKeyRequest) Reset() {
 	*x = SkipKeyRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[96]
+	mi := &file_rota_v1_rota_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8122,7 +8495,7 @@ func (x *SkipKeyRequest) String() string {
 func (*SkipKeyRequest) ProtoMessage() {}
 
 func (x *SkipKeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[96]
+	mi := &file_rota_v1_rota_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8135,7 +8508,7 @@ func (x *SkipKeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SkipKeyRequest.ProtoReflect.Descriptor instead.
 func (*SkipKeyRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{96}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *SkipKeyRequest) GetQueue() string {
@@ -8174,7 +8547,7 @@ type SkipKeyResponse struct {
 
 func (x *SkipKeyResponse) Reset() {
 	*x = SkipKeyResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[97]
+	mi := &file_rota_v1_rota_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8186,7 +8559,7 @@ func (x *SkipKeyResponse) String() string {
 func (*SkipKeyResponse) ProtoMessage() {}
 
 func (x *SkipKeyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[97]
+	mi := &file_rota_v1_rota_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8199,7 +8572,218 @@ func (x *SkipKeyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SkipKeyResponse.ProtoReflect.Descriptor instead.
 func (*SkipKeyResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{97}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{101}
+}
+
+type PauseKeyRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As the key's rule has them; tenant is empty where its scope is the cluster.
+	Queue  string `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
+	Tenant string `protobuf:"bytes,2,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	Key    string `protobuf:"bytes,3,opt,name=key,proto3" json:"key,omitempty"`
+	// A date in ms, at most a year ahead; 0 pauses it until it is resumed.
+	UntilMs int64 `protobuf:"varint,4,opt,name=until_ms,json=untilMs,proto3" json:"until_ms,omitempty"`
+	// At most 256 bytes are kept.
+	Reason        string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PauseKeyRequest) Reset() {
+	*x = PauseKeyRequest{}
+	mi := &file_rota_v1_rota_proto_msgTypes[102]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PauseKeyRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PauseKeyRequest) ProtoMessage() {}
+
+func (x *PauseKeyRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_rota_proto_msgTypes[102]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PauseKeyRequest.ProtoReflect.Descriptor instead.
+func (*PauseKeyRequest) Descriptor() ([]byte, []int) {
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{102}
+}
+
+func (x *PauseKeyRequest) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *PauseKeyRequest) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *PauseKeyRequest) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *PauseKeyRequest) GetUntilMs() int64 {
+	if x != nil {
+		return x.UntilMs
+	}
+	return 0
+}
+
+func (x *PauseKeyRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+type PauseKeyResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PauseKeyResponse) Reset() {
+	*x = PauseKeyResponse{}
+	mi := &file_rota_v1_rota_proto_msgTypes[103]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PauseKeyResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PauseKeyResponse) ProtoMessage() {}
+
+func (x *PauseKeyResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_rota_proto_msgTypes[103]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PauseKeyResponse.ProtoReflect.Descriptor instead.
+func (*PauseKeyResponse) Descriptor() ([]byte, []int) {
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{103}
+}
+
+type ResumeKeyRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Queue         string                 `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
+	Tenant        string                 `protobuf:"bytes,2,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	Key           string                 `protobuf:"bytes,3,opt,name=key,proto3" json:"key,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResumeKeyRequest) Reset() {
+	*x = ResumeKeyRequest{}
+	mi := &file_rota_v1_rota_proto_msgTypes[104]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResumeKeyRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResumeKeyRequest) ProtoMessage() {}
+
+func (x *ResumeKeyRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_rota_proto_msgTypes[104]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResumeKeyRequest.ProtoReflect.Descriptor instead.
+func (*ResumeKeyRequest) Descriptor() ([]byte, []int) {
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{104}
+}
+
+func (x *ResumeKeyRequest) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *ResumeKeyRequest) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *ResumeKeyRequest) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+type ResumeKeyResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResumeKeyResponse) Reset() {
+	*x = ResumeKeyResponse{}
+	mi := &file_rota_v1_rota_proto_msgTypes[105]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResumeKeyResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResumeKeyResponse) ProtoMessage() {}
+
+func (x *ResumeKeyResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_rota_proto_msgTypes[105]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResumeKeyResponse.ProtoReflect.Descriptor instead.
+func (*ResumeKeyResponse) Descriptor() ([]byte, []int) {
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{105}
 }
 
 type Mode struct {
@@ -8219,7 +8803,7 @@ type Mode struct {
 
 func (x *Mode) Reset() {
 	*x = Mode{}
-	mi := &file_rota_v1_rota_proto_msgTypes[98]
+	mi := &file_rota_v1_rota_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8231,7 +8815,7 @@ func (x *Mode) String() string {
 func (*Mode) ProtoMessage() {}
 
 func (x *Mode) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[98]
+	mi := &file_rota_v1_rota_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8244,7 +8828,7 @@ func (x *Mode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mode.ProtoReflect.Descriptor instead.
 func (*Mode) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{98}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *Mode) GetMode() string {
@@ -8312,7 +8896,7 @@ type GetModeRequest struct {
 
 func (x *GetModeRequest) Reset() {
 	*x = GetModeRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[99]
+	mi := &file_rota_v1_rota_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8324,7 +8908,7 @@ func (x *GetModeRequest) String() string {
 func (*GetModeRequest) ProtoMessage() {}
 
 func (x *GetModeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[99]
+	mi := &file_rota_v1_rota_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8337,7 +8921,7 @@ func (x *GetModeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetModeRequest.ProtoReflect.Descriptor instead.
 func (*GetModeRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{99}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *GetModeRequest) GetRead() *Read {
@@ -8357,7 +8941,7 @@ type GetModeResponse struct {
 
 func (x *GetModeResponse) Reset() {
 	*x = GetModeResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[100]
+	mi := &file_rota_v1_rota_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8369,7 +8953,7 @@ func (x *GetModeResponse) String() string {
 func (*GetModeResponse) ProtoMessage() {}
 
 func (x *GetModeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[100]
+	mi := &file_rota_v1_rota_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8382,7 +8966,7 @@ func (x *GetModeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetModeResponse.ProtoReflect.Descriptor instead.
 func (*GetModeResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{100}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *GetModeResponse) GetMode() *Mode {
@@ -8409,7 +8993,7 @@ type SetModeRequest struct {
 
 func (x *SetModeRequest) Reset() {
 	*x = SetModeRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[101]
+	mi := &file_rota_v1_rota_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8421,7 +9005,7 @@ func (x *SetModeRequest) String() string {
 func (*SetModeRequest) ProtoMessage() {}
 
 func (x *SetModeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[101]
+	mi := &file_rota_v1_rota_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8434,7 +9018,7 @@ func (x *SetModeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetModeRequest.ProtoReflect.Descriptor instead.
 func (*SetModeRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{101}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *SetModeRequest) GetMode() string {
@@ -8464,7 +9048,7 @@ type SetClusterRequest struct {
 
 func (x *SetClusterRequest) Reset() {
 	*x = SetClusterRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[102]
+	mi := &file_rota_v1_rota_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8476,7 +9060,7 @@ func (x *SetClusterRequest) String() string {
 func (*SetClusterRequest) ProtoMessage() {}
 
 func (x *SetClusterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[102]
+	mi := &file_rota_v1_rota_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8489,7 +9073,7 @@ func (x *SetClusterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetClusterRequest.ProtoReflect.Descriptor instead.
 func (*SetClusterRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{102}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *SetClusterRequest) GetSet() []*Setting {
@@ -8530,7 +9114,7 @@ type ClusterSettings struct {
 
 func (x *ClusterSettings) Reset() {
 	*x = ClusterSettings{}
-	mi := &file_rota_v1_rota_proto_msgTypes[103]
+	mi := &file_rota_v1_rota_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8542,7 +9126,7 @@ func (x *ClusterSettings) String() string {
 func (*ClusterSettings) ProtoMessage() {}
 
 func (x *ClusterSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[103]
+	mi := &file_rota_v1_rota_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8555,7 +9139,7 @@ func (x *ClusterSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterSettings.ProtoReflect.Descriptor instead.
 func (*ClusterSettings) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{103}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *ClusterSettings) GetStateBytesMax() int64 {
@@ -8601,7 +9185,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[104]
+	mi := &file_rota_v1_rota_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8613,7 +9197,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[104]
+	mi := &file_rota_v1_rota_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8626,7 +9210,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{104}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{112}
 }
 
 type JobCounts struct {
@@ -8646,7 +9230,7 @@ type JobCounts struct {
 
 func (x *JobCounts) Reset() {
 	*x = JobCounts{}
-	mi := &file_rota_v1_rota_proto_msgTypes[105]
+	mi := &file_rota_v1_rota_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8658,7 +9242,7 @@ func (x *JobCounts) String() string {
 func (*JobCounts) ProtoMessage() {}
 
 func (x *JobCounts) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[105]
+	mi := &file_rota_v1_rota_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8671,7 +9255,7 @@ func (x *JobCounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobCounts.ProtoReflect.Descriptor instead.
 func (*JobCounts) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{105}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *JobCounts) GetBlocked() int64 {
@@ -8770,7 +9354,7 @@ type NodeStatus struct {
 
 func (x *NodeStatus) Reset() {
 	*x = NodeStatus{}
-	mi := &file_rota_v1_rota_proto_msgTypes[106]
+	mi := &file_rota_v1_rota_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8782,7 +9366,7 @@ func (x *NodeStatus) String() string {
 func (*NodeStatus) ProtoMessage() {}
 
 func (x *NodeStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[106]
+	mi := &file_rota_v1_rota_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8795,7 +9379,7 @@ func (x *NodeStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeStatus.ProtoReflect.Descriptor instead.
 func (*NodeStatus) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{106}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *NodeStatus) GetId() string {
@@ -8944,7 +9528,7 @@ type NodeSnapshot struct {
 
 func (x *NodeSnapshot) Reset() {
 	*x = NodeSnapshot{}
-	mi := &file_rota_v1_rota_proto_msgTypes[107]
+	mi := &file_rota_v1_rota_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8956,7 +9540,7 @@ func (x *NodeSnapshot) String() string {
 func (*NodeSnapshot) ProtoMessage() {}
 
 func (x *NodeSnapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[107]
+	mi := &file_rota_v1_rota_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8969,7 +9553,7 @@ func (x *NodeSnapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeSnapshot.ProtoReflect.Descriptor instead.
 func (*NodeSnapshot) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{107}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *NodeSnapshot) GetIndex() uint64 {
@@ -9012,7 +9596,7 @@ type NodeArchive struct {
 
 func (x *NodeArchive) Reset() {
 	*x = NodeArchive{}
-	mi := &file_rota_v1_rota_proto_msgTypes[108]
+	mi := &file_rota_v1_rota_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9024,7 +9608,7 @@ func (x *NodeArchive) String() string {
 func (*NodeArchive) ProtoMessage() {}
 
 func (x *NodeArchive) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[108]
+	mi := &file_rota_v1_rota_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9037,7 +9621,7 @@ func (x *NodeArchive) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeArchive.ProtoReflect.Descriptor instead.
 func (*NodeArchive) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{108}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *NodeArchive) GetRecords() int64 {
@@ -9100,7 +9684,7 @@ type NodeHealth struct {
 
 func (x *NodeHealth) Reset() {
 	*x = NodeHealth{}
-	mi := &file_rota_v1_rota_proto_msgTypes[109]
+	mi := &file_rota_v1_rota_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9112,7 +9696,7 @@ func (x *NodeHealth) String() string {
 func (*NodeHealth) ProtoMessage() {}
 
 func (x *NodeHealth) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[109]
+	mi := &file_rota_v1_rota_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9125,7 +9709,7 @@ func (x *NodeHealth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeHealth.ProtoReflect.Descriptor instead.
 func (*NodeHealth) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{109}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *NodeHealth) GetHealthySinceMs() int64 {
@@ -9155,7 +9739,7 @@ type Autopilot struct {
 
 func (x *Autopilot) Reset() {
 	*x = Autopilot{}
-	mi := &file_rota_v1_rota_proto_msgTypes[110]
+	mi := &file_rota_v1_rota_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9167,7 +9751,7 @@ func (x *Autopilot) String() string {
 func (*Autopilot) ProtoMessage() {}
 
 func (x *Autopilot) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[110]
+	mi := &file_rota_v1_rota_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9180,7 +9764,7 @@ func (x *Autopilot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Autopilot.ProtoReflect.Descriptor instead.
 func (*Autopilot) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{110}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *Autopilot) GetOn() bool {
@@ -9244,7 +9828,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[111]
+	mi := &file_rota_v1_rota_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9256,7 +9840,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[111]
+	mi := &file_rota_v1_rota_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9269,7 +9853,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{111}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *StatusResponse) GetClusterId() string {
@@ -9425,7 +10009,7 @@ type TZData struct {
 
 func (x *TZData) Reset() {
 	*x = TZData{}
-	mi := &file_rota_v1_rota_proto_msgTypes[112]
+	mi := &file_rota_v1_rota_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9437,7 +10021,7 @@ func (x *TZData) String() string {
 func (*TZData) ProtoMessage() {}
 
 func (x *TZData) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[112]
+	mi := &file_rota_v1_rota_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9450,7 +10034,7 @@ func (x *TZData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TZData.ProtoReflect.Descriptor instead.
 func (*TZData) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{112}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *TZData) GetRelease() string {
@@ -9517,7 +10101,7 @@ type InstallTZDataRequest struct {
 
 func (x *InstallTZDataRequest) Reset() {
 	*x = InstallTZDataRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[113]
+	mi := &file_rota_v1_rota_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9529,7 +10113,7 @@ func (x *InstallTZDataRequest) String() string {
 func (*InstallTZDataRequest) ProtoMessage() {}
 
 func (x *InstallTZDataRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[113]
+	mi := &file_rota_v1_rota_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9542,7 +10126,7 @@ func (x *InstallTZDataRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InstallTZDataRequest.ProtoReflect.Descriptor instead.
 func (*InstallTZDataRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{113}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *InstallTZDataRequest) GetRelease() string {
@@ -9581,7 +10165,7 @@ type StoreBackupRequest struct {
 
 func (x *StoreBackupRequest) Reset() {
 	*x = StoreBackupRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[114]
+	mi := &file_rota_v1_rota_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9593,7 +10177,7 @@ func (x *StoreBackupRequest) String() string {
 func (*StoreBackupRequest) ProtoMessage() {}
 
 func (x *StoreBackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[114]
+	mi := &file_rota_v1_rota_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9606,7 +10190,7 @@ func (x *StoreBackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoreBackupRequest.ProtoReflect.Descriptor instead.
 func (*StoreBackupRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{114}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{122}
 }
 
 // StoredBackup is a backup as the state records it: the index of the state in it, when the
@@ -9624,7 +10208,7 @@ type StoredBackup struct {
 
 func (x *StoredBackup) Reset() {
 	*x = StoredBackup{}
-	mi := &file_rota_v1_rota_proto_msgTypes[115]
+	mi := &file_rota_v1_rota_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9636,7 +10220,7 @@ func (x *StoredBackup) String() string {
 func (*StoredBackup) ProtoMessage() {}
 
 func (x *StoredBackup) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[115]
+	mi := &file_rota_v1_rota_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9649,7 +10233,7 @@ func (x *StoredBackup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoredBackup.ProtoReflect.Descriptor instead.
 func (*StoredBackup) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{115}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *StoredBackup) GetIndex() uint64 {
@@ -9695,7 +10279,7 @@ type AttentionRequest struct {
 
 func (x *AttentionRequest) Reset() {
 	*x = AttentionRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[116]
+	mi := &file_rota_v1_rota_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9707,7 +10291,7 @@ func (x *AttentionRequest) String() string {
 func (*AttentionRequest) ProtoMessage() {}
 
 func (x *AttentionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[116]
+	mi := &file_rota_v1_rota_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9720,7 +10304,7 @@ func (x *AttentionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttentionRequest.ProtoReflect.Descriptor instead.
 func (*AttentionRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{116}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{124}
 }
 
 type AttentionResponse struct {
@@ -9736,7 +10320,7 @@ type AttentionResponse struct {
 
 func (x *AttentionResponse) Reset() {
 	*x = AttentionResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[117]
+	mi := &file_rota_v1_rota_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9748,7 +10332,7 @@ func (x *AttentionResponse) String() string {
 func (*AttentionResponse) ProtoMessage() {}
 
 func (x *AttentionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[117]
+	mi := &file_rota_v1_rota_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9761,7 +10345,7 @@ func (x *AttentionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttentionResponse.ProtoReflect.Descriptor instead.
 func (*AttentionResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{117}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *AttentionResponse) GetNode() string {
@@ -9810,7 +10394,7 @@ type Concern struct {
 
 func (x *Concern) Reset() {
 	*x = Concern{}
-	mi := &file_rota_v1_rota_proto_msgTypes[118]
+	mi := &file_rota_v1_rota_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9822,7 +10406,7 @@ func (x *Concern) String() string {
 func (*Concern) ProtoMessage() {}
 
 func (x *Concern) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[118]
+	mi := &file_rota_v1_rota_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9835,7 +10419,7 @@ func (x *Concern) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Concern.ProtoReflect.Descriptor instead.
 func (*Concern) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{118}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *Concern) GetKind() string {
@@ -9902,7 +10486,7 @@ type PeersRequest struct {
 
 func (x *PeersRequest) Reset() {
 	*x = PeersRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[119]
+	mi := &file_rota_v1_rota_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9914,7 +10498,7 @@ func (x *PeersRequest) String() string {
 func (*PeersRequest) ProtoMessage() {}
 
 func (x *PeersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[119]
+	mi := &file_rota_v1_rota_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9927,7 +10511,7 @@ func (x *PeersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeersRequest.ProtoReflect.Descriptor instead.
 func (*PeersRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{119}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{127}
 }
 
 type Peer struct {
@@ -9943,7 +10527,7 @@ type Peer struct {
 
 func (x *Peer) Reset() {
 	*x = Peer{}
-	mi := &file_rota_v1_rota_proto_msgTypes[120]
+	mi := &file_rota_v1_rota_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9955,7 +10539,7 @@ func (x *Peer) String() string {
 func (*Peer) ProtoMessage() {}
 
 func (x *Peer) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[120]
+	mi := &file_rota_v1_rota_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9968,7 +10552,7 @@ func (x *Peer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Peer.ProtoReflect.Descriptor instead.
 func (*Peer) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{120}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{128}
 }
 
 func (x *Peer) GetId() string {
@@ -10015,7 +10599,7 @@ type PeersResponse struct {
 
 func (x *PeersResponse) Reset() {
 	*x = PeersResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[121]
+	mi := &file_rota_v1_rota_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10027,7 +10611,7 @@ func (x *PeersResponse) String() string {
 func (*PeersResponse) ProtoMessage() {}
 
 func (x *PeersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[121]
+	mi := &file_rota_v1_rota_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10040,7 +10624,7 @@ func (x *PeersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeersResponse.ProtoReflect.Descriptor instead.
 func (*PeersResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{121}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{129}
 }
 
 func (x *PeersResponse) GetPeers() []*Peer {
@@ -10060,7 +10644,7 @@ type TransferLeadershipRequest struct {
 
 func (x *TransferLeadershipRequest) Reset() {
 	*x = TransferLeadershipRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[122]
+	mi := &file_rota_v1_rota_proto_msgTypes[130]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10072,7 +10656,7 @@ func (x *TransferLeadershipRequest) String() string {
 func (*TransferLeadershipRequest) ProtoMessage() {}
 
 func (x *TransferLeadershipRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[122]
+	mi := &file_rota_v1_rota_proto_msgTypes[130]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10085,7 +10669,7 @@ func (x *TransferLeadershipRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeadershipRequest.ProtoReflect.Descriptor instead.
 func (*TransferLeadershipRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{122}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{130}
 }
 
 func (x *TransferLeadershipRequest) GetTo() string {
@@ -10104,7 +10688,7 @@ type TransferLeadershipResponse struct {
 
 func (x *TransferLeadershipResponse) Reset() {
 	*x = TransferLeadershipResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[123]
+	mi := &file_rota_v1_rota_proto_msgTypes[131]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10116,7 +10700,7 @@ func (x *TransferLeadershipResponse) String() string {
 func (*TransferLeadershipResponse) ProtoMessage() {}
 
 func (x *TransferLeadershipResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[123]
+	mi := &file_rota_v1_rota_proto_msgTypes[131]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10129,7 +10713,7 @@ func (x *TransferLeadershipResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeadershipResponse.ProtoReflect.Descriptor instead.
 func (*TransferLeadershipResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{123}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{131}
 }
 
 func (x *TransferLeadershipResponse) GetLeader() string {
@@ -10148,7 +10732,7 @@ type RemovePeerRequest struct {
 
 func (x *RemovePeerRequest) Reset() {
 	*x = RemovePeerRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[124]
+	mi := &file_rota_v1_rota_proto_msgTypes[132]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10160,7 +10744,7 @@ func (x *RemovePeerRequest) String() string {
 func (*RemovePeerRequest) ProtoMessage() {}
 
 func (x *RemovePeerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[124]
+	mi := &file_rota_v1_rota_proto_msgTypes[132]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10173,7 +10757,7 @@ func (x *RemovePeerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePeerRequest.ProtoReflect.Descriptor instead.
 func (*RemovePeerRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{124}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{132}
 }
 
 func (x *RemovePeerRequest) GetId() string {
@@ -10191,7 +10775,7 @@ type RemovePeerResponse struct {
 
 func (x *RemovePeerResponse) Reset() {
 	*x = RemovePeerResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[125]
+	mi := &file_rota_v1_rota_proto_msgTypes[133]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10203,7 +10787,7 @@ func (x *RemovePeerResponse) String() string {
 func (*RemovePeerResponse) ProtoMessage() {}
 
 func (x *RemovePeerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[125]
+	mi := &file_rota_v1_rota_proto_msgTypes[133]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10216,7 +10800,7 @@ func (x *RemovePeerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePeerResponse.ProtoReflect.Descriptor instead.
 func (*RemovePeerResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{125}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{133}
 }
 
 type LeaveRequest struct {
@@ -10227,7 +10811,7 @@ type LeaveRequest struct {
 
 func (x *LeaveRequest) Reset() {
 	*x = LeaveRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[126]
+	mi := &file_rota_v1_rota_proto_msgTypes[134]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10239,7 +10823,7 @@ func (x *LeaveRequest) String() string {
 func (*LeaveRequest) ProtoMessage() {}
 
 func (x *LeaveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[126]
+	mi := &file_rota_v1_rota_proto_msgTypes[134]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10252,7 +10836,7 @@ func (x *LeaveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveRequest.ProtoReflect.Descriptor instead.
 func (*LeaveRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{126}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{134}
 }
 
 type LeaveResponse struct {
@@ -10263,7 +10847,7 @@ type LeaveResponse struct {
 
 func (x *LeaveResponse) Reset() {
 	*x = LeaveResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[127]
+	mi := &file_rota_v1_rota_proto_msgTypes[135]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10275,7 +10859,7 @@ func (x *LeaveResponse) String() string {
 func (*LeaveResponse) ProtoMessage() {}
 
 func (x *LeaveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[127]
+	mi := &file_rota_v1_rota_proto_msgTypes[135]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10288,7 +10872,7 @@ func (x *LeaveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveResponse.ProtoReflect.Descriptor instead.
 func (*LeaveResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{127}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{135}
 }
 
 type SaveSnapshotRequest struct {
@@ -10300,7 +10884,7 @@ type SaveSnapshotRequest struct {
 
 func (x *SaveSnapshotRequest) Reset() {
 	*x = SaveSnapshotRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[128]
+	mi := &file_rota_v1_rota_proto_msgTypes[136]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10312,7 +10896,7 @@ func (x *SaveSnapshotRequest) String() string {
 func (*SaveSnapshotRequest) ProtoMessage() {}
 
 func (x *SaveSnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[128]
+	mi := &file_rota_v1_rota_proto_msgTypes[136]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10325,7 +10909,7 @@ func (x *SaveSnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveSnapshotRequest.ProtoReflect.Descriptor instead.
 func (*SaveSnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{128}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{136}
 }
 
 func (x *SaveSnapshotRequest) GetRead() *Read {
@@ -10344,7 +10928,7 @@ type SnapshotChunk struct {
 
 func (x *SnapshotChunk) Reset() {
 	*x = SnapshotChunk{}
-	mi := &file_rota_v1_rota_proto_msgTypes[129]
+	mi := &file_rota_v1_rota_proto_msgTypes[137]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10356,7 +10940,7 @@ func (x *SnapshotChunk) String() string {
 func (*SnapshotChunk) ProtoMessage() {}
 
 func (x *SnapshotChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[129]
+	mi := &file_rota_v1_rota_proto_msgTypes[137]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10369,7 +10953,7 @@ func (x *SnapshotChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotChunk.ProtoReflect.Descriptor instead.
 func (*SnapshotChunk) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{129}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{137}
 }
 
 func (x *SnapshotChunk) GetData() []byte {
@@ -10387,7 +10971,7 @@ type VerifyRequest struct {
 
 func (x *VerifyRequest) Reset() {
 	*x = VerifyRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[130]
+	mi := &file_rota_v1_rota_proto_msgTypes[138]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10399,7 +10983,7 @@ func (x *VerifyRequest) String() string {
 func (*VerifyRequest) ProtoMessage() {}
 
 func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[130]
+	mi := &file_rota_v1_rota_proto_msgTypes[138]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10412,7 +10996,7 @@ func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyRequest.ProtoReflect.Descriptor instead.
 func (*VerifyRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{130}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{138}
 }
 
 type VerifyResponse struct {
@@ -10426,7 +11010,7 @@ type VerifyResponse struct {
 
 func (x *VerifyResponse) Reset() {
 	*x = VerifyResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[131]
+	mi := &file_rota_v1_rota_proto_msgTypes[139]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10438,7 +11022,7 @@ func (x *VerifyResponse) String() string {
 func (*VerifyResponse) ProtoMessage() {}
 
 func (x *VerifyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[131]
+	mi := &file_rota_v1_rota_proto_msgTypes[139]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10451,7 +11035,7 @@ func (x *VerifyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyResponse.ProtoReflect.Descriptor instead.
 func (*VerifyResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{131}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{139}
 }
 
 func (x *VerifyResponse) GetIndex() uint64 {
@@ -10488,7 +11072,7 @@ type NodeVerdict struct {
 
 func (x *NodeVerdict) Reset() {
 	*x = NodeVerdict{}
-	mi := &file_rota_v1_rota_proto_msgTypes[132]
+	mi := &file_rota_v1_rota_proto_msgTypes[140]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10500,7 +11084,7 @@ func (x *NodeVerdict) String() string {
 func (*NodeVerdict) ProtoMessage() {}
 
 func (x *NodeVerdict) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[132]
+	mi := &file_rota_v1_rota_proto_msgTypes[140]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10513,7 +11097,7 @@ func (x *NodeVerdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeVerdict.ProtoReflect.Descriptor instead.
 func (*NodeVerdict) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{132}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{140}
 }
 
 func (x *NodeVerdict) GetId() string {
@@ -10964,7 +11548,7 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"old_secret\x18\a \x01(\fR\toldSecret\"^\n" +
 	"\rLeaseCommands\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x121\n" +
-	"\bcommands\x18\x02 \x03(\v2\x15.rota.v1.LeaseCommandR\bcommands\"\xba\x04\n" +
+	"\bcommands\x18\x02 \x03(\v2\x15.rota.v1.LeaseCommandR\bcommands\"\xd7\x04\n" +
 	"\fLeaseCommand\x12&\n" +
 	"\x04verb\x18\x01 \x01(\x0e2\x12.rota.v1.LeaseVerbR\x04verb\x12\x19\n" +
 	"\blease_id\x18\x02 \x01(\fR\aleaseId\x12\x18\n" +
@@ -10980,7 +11564,8 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\x04meta\x18\v \x03(\v2\x1f.rota.v1.LeaseCommand.MetaEntryR\x04meta\x12\x1a\n" +
 	"\bchildren\x18\f \x01(\fR\bchildren\x12\x10\n" +
 	"\x03log\x18\r \x01(\fR\x03log\x126\n" +
-	"\x05costs\x18\x0e \x03(\v2 .rota.v1.LeaseCommand.CostsEntryR\x05costs\x1a7\n" +
+	"\x05costs\x18\x0e \x03(\v2 .rota.v1.LeaseCommand.CostsEntryR\x05costs\x12\x1b\n" +
+	"\tpause_key\x18\x0f \x01(\tR\bpauseKey\x1a7\n" +
 	"\tMetaEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a8\n" +
@@ -11201,7 +11786,7 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\"\n" +
 	"\x03set\x18\x02 \x03(\v2\x10.rota.v1.SettingR\x03set\x12\x17\n" +
 	"\adry_run\x18\x03 \x01(\bR\x06dryRun\x12\x19\n" +
-	"\bif_match\x18\x04 \x01(\tR\aifMatch\"\xc5\x02\n" +
+	"\bif_match\x18\x04 \x01(\tR\aifMatch\"\x95\x03\n" +
 	"\aKeyRule\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
@@ -11216,7 +11801,17 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	" \x01(\bR\x05group\x12\x12\n" +
 	"\x04etag\x18\v \x01(\tR\x04etag\x12\x12\n" +
 	"\x04unit\x18\f \x01(\tR\x04unit\x12!\n" +
-	"\fdefault_cost\x18\r \x01(\x03R\vdefaultCost\"T\n" +
+	"\fdefault_cost\x18\r \x01(\x03R\vdefaultCost\x12-\n" +
+	"\abreaker\x18\x0e \x01(\v2\x13.rota.v1.KeyBreakerR\abreaker\x12\x1f\n" +
+	"\vrefuse_full\x18\x0f \x01(\bR\n" +
+	"refuseFull\"{\n" +
+	"\n" +
+	"KeyBreaker\x12\x12\n" +
+	"\x04trip\x18\x01 \x01(\x03R\x04trip\x12\x0e\n" +
+	"\x02of\x18\x02 \x01(\x03R\x02of\x12\x17\n" +
+	"\aopen_ms\x18\x03 \x01(\x03R\x06openMs\x12\x16\n" +
+	"\x06probes\x18\x04 \x01(\x03R\x06probes\x12\x18\n" +
+	"\areasons\x18\x05 \x03(\tR\areasons\"T\n" +
 	"\x11SetKeyRuleRequest\x12$\n" +
 	"\x04rule\x18\x01 \x01(\v2\x10.rota.v1.KeyRuleR\x04rule\x12\x19\n" +
 	"\bif_match\x18\x02 \x01(\tR\aifMatch\":\n" +
@@ -11240,7 +11835,7 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\rGetKeyRequest\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12!\n" +
-	"\x04read\x18\x03 \x01(\v2\r.rota.v1.ReadR\x04read\"\x9c\x03\n" +
+	"\x04read\x18\x03 \x01(\v2\r.rota.v1.ReadR\x04read\"\xf9\x03\n" +
 	"\bKeyState\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x16\n" +
 	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12\x10\n" +
@@ -11259,7 +11854,29 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\x06tokens\x18\x0e \x01(\x03R\x06tokens\x12\x12\n" +
 	"\x04unit\x18\x0f \x01(\tR\x04unit\x12\x12\n" +
 	"\x04debt\x18\x10 \x01(\x03R\x04debt\x12\x16\n" +
-	"\x06needed\x18\x11 \x01(\x03R\x06needed\"\xbd\x01\n" +
+	"\x06needed\x18\x11 \x01(\x03R\x06needed\x12'\n" +
+	"\x05pause\x18\x12 \x01(\v2\x11.rota.v1.KeyPauseR\x05pause\x122\n" +
+	"\abreaker\x18\x13 \x01(\v2\x18.rota.v1.KeyBreakerStateR\abreaker\"\xcc\x01\n" +
+	"\bKeyPause\x12\x19\n" +
+	"\bsince_ms\x18\x01 \x01(\x03R\asinceMs\x12$\n" +
+	"\x0esince_clock_ms\x18\x02 \x01(\x03R\fsinceClockMs\x12\x19\n" +
+	"\buntil_ms\x18\x03 \x01(\x03R\auntilMs\x12$\n" +
+	"\x0euntil_clock_ms\x18\x04 \x01(\x03R\funtilClockMs\x12\x0e\n" +
+	"\x02by\x18\x05 \x01(\tR\x02by\x12\x16\n" +
+	"\x06worker\x18\x06 \x01(\tR\x06worker\x12\x16\n" +
+	"\x06reason\x18\a \x01(\tR\x06reason\"\xe3\x01\n" +
+	"\x0fKeyBreakerState\x12\x14\n" +
+	"\x05state\x18\x01 \x01(\tR\x05state\x12\x1a\n" +
+	"\bfailures\x18\x02 \x01(\x03R\bfailures\x12\x19\n" +
+	"\buntil_ms\x18\x03 \x01(\x03R\auntilMs\x12$\n" +
+	"\x0euntil_clock_ms\x18\x04 \x01(\x03R\funtilClockMs\x12\x18\n" +
+	"\aprobing\x18\x05 \x01(\x03R\aprobing\x12\x16\n" +
+	"\x06opened\x18\x06 \x01(\x03R\x06opened\x12+\n" +
+	"\x06latest\x18\a \x03(\v2\x13.rota.v1.KeyFailureR\x06latest\"6\n" +
+	"\n" +
+	"KeyFailure\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"\xbd\x01\n" +
 	"\x14ListKeyStatesRequest\x12!\n" +
 	"\x04read\x18\x01 \x01(\v2\r.rota.v1.ReadR\x04read\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\x05R\x05limit\x12\x16\n" +
@@ -11281,7 +11898,19 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12\x10\n" +
 	"\x03key\x18\x03 \x01(\tR\x03key\x12\x10\n" +
 	"\x03job\x18\x04 \x01(\tR\x03job\"\x11\n" +
-	"\x0fSkipKeyResponse\"\xcd\x01\n" +
+	"\x0fSkipKeyResponse\"\x84\x01\n" +
+	"\x0fPauseKeyRequest\x12\x14\n" +
+	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x16\n" +
+	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12\x10\n" +
+	"\x03key\x18\x03 \x01(\tR\x03key\x12\x19\n" +
+	"\buntil_ms\x18\x04 \x01(\x03R\auntilMs\x12\x16\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\"\x12\n" +
+	"\x10PauseKeyResponse\"R\n" +
+	"\x10ResumeKeyRequest\x12\x14\n" +
+	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x16\n" +
+	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12\x10\n" +
+	"\x03key\x18\x03 \x01(\tR\x03key\"\x13\n" +
+	"\x11ResumeKeyResponse\"\xcd\x01\n" +
 	"\x04Mode\x12\x12\n" +
 	"\x04mode\x18\x01 \x01(\tR\x04mode\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12$\n" +
@@ -11508,14 +12137,16 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\x04List\x12\x1b.rota.v1.ListTenantsRequest\x1a\x1c.rota.v1.ListTenantsResponse\x12<\n" +
 	"\x03Get\x12\x19.rota.v1.GetTenantRequest\x1a\x1a.rota.v1.GetTenantResponse\x121\n" +
 	"\x03Set\x12\x19.rota.v1.SetTenantRequest\x1a\x0f.rota.v1.Tenant\x12E\n" +
-	"\x06Delete\x12\x1c.rota.v1.DeleteTenantRequest\x1a\x1d.rota.v1.DeleteTenantResponse2\x90\x03\n" +
+	"\x06Delete\x12\x1c.rota.v1.DeleteTenantRequest\x1a\x1d.rota.v1.DeleteTenantResponse2\x8f\x04\n" +
 	"\x04Keys\x12>\n" +
 	"\x03Set\x12\x1a.rota.v1.SetKeyRuleRequest\x1a\x1b.rota.v1.SetKeyRuleResponse\x12G\n" +
 	"\x06Delete\x12\x1d.rota.v1.DeleteKeyRuleRequest\x1a\x1e.rota.v1.DeleteKeyRuleResponse\x12C\n" +
 	"\x04List\x12\x1c.rota.v1.ListKeyRulesRequest\x1a\x1d.rota.v1.ListKeyRulesResponse\x126\n" +
 	"\x03Get\x12\x16.rota.v1.GetKeyRequest\x1a\x17.rota.v1.GetKeyResponse\x12G\n" +
 	"\x06States\x12\x1d.rota.v1.ListKeyStatesRequest\x1a\x1e.rota.v1.ListKeyStatesResponse\x129\n" +
-	"\x04Skip\x12\x17.rota.v1.SkipKeyRequest\x1a\x18.rota.v1.SkipKeyResponse2\xd3\x06\n" +
+	"\x04Skip\x12\x17.rota.v1.SkipKeyRequest\x1a\x18.rota.v1.SkipKeyResponse\x12<\n" +
+	"\x05Pause\x12\x18.rota.v1.PauseKeyRequest\x1a\x19.rota.v1.PauseKeyResponse\x12?\n" +
+	"\x06Resume\x12\x19.rota.v1.ResumeKeyRequest\x1a\x1a.rota.v1.ResumeKeyResponse2\xd3\x06\n" +
 	"\aCluster\x129\n" +
 	"\x06Status\x12\x16.rota.v1.StatusRequest\x1a\x17.rota.v1.StatusResponse\x12<\n" +
 	"\aGetMode\x12\x17.rota.v1.GetModeRequest\x1a\x18.rota.v1.GetModeResponse\x121\n" +
@@ -11545,7 +12176,7 @@ func file_rota_v1_rota_proto_rawDescGZIP() []byte {
 }
 
 var file_rota_v1_rota_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_rota_v1_rota_proto_msgTypes = make([]protoimpl.MessageInfo, 143)
+var file_rota_v1_rota_proto_msgTypes = make([]protoimpl.MessageInfo, 151)
 var file_rota_v1_rota_proto_goTypes = []any{
 	(FailKind)(0),                      // 0: rota.v1.FailKind
 	(LeaseVerb)(0),                     // 1: rota.v1.LeaseVerb
@@ -11634,77 +12265,85 @@ var file_rota_v1_rota_proto_goTypes = []any{
 	(*GetTenantResponse)(nil),          // 84: rota.v1.GetTenantResponse
 	(*SetTenantRequest)(nil),           // 85: rota.v1.SetTenantRequest
 	(*KeyRule)(nil),                    // 86: rota.v1.KeyRule
-	(*SetKeyRuleRequest)(nil),          // 87: rota.v1.SetKeyRuleRequest
-	(*SetKeyRuleResponse)(nil),         // 88: rota.v1.SetKeyRuleResponse
-	(*DeleteKeyRuleRequest)(nil),       // 89: rota.v1.DeleteKeyRuleRequest
-	(*DeleteKeyRuleResponse)(nil),      // 90: rota.v1.DeleteKeyRuleResponse
-	(*ListKeyRulesRequest)(nil),        // 91: rota.v1.ListKeyRulesRequest
-	(*ListKeyRulesResponse)(nil),       // 92: rota.v1.ListKeyRulesResponse
-	(*GetKeyRequest)(nil),              // 93: rota.v1.GetKeyRequest
-	(*KeyState)(nil),                   // 94: rota.v1.KeyState
-	(*ListKeyStatesRequest)(nil),       // 95: rota.v1.ListKeyStatesRequest
-	(*ListKeyStatesResponse)(nil),      // 96: rota.v1.ListKeyStatesResponse
-	(*GetKeyResponse)(nil),             // 97: rota.v1.GetKeyResponse
-	(*SkipKeyRequest)(nil),             // 98: rota.v1.SkipKeyRequest
-	(*SkipKeyResponse)(nil),            // 99: rota.v1.SkipKeyResponse
-	(*Mode)(nil),                       // 100: rota.v1.Mode
-	(*GetModeRequest)(nil),             // 101: rota.v1.GetModeRequest
-	(*GetModeResponse)(nil),            // 102: rota.v1.GetModeResponse
-	(*SetModeRequest)(nil),             // 103: rota.v1.SetModeRequest
-	(*SetClusterRequest)(nil),          // 104: rota.v1.SetClusterRequest
-	(*ClusterSettings)(nil),            // 105: rota.v1.ClusterSettings
-	(*StatusRequest)(nil),              // 106: rota.v1.StatusRequest
-	(*JobCounts)(nil),                  // 107: rota.v1.JobCounts
-	(*NodeStatus)(nil),                 // 108: rota.v1.NodeStatus
-	(*NodeSnapshot)(nil),               // 109: rota.v1.NodeSnapshot
-	(*NodeArchive)(nil),                // 110: rota.v1.NodeArchive
-	(*NodeHealth)(nil),                 // 111: rota.v1.NodeHealth
-	(*Autopilot)(nil),                  // 112: rota.v1.Autopilot
-	(*StatusResponse)(nil),             // 113: rota.v1.StatusResponse
-	(*TZData)(nil),                     // 114: rota.v1.TZData
-	(*InstallTZDataRequest)(nil),       // 115: rota.v1.InstallTZDataRequest
-	(*StoreBackupRequest)(nil),         // 116: rota.v1.StoreBackupRequest
-	(*StoredBackup)(nil),               // 117: rota.v1.StoredBackup
-	(*AttentionRequest)(nil),           // 118: rota.v1.AttentionRequest
-	(*AttentionResponse)(nil),          // 119: rota.v1.AttentionResponse
-	(*Concern)(nil),                    // 120: rota.v1.Concern
-	(*PeersRequest)(nil),               // 121: rota.v1.PeersRequest
-	(*Peer)(nil),                       // 122: rota.v1.Peer
-	(*PeersResponse)(nil),              // 123: rota.v1.PeersResponse
-	(*TransferLeadershipRequest)(nil),  // 124: rota.v1.TransferLeadershipRequest
-	(*TransferLeadershipResponse)(nil), // 125: rota.v1.TransferLeadershipResponse
-	(*RemovePeerRequest)(nil),          // 126: rota.v1.RemovePeerRequest
-	(*RemovePeerResponse)(nil),         // 127: rota.v1.RemovePeerResponse
-	(*LeaveRequest)(nil),               // 128: rota.v1.LeaveRequest
-	(*LeaveResponse)(nil),              // 129: rota.v1.LeaveResponse
-	(*SaveSnapshotRequest)(nil),        // 130: rota.v1.SaveSnapshotRequest
-	(*SnapshotChunk)(nil),              // 131: rota.v1.SnapshotChunk
-	(*VerifyRequest)(nil),              // 132: rota.v1.VerifyRequest
-	(*VerifyResponse)(nil),             // 133: rota.v1.VerifyResponse
-	(*NodeVerdict)(nil),                // 134: rota.v1.NodeVerdict
-	nil,                                // 135: rota.v1.JobSpec.LabelsEntry
-	nil,                                // 136: rota.v1.JobSpec.LimitsEntry
-	nil,                                // 137: rota.v1.JobSpec.HeadersEntry
-	nil,                                // 138: rota.v1.JobSpec.CostsEntry
-	nil,                                // 139: rota.v1.Job.MetaEntry
-	nil,                                // 140: rota.v1.Job.SpentEntry
-	nil,                                // 141: rota.v1.ChangeJobRequest.LabelsEntry
-	nil,                                // 142: rota.v1.WorkerSpec.LimitsEntry
-	nil,                                // 143: rota.v1.LeaseCommand.MetaEntry
-	nil,                                // 144: rota.v1.LeaseCommand.CostsEntry
+	(*KeyBreaker)(nil),                 // 87: rota.v1.KeyBreaker
+	(*SetKeyRuleRequest)(nil),          // 88: rota.v1.SetKeyRuleRequest
+	(*SetKeyRuleResponse)(nil),         // 89: rota.v1.SetKeyRuleResponse
+	(*DeleteKeyRuleRequest)(nil),       // 90: rota.v1.DeleteKeyRuleRequest
+	(*DeleteKeyRuleResponse)(nil),      // 91: rota.v1.DeleteKeyRuleResponse
+	(*ListKeyRulesRequest)(nil),        // 92: rota.v1.ListKeyRulesRequest
+	(*ListKeyRulesResponse)(nil),       // 93: rota.v1.ListKeyRulesResponse
+	(*GetKeyRequest)(nil),              // 94: rota.v1.GetKeyRequest
+	(*KeyState)(nil),                   // 95: rota.v1.KeyState
+	(*KeyPause)(nil),                   // 96: rota.v1.KeyPause
+	(*KeyBreakerState)(nil),            // 97: rota.v1.KeyBreakerState
+	(*KeyFailure)(nil),                 // 98: rota.v1.KeyFailure
+	(*ListKeyStatesRequest)(nil),       // 99: rota.v1.ListKeyStatesRequest
+	(*ListKeyStatesResponse)(nil),      // 100: rota.v1.ListKeyStatesResponse
+	(*GetKeyResponse)(nil),             // 101: rota.v1.GetKeyResponse
+	(*SkipKeyRequest)(nil),             // 102: rota.v1.SkipKeyRequest
+	(*SkipKeyResponse)(nil),            // 103: rota.v1.SkipKeyResponse
+	(*PauseKeyRequest)(nil),            // 104: rota.v1.PauseKeyRequest
+	(*PauseKeyResponse)(nil),           // 105: rota.v1.PauseKeyResponse
+	(*ResumeKeyRequest)(nil),           // 106: rota.v1.ResumeKeyRequest
+	(*ResumeKeyResponse)(nil),          // 107: rota.v1.ResumeKeyResponse
+	(*Mode)(nil),                       // 108: rota.v1.Mode
+	(*GetModeRequest)(nil),             // 109: rota.v1.GetModeRequest
+	(*GetModeResponse)(nil),            // 110: rota.v1.GetModeResponse
+	(*SetModeRequest)(nil),             // 111: rota.v1.SetModeRequest
+	(*SetClusterRequest)(nil),          // 112: rota.v1.SetClusterRequest
+	(*ClusterSettings)(nil),            // 113: rota.v1.ClusterSettings
+	(*StatusRequest)(nil),              // 114: rota.v1.StatusRequest
+	(*JobCounts)(nil),                  // 115: rota.v1.JobCounts
+	(*NodeStatus)(nil),                 // 116: rota.v1.NodeStatus
+	(*NodeSnapshot)(nil),               // 117: rota.v1.NodeSnapshot
+	(*NodeArchive)(nil),                // 118: rota.v1.NodeArchive
+	(*NodeHealth)(nil),                 // 119: rota.v1.NodeHealth
+	(*Autopilot)(nil),                  // 120: rota.v1.Autopilot
+	(*StatusResponse)(nil),             // 121: rota.v1.StatusResponse
+	(*TZData)(nil),                     // 122: rota.v1.TZData
+	(*InstallTZDataRequest)(nil),       // 123: rota.v1.InstallTZDataRequest
+	(*StoreBackupRequest)(nil),         // 124: rota.v1.StoreBackupRequest
+	(*StoredBackup)(nil),               // 125: rota.v1.StoredBackup
+	(*AttentionRequest)(nil),           // 126: rota.v1.AttentionRequest
+	(*AttentionResponse)(nil),          // 127: rota.v1.AttentionResponse
+	(*Concern)(nil),                    // 128: rota.v1.Concern
+	(*PeersRequest)(nil),               // 129: rota.v1.PeersRequest
+	(*Peer)(nil),                       // 130: rota.v1.Peer
+	(*PeersResponse)(nil),              // 131: rota.v1.PeersResponse
+	(*TransferLeadershipRequest)(nil),  // 132: rota.v1.TransferLeadershipRequest
+	(*TransferLeadershipResponse)(nil), // 133: rota.v1.TransferLeadershipResponse
+	(*RemovePeerRequest)(nil),          // 134: rota.v1.RemovePeerRequest
+	(*RemovePeerResponse)(nil),         // 135: rota.v1.RemovePeerResponse
+	(*LeaveRequest)(nil),               // 136: rota.v1.LeaveRequest
+	(*LeaveResponse)(nil),              // 137: rota.v1.LeaveResponse
+	(*SaveSnapshotRequest)(nil),        // 138: rota.v1.SaveSnapshotRequest
+	(*SnapshotChunk)(nil),              // 139: rota.v1.SnapshotChunk
+	(*VerifyRequest)(nil),              // 140: rota.v1.VerifyRequest
+	(*VerifyResponse)(nil),             // 141: rota.v1.VerifyResponse
+	(*NodeVerdict)(nil),                // 142: rota.v1.NodeVerdict
+	nil,                                // 143: rota.v1.JobSpec.LabelsEntry
+	nil,                                // 144: rota.v1.JobSpec.LimitsEntry
+	nil,                                // 145: rota.v1.JobSpec.HeadersEntry
+	nil,                                // 146: rota.v1.JobSpec.CostsEntry
+	nil,                                // 147: rota.v1.Job.MetaEntry
+	nil,                                // 148: rota.v1.Job.SpentEntry
+	nil,                                // 149: rota.v1.ChangeJobRequest.LabelsEntry
+	nil,                                // 150: rota.v1.WorkerSpec.LimitsEntry
+	nil,                                // 151: rota.v1.LeaseCommand.MetaEntry
+	nil,                                // 152: rota.v1.LeaseCommand.CostsEntry
 }
 var file_rota_v1_rota_proto_depIdxs = []int32{
-	135, // 0: rota.v1.JobSpec.labels:type_name -> rota.v1.JobSpec.LabelsEntry
-	136, // 1: rota.v1.JobSpec.limits:type_name -> rota.v1.JobSpec.LimitsEntry
-	137, // 2: rota.v1.JobSpec.headers:type_name -> rota.v1.JobSpec.HeadersEntry
-	138, // 3: rota.v1.JobSpec.costs:type_name -> rota.v1.JobSpec.CostsEntry
+	143, // 0: rota.v1.JobSpec.labels:type_name -> rota.v1.JobSpec.LabelsEntry
+	144, // 1: rota.v1.JobSpec.limits:type_name -> rota.v1.JobSpec.LimitsEntry
+	145, // 2: rota.v1.JobSpec.headers:type_name -> rota.v1.JobSpec.HeadersEntry
+	146, // 3: rota.v1.JobSpec.costs:type_name -> rota.v1.JobSpec.CostsEntry
 	6,   // 4: rota.v1.JobSpec.unique:type_name -> rota.v1.Unique
 	7,   // 5: rota.v1.Attempt.decision:type_name -> rota.v1.Decision
 	5,   // 6: rota.v1.Job.spec:type_name -> rota.v1.JobSpec
 	9,   // 7: rota.v1.Job.lease:type_name -> rota.v1.Lease
 	8,   // 8: rota.v1.Job.attempts:type_name -> rota.v1.Attempt
-	139, // 9: rota.v1.Job.meta:type_name -> rota.v1.Job.MetaEntry
-	140, // 10: rota.v1.Job.spent:type_name -> rota.v1.Job.SpentEntry
+	147, // 9: rota.v1.Job.meta:type_name -> rota.v1.Job.MetaEntry
+	148, // 10: rota.v1.Job.spent:type_name -> rota.v1.Job.SpentEntry
 	5,   // 11: rota.v1.SubmitRequest.jobs:type_name -> rota.v1.JobSpec
 	13,  // 12: rota.v1.SubmitResponse.jobs:type_name -> rota.v1.Submitted
 	4,   // 13: rota.v1.Submitted.refusal:type_name -> rota.v1.Refusal
@@ -11719,10 +12358,10 @@ var file_rota_v1_rota_proto_depIdxs = []int32{
 	3,   // 22: rota.v1.ListJobsResponse.at:type_name -> rota.v1.ReadAt
 	21,  // 23: rota.v1.ListJobsResponse.counted:type_name -> rota.v1.JobCount
 	22,  // 24: rota.v1.JobCount.groups:type_name -> rota.v1.JobGroup
-	141, // 25: rota.v1.ChangeJobRequest.labels:type_name -> rota.v1.ChangeJobRequest.LabelsEntry
+	149, // 25: rota.v1.ChangeJobRequest.labels:type_name -> rota.v1.ChangeJobRequest.LabelsEntry
 	32,  // 26: rota.v1.JobOutcomes.jobs:type_name -> rota.v1.JobOutcome
 	4,   // 27: rota.v1.JobOutcome.refusal:type_name -> rota.v1.Refusal
-	142, // 28: rota.v1.WorkerSpec.limits:type_name -> rota.v1.WorkerSpec.LimitsEntry
+	150, // 28: rota.v1.WorkerSpec.limits:type_name -> rota.v1.WorkerSpec.LimitsEntry
 	33,  // 29: rota.v1.Worker.spec:type_name -> rota.v1.WorkerSpec
 	9,   // 30: rota.v1.Worker.leases:type_name -> rota.v1.Lease
 	35,  // 31: rota.v1.Worker.cooling:type_name -> rota.v1.TypeUntil
@@ -11737,8 +12376,8 @@ var file_rota_v1_rota_proto_depIdxs = []int32{
 	41,  // 40: rota.v1.LeaseCommands.commands:type_name -> rota.v1.LeaseCommand
 	1,   // 41: rota.v1.LeaseCommand.verb:type_name -> rota.v1.LeaseVerb
 	0,   // 42: rota.v1.LeaseCommand.fail:type_name -> rota.v1.FailKind
-	143, // 43: rota.v1.LeaseCommand.meta:type_name -> rota.v1.LeaseCommand.MetaEntry
-	144, // 44: rota.v1.LeaseCommand.costs:type_name -> rota.v1.LeaseCommand.CostsEntry
+	151, // 43: rota.v1.LeaseCommand.meta:type_name -> rota.v1.LeaseCommand.MetaEntry
+	152, // 44: rota.v1.LeaseCommand.costs:type_name -> rota.v1.LeaseCommand.CostsEntry
 	18,  // 45: rota.v1.Beat.logs:type_name -> rota.v1.LogPart
 	46,  // 46: rota.v1.WorkResponse.welcome:type_name -> rota.v1.Welcome
 	47,  // 47: rota.v1.WorkResponse.notices:type_name -> rota.v1.Notices
@@ -11778,136 +12417,144 @@ var file_rota_v1_rota_proto_depIdxs = []int32{
 	80,  // 81: rota.v1.GetTenantResponse.tenant:type_name -> rota.v1.Tenant
 	3,   // 82: rota.v1.GetTenantResponse.at:type_name -> rota.v1.ReadAt
 	64,  // 83: rota.v1.SetTenantRequest.set:type_name -> rota.v1.Setting
-	86,  // 84: rota.v1.SetKeyRuleRequest.rule:type_name -> rota.v1.KeyRule
-	86,  // 85: rota.v1.SetKeyRuleResponse.rule:type_name -> rota.v1.KeyRule
-	2,   // 86: rota.v1.ListKeyRulesRequest.read:type_name -> rota.v1.Read
-	86,  // 87: rota.v1.ListKeyRulesResponse.rules:type_name -> rota.v1.KeyRule
-	3,   // 88: rota.v1.ListKeyRulesResponse.at:type_name -> rota.v1.ReadAt
-	2,   // 89: rota.v1.GetKeyRequest.read:type_name -> rota.v1.Read
-	2,   // 90: rota.v1.ListKeyStatesRequest.read:type_name -> rota.v1.Read
-	94,  // 91: rota.v1.ListKeyStatesResponse.keys:type_name -> rota.v1.KeyState
-	3,   // 92: rota.v1.ListKeyStatesResponse.at:type_name -> rota.v1.ReadAt
-	94,  // 93: rota.v1.GetKeyResponse.keys:type_name -> rota.v1.KeyState
-	3,   // 94: rota.v1.GetKeyResponse.at:type_name -> rota.v1.ReadAt
-	2,   // 95: rota.v1.GetModeRequest.read:type_name -> rota.v1.Read
-	100, // 96: rota.v1.GetModeResponse.mode:type_name -> rota.v1.Mode
-	3,   // 97: rota.v1.GetModeResponse.at:type_name -> rota.v1.ReadAt
-	64,  // 98: rota.v1.SetClusterRequest.set:type_name -> rota.v1.Setting
-	66,  // 99: rota.v1.ClusterSettings.changes:type_name -> rota.v1.SettingChange
-	111, // 100: rota.v1.NodeStatus.health:type_name -> rota.v1.NodeHealth
-	109, // 101: rota.v1.NodeStatus.snapshot:type_name -> rota.v1.NodeSnapshot
-	110, // 102: rota.v1.NodeStatus.archive:type_name -> rota.v1.NodeArchive
-	107, // 103: rota.v1.StatusResponse.jobs:type_name -> rota.v1.JobCounts
-	108, // 104: rota.v1.StatusResponse.nodes:type_name -> rota.v1.NodeStatus
-	112, // 105: rota.v1.StatusResponse.autopilot:type_name -> rota.v1.Autopilot
-	117, // 106: rota.v1.StatusResponse.backup:type_name -> rota.v1.StoredBackup
-	114, // 107: rota.v1.StatusResponse.tzdata:type_name -> rota.v1.TZData
-	120, // 108: rota.v1.AttentionResponse.concerns:type_name -> rota.v1.Concern
-	111, // 109: rota.v1.Peer.health:type_name -> rota.v1.NodeHealth
-	122, // 110: rota.v1.PeersResponse.peers:type_name -> rota.v1.Peer
-	2,   // 111: rota.v1.SaveSnapshotRequest.read:type_name -> rota.v1.Read
-	134, // 112: rota.v1.VerifyResponse.nodes:type_name -> rota.v1.NodeVerdict
-	11,  // 113: rota.v1.Jobs.Submit:input_type -> rota.v1.SubmitRequest
-	14,  // 114: rota.v1.Jobs.Get:input_type -> rota.v1.GetJobRequest
-	19,  // 115: rota.v1.Jobs.List:input_type -> rota.v1.ListJobsRequest
-	23,  // 116: rota.v1.Jobs.Wait:input_type -> rota.v1.WaitJobsRequest
-	16,  // 117: rota.v1.Jobs.Log:input_type -> rota.v1.JobLogRequest
-	26,  // 118: rota.v1.Jobs.Cancel:input_type -> rota.v1.CancelJobsRequest
-	27,  // 119: rota.v1.Jobs.Retry:input_type -> rota.v1.RetryJobsRequest
-	29,  // 120: rota.v1.Jobs.Change:input_type -> rota.v1.ChangeJobRequest
-	24,  // 121: rota.v1.Jobs.Interrupt:input_type -> rota.v1.InterruptJobsRequest
-	25,  // 122: rota.v1.Jobs.RunNow:input_type -> rota.v1.RunJobsNowRequest
-	28,  // 123: rota.v1.Jobs.Delete:input_type -> rota.v1.DeleteJobsRequest
-	30,  // 124: rota.v1.Jobs.ReportProof:input_type -> rota.v1.ReportProofRequest
-	38,  // 125: rota.v1.Workers.Work:input_type -> rota.v1.WorkRequest
-	54,  // 126: rota.v1.Workers.List:input_type -> rota.v1.ListWorkersRequest
-	56,  // 127: rota.v1.Workers.Get:input_type -> rota.v1.GetWorkerRequest
-	58,  // 128: rota.v1.Workers.Drain:input_type -> rota.v1.DrainWorkerRequest
-	59,  // 129: rota.v1.Workers.Suspend:input_type -> rota.v1.SuspendWorkerRequest
-	60,  // 130: rota.v1.Workers.Resume:input_type -> rota.v1.ResumeWorkerRequest
-	61,  // 131: rota.v1.Workers.Retire:input_type -> rota.v1.RetireWorkerRequest
-	77,  // 132: rota.v1.Workers.Delete:input_type -> rota.v1.DeleteWorkerRequest
-	62,  // 133: rota.v1.Workers.Gone:input_type -> rota.v1.WorkerGoneRequest
-	69,  // 134: rota.v1.Queues.List:input_type -> rota.v1.ListQueuesRequest
-	71,  // 135: rota.v1.Queues.Get:input_type -> rota.v1.GetQueueRequest
-	79,  // 136: rota.v1.Queues.Set:input_type -> rota.v1.SetQueueRequest
-	73,  // 137: rota.v1.Queues.Delete:input_type -> rota.v1.DeleteQueueRequest
-	81,  // 138: rota.v1.Tenants.List:input_type -> rota.v1.ListTenantsRequest
-	83,  // 139: rota.v1.Tenants.Get:input_type -> rota.v1.GetTenantRequest
-	85,  // 140: rota.v1.Tenants.Set:input_type -> rota.v1.SetTenantRequest
-	75,  // 141: rota.v1.Tenants.Delete:input_type -> rota.v1.DeleteTenantRequest
-	87,  // 142: rota.v1.Keys.Set:input_type -> rota.v1.SetKeyRuleRequest
-	89,  // 143: rota.v1.Keys.Delete:input_type -> rota.v1.DeleteKeyRuleRequest
-	91,  // 144: rota.v1.Keys.List:input_type -> rota.v1.ListKeyRulesRequest
-	93,  // 145: rota.v1.Keys.Get:input_type -> rota.v1.GetKeyRequest
-	95,  // 146: rota.v1.Keys.States:input_type -> rota.v1.ListKeyStatesRequest
-	98,  // 147: rota.v1.Keys.Skip:input_type -> rota.v1.SkipKeyRequest
-	106, // 148: rota.v1.Cluster.Status:input_type -> rota.v1.StatusRequest
-	101, // 149: rota.v1.Cluster.GetMode:input_type -> rota.v1.GetModeRequest
-	103, // 150: rota.v1.Cluster.SetMode:input_type -> rota.v1.SetModeRequest
-	104, // 151: rota.v1.Cluster.Set:input_type -> rota.v1.SetClusterRequest
-	118, // 152: rota.v1.Cluster.Attention:input_type -> rota.v1.AttentionRequest
-	121, // 153: rota.v1.Cluster.Peers:input_type -> rota.v1.PeersRequest
-	124, // 154: rota.v1.Cluster.TransferLeadership:input_type -> rota.v1.TransferLeadershipRequest
-	126, // 155: rota.v1.Cluster.RemovePeer:input_type -> rota.v1.RemovePeerRequest
-	128, // 156: rota.v1.Cluster.Leave:input_type -> rota.v1.LeaveRequest
-	130, // 157: rota.v1.Cluster.SaveSnapshot:input_type -> rota.v1.SaveSnapshotRequest
-	116, // 158: rota.v1.Cluster.StoreBackup:input_type -> rota.v1.StoreBackupRequest
-	115, // 159: rota.v1.Cluster.InstallTZData:input_type -> rota.v1.InstallTZDataRequest
-	132, // 160: rota.v1.Cluster.Verify:input_type -> rota.v1.VerifyRequest
-	12,  // 161: rota.v1.Jobs.Submit:output_type -> rota.v1.SubmitResponse
-	15,  // 162: rota.v1.Jobs.Get:output_type -> rota.v1.GetJobResponse
-	20,  // 163: rota.v1.Jobs.List:output_type -> rota.v1.ListJobsResponse
-	10,  // 164: rota.v1.Jobs.Wait:output_type -> rota.v1.Job
-	17,  // 165: rota.v1.Jobs.Log:output_type -> rota.v1.JobLogResponse
-	31,  // 166: rota.v1.Jobs.Cancel:output_type -> rota.v1.JobOutcomes
-	31,  // 167: rota.v1.Jobs.Retry:output_type -> rota.v1.JobOutcomes
-	32,  // 168: rota.v1.Jobs.Change:output_type -> rota.v1.JobOutcome
-	31,  // 169: rota.v1.Jobs.Interrupt:output_type -> rota.v1.JobOutcomes
-	31,  // 170: rota.v1.Jobs.RunNow:output_type -> rota.v1.JobOutcomes
-	31,  // 171: rota.v1.Jobs.Delete:output_type -> rota.v1.JobOutcomes
-	32,  // 172: rota.v1.Jobs.ReportProof:output_type -> rota.v1.JobOutcome
-	45,  // 173: rota.v1.Workers.Work:output_type -> rota.v1.WorkResponse
-	55,  // 174: rota.v1.Workers.List:output_type -> rota.v1.ListWorkersResponse
-	57,  // 175: rota.v1.Workers.Get:output_type -> rota.v1.GetWorkerResponse
-	37,  // 176: rota.v1.Workers.Drain:output_type -> rota.v1.Worker
-	37,  // 177: rota.v1.Workers.Suspend:output_type -> rota.v1.Worker
-	37,  // 178: rota.v1.Workers.Resume:output_type -> rota.v1.Worker
-	37,  // 179: rota.v1.Workers.Retire:output_type -> rota.v1.Worker
-	78,  // 180: rota.v1.Workers.Delete:output_type -> rota.v1.DeleteWorkerResponse
-	63,  // 181: rota.v1.Workers.Gone:output_type -> rota.v1.WorkerGoneResponse
-	70,  // 182: rota.v1.Queues.List:output_type -> rota.v1.ListQueuesResponse
-	72,  // 183: rota.v1.Queues.Get:output_type -> rota.v1.GetQueueResponse
-	65,  // 184: rota.v1.Queues.Set:output_type -> rota.v1.Queue
-	74,  // 185: rota.v1.Queues.Delete:output_type -> rota.v1.DeleteQueueResponse
-	82,  // 186: rota.v1.Tenants.List:output_type -> rota.v1.ListTenantsResponse
-	84,  // 187: rota.v1.Tenants.Get:output_type -> rota.v1.GetTenantResponse
-	80,  // 188: rota.v1.Tenants.Set:output_type -> rota.v1.Tenant
-	76,  // 189: rota.v1.Tenants.Delete:output_type -> rota.v1.DeleteTenantResponse
-	88,  // 190: rota.v1.Keys.Set:output_type -> rota.v1.SetKeyRuleResponse
-	90,  // 191: rota.v1.Keys.Delete:output_type -> rota.v1.DeleteKeyRuleResponse
-	92,  // 192: rota.v1.Keys.List:output_type -> rota.v1.ListKeyRulesResponse
-	97,  // 193: rota.v1.Keys.Get:output_type -> rota.v1.GetKeyResponse
-	96,  // 194: rota.v1.Keys.States:output_type -> rota.v1.ListKeyStatesResponse
-	99,  // 195: rota.v1.Keys.Skip:output_type -> rota.v1.SkipKeyResponse
-	113, // 196: rota.v1.Cluster.Status:output_type -> rota.v1.StatusResponse
-	102, // 197: rota.v1.Cluster.GetMode:output_type -> rota.v1.GetModeResponse
-	100, // 198: rota.v1.Cluster.SetMode:output_type -> rota.v1.Mode
-	105, // 199: rota.v1.Cluster.Set:output_type -> rota.v1.ClusterSettings
-	119, // 200: rota.v1.Cluster.Attention:output_type -> rota.v1.AttentionResponse
-	123, // 201: rota.v1.Cluster.Peers:output_type -> rota.v1.PeersResponse
-	125, // 202: rota.v1.Cluster.TransferLeadership:output_type -> rota.v1.TransferLeadershipResponse
-	127, // 203: rota.v1.Cluster.RemovePeer:output_type -> rota.v1.RemovePeerResponse
-	129, // 204: rota.v1.Cluster.Leave:output_type -> rota.v1.LeaveResponse
-	131, // 205: rota.v1.Cluster.SaveSnapshot:output_type -> rota.v1.SnapshotChunk
-	117, // 206: rota.v1.Cluster.StoreBackup:output_type -> rota.v1.StoredBackup
-	114, // 207: rota.v1.Cluster.InstallTZData:output_type -> rota.v1.TZData
-	133, // 208: rota.v1.Cluster.Verify:output_type -> rota.v1.VerifyResponse
-	161, // [161:209] is the sub-list for method output_type
-	113, // [113:161] is the sub-list for method input_type
-	113, // [113:113] is the sub-list for extension type_name
-	113, // [113:113] is the sub-list for extension extendee
-	0,   // [0:113] is the sub-list for field type_name
+	87,  // 84: rota.v1.KeyRule.breaker:type_name -> rota.v1.KeyBreaker
+	86,  // 85: rota.v1.SetKeyRuleRequest.rule:type_name -> rota.v1.KeyRule
+	86,  // 86: rota.v1.SetKeyRuleResponse.rule:type_name -> rota.v1.KeyRule
+	2,   // 87: rota.v1.ListKeyRulesRequest.read:type_name -> rota.v1.Read
+	86,  // 88: rota.v1.ListKeyRulesResponse.rules:type_name -> rota.v1.KeyRule
+	3,   // 89: rota.v1.ListKeyRulesResponse.at:type_name -> rota.v1.ReadAt
+	2,   // 90: rota.v1.GetKeyRequest.read:type_name -> rota.v1.Read
+	96,  // 91: rota.v1.KeyState.pause:type_name -> rota.v1.KeyPause
+	97,  // 92: rota.v1.KeyState.breaker:type_name -> rota.v1.KeyBreakerState
+	98,  // 93: rota.v1.KeyBreakerState.latest:type_name -> rota.v1.KeyFailure
+	2,   // 94: rota.v1.ListKeyStatesRequest.read:type_name -> rota.v1.Read
+	95,  // 95: rota.v1.ListKeyStatesResponse.keys:type_name -> rota.v1.KeyState
+	3,   // 96: rota.v1.ListKeyStatesResponse.at:type_name -> rota.v1.ReadAt
+	95,  // 97: rota.v1.GetKeyResponse.keys:type_name -> rota.v1.KeyState
+	3,   // 98: rota.v1.GetKeyResponse.at:type_name -> rota.v1.ReadAt
+	2,   // 99: rota.v1.GetModeRequest.read:type_name -> rota.v1.Read
+	108, // 100: rota.v1.GetModeResponse.mode:type_name -> rota.v1.Mode
+	3,   // 101: rota.v1.GetModeResponse.at:type_name -> rota.v1.ReadAt
+	64,  // 102: rota.v1.SetClusterRequest.set:type_name -> rota.v1.Setting
+	66,  // 103: rota.v1.ClusterSettings.changes:type_name -> rota.v1.SettingChange
+	119, // 104: rota.v1.NodeStatus.health:type_name -> rota.v1.NodeHealth
+	117, // 105: rota.v1.NodeStatus.snapshot:type_name -> rota.v1.NodeSnapshot
+	118, // 106: rota.v1.NodeStatus.archive:type_name -> rota.v1.NodeArchive
+	115, // 107: rota.v1.StatusResponse.jobs:type_name -> rota.v1.JobCounts
+	116, // 108: rota.v1.StatusResponse.nodes:type_name -> rota.v1.NodeStatus
+	120, // 109: rota.v1.StatusResponse.autopilot:type_name -> rota.v1.Autopilot
+	125, // 110: rota.v1.StatusResponse.backup:type_name -> rota.v1.StoredBackup
+	122, // 111: rota.v1.StatusResponse.tzdata:type_name -> rota.v1.TZData
+	128, // 112: rota.v1.AttentionResponse.concerns:type_name -> rota.v1.Concern
+	119, // 113: rota.v1.Peer.health:type_name -> rota.v1.NodeHealth
+	130, // 114: rota.v1.PeersResponse.peers:type_name -> rota.v1.Peer
+	2,   // 115: rota.v1.SaveSnapshotRequest.read:type_name -> rota.v1.Read
+	142, // 116: rota.v1.VerifyResponse.nodes:type_name -> rota.v1.NodeVerdict
+	11,  // 117: rota.v1.Jobs.Submit:input_type -> rota.v1.SubmitRequest
+	14,  // 118: rota.v1.Jobs.Get:input_type -> rota.v1.GetJobRequest
+	19,  // 119: rota.v1.Jobs.List:input_type -> rota.v1.ListJobsRequest
+	23,  // 120: rota.v1.Jobs.Wait:input_type -> rota.v1.WaitJobsRequest
+	16,  // 121: rota.v1.Jobs.Log:input_type -> rota.v1.JobLogRequest
+	26,  // 122: rota.v1.Jobs.Cancel:input_type -> rota.v1.CancelJobsRequest
+	27,  // 123: rota.v1.Jobs.Retry:input_type -> rota.v1.RetryJobsRequest
+	29,  // 124: rota.v1.Jobs.Change:input_type -> rota.v1.ChangeJobRequest
+	24,  // 125: rota.v1.Jobs.Interrupt:input_type -> rota.v1.InterruptJobsRequest
+	25,  // 126: rota.v1.Jobs.RunNow:input_type -> rota.v1.RunJobsNowRequest
+	28,  // 127: rota.v1.Jobs.Delete:input_type -> rota.v1.DeleteJobsRequest
+	30,  // 128: rota.v1.Jobs.ReportProof:input_type -> rota.v1.ReportProofRequest
+	38,  // 129: rota.v1.Workers.Work:input_type -> rota.v1.WorkRequest
+	54,  // 130: rota.v1.Workers.List:input_type -> rota.v1.ListWorkersRequest
+	56,  // 131: rota.v1.Workers.Get:input_type -> rota.v1.GetWorkerRequest
+	58,  // 132: rota.v1.Workers.Drain:input_type -> rota.v1.DrainWorkerRequest
+	59,  // 133: rota.v1.Workers.Suspend:input_type -> rota.v1.SuspendWorkerRequest
+	60,  // 134: rota.v1.Workers.Resume:input_type -> rota.v1.ResumeWorkerRequest
+	61,  // 135: rota.v1.Workers.Retire:input_type -> rota.v1.RetireWorkerRequest
+	77,  // 136: rota.v1.Workers.Delete:input_type -> rota.v1.DeleteWorkerRequest
+	62,  // 137: rota.v1.Workers.Gone:input_type -> rota.v1.WorkerGoneRequest
+	69,  // 138: rota.v1.Queues.List:input_type -> rota.v1.ListQueuesRequest
+	71,  // 139: rota.v1.Queues.Get:input_type -> rota.v1.GetQueueRequest
+	79,  // 140: rota.v1.Queues.Set:input_type -> rota.v1.SetQueueRequest
+	73,  // 141: rota.v1.Queues.Delete:input_type -> rota.v1.DeleteQueueRequest
+	81,  // 142: rota.v1.Tenants.List:input_type -> rota.v1.ListTenantsRequest
+	83,  // 143: rota.v1.Tenants.Get:input_type -> rota.v1.GetTenantRequest
+	85,  // 144: rota.v1.Tenants.Set:input_type -> rota.v1.SetTenantRequest
+	75,  // 145: rota.v1.Tenants.Delete:input_type -> rota.v1.DeleteTenantRequest
+	88,  // 146: rota.v1.Keys.Set:input_type -> rota.v1.SetKeyRuleRequest
+	90,  // 147: rota.v1.Keys.Delete:input_type -> rota.v1.DeleteKeyRuleRequest
+	92,  // 148: rota.v1.Keys.List:input_type -> rota.v1.ListKeyRulesRequest
+	94,  // 149: rota.v1.Keys.Get:input_type -> rota.v1.GetKeyRequest
+	99,  // 150: rota.v1.Keys.States:input_type -> rota.v1.ListKeyStatesRequest
+	102, // 151: rota.v1.Keys.Skip:input_type -> rota.v1.SkipKeyRequest
+	104, // 152: rota.v1.Keys.Pause:input_type -> rota.v1.PauseKeyRequest
+	106, // 153: rota.v1.Keys.Resume:input_type -> rota.v1.ResumeKeyRequest
+	114, // 154: rota.v1.Cluster.Status:input_type -> rota.v1.StatusRequest
+	109, // 155: rota.v1.Cluster.GetMode:input_type -> rota.v1.GetModeRequest
+	111, // 156: rota.v1.Cluster.SetMode:input_type -> rota.v1.SetModeRequest
+	112, // 157: rota.v1.Cluster.Set:input_type -> rota.v1.SetClusterRequest
+	126, // 158: rota.v1.Cluster.Attention:input_type -> rota.v1.AttentionRequest
+	129, // 159: rota.v1.Cluster.Peers:input_type -> rota.v1.PeersRequest
+	132, // 160: rota.v1.Cluster.TransferLeadership:input_type -> rota.v1.TransferLeadershipRequest
+	134, // 161: rota.v1.Cluster.RemovePeer:input_type -> rota.v1.RemovePeerRequest
+	136, // 162: rota.v1.Cluster.Leave:input_type -> rota.v1.LeaveRequest
+	138, // 163: rota.v1.Cluster.SaveSnapshot:input_type -> rota.v1.SaveSnapshotRequest
+	124, // 164: rota.v1.Cluster.StoreBackup:input_type -> rota.v1.StoreBackupRequest
+	123, // 165: rota.v1.Cluster.InstallTZData:input_type -> rota.v1.InstallTZDataRequest
+	140, // 166: rota.v1.Cluster.Verify:input_type -> rota.v1.VerifyRequest
+	12,  // 167: rota.v1.Jobs.Submit:output_type -> rota.v1.SubmitResponse
+	15,  // 168: rota.v1.Jobs.Get:output_type -> rota.v1.GetJobResponse
+	20,  // 169: rota.v1.Jobs.List:output_type -> rota.v1.ListJobsResponse
+	10,  // 170: rota.v1.Jobs.Wait:output_type -> rota.v1.Job
+	17,  // 171: rota.v1.Jobs.Log:output_type -> rota.v1.JobLogResponse
+	31,  // 172: rota.v1.Jobs.Cancel:output_type -> rota.v1.JobOutcomes
+	31,  // 173: rota.v1.Jobs.Retry:output_type -> rota.v1.JobOutcomes
+	32,  // 174: rota.v1.Jobs.Change:output_type -> rota.v1.JobOutcome
+	31,  // 175: rota.v1.Jobs.Interrupt:output_type -> rota.v1.JobOutcomes
+	31,  // 176: rota.v1.Jobs.RunNow:output_type -> rota.v1.JobOutcomes
+	31,  // 177: rota.v1.Jobs.Delete:output_type -> rota.v1.JobOutcomes
+	32,  // 178: rota.v1.Jobs.ReportProof:output_type -> rota.v1.JobOutcome
+	45,  // 179: rota.v1.Workers.Work:output_type -> rota.v1.WorkResponse
+	55,  // 180: rota.v1.Workers.List:output_type -> rota.v1.ListWorkersResponse
+	57,  // 181: rota.v1.Workers.Get:output_type -> rota.v1.GetWorkerResponse
+	37,  // 182: rota.v1.Workers.Drain:output_type -> rota.v1.Worker
+	37,  // 183: rota.v1.Workers.Suspend:output_type -> rota.v1.Worker
+	37,  // 184: rota.v1.Workers.Resume:output_type -> rota.v1.Worker
+	37,  // 185: rota.v1.Workers.Retire:output_type -> rota.v1.Worker
+	78,  // 186: rota.v1.Workers.Delete:output_type -> rota.v1.DeleteWorkerResponse
+	63,  // 187: rota.v1.Workers.Gone:output_type -> rota.v1.WorkerGoneResponse
+	70,  // 188: rota.v1.Queues.List:output_type -> rota.v1.ListQueuesResponse
+	72,  // 189: rota.v1.Queues.Get:output_type -> rota.v1.GetQueueResponse
+	65,  // 190: rota.v1.Queues.Set:output_type -> rota.v1.Queue
+	74,  // 191: rota.v1.Queues.Delete:output_type -> rota.v1.DeleteQueueResponse
+	82,  // 192: rota.v1.Tenants.List:output_type -> rota.v1.ListTenantsResponse
+	84,  // 193: rota.v1.Tenants.Get:output_type -> rota.v1.GetTenantResponse
+	80,  // 194: rota.v1.Tenants.Set:output_type -> rota.v1.Tenant
+	76,  // 195: rota.v1.Tenants.Delete:output_type -> rota.v1.DeleteTenantResponse
+	89,  // 196: rota.v1.Keys.Set:output_type -> rota.v1.SetKeyRuleResponse
+	91,  // 197: rota.v1.Keys.Delete:output_type -> rota.v1.DeleteKeyRuleResponse
+	93,  // 198: rota.v1.Keys.List:output_type -> rota.v1.ListKeyRulesResponse
+	101, // 199: rota.v1.Keys.Get:output_type -> rota.v1.GetKeyResponse
+	100, // 200: rota.v1.Keys.States:output_type -> rota.v1.ListKeyStatesResponse
+	103, // 201: rota.v1.Keys.Skip:output_type -> rota.v1.SkipKeyResponse
+	105, // 202: rota.v1.Keys.Pause:output_type -> rota.v1.PauseKeyResponse
+	107, // 203: rota.v1.Keys.Resume:output_type -> rota.v1.ResumeKeyResponse
+	121, // 204: rota.v1.Cluster.Status:output_type -> rota.v1.StatusResponse
+	110, // 205: rota.v1.Cluster.GetMode:output_type -> rota.v1.GetModeResponse
+	108, // 206: rota.v1.Cluster.SetMode:output_type -> rota.v1.Mode
+	113, // 207: rota.v1.Cluster.Set:output_type -> rota.v1.ClusterSettings
+	127, // 208: rota.v1.Cluster.Attention:output_type -> rota.v1.AttentionResponse
+	131, // 209: rota.v1.Cluster.Peers:output_type -> rota.v1.PeersResponse
+	133, // 210: rota.v1.Cluster.TransferLeadership:output_type -> rota.v1.TransferLeadershipResponse
+	135, // 211: rota.v1.Cluster.RemovePeer:output_type -> rota.v1.RemovePeerResponse
+	137, // 212: rota.v1.Cluster.Leave:output_type -> rota.v1.LeaveResponse
+	139, // 213: rota.v1.Cluster.SaveSnapshot:output_type -> rota.v1.SnapshotChunk
+	125, // 214: rota.v1.Cluster.StoreBackup:output_type -> rota.v1.StoredBackup
+	122, // 215: rota.v1.Cluster.InstallTZData:output_type -> rota.v1.TZData
+	141, // 216: rota.v1.Cluster.Verify:output_type -> rota.v1.VerifyResponse
+	167, // [167:217] is the sub-list for method output_type
+	117, // [117:167] is the sub-list for method input_type
+	117, // [117:117] is the sub-list for extension type_name
+	117, // [117:117] is the sub-list for extension extendee
+	0,   // [0:117] is the sub-list for field type_name
 }
 
 func init() { file_rota_v1_rota_proto_init() }
@@ -11937,7 +12584,7 @@ func file_rota_v1_rota_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_rota_v1_rota_proto_rawDesc), len(file_rota_v1_rota_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   143,
+			NumMessages:   151,
 			NumExtensions: 0,
 			NumServices:   6,
 		},

@@ -1438,6 +1438,8 @@ const (
 	Keys_Get_FullMethodName    = "/rota.v1.Keys/Get"
 	Keys_States_FullMethodName = "/rota.v1.Keys/States"
 	Keys_Skip_FullMethodName   = "/rota.v1.Keys/Skip"
+	Keys_Pause_FullMethodName  = "/rota.v1.Keys/Pause"
+	Keys_Resume_FullMethodName = "/rota.v1.Keys/Resume"
 )
 
 // KeysClient is the client API for Keys service.
@@ -1457,6 +1459,10 @@ type KeysClient interface {
 	States(ctx context.Context, in *ListKeyStatesRequest, opts ...grpc.CallOption) (*ListKeyStatesResponse, error)
 	// Skip lets a sequence go on behind the job that blocks it.
 	Skip(ctx context.Context, in *SkipKeyRequest, opts ...grpc.CallOption) (*SkipKeyResponse, error)
+	// Pause holds the jobs of a key; the later of two pauses applies.
+	Pause(ctx context.Context, in *PauseKeyRequest, opts ...grpc.CallOption) (*PauseKeyResponse, error)
+	// Resume ends a pause, and closes an open breaker.
+	Resume(ctx context.Context, in *ResumeKeyRequest, opts ...grpc.CallOption) (*ResumeKeyResponse, error)
 }
 
 type keysClient struct {
@@ -1527,6 +1533,26 @@ func (c *keysClient) Skip(ctx context.Context, in *SkipKeyRequest, opts ...grpc.
 	return out, nil
 }
 
+func (c *keysClient) Pause(ctx context.Context, in *PauseKeyRequest, opts ...grpc.CallOption) (*PauseKeyResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(PauseKeyResponse)
+	err := c.cc.Invoke(ctx, Keys_Pause_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *keysClient) Resume(ctx context.Context, in *ResumeKeyRequest, opts ...grpc.CallOption) (*ResumeKeyResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ResumeKeyResponse)
+	err := c.cc.Invoke(ctx, Keys_Resume_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // KeysServer is the server API for Keys service.
 // All implementations must embed UnimplementedKeysServer
 // for forward compatibility.
@@ -1544,6 +1570,10 @@ type KeysServer interface {
 	States(context.Context, *ListKeyStatesRequest) (*ListKeyStatesResponse, error)
 	// Skip lets a sequence go on behind the job that blocks it.
 	Skip(context.Context, *SkipKeyRequest) (*SkipKeyResponse, error)
+	// Pause holds the jobs of a key; the later of two pauses applies.
+	Pause(context.Context, *PauseKeyRequest) (*PauseKeyResponse, error)
+	// Resume ends a pause, and closes an open breaker.
+	Resume(context.Context, *ResumeKeyRequest) (*ResumeKeyResponse, error)
 	mustEmbedUnimplementedKeysServer()
 }
 
@@ -1571,6 +1601,12 @@ func (UnimplementedKeysServer) States(context.Context, *ListKeyStatesRequest) (*
 }
 func (UnimplementedKeysServer) Skip(context.Context, *SkipKeyRequest) (*SkipKeyResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Skip not implemented")
+}
+func (UnimplementedKeysServer) Pause(context.Context, *PauseKeyRequest) (*PauseKeyResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Pause not implemented")
+}
+func (UnimplementedKeysServer) Resume(context.Context, *ResumeKeyRequest) (*ResumeKeyResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Resume not implemented")
 }
 func (UnimplementedKeysServer) mustEmbedUnimplementedKeysServer() {}
 func (UnimplementedKeysServer) testEmbeddedByValue()              {}
@@ -1701,6 +1737,42 @@ func _Keys_Skip_Handler(srv interface{}, ctx context.Context, dec func(interface
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Keys_Pause_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(PauseKeyRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(KeysServer).Pause(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Keys_Pause_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(KeysServer).Pause(ctx, req.(*PauseKeyRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Keys_Resume_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ResumeKeyRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(KeysServer).Resume(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Keys_Resume_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(KeysServer).Resume(ctx, req.(*ResumeKeyRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Keys_ServiceDesc is the grpc.ServiceDesc for Keys service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -1731,6 +1803,14 @@ var Keys_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Skip",
 			Handler:    _Keys_Skip_Handler,
+		},
+		{
+			MethodName: "Pause",
+			Handler:    _Keys_Pause_Handler,
+		},
+		{
+			MethodName: "Resume",
+			Handler:    _Keys_Resume_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

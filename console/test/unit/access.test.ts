@@ -51,4 +51,7 @@ test('a rule of a key in words and as a command', () => {
   expect(ruleCommand(rule)).toBe("rota key set 'host:it'\\''s' --queue mail --concurrency 2 --rate 10 --per 1000ms --burst 5 --sequence skip --scope cluster");
   expect(ruleCommand({ ...rule, etag: '5f0c' })).toMatch(/ --if-match 5f0c$/); // only the shown version is replaced
   expect(ruleSays({ name: 'x' } as KeyRule)).toBe('nothing');
+  const weighed = { name: 'm', rate: 9, period_ms: 60_000, unit: 'tokens', default_cost: 2, breaker: { trip: 2, of: 3, open_ms: 900, probes: 1, reasons: ['TIMED_OUT'] }, refuse_full: true } as KeyRule;
+  expect(ruleSays(weighed)).toBe('9 tokens in 1 min; opens after 2 failures of 3; a job that could not start is refused');
+  expect(ruleCommand(weighed)).toBe('rota key set m --rate 9 --per 60000ms --unit tokens --default-cost 2 --trip 2 --of 3 --open 900ms --probes 1 --trip-on TIMED_OUT --on-full fail');
 });

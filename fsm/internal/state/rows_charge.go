@@ -32,7 +32,7 @@ func decodeDebt(d *Decoder) (debt Debt) {
 		return debt
 	}
 	debt = Debt{At: rota.Clock(d.Int()), Total: d.Int128(), Base: d.Int128(), Charges: d.Int()}
-	if debt.IsZero() || debt.Charges < 0 || debt.Total.Hi < 0 || debt.Base.Hi < 0 {
+	if debt.IsZero() && len(d.B) == 0 || debt.Charges < 0 || debt.Total.Hi < 0 || debt.Base.Hi < 0 {
 		d.Fail()
 	}
 	return debt

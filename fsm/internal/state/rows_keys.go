@@ -39,6 +39,7 @@ func (r *KeyRuleRow) ETag() string {
 			e.Str(r.Unit)
 			e.Int(int64(r.DefaultCost))
 		}
+		r.laterRule(e)
 	})
 }
 
@@ -56,9 +57,22 @@ func (r *KeyRuleRow) Canonical(e *Encoder) {
 	e.Bool(r.Group)
 	e.Int(r.Turn)
 	e.Int(r.Last)
-	if r.Unit != "" { // never under rules version 1
+	later := r.RefuseFull || r.Breaker.Trip != 0
+	if r.Unit != "" || later { // never under rules version 1
 		e.Str(r.Unit)
 		e.Int(int64(r.DefaultCost))
+	}
+	r.laterRule(e)
+}
+
+// laterRule appends what a rule has besides limits.
+func (r *KeyRuleRow) laterRule(e *Encoder) {
+	if b := &r.Breaker; r.RefuseFull || b.Trip != 0 {
+		e.Bool(r.RefuseFull)
+		for _, v := range []int64{b.Trip, b.Of, b.OpenMs, b.Probes} {
+			e.Int(v)
+		}
+		e.Uint(uint64(b.Reasons))
 	}
 }
 
@@ -69,7 +83,13 @@ func DecodeKeyRule(d *Decoder) *KeyRuleRow {
 		Burst:    d.Int(),
 		Sequence: rota.KeySequence(d.Enum(uint64(rota.SequenceSkip))), Group: d.Bool()}, Turn: d.Int(), Last: d.Int()}
 	if len(d.B) > 0 {
-		if r.Unit, r.DefaultCost = d.Str(), rota.Cost(d.Int()); r.Unit == "" {
+		r.Unit, r.DefaultCost = d.Str(), rota.Cost(d.Int())
+		if len(d.B) > 0 {
+			r.RefuseFull = d.Bool()
+			r.Breaker = rota.KeyBreaker{Trip: d.Int(), Of: d.Int(), OpenMs: d.Int(), Probes: d.Int(),
+				Reasons: rota.Reasons(d.Uint())}
+		}
+		if r.Unit == "" && !r.RefuseFull && r.Breaker.Trip == 0 {
 			d.Fail()
 		}
 	}
@@ -99,6 +119,9 @@ type KeyCountRow struct {
 	Turn int64
 	// Debt belongs to a rate with a unit; it is zero otherwise.
 	Debt Debt
+	// Pause and Breaker stop its jobs; the breaker is zero unless the rule has one.
+	Pause   Pause
+	Breaker Breaker
 	// Due is derived: the row's due time in the timers.
 	Due rota.Clock
 }
@@ -123,8 +146,13 @@ func (r *KeyCountRow) Canonical(e *Encoder) {
 	e.Str(string(r.Blocker))
 	e.Uint(r.Place)
 	e.Int(r.Turn)
-	if !r.Debt.IsZero() { // never under rules version 1
+	stops := r.Pause.On || !r.Breaker.isZero()
+	if !r.Debt.IsZero() || stops { // never under rules version 1
 		r.Debt.canonical(e)
+	}
+	if stops {
+		r.Pause.canonical(e)
+		r.Breaker.canonical(e)
 	}
 }
 
@@ -133,6 +161,9 @@ func DecodeKeyCount(d *Decoder) *KeyCountRow {
 	r := &KeyCountRow{Queue: rota.QueueName(d.Str()), Tenant: rota.TenantID(d.Str()), Text: d.Str(), Jobs: d.Int(),
 		Open: d.Int(), Tat: d.Int(), Full: d.Bool(), Blocker: rota.JobID(d.Str()), Place: d.Uint(), Turn: d.Int(),
 		Debt: decodeDebt(d)}
+	if len(d.B) > 0 {
+		r.Pause, r.Breaker = decodePause(d), decodeBreaker(d)
+	}
 	r.Key = KeyCountKey(r.Queue, r.Tenant, r.Text)
 	return r
 }
@@ -266,7 +297,8 @@ func decodeUnique(d *Decoder) *rota.Unique {
 
 // Idle reports whether there is nothing to count.
 func (r *KeyCountRow) Idle() bool {
-	return r.Jobs == 0 && r.Open == 0 && r.Tat == 0 && r.Debt.IsZero() && r.Blocker == ""
+	return r.Jobs == 0 && r.Open == 0 && r.Tat == 0 && r.Debt.IsZero() && r.Blocker == "" && !r.Pause.On &&
+		r.Breaker.Idle()
 }
 
 // PlaceOf returns a job's place in the sequence; a job that blocks it keeps its place.
@@ -282,7 +314,9 @@ func (r *KeyCountRow) Selected(f *rota.KeyFilter) bool {
 	switch {
 	case f.Queue != "" && r.Queue != f.Queue, f.Tenant != "" && r.Tenant != f.Tenant:
 		return false
-	case f.Held == rota.KeyHeldFull && !r.Full, f.Held == rota.KeyHeldBlocked && r.Blocker == "":
+	case f.Held == rota.KeyHeldFull && !r.Full, f.Held == rota.KeyHeldBlocked && r.Blocker == "",
+		f.Held == rota.KeyHeldPaused && !r.Pause.On,
+		f.Held == rota.KeyHeldOpen && r.Breaker.State == rota.BreakerClosed:
 		return false
 	case f.Name != "":
 		name, _, _ := strings.Cut(r.Text, ":")
@@ -303,7 +337,8 @@ func (r *KeyCountRow) TurnAt(p KeyPlace) rota.JobID {
 // wait for, of a rate with a unit.
 func (c *KeyCountRow) Words(r *KeyRuleRow, now rota.Moment, need int64) rota.KeyState {
 	k := rota.KeyState{Queue: c.Queue, Tenant: c.Tenant, Key: c.Text, Jobs: c.Jobs, Open: c.Open, Full: c.Full,
-		Blocker: c.Blocker, Concurrency: r.Concurrency, Rate: r.Rate, PeriodMs: r.PeriodMs}
+		Blocker: c.Blocker, Concurrency: r.Concurrency, Rate: r.Rate, PeriodMs: r.PeriodMs,
+		Pause: c.pauseWords(now), Breaker: c.breakerWords(r, now)}
 	switch {
 	case r.Rate == 0:
 		return k

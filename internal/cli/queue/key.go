@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
@@ -20,7 +21,7 @@ type KeyCommands struct{ *cli.App }
 // Command returns `rota key` and the commands below it.
 func (a KeyCommands) Command() *cobra.Command {
 	return a.Group(&cobra.Command{Use: "key", Short: "Show and change the limits of a key's jobs"},
-		a.list(), a.top(), a.show(), a.set(), a.skip(), a.deletes())
+		a.list(), a.top(), a.show(), a.set(), a.pause(), a.resume(), a.skip(), a.deletes())
 }
 
 func (a KeyCommands) list() *cobra.Command {
@@ -41,6 +42,8 @@ func (a KeyCommands) list() *cobra.Command {
 				{Head: "CONCURRENCY", Cell: func(r rota.KeyRule) any { return cli.OrNone(r.Concurrency) }},
 				{Head: "RATE", Cell: func(r rota.KeyRule) any { return keyRateText(r) }},
 				{Head: "SEQUENCE", Cell: func(r rota.KeyRule) any { return r.Sequence }},
+				{Head: "BREAKER", Cell: func(r rota.KeyRule) any { return breakerText(r.Breaker) }},
+				{Head: "ON FULL", Wide: true, Cell: func(r rota.KeyRule) any { return onFull(r.RefuseFull) }},
 				{Head: "GROUP", Cell: func(r rota.KeyRule) any { return r.Group }},
 				{Head: "ETAG", Wide: true, Cell: func(r rota.KeyRule) any { return r.ETag }},
 			})
@@ -63,6 +66,57 @@ func keyRateText(r rota.KeyRule) any {
 		return fmt.Sprintf("%d %s in %s, %d at once", r.Rate, r.Unit, cli.Span(r.PeriodMs), cmp.Or(r.Burst, r.Rate))
 	}
 	return fmt.Sprintf("%d in %s, %d at once", r.Rate, cli.Span(r.PeriodMs), max(1, r.Burst))
+}
+
+func breakerText(b rota.KeyBreaker) string {
+	if b.Trip == 0 {
+		return "none"
+	}
+	return fmt.Sprintf("%d of %d", b.Trip, b.Window())
+}
+
+func onFull(refuses bool) string {
+	if refuses {
+		return "fail"
+	}
+	return "queue"
+}
+
+// stopText describes what stops a key: its pause or its breaker.
+func stopText(k rota.KeyState) string {
+	var list []string
+	if p := k.Pause; p != nil {
+		list = append(list, "paused"+until(p.Until))
+	}
+	if b := k.Breaker; b != nil && b.State != rota.BreakerClosed {
+		list = append(list, b.State.String()+until(b.Until))
+	}
+	return strings.Join(list, ", ")
+}
+
+func until(m rota.Moment) string {
+	if m.IsZero() {
+		return ""
+	}
+	return " until " + m.Date.String()
+}
+
+// stopReason describes who paused a key and why, or the failures that opened it.
+func stopReason(k rota.KeyState) string {
+	var list []string
+	if p := k.Pause; p != nil {
+		for _, text := range []string{string(p.By), string(p.Worker), p.Reason} {
+			if text != "" {
+				list = append(list, text)
+			}
+		}
+	}
+	if b := k.Breaker; b != nil {
+		for _, f := range b.Latest {
+			list = append(list, f.Reason.String()+" of job "+string(f.Job))
+		}
+	}
+	return strings.Join(list, ", ")
 }
 
 func (a KeyCommands) show() *cobra.Command {
@@ -95,6 +149,8 @@ func (a KeyCommands) states(states []rota.KeyState) error {
 			{Head: "JOBS", Cell: func(k rota.KeyState) any { return k.Jobs }},
 			{Head: "OPEN", Cell: func(k rota.KeyState) any { return k.Open }},
 			{Head: "FULL", Cell: func(k rota.KeyState) any { return k.Full }},
+			{Head: "STOPPED", Cell: func(k rota.KeyState) any { return stopText(k) }},
+			{Head: "WHY", Wide: true, Cell: func(k rota.KeyState) any { return stopReason(k) }},
 			{Head: "NEXT", Wide: true, Cell: func(k rota.KeyState) any { return k.Next.Date }},
 			{Head: "HEAD", Cell: func(k rota.KeyState) any { return k.Head }},
 			{Head: "BLOCKED BY", Cell: func(k rota.KeyState) any { return k.Blocker }},
@@ -118,15 +174,16 @@ func (a KeyCommands) top() *cobra.Command {
 	var f rota.KeyFilter
 	var queue, tenant, held string
 	cmd := a.ListCommand(&cobra.Command{
-		Use:   "top [--held full|blocked] [--name N] [--queue Q] [--tenant T] [--limit N]",
+		Use:   "top [--held full|blocked|paused|open] [--name N] [--queue Q] [--tenant T] [--limit N]",
 		Short: "List the keys that rules count, the most used first",
 		Long: "List the keys that rules count: those with the most leases open first, of equals those with the most live jobs. --held full are those at a\n" +
-			"limit of their rule, --held blocked those whose sequence a job holds up, which `rota key skip` passes.",
+			"limit of their rule or stopped, --held blocked those whose sequence a job holds up, which `rota key skip` passes, --held paused and\n" +
+			"--held open those that a pause or a breaker stops, which `rota key resume` ends.",
 		Example: "  rota key top --limit 20\n  rota key top --held blocked",
 		Args:    cobra.NoArgs,
 	})
 	flags := cmd.Flags()
-	flags.StringVar(&held, "held", "any", "only those in this `state`: any, full or blocked")
+	flags.StringVar(&held, "held", "any", "only those in this `state`: any, full, blocked, paused or open")
 	flags.StringVar(&f.Name, "name", "", "only those with this `name` before the colon")
 	flags.StringVar(&queue, "queue", "", "only those that a rule of this `queue` counts")
 	flags.StringVar(&tenant, "tenant", "", "only this `tenant`'s")
@@ -156,15 +213,18 @@ func (a KeyCommands) top() *cobra.Command {
 func (a KeyCommands) set() *cobra.Command {
 	var r rota.KeyRule
 	var queue, scope, sequence string
-	var per time.Duration
+	var per, open time.Duration
+	var reasons []string
+	onFullIs := "queue"
 	cmd := &cobra.Command{
-		Use:   "set NAME[:VALUE] [--queue Q] [--concurrency N] [--rate N --per D [--burst N] [--unit COST [--default-cost N]]] [--sequence block|skip] [--group] [--scope cluster]",
+		Use:   "set NAME[:VALUE] [--queue Q] [--concurrency N] [--rate N --per D [--burst N] [--unit COST [--default-cost N]]] [--sequence block|skip] [--group] [--trip N [--of N] [--open D] [--probes N] [--trip-on REASONS]] [--on-full fail] [--scope cluster]",
 		Short: "Set the limits of a key's jobs",
 		Long: "Set the limits of a key's jobs. This replaces the rule for the same queue, name and value. A rule with a value is\n" +
 			"for that value alone. Existing jobs count at once; no lease is revoked.\n\n" +
 			"With --sequence the jobs of a key run one after the other in the order of their submission. One that ends DEAD or EXPIRED is passed\n" +
-			"(skip), or the others wait until it completes after all, is cancelled or deleted, or `rota key skip` passes it (block).",
-		Example: "  rota key set account --concurrency 3\n  rota key set host --rate 10 --per 1s\n  rota key set order --sequence block",
+			"(skip), or the others wait until it completes after all, is cancelled or deleted, or `rota key skip` passes it (block).\n\n" +
+			"With --trip a key opens after failures: no job starts for --open, then one probe, whose success closes it. `rota key resume` closes it too.",
+		Example: "  rota key set account --concurrency 3\n  rota key set host --rate 10 --per 1s\n  rota key set order --sequence block\n  rota key set host --trip 5 --of 10 --open 30s",
 		Args:    cobra.ExactArgs(1),
 	}
 	var how cli.SetFlags
@@ -175,7 +235,7 @@ func (a KeyCommands) set() *cobra.Command {
 	flags.Int64Var(&r.Concurrency, "concurrency", 0, "leases with a key that may be open at once, `N`; 0 is no limit")
 	flags.Int64Var(&r.Rate, "rate", 0, "jobs of a key that may be assigned in --per, `N`; 0 is no limit")
 	cli.DurationVar(flags, &per, "per", 0, "the period of --rate")
-	flags.Int64Var(&r.Burst, "burst", 0, "how many of --rate at once, `N` (default 1)")
+	flags.Int64Var(&r.Burst, "burst", 0, "how many of --rate at once, `N` (default 1, with --unit that of --rate)")
 	flags.StringVar(&r.Unit, "unit", "",
 		"`cost` that --rate and --burst count, instead of jobs: a job counts as its --cost of that name")
 	flags.TextVar(&r.DefaultCost, "default-cost", rota.Cost(0),
@@ -183,6 +243,16 @@ func (a KeyCommands) set() *cobra.Command {
 	flags.StringVar(&sequence, "sequence", "none", "run the jobs of a key one after the other: `block` or skip")
 	flags.BoolVar(&r.Group, "group", false,
 		"serve the keys of a --queue in turn, unless the queue is adaptive or has fair_share on")
+	flags.Int64Var(&r.Breaker.Trip, "trip", 0, "failures that open a key, `N`; 0 is no breaker")
+	flags.Int64Var(&r.Breaker.Of, "of", 0, "count the failures among the last `N` attempts (default: that of --trip)")
+	cli.DurationVar(flags, &open, "open", 0, "how long an open key lets no job start (default 30s), twice as long after each failed probe")
+	flags.Int64Var(&r.Breaker.Probes, "probes", 0, "jobs that then may start, and successes that close the key, `N` (default 1)")
+	flags.StringSliceVar(&reasons, "trip-on", nil, "`reasons` of failures (default PROVIDER_FAIL,TIMED_OUT,LEASE_EXPIRED)")
+	flags.StringVar(&onFullIs, "on-full", "queue", "what becomes of a new job that could not start now: `queue` it, or fail its submission")
+	cli.Within(flags, 0, rota.MaxKeyOutcomes, "trip")
+	cli.Within(flags, 0, rota.MaxKeyOutcomes, "of")
+	cli.Within(flags, 0, time.Duration(rota.MaxKeyOpen)*time.Millisecond, "open")
+	cli.Within(flags, 0, rota.MaxKeyProbes, "probes")
 	cli.Within(flags, 0, rota.MaxKeyConcurrency, "concurrency")
 	cli.Within(flags, 0, rota.MaxCost/rota.CostUnit, "rate")
 	cli.Within(flags, 0, time.Duration(rota.MaxKeyPeriod)*time.Millisecond, "per")
@@ -195,6 +265,13 @@ func (a KeyCommands) set() *cobra.Command {
 			return err
 		}
 		if r.Sequence, err = rota.ParseKeySequence(sequence); err != nil {
+			return err
+		}
+		if onFullIs != onFull(onFullIs == "fail") {
+			return rota.NotOneOf("on-full", onFullIs, "queue", "fail")
+		}
+		r.RefuseFull, r.Breaker.OpenMs = onFullIs == "fail", open.Milliseconds()
+		if r.Breaker.Reasons, err = rota.ParseReasons(reasons); err != nil {
 			return err
 		}
 		if err := r.Check(); err != nil {
@@ -215,12 +292,105 @@ func (a KeyCommands) print(r rota.KeyRule) error {
 		return cli.RenderFacts([]cli.Fact{{Name: "key", Value: cli.RuleText(r)},
 			{Name: "queue", Value: orAllText(string(r.Queue))}, {Name: "scope", Value: r.Scope},
 			{Name: "concurrency", Value: cli.OrNone(r.Concurrency)}, {Name: "rate", Value: keyRateText(r)},
-			{Name: "sequence", Value: r.Sequence}, {Name: "group", Value: r.Group}})
+			{Name: "sequence", Value: r.Sequence}, {Name: "group", Value: r.Group},
+			{Name: "breaker", Value: breakerText(r.Breaker)}, {Name: "on full", Value: onFull(r.RefuseFull)}})
+	})
+}
+
+// countFlags say where the rule of a key counts it.
+type countFlags struct{ queue, tenant, scope string }
+
+func (f *countFlags) register(flags *pflag.FlagSet) {
+	flags.StringVar(&f.queue, "queue", "", "`queue` that the rule is of (default: the rule of all queues)")
+	flags.StringVar(&f.tenant, "tenant", string(rota.DefaultTenant), "`tenant` whose key it is")
+	flags.StringVar(&f.scope, "scope", "tenant", "the rule's scope: `tenant` or cluster")
+}
+
+func (f *countFlags) of() (rota.QueueName, rota.TenantID, error) {
+	scope, err := rota.ParseKeyScope(f.scope)
+	if scope == rota.KeyOfCluster {
+		return rota.QueueName(f.queue), "", err
+	}
+	return rota.QueueName(f.queue), rota.TenantID(f.tenant), err
+}
+
+func (a KeyCommands) pause() *cobra.Command {
+	var where countFlags
+	var at cli.DateValue
+	var reason string
+	var span time.Duration
+	cmd := &cobra.Command{
+		Use:   "pause NAME:VALUE [--for D | --until DATE] [--reason TEXT] [--queue Q] [--tenant T | --scope cluster]",
+		Short: "Let no more jobs of a key start",
+		Long: "Let no more jobs of a key start, for a time or until `rota key resume`. Jobs that run continue, and sequences and turns keep their\n" +
+			"order. The later of two pauses applies. The key needs a rule; one with a value needs no limit (`rota key set NAME:VALUE`).",
+		Example: "  rota key pause model:opus --for 5m --reason 429",
+		Args:    cobra.ExactArgs(1),
+	}
+	flags := cmd.Flags()
+	where.register(flags)
+	cli.DurationVar(flags, &span, "for", 0, "how long")
+	flags.Var(&at, "until", "the `date` when it ends")
+	flags.StringVar(&reason, "reason", "", "`text` that is shown")
+	cli.Within(flags, 0, time.Duration(rota.MaxKeyPause)*time.Millisecond, "for")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		queue, tenant, err := where.of()
+		if err != nil {
+			return err
+		}
+		var end time.Time
+		switch {
+		case at != 0 && span > 0:
+			return cli.Usagef("--until: got %s with --for %s; use one of them", &at, span)
+		case at != 0:
+			end = time.UnixMilli(int64(at))
+		case span > 0:
+			end = time.Now().Add(span)
+		}
+		return a.Does(a.Calling(func(ctx context.Context, c *client.Client, _ []string) error {
+			if err := c.Keys().Pause(ctx, queue, tenant, args[0], end, reason); err != nil {
+				return err
+			}
+			return a.stopped(args[0], "paused")
+		}))(cmd, args)
+	}
+	return cmd
+}
+
+func (a KeyCommands) resume() *cobra.Command {
+	var where countFlags
+	cmd := &cobra.Command{
+		Use:     "resume NAME:VALUE [--queue Q] [--tenant T | --scope cluster]",
+		Short:   "End the pause of a key, and close its breaker",
+		Example: "  rota key resume model:opus",
+		Args:    cobra.ExactArgs(1),
+	}
+	where.register(cmd.Flags())
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		queue, tenant, err := where.of()
+		if err != nil {
+			return err
+		}
+		return a.Does(a.Calling(func(ctx context.Context, c *client.Client, _ []string) error {
+			if err := c.Keys().Resume(ctx, queue, tenant, args[0]); err != nil {
+				return err
+			}
+			return a.stopped(args[0], "resumed")
+		}))(cmd, args)
+	}
+	return cmd
+}
+
+// stopped prints what was done to a key.
+func (a KeyCommands) stopped(key, state string) error {
+	return a.PrintOne(map[string]any{"key": key, "state": state}, []string{key}, func(bool) string {
+		return cli.RenderFacts([]cli.Fact{{Name: "key", Value: key}, {Name: "state", Value: state}})
 	})
 }
 
 func (a KeyCommands) skip() *cobra.Command {
-	var queue, tenant, scope, job string
+	var where countFlags
+	var job string
 	cmd := &cobra.Command{
 		Use:     "skip NAME:VALUE --job ID [--queue Q] [--tenant T | --scope cluster]",
 		Short:   "Let the sequence of a key go on behind the job that blocks it",
@@ -229,23 +399,17 @@ func (a KeyCommands) skip() *cobra.Command {
 		Args:    cobra.ExactArgs(1),
 	}
 	flags := cmd.Flags()
+	where.register(flags)
 	flags.StringVar(&job, "job", "", "`job` that blocks it")
-	flags.StringVar(&queue, "queue", "", "`queue` that the rule is of (default: the rule of all queues)")
-	flags.StringVar(&tenant, "tenant", string(rota.DefaultTenant), "`tenant` whose key it is")
-	flags.StringVar(&scope, "scope", "tenant", "the rule's scope: `tenant` or cluster")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if job == "" {
 			return cli.Usagef("--job: got none, want the job that blocks the key; rota key show names it")
 		}
-		blocked := rota.KeyState{Queue: rota.QueueName(queue), Tenant: rota.TenantID(tenant), Key: args[0],
-			Blocker: rota.JobID(job)}
-		of, err := rota.ParseKeyScope(scope)
+		queue, tenant, err := where.of()
 		if err != nil {
 			return err
 		}
-		if of == rota.KeyOfCluster {
-			blocked.Tenant = ""
-		}
+		blocked := rota.KeyState{Queue: queue, Tenant: tenant, Key: args[0], Blocker: rota.JobID(job)}
 		return a.Does(a.Calling(func(ctx context.Context, c *client.Client, _ []string) error {
 			if err := c.Keys().Skip(ctx, blocked); err != nil {
 				return err

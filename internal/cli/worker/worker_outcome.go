@@ -127,5 +127,10 @@ func Asking(line string, failed error) error {
 	case verb == "snooze" && timed:
 		return fmt.Errorf("%w: %w", failed, client.Snooze(wait))
 	}
-	return fmt.Errorf("%w; $ROTA_OUTCOME has %.60q: use retry-after 5m, snooze 30s, no-retry or cancel", failed, line)
+	if key, wait, ok := strings.Cut(rest, " "); ok && verb == "pause" {
+		if d, err := time.ParseDuration(strings.TrimSpace(wait)); err == nil && d > 0 {
+			return client.RetryAfterKey(key, d, failed)
+		}
+	}
+	return fmt.Errorf("%w; $ROTA_OUTCOME has %.60q: use retry-after 5m, snooze 30s, pause KEY 30s, no-retry or cancel", failed, line)
 }

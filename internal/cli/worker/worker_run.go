@@ -53,7 +53,8 @@ the payload on stdin, ROTA_JOB_ID, ROTA_JOB_TYPE, ROTA_ATTEMPT and ROTA_LEASE_TO
 environment, and of this process's own PATH, HOME, LANG, LC_*, TZ, TMPDIR and what --pass-env
 names; stdout is the output (at most 256 KiB). Exit 0 completes the job, 75 declines
 it, anything else fails the attempt with the last of stderr; what the command wrote to the
-file $ROTA_OUTCOME then says how: "retry-after 5m", "snooze 30s", "no-retry" or "cancel". Lines "cost NAME AMOUNT" in it
+file $ROTA_OUTCOME then says how: "retry-after 5m", "snooze 30s", "pause KEY 30s" (a
+snooze that pauses a key of the job for all workers), "no-retry" or "cancel". Lines "cost NAME AMOUNT" in it
 report what the attempt has used, however the command ends. When the lease is lost the
 group gets SIGTERM, and SIGKILL 5 s later (1 s under lease_grace_on_disconnect_ms). Without --exec a built-in handler waits the
 job's simulate_ms and completes it with the payload's SHA-256.

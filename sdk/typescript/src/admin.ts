@@ -189,6 +189,23 @@ export class Keys {
     return (await read(this.caller, "show key", KeysService.method.get, { tenant, key }, rest)).keys.map(plain);
   }
 
+  /**
+   * Holds the jobs of a key until a date, at most a year ahead, or until `resume`. `queue` and `tenant` are those in
+   * which the key's rule counts it: no queue for the rule of all queues, no tenant for the scope of the cluster. The
+   * later of two pauses applies.
+   */
+  async pause(of: { queue?: string; tenant?: string; key: string }, until?: Date, reason = "", opts?: CallOptions): Promise<void> {
+    const { queue = "", tenant = "", key } = of;
+    const untilMs = BigInt(until?.getTime() ?? 0);
+    await one(this.caller, "pause key", KeysService.method.pause, { queue, tenant, key, untilMs, reason }, opts);
+  }
+
+  /** Ends the pause of a key, and closes its breaker. It is idempotent. */
+  async resume(of: { queue?: string; tenant?: string; key: string }, opts?: CallOptions): Promise<void> {
+    const { queue = "", tenant = "", key } = of;
+    await one(this.caller, "resume key", KeysService.method.resume, { queue, tenant, key }, opts);
+  }
+
   /** Lets a sequence continue after the job that blocks it. It is idempotent. */
   async skip(blocked: KeyState, opts?: CallOptions): Promise<void> {
     const { queue, tenant, key, blocker } = blocked;

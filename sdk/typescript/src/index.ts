@@ -12,7 +12,7 @@ export { Handle, JobError } from "./handle.js";
 export { Job, JobLog, type JobSpec } from "./job.js";
 export type { JobOptions, UniqueOptions } from "./joboptions.js";
 export { bytes, json, type Codec } from "./json.js";
-export { Cancel, Decline, NoRetry, Result, RetryAfter, Snooze, type ChildSpec } from "./outcomes.js";
+export { Cancel, Decline, NoRetry, Result, RetryAfter, RetryAfterKey, Snooze, type ChildSpec } from "./outcomes.js";
 export { Worker, type Middleware, type WorkerEvents, type WorkerOptions } from "./worker.js";
 export { DrainTimeoutError, isRotaError, LeaseLostError, RotaError, UnreportedError, type Kind } from "./errors.js";
 export { RefusedError, UnknownOutcomeError, type JobInit, type Submitted } from "./submit.js";

@@ -23,12 +23,29 @@ export class RetryAfter extends Ask {
  * to 1,000 times an attempt. Use it when something else must happen first.
  */
 export class Snooze extends Ask {
-  override readonly name = "Snooze";
+  override readonly name: string = "Snooze";
   constructor(
     readonly ms: number,
     why: unknown = "put off",
   ) {
     super(textOf(why), { cause: why });
+  }
+}
+
+/**
+ * Like `Snooze`, for a service that all jobs with a key use, and that returns when to try again: it also pauses the key,
+ * one of the job's, for every worker, until the later of this date and that of an earlier pause. A key without a rule is
+ * not paused.
+ */
+export class RetryAfterKey extends Snooze {
+  override readonly name = "RetryAfterKey";
+  constructor(
+    /** The key, `name:value`. */
+    readonly key: string,
+    ms: number,
+    why: unknown = "put off with its key",
+  ) {
+    super(ms, why);
   }
 }
 

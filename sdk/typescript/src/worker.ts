@@ -13,7 +13,7 @@ import { ChildrenSchema } from "./gen/rota/v1/workflows_pb.js";
 import { Job } from "./job.js";
 import { silent, type Logger } from "./log.js";
 import type { Result} from "./outcomes.js";
-import { Ask, Cancel, Decline, NoRetry, RetryAfter, Snooze, textOf } from "./outcomes.js";
+import { Ask, Cancel, Decline, NoRetry, RetryAfter, RetryAfterKey, Snooze, textOf } from "./outcomes.js";
 import type { ErrorMessage, Outcome, Start, ThreadData, ToMain, ToThread } from "./thread/messages.js";
 import { inAttempt } from "./trace.js";
 import { message, type Init } from "./wire.js";
@@ -303,6 +303,7 @@ function failure(start: Start, job: Job, err: unknown): Outcome {
   else if (err instanceof RetryAfter || err instanceof Snooze) {
     outcome.fail = err instanceof Snooze ? FailKind.SNOOZE : FailKind.RETRY_AFTER;
     outcome.afterMs = Math.max(1, Math.min(Math.ceil(err.ms) || 1, waitMost));
+    if (err instanceof RetryAfterKey) outcome.pauseKey = err.key;
   } else if (err instanceof Error && err.stack && job.lost === undefined) {
     job.log.write(`${err.stack}\n`);
   }

@@ -42,6 +42,8 @@ const places: Record<string, (job: Of, detail: string) => Place | undefined> = {
   TENANT_NOT_GRANTED: () => place('roles', to('access'), 'auth'),
   KEY_AT_LIMIT: key,
   KEY_RATE: key,
+  KEY_PAUSED: key,
+  KEY_OPEN: key,
   WAITING_IN_SEQUENCE: key,
   SEQUENCE_BLOCKED: key,
   HEALTH_TOO_LOW: setting('min_health'),

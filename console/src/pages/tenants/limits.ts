@@ -50,9 +50,11 @@ export function ruleName(r: KeyRule): string {
 export function ruleSays(r: KeyRule): string {
   const parts: string[] = [];
   if (r.concurrency) parts.push(`${r.concurrency} open at once`);
-  if (r.rate) parts.push(`${r.rate} starts in ${duration(r.period_ms ?? 1_000)}${(r.burst ?? 1) > 1 ? `, ${r.burst} of them at once` : ''}`);
+  if (r.rate) parts.push(`${r.rate} ${r.unit || 'starts'} in ${duration(r.period_ms ?? 1_000)}${(r.burst ?? 1) > 1 ? `, ${r.burst} of them at once` : ''}`);
   if (r.sequence && r.sequence !== 'none') parts.push(`in the order of submission, ${r.sequence === 'skip' ? 'passing one that is dead' : 'waiting for one that is dead'}`);
   if (r.group) parts.push('keys take turns');
+  if (r.breaker?.trip) parts.push(breakerSays(r.breaker));
+  if (r.refuse_full) parts.push('a job that could not start is refused');
   return parts.join('; ') || 'nothing';
 }
 
@@ -63,10 +65,30 @@ export function ruleCommand(r: KeyRule): string {
     r.concurrency ? `--concurrency ${r.concurrency}` : '',
     r.rate ? `--rate ${r.rate} --per ${r.period_ms ?? 1_000}ms` : '',
     r.rate && (r.burst ?? 0) > 0 ? `--burst ${r.burst}` : '',
+    r.unit ? `--unit ${quoted(r.unit)}` : '',
+    r.default_cost ? `--default-cost ${r.default_cost}` : '',
+    ...breakerFlags(r.breaker),
+    r.refuse_full ? '--on-full fail' : '',
     r.sequence && r.sequence !== 'none' ? `--sequence ${r.sequence}` : '',
     r.group ? '--group' : '',
     r.scope === 'cluster' ? '--scope cluster' : '',
     r.etag ? `--if-match ${r.etag}` : '',
   ];
   return ['rota key set', quoted(ruleName(r) || 'NAME'), ...flags].filter(Boolean).join(' ');
+}
+
+/** What a breaker does. */
+export function breakerSays(b: KeyRule['breaker']): string {
+  return b?.trip ? `opens after ${b.trip} failures of ${b.of ?? b.trip}` : 'none';
+}
+
+function breakerFlags(b: KeyRule['breaker']): string[] {
+  if (!b?.trip) return [];
+  return [
+    `--trip ${b.trip}`,
+    b.of ? `--of ${b.of}` : '',
+    b.open_ms ? `--open ${b.open_ms}ms` : '',
+    b.probes ? `--probes ${b.probes}` : '',
+    b.reasons?.length ? `--trip-on ${b.reasons.join(',')}` : '',
+  ];
 }

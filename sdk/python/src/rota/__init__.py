@@ -45,7 +45,7 @@ from .errors import (
     Unreported,
 )
 from .job import Job, JobLogHandler, Token, current_job
-from .outcomes import Cancel, Decline, NoRetry, RetryAfter, Snooze
+from .outcomes import Cancel, Decline, NoRetry, RetryAfter, RetryAfterKey, Snooze
 from .queues import Batch, KeyRule, Plan
 from .records import (
     Attempt,
@@ -118,6 +118,7 @@ __all__ = [
     "Result",
     "Retry",
     "RetryAfter",
+    "RetryAfterKey",
     "RotaError",
     "Schedule",
     "SettingChange",

@@ -347,6 +347,7 @@ def outcome_of(e: BaseException) -> dict[str, Any]:
             "text": text,
             "fail": e._fail,
             "after_ms": e._after_ms,
+            "pause_key": e._pause_key,
         }
     name = type(e).__name__
     if type(e).__module__ not in ("builtins", "rota.errors"):

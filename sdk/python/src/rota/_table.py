@@ -142,10 +142,11 @@ class Table(Beats):
     def _reported(self, lease: Lease, c: Command, e: RotaError | None) -> None:
         if c is not lease.outcome:
             return
-        complete = c.verb == _v1.LEASE_VERB_COMPLETE
-        if complete and (isinstance(e, Invalid) or (isinstance(e, Denied) and c.wire.children)):
-            # The queue or the workflow has a lower limit: fail the attempt, with the reason.
-            text = last_of(f"the completion was refused: {e}")
+        asks = c.verb == _v1.LEASE_VERB_COMPLETE or c.wire.pause_key
+        if (asks and isinstance(e, Invalid)) or (isinstance(e, Denied) and c.wire.children):
+            # The queue or the workflow has a lower limit, or the job lacks the key: fail the
+            # attempt, with the reason.
+            text = last_of(f"the outcome was refused: {e}")
             self._put_outcome(lease, verb=_v1.LEASE_VERB_FAIL, text=text)
             return
         if isinstance(e, Stale) and c.verb != _v1.LEASE_VERB_DECLINE and self.superseded:

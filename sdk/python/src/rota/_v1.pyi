@@ -982,6 +982,7 @@ class LeaseCommand(Message):
     log: _bytes
     @property
     def costs(self) -> MutableMapping[str, int]: ...
+    pause_key: str
     def __init__(
         self,
         *,
@@ -999,6 +1000,7 @@ class LeaseCommand(Message):
         children: _bytes | None = ...,
         log: _bytes | None = ...,
         costs: Mapping[str, int] | None = ...,
+        pause_key: str | None = ...,
     ) -> None: ...
 
 class AttemptLog(Message):
@@ -1617,6 +1619,9 @@ class KeyRule(Message):
     etag: str
     unit: str
     default_cost: int
+    @property
+    def breaker(self) -> KeyBreaker: ...
+    refuse_full: bool
     def __init__(
         self,
         *,
@@ -1633,6 +1638,25 @@ class KeyRule(Message):
         etag: str | None = ...,
         unit: str | None = ...,
         default_cost: int | None = ...,
+        breaker: KeyBreaker | None = ...,
+        refuse_full: bool | None = ...,
+    ) -> None: ...
+
+class KeyBreaker(Message):
+    trip: int
+    of: int
+    open_ms: int
+    probes: int
+    @property
+    def reasons(self) -> MutableSequence[str]: ...
+    def __init__(
+        self,
+        *,
+        trip: int | None = ...,
+        of: int | None = ...,
+        open_ms: int | None = ...,
+        probes: int | None = ...,
+        reasons: Iterable[str] | None = ...,
     ) -> None: ...
 
 class SetKeyRuleRequest(Message):
@@ -1730,6 +1754,10 @@ class KeyState(Message):
     unit: str
     debt: int
     needed: int
+    @property
+    def pause(self) -> KeyPause: ...
+    @property
+    def breaker(self) -> KeyBreakerState: ...
     def __init__(
         self,
         *,
@@ -1750,6 +1778,59 @@ class KeyState(Message):
         unit: str | None = ...,
         debt: int | None = ...,
         needed: int | None = ...,
+        pause: KeyPause | None = ...,
+        breaker: KeyBreakerState | None = ...,
+    ) -> None: ...
+
+class KeyPause(Message):
+    since_ms: int
+    since_clock_ms: int
+    until_ms: int
+    until_clock_ms: int
+    by: str
+    worker: str
+    reason: str
+    def __init__(
+        self,
+        *,
+        since_ms: int | None = ...,
+        since_clock_ms: int | None = ...,
+        until_ms: int | None = ...,
+        until_clock_ms: int | None = ...,
+        by: str | None = ...,
+        worker: str | None = ...,
+        reason: str | None = ...,
+    ) -> None: ...
+
+class KeyBreakerState(Message):
+    state: str
+    failures: int
+    until_ms: int
+    until_clock_ms: int
+    probing: int
+    opened: int
+    @property
+    def latest(self) -> MutableSequence[KeyFailure]: ...
+    def __init__(
+        self,
+        *,
+        state: str | None = ...,
+        failures: int | None = ...,
+        until_ms: int | None = ...,
+        until_clock_ms: int | None = ...,
+        probing: int | None = ...,
+        opened: int | None = ...,
+        latest: Iterable[KeyFailure] | None = ...,
+    ) -> None: ...
+
+class KeyFailure(Message):
+    job: str
+    reason: str
+    def __init__(
+        self,
+        *,
+        job: str | None = ...,
+        reason: str | None = ...,
     ) -> None: ...
 
 class ListKeyStatesRequest(Message):
@@ -1814,6 +1895,40 @@ class SkipKeyRequest(Message):
     ) -> None: ...
 
 class SkipKeyResponse(Message):
+    def __init__(self) -> None: ...
+
+class PauseKeyRequest(Message):
+    queue: str
+    tenant: str
+    key: str
+    until_ms: int
+    reason: str
+    def __init__(
+        self,
+        *,
+        queue: str | None = ...,
+        tenant: str | None = ...,
+        key: str | None = ...,
+        until_ms: int | None = ...,
+        reason: str | None = ...,
+    ) -> None: ...
+
+class PauseKeyResponse(Message):
+    def __init__(self) -> None: ...
+
+class ResumeKeyRequest(Message):
+    queue: str
+    tenant: str
+    key: str
+    def __init__(
+        self,
+        *,
+        queue: str | None = ...,
+        tenant: str | None = ...,
+        key: str | None = ...,
+    ) -> None: ...
+
+class ResumeKeyResponse(Message):
     def __init__(self) -> None: ...
 
 class Mode(Message):
@@ -4156,6 +4271,8 @@ KEYS_LIST: Method[ListKeyRulesRequest, ListKeyRulesResponse]
 KEYS_GET: Method[GetKeyRequest, GetKeyResponse]
 KEYS_STATES: Method[ListKeyStatesRequest, ListKeyStatesResponse]
 KEYS_SKIP: Method[SkipKeyRequest, SkipKeyResponse]
+KEYS_PAUSE: Method[PauseKeyRequest, PauseKeyResponse]
+KEYS_RESUME: Method[ResumeKeyRequest, ResumeKeyResponse]
 CLUSTER_STATUS: Method[StatusRequest, StatusResponse]
 CLUSTER_GET_MODE: Method[GetModeRequest, GetModeResponse]
 CLUSTER_SET_MODE: Method[SetModeRequest, Mode]

@@ -19,6 +19,7 @@ class Outcome(Exception):
 
     _fail = 0
     _after_ms = 0
+    _pause_key = ""
 
 
 def _wait(after: Span) -> int:
@@ -51,6 +52,18 @@ class Snooze(Outcome):
         super().__init__(text)
         self.after = timedelta(milliseconds=_wait(after))
         self._after_ms = _wait(after)
+
+
+class RetryAfterKey(Snooze):
+    """Snooze, and pause a key of the job for every worker, for a service that all its jobs use.
+
+    The key, ``name:value``, is paused until the later of this date and that of an earlier pause. A
+    key without a rule is not paused.
+    """
+
+    def __init__(self, key: str, after: Span, text: str = "put off with its key") -> None:
+        super().__init__(after, text)
+        self.key = self._pause_key = key
 
 
 class NoRetry(Outcome):

@@ -14,7 +14,7 @@ from ._calls import Caller, unary
 from ._costs import Amount, from_millionths, to_millionths
 from ._ends import await_end
 from ._read import Page, ReadOptions, pages, read_of, settings
-from ._values import Span, from_unix_ms, new_id, to_ms, to_seconds
+from ._values import Span, from_unix_ms, new_id, to_ms, to_seconds, to_unix_ms
 from .errors import Timeout
 from .records import QueueInfo, WorkerInfo
 from .spec import JobSpec, to_wire
@@ -73,6 +73,25 @@ class Queues:
 
 
 @dataclass(frozen=True)
+class KeyBreaker:
+    """What stops the jobs of a key after failures.
+
+    Attributes:
+        trip: this many failures among the last ``of`` outcomes open the key; at most 64.
+        of: 0 for ``trip``.
+        open: how long no job starts, 30 s by default; twice as long after each failed probe.
+        probes: how many jobs may then start, and how many successes close the key; 0 for 1.
+        reasons: which ends count as failures, such as ``PROVIDER_FAIL``; none for the usual ones.
+    """
+
+    trip: int
+    of: int = 0
+    open: Span | None = None
+    probes: int = 0
+    reasons: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
 class KeyRule:
     """Limits on jobs that share a key.
 
@@ -86,6 +105,8 @@ class KeyRule:
         group: the keys of a queue take turns.
         unit: the cost that ``rate`` and ``burst`` count instead of assignments, in whole units.
         default_cost: how much a job without an estimate of it counts; 0 for one unit.
+        breaker: stops the jobs of a key after failures.
+        refuse_full: refuses submissions whose job could not start now, instead of queueing them.
         etag: the version of a rule that was read; a rule with one replaces only that version.
     """
 
@@ -99,9 +120,37 @@ class KeyRule:
     burst: int = 0
     sequence: str = ""
     group: bool = False
+    etag: str = ""
     unit: str = ""
     default_cost: Amount = 0
-    etag: str = ""
+    breaker: KeyBreaker | None = None
+    refuse_full: bool = False
+
+    @staticmethod
+    def _of(w: _v1.KeyRule) -> KeyRule:
+        b = w.breaker
+        breaker = KeyBreaker(b.trip, b.of, b.open_ms / 1000, b.probes, tuple(b.reasons))
+        return KeyRule(
+            w.name, w.queue, w.value, w.scope, w.concurrency, w.rate, w.period_ms / 1000,
+            w.burst, w.sequence, w.group, w.etag, w.unit, from_millionths(w.default_cost),
+            breaker if w.HasField("breaker") else None, w.refuse_full,
+        )  # fmt: skip
+
+    def _wire(self) -> _v1.KeyRule:
+        w = _v1.KeyRule(
+            queue=self.queue, name=self.name, value=self.value, scope=self.scope,
+            concurrency=self.concurrency, rate=self.rate, period_ms=to_ms(self.period),
+            burst=self.burst, sequence=self.sequence, group=self.group, unit=self.unit,
+            default_cost=to_millionths("default_cost", self.default_cost),
+            refuse_full=self.refuse_full, etag=self.etag,
+        )  # fmt: skip
+        if b := self.breaker:
+            w.breaker.CopyFrom(
+                _v1.KeyBreaker(
+                    trip=b.trip, of=b.of, open_ms=to_ms(b.open), probes=b.probes, reasons=b.reasons
+                )
+            )
+        return w
 
 
 class Keys:
@@ -112,13 +161,7 @@ class Keys:
 
     async def set_rule(self, rule: KeyRule) -> None:
         """Set the limits on jobs that share a key."""
-        w = _v1.KeyRule(
-            queue=rule.queue, name=rule.name, value=rule.value, scope=rule.scope,
-            concurrency=rule.concurrency, rate=rule.rate, period_ms=to_ms(rule.period),
-            burst=rule.burst, sequence=rule.sequence, group=rule.group, unit=rule.unit,
-            default_cost=to_millionths("default_cost", rule.default_cost), etag=rule.etag,
-        )  # fmt: skip
-        request = _v1.SetKeyRuleRequest(rule=w)
+        request = _v1.SetKeyRuleRequest(rule=rule._wire())
         await self._caller.ask("set key rule", _v1.KEYS_SET, request)
 
     async def delete_rule(
@@ -136,13 +179,31 @@ class Keys:
             got = await self._caller.ask("list key rules", _v1.KEYS_LIST, request)
             return got.rules, got.next_cursor, got.at
 
-        return pages(
-            read, None, ask,
-            lambda w: KeyRule(
-                w.name, w.queue, w.value, w.scope, w.concurrency, w.rate, w.period_ms / 1000,
-                w.burst, w.sequence, w.group, w.unit, from_millionths(w.default_cost), w.etag,
-            ),
-        )  # fmt: skip
+        return pages(read, None, ask, KeyRule._of)
+
+    async def pause(
+        self,
+        key: str,
+        *,
+        queue: str = "",
+        tenant: str = "",
+        until: datetime | None = None,
+        reason: str = "",
+    ) -> None:
+        """Hold the jobs of a key until a date, at most a year ahead, or until `resume`.
+
+        ``queue`` and ``tenant`` are those in which the key's rule counts it: no queue for the rule
+        of all queues, no tenant for the scope of the cluster. The later of two pauses applies.
+        """
+        request = _v1.PauseKeyRequest(
+            queue=queue, tenant=tenant, key=key, reason=reason, until_ms=to_unix_ms(until, "until")
+        )
+        await self._caller.ask("pause key", _v1.KEYS_PAUSE, request)
+
+    async def resume(self, key: str, *, queue: str = "", tenant: str = "") -> None:
+        """End the pause of a key, and close its breaker."""
+        request = _v1.ResumeKeyRequest(queue=queue, tenant=tenant, key=key)
+        await self._caller.ask("resume key", _v1.KEYS_RESUME, request)
 
 
 @dataclass(frozen=True)

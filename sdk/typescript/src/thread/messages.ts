@@ -39,6 +39,7 @@ export interface Outcome {
   text?: string;
   fail?: number;
   afterMs?: number;
+  pauseKey?: string;
 }
 
 export interface ErrorMessage {

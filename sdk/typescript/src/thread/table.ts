@@ -417,9 +417,10 @@ export class LeaseTable {
       l.outcome = new Command(l, verb, { text, log: c.wire.log, costs: l.costs });
       this.out.push(l.outcome);
     };
-    if (kind && c.verb === LeaseVerb.COMPLETE && (kind === "INVALID" || (kind === "DENIED" && c.wire.children.length > 0))) {
-      // The queue or the workflow has a lower limit: fail the attempt, with the reason.
-      return again(LeaseVerb.FAIL, lastOf(`the completion was refused: ${a.refusal!.text}`));
+    const asks = c.verb === LeaseVerb.COMPLETE || c.wire.pauseKey !== "";
+    if ((kind === "INVALID" && asks) || (kind === "DENIED" && c.wire.children.length > 0)) {
+      // The queue or the workflow has a lower limit, or the job lacks the key: fail the attempt, with the reason.
+      return again(LeaseVerb.FAIL, lastOf(`the outcome was refused: ${a.refusal!.text}`));
     }
     if (kind === "STALE" && c.verb !== LeaseVerb.DECLINE && this.superseded) {
       return again(LeaseVerb.DECLINE, "the outcome came after a takeover"); // report that this one has stopped
@@ -634,6 +635,7 @@ function commandOf(l: Lease, o: Outcome): Command {
         text: lastOf(o.text ?? ""),
         fail: o.fail ?? FailKind.UNSPECIFIED,
         afterMs: BigInt(Math.trunc(o.afterMs ?? 0)),
+        pauseKey: o.pauseKey ?? "",
       });
     case "decline":
       return new Command(l, LeaseVerb.DECLINE, { text: lastOf(o.text ?? "") });
