@@ -407,3 +407,27 @@ func TestWorker_lastProgressGoesWithTheOutcome(t *testing.T) {
 		b.stopped(t, b.s)
 	})
 }
+
+// TestWorker_pausesAKey checks that a handler's pause is sent with its snooze, and that an attempt whose pause is
+// refused fails with the reason.
+func TestWorker_pausesAKey(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		b, stop := begin(t, 1, rota.WorkerSpec{})
+		defer stop()
+		r := b.run(leaseOf("j"))
+		r.done <- RetryAfterKey("host:1", 5*time.Second, errors.New("status 429"))
+		batch := b.s.expect(rota.VerbFail)
+		c := batch.Commands[0]
+		if c.PauseKey != "host:1" || c.AfterMs != 5000 || peer.FailKind(c.Fail) != peer.FailSnooze || c.Text != "status 429" {
+			t.Errorf("sent %v", c)
+		}
+		b.s.answer(batch, peer.LeaseAnswer{Err: rota.Refusef(rota.KindInvalid, "pause_key", "no key of the job")})
+		batch = b.s.expect(rota.VerbFail)
+		c = batch.Commands[0]
+		if c.PauseKey != "" || c.Fail != 0 || !strings.Contains(c.Text, "no key of the job") {
+			t.Errorf("then sent %v", c)
+		}
+		b.s.answer(batch, peer.LeaseAnswer{})
+		b.stopped(t, b.s)
+	})
+}

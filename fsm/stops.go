@@ -299,7 +299,12 @@ func (kr *keyring) tellStop(kind rota.EventKind, c *state.KeyCountRow, why strin
 	case rota.EventKeyOpened:
 		stop.Until, stop.Latest = now.At(c.Breaker.Until).Date, c.Breaker.Latest
 	}
-	kr.s.Journal.Emit(rota.Event{Kind: kind, Queue: c.Queue, Tenant: c.Tenant, Text: why, Payload: state.Payload(stop)})
+	text := c.Text
+	if why != "" {
+		text += ": " + why
+	}
+	kr.s.Journal.Emit(rota.Event{Kind: kind, Queue: c.Queue, Tenant: c.Tenant, Text: text,
+		Payload: state.Payload(stop)})
 }
 
 // keyStopped is the payload of keyPaused, keyResumed, keyOpened and keyClosed.

@@ -41,6 +41,7 @@ func (a *auditor) stopEvent(e *rota.Event) {
 	m := &a.keyed.stops
 	var stop struct {
 		Key   string    `json:"key"`
+		Why   string    `json:"why"`
 		Until rota.Date `json:"until"`
 	}
 	if err := json.Unmarshal([]byte(e.Payload), &stop); err != nil {
@@ -60,7 +61,7 @@ func (a *auditor) stopEvent(e *rota.Event) {
 		}
 		m.paused[count] = end
 	case rota.EventKeyResumed:
-		if !paused || e.Text == "its time is over" && (until == 0 || e.Clock < until) {
+		if !paused || stop.Why == "its time is over" && (until == 0 || e.Clock < until) {
 			a.failf("event %s ends the pause of key %s at %d, which lasts until %d", e.ID, count, e.Clock, until)
 		}
 		delete(m.paused, count)
@@ -68,7 +69,7 @@ func (a *auditor) stopEvent(e *rota.Event) {
 		a.KeysOpened++
 		m.told++
 	case rota.EventKeyClosed:
-		if e.Text == "its probes succeeded" {
+		if stop.Why == "its probes succeeded" {
 			m.told++
 		} else if b := m.breakers[count]; b != nil {
 			b.close()

@@ -4,7 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from rota import _beats, _joblog, _leases, _link, _table, _v1
+from rota import RetryAfterKey, _beats, _joblog, _leases, _link, _table, _v1
+from rota._host import outcome_of
 from rota._table import Table
 
 
@@ -191,6 +192,18 @@ def test_a_refused_completion_is_a_failure(clock):
     (c,) = sent(table, clock)
     assert c.verb == _v1.LEASE_VERB_FAIL
     assert "too big" in c.text
+
+
+def test_a_refused_pause_is_a_failure(clock):
+    table, lease = running(clock)
+    table.returned(lease, False, outcome_of(RetryAfterKey("host:1", 5, "status 429")))
+    (c,) = sent(table, clock)
+    snooze = (_v1.FAIL_KIND_SNOOZE, 5000, "host:1", "status 429")
+    assert (c.fail, c.after_ms, c.pause_key, c.text) == snooze
+    answer(table, 1, _v1.LeaseAnswer(refusal=_v1.Refusal(kind="INVALID", text="no key of it")))
+    (c,) = sent(table, clock)
+    assert (c.verb, c.fail, c.pause_key) == (_v1.LEASE_VERB_FAIL, 0, "")
+    assert "no key of it" in c.text
 
 
 def test_what_it_cannot_do_is_given_back(clock):

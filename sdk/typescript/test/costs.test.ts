@@ -8,7 +8,7 @@ const { Spending } = await import(new URL("../../dist/costs.js", import.meta.url
 const { message, plain } = await import(new URL("../../dist/wire.js", import.meta.url).href);
 const { specOf } = await import(new URL("../../dist/joboptions.js", import.meta.url).href);
 const { LeaseTable } = await import(new URL("../../dist/thread/table.js", import.meta.url).href);
-const { JobSchema, JobSpecSchema, KeyRuleSchema, KeyStateSchema, LeaseVerb } = await import(new URL("../../dist/gen/rota/v1/rota_pb.js", import.meta.url).href);
+const { FailKind, JobSchema, JobSpecSchema, KeyRuleSchema, KeyStateSchema, LeaseVerb } = await import(new URL("../../dist/gen/rota/v1/rota_pb.js", import.meta.url).href);
 
 /** That something throws INVALID of a field, with a text. */
 const refuses = (does: () => unknown, field: string, text: string): void =>
@@ -97,7 +97,7 @@ class Table {
     const { commands } = next.message.value;
     const refusal = refused === "" ? undefined : { kind: refused, text: "no", retryAfterMs: 0n };
     this.table.answered(++this.#sequence, undefined, commands.map(() => ({ deadlineClockMs: 0n, renewals: 0, refusal })));
-    return (commands as Record<string, unknown>[]).map(({ verb, progress, text, costs }) => ({ verb, progress, text, costs }));
+    return (commands as Record<string, unknown>[]).map(({ verb, progress, text, costs, pauseKey }) => ({ verb, progress, text, costs, ...(pauseKey ? { pauseKey } : {}) }));
   }
 }
 
@@ -119,6 +119,17 @@ test("costs are sent with progress once a second, and with the outcome", (t) => 
   assert.deepEqual(w.sent("INVALID"), [{ verb, progress: 40, text: "half", costs }, completion]);
   const [failure] = w.sent();
   assert.deepEqual([failure?.verb, failure?.costs], [LeaseVerb.FAIL, costs]);
+  w.table.close();
+});
+
+test("an attempt whose pause of a key is refused fails", (t) => {
+  const w = new Table(t);
+  w.table.returned([{ lease: w.key, verb: "fail", text: "429", fail: FailKind.SNOOZE, afterMs: 5_000, pauseKey: "host:1" }]);
+  const [snooze] = w.sent("INVALID");
+  assert.equal(snooze?.pauseKey, "host:1");
+  const [failure] = w.sent();
+  assert.deepEqual([failure?.verb, failure?.pauseKey], [LeaseVerb.FAIL, undefined]);
+  assert.match(String(failure?.text), /refused/);
   w.table.close();
 });
 
