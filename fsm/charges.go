@@ -3,6 +3,7 @@ package fsm
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 
 	"github.com/rotasched/rota"
@@ -21,6 +22,20 @@ func (q queuedCost) less(o queuedCost) bool {
 	return cmp.Or(cmp.Compare(q.count, o.count), cmp.Compare(q.amount, o.amount), cmp.Compare(q.job, o.job)) < 0
 }
 
+// queuedSum are the QUEUED jobs of a count, and the sum of their estimates.
+type queuedSum struct {
+	jobs   int64
+	amount state.Int128
+}
+
+// with returns the sum with one job more, or one less.
+func (q queuedSum) with(amount int64, more bool) queuedSum {
+	if more {
+		return queuedSum{q.jobs + 1, q.amount.Plus(state.Product(amount, 1))}
+	}
+	return queuedSum{q.jobs - 1, q.amount.Minus(state.Product(amount, 1))}
+}
+
 // setQueued adds or removes a job's estimates.
 func (kr *keyring) setQueued(j *state.JobRow, queued bool) {
 	if kr.units == 0 {
@@ -28,6 +43,12 @@ func (kr *keyring) setQueued(j *state.JobRow, queued bool) {
 	}
 	var room [maxKeyHolds]keyHold
 	for _, h := range kr.of(&j.Spec.JobSpec, room[:0]) {
+		if h.rule.RefuseFull {
+			kr.queued[h.count] = kr.queued[h.count].with(h.rule.CostOf(&j.Spec.JobSpec), queued)
+			if kr.queued[h.count].jobs == 0 {
+				delete(kr.queued, h.count)
+			}
+		}
 		switch q := (queuedCost{h.count, h.rule.CostOf(&j.Spec.JobSpec), j.Spec.ID}); {
 		case h.rule.Unit == "":
 		case queued:
@@ -288,12 +309,15 @@ func (c *checker) charges() {
 	if open != int64(kr.charges.Len()) {
 		c.fault("I11: %d charges are open, %d belong to keys", kr.charges.Len(), open)
 	}
-	queued := 0
+	queued, sums := 0, map[string]queuedSum{}
 	c.m.JobTable.Scan(func(id rota.JobID, j *state.JobRow) bool {
 		if j.State != rota.JobQueued {
 			return true
 		}
 		for _, h := range kr.of(&j.Spec.JobSpec, nil) {
+			if h.rule.RefuseFull {
+				sums[h.count] = sums[h.count].with(h.rule.CostOf(&j.Spec.JobSpec), true)
+			}
 			if h.rule.Unit == "" {
 				continue
 			}
@@ -304,6 +328,9 @@ func (c *checker) charges() {
 		}
 		return true
 	})
+	if !maps.Equal(sums, kr.queued) {
+		c.fault("I11: %d keys count QUEUED jobs as %v, the rows say %v", len(sums), kr.queued, sums)
+	}
 	if queued != kr.queuedCosts.Len() {
 		c.fault("I11: %d estimates are filed, jobs have %d", kr.queuedCosts.Len(), queued)
 	}

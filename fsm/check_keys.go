@@ -81,7 +81,7 @@ func (c *checker) keys() {
 	}
 	units := 0
 	kr.rules.Scan(func(_ string, r *state.KeyRuleRow) bool {
-		if r.Unit != "" {
+		if r.Unit != "" || r.RefuseFull {
 			units++
 		}
 		if kr.rule(r.Queue, r.Name, r.Value) != r || kr.byName[idOfRule(&r.KeyRule)] != r {
@@ -93,7 +93,7 @@ func (c *checker) keys() {
 		return true
 	})
 	if units != kr.units {
-		c.fault("I11: %d rules have a unit, %d are counted", units, kr.units)
+		c.fault("I11: %d rules count QUEUED jobs, %d are counted", units, kr.units)
 	}
 	if line.Len() != kr.line.Len() {
 		c.fault("I11: %d jobs stand in sequences, the rows say %d", kr.line.Len(), line.Len())

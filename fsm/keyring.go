@@ -36,9 +36,11 @@ type keyring struct {
 	blocks map[rota.JobID][]string
 	lanes  *sched.Keys
 	// queuedCosts holds the estimates of QUEUED jobs by the counts whose rates weigh them; units is the number of rules
-	// with a unit.
+	// with a unit or RefuseFull.
 	queuedCosts *btree.BTreeG[queuedCost]
-	units       int
+	// queued has how many QUEUED jobs a count has, and their estimates, where its rule refuses more than may start.
+	queued map[string]queuedSum
+	units  int
 }
 
 type keyRuleID struct {
@@ -72,7 +74,7 @@ type keyHold struct {
 
 func (kr *keyring) reset() {
 	kr.byName, kr.names = map[keyRuleID]*state.KeyRuleRow{}, map[string]*keyName{}
-	kr.units = 0
+	kr.units, kr.queued = 0, map[string]queuedSum{}
 	kr.groups, kr.restoring = map[rota.QueueName]*state.KeyRuleRow{}, false
 	kr.line = btree.NewBTreeGOptions(keyPlaceLess, btree.Options{NoLocks: true})
 	kr.blocks = map[rota.JobID][]string{}
@@ -301,12 +303,13 @@ func (kr *keyring) due(c *state.KeyCountRow, r *state.KeyRuleRow) rota.Clock {
 }
 
 func (kr *keyring) rateDue(c *state.KeyCountRow, r *state.KeyRuleRow) rota.Clock {
+	stopped, _ := c.Stopped(r)
 	switch {
 	case r.Unit != "":
 		return kr.repaidAt(c, r)
 	case c.Tat == 0:
 		return 0
-	case c.Full && !r.Taken(c):
+	case c.Full && !stopped && !r.Taken(c):
 		return r.Bucket().NextToken(c.Tat, kr.s.Header.Clock)
 	}
 	return state.Moment(c.Tat, kr.s.Header.Clock)
@@ -377,10 +380,10 @@ func (kr *keyring) obstacles(j *state.JobRow, note func(reason, detail string) b
 		if !c.Full {
 			continue
 		}
-		if !kr.stops(c, &h, j, note) {
+		if !kr.stops(c, &h, note) {
 			return
 		}
-		if kr.withinLimits(c, h.rule) > 0 && kr.amountLeft(c, h.rule) > 0 {
+		if stopped, _ := c.Stopped(h.rule); stopped && kr.withinLimits(c, h.rule) > 0 && kr.amountLeft(c, h.rule) > 0 {
 			continue
 		}
 		reason, detail := "KEY_AT_LIMIT", fmt.Sprintf("key %s has %d leases open, concurrency is %d", c.Text, c.Open,
@@ -426,7 +429,7 @@ func (kr *keyring) list(r *state.KeyRuleRow) {
 		n = &keyName{whole: map[rota.QueueName]*state.KeyRuleRow{}}
 		kr.names[r.Name] = n
 	}
-	if r.Unit != "" {
+	if r.Unit != "" || r.RefuseFull {
 		kr.units++
 	}
 	n.rules++
@@ -451,7 +454,7 @@ func (kr *keyring) unlist(id keyRuleID) {
 	if g := kr.groups[id.queue]; g != nil && idOfRule(&g.KeyRule) == id {
 		delete(kr.groups, id.queue)
 	}
-	if kr.byName[id].Unit != "" {
+	if r := kr.byName[id]; r.Unit != "" || r.RefuseFull {
 		kr.units--
 	}
 	delete(kr.byName, id)

@@ -152,7 +152,7 @@ func (kr *keyring) replace(id keyRuleID, to *rota.KeyRule) error {
 	var jobs []*state.JobRow
 	var lingers []*state.LeaseRow
 	if from == nil || to == nil || from.Scope != to.Scope || (from.Sequence == 0) != (to.Sequence == 0) ||
-		from.Unit != to.Unit || from.DefaultCost != to.DefaultCost {
+		from.Unit != to.Unit || from.DefaultCost != to.DefaultCost || from.RefuseFull != to.RefuseFull {
 		jobs, lingers = kr.jobsOf(id), kr.lingers(id)
 		if err := kr.mayCount(id, to, jobs, lingers); err != nil {
 			return err

@@ -52,7 +52,7 @@ func (kr *keyring) pauseKey(op *fsmpb.PauseKey) *fsmpb.Outcome {
 		return kr.resume(&h)
 	}
 	now := kr.s.Header.Now()
-	to := state.Pause{On: true, Since: now, Until: now.On(rota.Date(op.GetUntilMs())).Clock,
+	to := state.Pause{On: true, Since: now, Until: now.On(rota.Date(op.GetUntilMs())),
 		By: kr.s.Journal.Caller.Actor, Reason: state.Tail(op.GetReason(), limits.MaxReasonBytes)}
 	if until := op.GetUntilMs(); until != 0 && (until <= int64(now.Date) || until > int64(now.Date)+int64(rota.MaxKeyPause)) {
 		return entry.Refused(rota.Refusef(rota.KindInvalid, "until", "until: got %s, want a date within a year from %s",
@@ -81,7 +81,7 @@ func (kr *keyring) pause(h *keyHold, to state.Pause) bool {
 	}
 	c := kr.counted(h)
 	c.Pause.Extend(to)
-	kr.tellStop(rota.EventKeyPaused, c, to.Reason)
+	kr.tellStop(rota.EventKeyPaused, c, c.Pause.Reason)
 	kr.settle(c, h.rule)
 	return true
 }
@@ -125,8 +125,8 @@ func (kr *keyring) pauseBy(l *state.LeaseRow, s *rota.JobSpec, op *fsmpb.LeaseOp
 		return
 	}
 	now := kr.s.Header.Now()
-	to := state.Pause{On: true, Since: now, Until: now.Clock + rota.Clock(op.GetAfterMs()), Worker: l.Worker,
-		Queue: s.Queue, Tenant: s.Tenant, Reason: state.Tail(op.GetText(), limits.MaxReasonBytes)}
+	to := state.Pause{On: true, Since: now, Until: now.At(now.Clock + rota.Clock(op.GetAfterMs())),
+		Worker: l.Worker}
 	var room [maxKeyHolds]keyHold
 	for _, h := range kr.of(s, room[:0]) {
 		if h.key == op.GetPauseKey() {
@@ -154,25 +154,25 @@ func (kr *keyring) judge(c *state.KeyCountRow, r *state.KeyRuleRow, l *state.Lea
 	}
 	switch {
 	case probe && failed:
-		kr.open(c, r)
+		kr.open(c, r, "a probe failed")
 	case probe:
 		if b.Passed++; b.Passed >= r.Breaker.Width() {
 			kr.close(c, "its probes succeeded")
 		}
 	default:
 		if b.Note(failed, r.Breaker.Window()) >= r.Breaker.Trip {
-			kr.open(c, r)
+			kr.open(c, r, fmt.Sprintf("%d of %d attempts failed", r.Breaker.Trip, r.Breaker.Window()))
 		}
 	}
 }
 
 // open stops the jobs of a count for a time; c is editable.
-func (kr *keyring) open(c *state.KeyCountRow, r *state.KeyRuleRow) {
+func (kr *keyring) open(c *state.KeyCountRow, r *state.KeyRuleRow, why string) {
 	b, now := &c.Breaker, kr.s.Header.Clock
 	b.Opened++
 	*b = state.Breaker{State: rota.BreakerOpen, Last: now, Until: now + rota.Clock(r.Breaker.Open(b.Opened)),
 		After: kr.s.Header.Tokens, Opened: b.Opened, Latest: b.Latest}
-	kr.tellStop(rota.EventKeyOpened, c, fmt.Sprintf("%d of %d attempts failed", r.Breaker.Trip, r.Breaker.Window()))
+	kr.tellStop(rota.EventKeyOpened, c, why)
 }
 
 // close lets the jobs of a count start again; c is editable.
@@ -185,7 +185,7 @@ func (kr *keyring) close(c *state.KeyCountRow, why string) {
 // editable, and r is its rule.
 func (kr *keyring) advanceStops(c *state.KeyCountRow, r *state.KeyRuleRow) {
 	now := kr.s.Header.Clock
-	if c.Pause.On && c.Pause.Until != 0 && c.Pause.Until <= now {
+	if c.Pause.On && !c.Pause.Until.IsZero() && c.Pause.Until.Clock <= now {
 		c.Pause = state.Pause{}
 		kr.tellStop(rota.EventKeyResumed, c, "its time is over")
 	}
@@ -198,22 +198,25 @@ func (kr *keyring) advanceStops(c *state.KeyCountRow, r *state.KeyRuleRow) {
 	}
 	if c.Jobs == 0 && c.Open == 0 && b.Last+limits.KeyMemory <= now && b.State != rota.BreakerOpen && !b.Idle() {
 		if b.State != rota.BreakerClosed {
-			kr.close(c, "it has had no jobs for an hour")
+			kr.close(c, "nothing happened for an hour")
 		}
 		*b = state.Breaker{}
 	}
 	if b.State != rota.BreakerClosed && r.Breaker.Trip == 0 {
 		kr.close(c, "its rule has no breaker")
 	}
-	if r.Breaker.Trip == 0 || c.Open == 0 && b.Idle() {
+	switch {
+	case r.Breaker.Trip == 0 || c.Open == 0 && b.Idle():
 		*b = state.Breaker{}
+	case b.Idle():
+		*b = b.Closed() // a snapshot has no more of it
 	}
 }
 
 // stopDue returns when advanceStops is next needed, 0 for never.
 func stopDue(c *state.KeyCountRow) (due rota.Clock) {
 	if c.Pause.On {
-		due = c.Pause.Until
+		due = c.Pause.Until.Clock
 	}
 	switch b := &c.Breaker; {
 	case b.State == rota.BreakerOpen:
@@ -225,16 +228,18 @@ func stopDue(c *state.KeyCountRow) (due rota.Clock) {
 }
 
 // stops calls note with each reason why a pause or a breaker blocks a job, until note returns false.
-func (kr *keyring) stops(c *state.KeyCountRow, h *keyHold, j *state.JobRow, note func(reason, detail string) bool) bool {
+func (kr *keyring) stops(c *state.KeyCountRow, h *keyHold, note func(reason, detail string) bool) bool {
 	if p := &c.Pause; p.On {
 		text := "until it is resumed"
-		if p.Until != 0 {
-			text = "until " + kr.s.Header.Now().At(p.Until).Date.String()
+		if !p.Until.IsZero() {
+			text = "until " + p.Until.Date.String()
 		}
-		if p.By != "" {
+		if p.Worker != "" {
+			text += " by a handler on worker " + string(p.Worker)
+		} else if p.By != "" {
 			text += " by " + string(p.By)
 		}
-		if p.Reason != "" && (p.Worker == "" || p.Queue == j.Spec.Queue && p.Tenant == j.Spec.Tenant) {
+		if p.Reason != "" {
 			text += ": " + p.Reason
 		}
 		if !note("KEY_PAUSED", fmt.Sprintf("key %s is paused %s", c.Text, text)) {
@@ -266,21 +271,27 @@ func failuresText(b *state.Breaker) string {
 	return text
 }
 
-// refuseFull refuses a job that could not start now because of a rule that asks for that.
+// refuseFull refuses a job that could not start now, or would have to wait for those that are QUEUED, because of a rule
+// that asks for that.
 func (kr *keyring) refuseFull(s *rota.JobSpec) error {
+	if kr.units == 0 {
+		return nil
+	}
 	var room [maxKeyHolds]keyHold
 	for _, h := range kr.of(s, room[:0]) {
 		c := kr.counts.Get(h.count)
 		if !h.rule.RefuseFull || c == nil {
 			continue
 		}
-		why := fmt.Sprintf("%d of its jobs wait", c.Jobs-c.Open)
-		switch _, probes := c.Stopped(h.rule); {
+		waits, why := kr.queued[h.count], ""
+		switch stopped, _ := c.Stopped(h.rule); {
 		case c.Pause.On:
 			why = "it is paused"
-		case c.Breaker.State != rota.BreakerClosed && (probes == 0 || c.Jobs-c.Open >= probes):
+		case c.Breaker.State == rota.BreakerOpen || c.Breaker.State == rota.BreakerProbing &&
+			(stopped || waits.jobs >= kr.left(c, h.rule)):
 			why = "its breaker is " + c.Breaker.State.String()
-		case c.Full || c.Jobs-c.Open >= kr.left(c, h.rule):
+		case c.Full || waits.jobs >= kr.left(c, h.rule) || kr.exceeds(c, h.rule, waits.amount, h.rule.CostOf(s)):
+			why = fmt.Sprintf("its limit is reached, with %d jobs that wait", waits.jobs)
 		default:
 			continue
 		}
@@ -290,12 +301,21 @@ func (kr *keyring) refuseFull(s *rota.JobSpec) error {
 	return nil
 }
 
+// exceeds reports whether a job's estimate does not fit below the burst of a weighted rate, after those that are QUEUED.
+func (kr *keyring) exceeds(c *state.KeyCountRow, r *state.KeyRuleRow, queued state.Int128, amount int64) bool {
+	if r.Unit == "" {
+		return false
+	}
+	used := kr.owed(c, r).Quotient(r.PeriodMs, 2*rota.MaxCost) + queued.Quotient(1, 2*rota.MaxCost)
+	return used > 0 && used+min(amount, r.BurstCost()) > r.BurstCost()
+}
+
 // tellStop emits an event about a pause or a breaker.
 func (kr *keyring) tellStop(kind rota.EventKind, c *state.KeyCountRow, why string) {
 	stop := keyStopped{Key: c.Text, Why: why, By: c.Pause.By, Worker: c.Pause.Worker}
 	switch now := kr.s.Header.Now(); kind {
 	case rota.EventKeyPaused:
-		stop.Until = now.At(c.Pause.Until).Date
+		stop.Until = c.Pause.Until.Date
 	case rota.EventKeyOpened:
 		stop.Until, stop.Latest = now.At(c.Breaker.Until).Date, c.Breaker.Latest
 	}

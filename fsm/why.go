@@ -540,6 +540,8 @@ var remedies = map[string]string{
 	"NOT_THE_PINNED_WORKER": "",
 	"KEY_AT_LIMIT":          "a lease with that key ends (rota key show)",
 	"KEY_RATE":              "the key's next token is there",
+	"KEY_PAUSED":            "the key's pause ends, or is ended (rota key resume)",
+	"KEY_OPEN":              "a probe of the key succeeds, or rota key resume closes it",
 	"WAITING_IN_SEQUENCE":   "that job has ended",
 	"SEQUENCE_BLOCKED":      "that job completes after all (rota job retry), or somebody passes it (rota key skip)",
 	"TENANT_NOT_GRANTED":    "a worker registers under a credential that grants work for its tenant (rota auth role set, rota auth token create)",

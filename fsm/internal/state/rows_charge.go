@@ -111,10 +111,11 @@ func (r *KeyCountRow) Owed(rule *KeyRuleRow, now rota.Clock) Int128 {
 // the burst, or when nothing is owed; 0 for never.
 func (r *KeyCountRow) RepaidAt(rule *KeyRuleRow, need int64) rota.Clock {
 	var target Int128
+	stopped, _ := r.Stopped(rule)
 	switch {
 	case r.Debt.Total.IsZero():
 		return 0
-	case r.Full && !rule.Taken(r):
+	case r.Full && !stopped && !rule.Taken(r):
 		target = Product(rule.BurstCost()-need, rule.PeriodMs)
 	case r.Debt.Charges > 0:
 		return 0 // it is settled when one of them ends

@@ -338,20 +338,25 @@ func (r *KeyCountRow) TurnAt(p KeyPlace) rota.JobID {
 func (c *KeyCountRow) Words(r *KeyRuleRow, now rota.Moment, need int64) rota.KeyState {
 	k := rota.KeyState{Queue: c.Queue, Tenant: c.Tenant, Key: c.Text, Jobs: c.Jobs, Open: c.Open, Full: c.Full,
 		Blocker: c.Blocker, Concurrency: r.Concurrency, Rate: r.Rate, PeriodMs: r.PeriodMs,
-		Pause: c.pauseWords(now), Breaker: c.breakerWords(r, now)}
+		Pause: c.pauseWords(), Breaker: c.breakerWords(r, now)}
+	stopped, _ := c.Stopped(r)
+	if stopped {
+		k.Next = now.At(c.stoppedUntil())
+	}
+	waits := c.Full && !stopped && !r.Taken(c)
 	switch {
 	case r.Rate == 0:
 		return k
 	case r.Unit != "":
 		k.Unit, k.Needed = r.Unit, rota.Cost(need)
 		k.Debt = rota.Cost(c.Owed(r, now.Clock).Quotient(r.PeriodMs, math.MaxInt64/4))
-		if c.Full && !r.Taken(c) {
+		if waits {
 			k.Next = now.At(c.RepaidAt(r, need))
 		}
 		return k
 	}
 	k.Tokens = r.Bucket().Tokens(c.Tat, now.Clock)
-	if c.Full && !r.Taken(c) {
+	if waits {
 		k.Next = now.At(r.Bucket().NextToken(c.Tat, now.Clock))
 	}
 	return k

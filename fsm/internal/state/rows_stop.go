@@ -12,20 +12,18 @@ import (
 type Pause struct {
 	On    bool
 	Since rota.Moment
-	// Until is 0 if the key is paused until it is resumed.
-	Until rota.Clock
-	// By is who paused it. If a handler did, Worker is its worker; Queue and Tenant are those of its job, the only ones
-	// whose jobs may show the reason.
+	// Until is zero if the key is paused until it is resumed. Its clock ends it.
+	Until rota.Moment
+	// By is who paused it. If a handler did, Worker is its worker, and there is no reason: its text is its job's, which
+	// not every reader of the key may read.
 	By     rota.Principal
 	Worker rota.WorkerID
-	Queue  rota.QueueName
-	Tenant rota.TenantID
 	Reason string
 }
 
 // Extend applies a pause that begins, unless the present one lasts as long; it reports whether it did.
 func (p *Pause) Extend(to Pause) bool {
-	if p.On && (p.Until == 0 || to.Until != 0 && to.Until <= p.Until) {
+	if p.On && (p.Until.IsZero() || !to.Until.IsZero() && to.Until.Date <= p.Until.Date) {
 		return false
 	}
 	if p.On {
@@ -41,11 +39,9 @@ func (p *Pause) canonical(e *Encoder) {
 		return
 	}
 	e.Moment(p.Since)
-	e.Int(int64(p.Until))
+	e.Moment(p.Until)
 	e.Str(string(p.By))
 	e.Str(string(p.Worker))
-	e.Str(string(p.Queue))
-	e.Str(string(p.Tenant))
 	e.Str(p.Reason)
 }
 
@@ -53,8 +49,8 @@ func decodePause(d *Decoder) Pause {
 	if !d.Bool() {
 		return Pause{}
 	}
-	return Pause{On: true, Since: d.Moment(), Until: rota.Clock(d.Int()), By: rota.Principal(d.Str()),
-		Worker: rota.WorkerID(d.Str()), Queue: rota.QueueName(d.Str()), Tenant: rota.TenantID(d.Str()), Reason: d.Str()}
+	return Pause{On: true, Since: d.Moment(), Until: d.Moment(), By: rota.Principal(d.Str()),
+		Worker: rota.WorkerID(d.Str()), Reason: d.Str()}
 }
 
 // Breaker counts the outcomes of a key's attempts (SPEC §30.4).
@@ -141,13 +137,21 @@ func (r *KeyCountRow) Stopped(rule *KeyRuleRow) (stopped bool, left int64) {
 	return false, 0
 }
 
+// stoppedUntil returns when the pause and the open time of the breaker end, 0 if no date is known.
+func (r *KeyCountRow) stoppedUntil() rota.Clock {
+	if r.Pause.On && r.Pause.Until.IsZero() || r.Breaker.State == rota.BreakerProbing {
+		return 0
+	}
+	return max(r.Pause.Until.Clock, r.Breaker.Until)
+}
+
 // pauseWords returns the pause in its public form, nil if there is none.
-func (r *KeyCountRow) pauseWords(now rota.Moment) *rota.KeyPause {
+func (r *KeyCountRow) pauseWords() *rota.KeyPause {
 	p := &r.Pause
 	if !p.On {
 		return nil
 	}
-	return &rota.KeyPause{Since: p.Since, Until: now.At(p.Until), By: p.By, Worker: p.Worker, Reason: p.Reason}
+	return &rota.KeyPause{Since: p.Since, Until: p.Until, By: p.By, Worker: p.Worker, Reason: p.Reason}
 }
 
 // breakerWords returns the breaker in its public form, nil if the rule has none.
