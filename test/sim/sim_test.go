@@ -66,7 +66,7 @@ var policies = [][]rota.Setting{
 
 func mixed(seed uint64) Options {
 	o := Options{Policy: policies[seed%uint64(len(policies))],
-		Seed: seed, Nodes: 3 + 2*int(seed%3)/2, Workers: 4, Jobs: 120, LeaseMs: 20_000, Heal: 150_000, End: 900_000}
+		Seed: seed, Nodes: 3 + 2*int(seed%3)/2, Workers: 4, Jobs: 120, LeaseMs: 20_000, Heal: 150_000, End: 1_200_000}
 	if seed%3 != 1 { // the others live the same lives as before
 		o.Flows, o.Ghosts = 8, true
 		o.Jobs = 60
