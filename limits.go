@@ -39,7 +39,7 @@ const (
 	MaxKeyConcurrency = 1_000_000
 	MaxKeyRate        = 1_000_000
 	// MaxKeyOutcomes limits the outcomes that a key's breaker remembers to the bits of a word, MaxKeyProbes the probes of
-	// an open key: more would be no test but the load.
+	// an open key to what is still a test.
 	MaxKeyOutcomes = 64
 	MaxKeyProbes   = 1_000
 	// MaxCosts limits the costs of a job: each is stored with it, and each rule of its keys looks for its own. MaxCost is

@@ -312,10 +312,10 @@ func (kr *keyring) exceeds(c *state.KeyCountRow, r *state.KeyRuleRow, queued sta
 
 // tellStop emits an event about a pause or a breaker.
 func (kr *keyring) tellStop(kind rota.EventKind, c *state.KeyCountRow, why string) {
-	stop := keyStopped{Key: c.Text, Why: why, By: c.Pause.By, Worker: c.Pause.Worker}
+	stop := keyStopped{Key: c.Text, Why: why}
 	switch now := kr.s.Header.Now(); kind {
 	case rota.EventKeyPaused:
-		stop.Until = c.Pause.Until.Date
+		stop.Until, stop.By, stop.Worker = c.Pause.Until.Date, c.Pause.By, c.Pause.Worker
 	case rota.EventKeyOpened:
 		stop.Until, stop.Latest = now.At(c.Breaker.Until).Date, c.Breaker.Latest
 	}

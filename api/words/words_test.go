@@ -369,3 +369,25 @@ func TestToWire_mendsBrokenText(t *testing.T) {
 		sent(t, NodeVerdictToWire(&rota.NodeVerdict{Violations: []string{bad}, Error: bad}))
 	})
 }
+
+// TestKeys_roundTrip checks that a rule's breaker, and what stops a key, come back from the wire.
+func TestKeys_roundTrip(t *testing.T) {
+	t.Parallel()
+	r := rota.KeyRule{Name: "host", RefuseFull: true, Breaker: rota.KeyBreaker{Trip: 2, Of: 3, OpenMs: 4, Probes: 5,
+		Reasons: rota.Failures}}
+	if got, err := KeyRuleFromWire(KeyRuleToWire(&r)); err != nil || got != r {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	m := rota.Moment{Clock: 1, Date: 2}
+	k := rota.KeyState{Key: "host:1", Pause: &rota.KeyPause{Since: m, Until: m, By: "b", Worker: "w", Reason: "r"},
+		Breaker: &rota.KeyBreakerState{State: rota.BreakerProbing, Failures: 1, Until: m, Probing: 2, Opened: 3,
+			Latest: []rota.KeyFailure{{Job: "j", Reason: rota.ReasonTimedOut}}}}
+	if got, err := KeyStateFromWire(KeyStateToWire(&k)); err != nil || !reflect.DeepEqual(got, k) {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	w := KeyRuleToWire(&r)
+	w.Breaker.Reasons = []string{"NO_SUCH"}
+	if _, err := KeyRuleFromWire(w); rota.KindOf(err) != rota.KindInvalid {
+		t.Errorf("an unknown reason: %v", err)
+	}
+}

@@ -15,8 +15,8 @@ type stops struct {
 	breakers map[string]*breakers
 	// began names the breaker of each open attempt.
 	began map[rota.LeaseID]*breakers
-	// told counts the events of opened and closed keys of an entry, made those of the model.
-	told, made int
+	// reported counts the keys that an entry's events open and close, made those that the model does.
+	reported, made int
 }
 
 // breakers is the breaker of a count.
@@ -67,17 +67,17 @@ func (a *auditor) stopEvent(e *rota.Event) {
 		delete(m.paused, count)
 	case rota.EventKeyOpened:
 		a.KeysOpened++
-		m.told++
+		m.reported++
 	case rota.EventKeyClosed:
 		if stop.Why == "its probes succeeded" {
-			m.told++
+			m.reported++
 		} else if b := m.breakers[count]; b != nil {
 			b.close()
 		}
 	}
 }
 
-// starts checks an assignment, and notes it.
+// stopsAllow checks an assignment, and notes it.
 func (a *auditor) stopsAllow(e *rota.Event, key, count string, r *rota.KeyRule, at rota.Clock) {
 	m := &a.keyed.stops
 	if until, paused := m.paused[count]; paused {
@@ -112,7 +112,7 @@ func (a *auditor) stopsAllow(e *rota.Event, key, count string, r *rota.KeyRule, 
 	m.began[e.Lease] = b
 }
 
-// stopsEnded follows the ends of attempts. A job that dies at once has no event of its lease.
+// ended follows the ends of attempts. A job that dies at once has no event of its lease.
 func (m *stops) ended(e *rota.Event, lease rota.LeaseID) {
 	b := m.began[lease]
 	if b == nil {
@@ -160,7 +160,7 @@ func (m *stops) ended(e *rota.Event, lease rota.LeaseID) {
 
 func (b *breakers) close() { b.state, b.outcomes, b.passed, b.opened = rota.BreakerClosed, nil, 0, 0 }
 
-// forgetRule drops what is known of counts without a rule.
+// forget drops what is known of counts without a rule.
 func (m *stops) forget(gone func(key string) bool) {
 	for count := range m.breakers {
 		if _, key, _ := strings.Cut(count, "/"); gone(key) {
@@ -171,8 +171,8 @@ func (m *stops) forget(gone func(key string) bool) {
 
 // settled checks that an entry reports each key that opened or closed, and no other.
 func (m *stops) settled(a *auditor, index rota.Index) {
-	if m.told != m.made {
-		a.failf("entry %d reports %d keys opened and closed, want %d as in the model", index, m.told, m.made)
+	if m.reported != m.made {
+		a.failf("entry %d reports %d keys opened and closed, want %d as in the model", index, m.reported, m.made)
 	}
-	m.told, m.made = 0, 0
+	m.reported, m.made = 0, 0
 }
