@@ -141,9 +141,14 @@ const (
 	EventKeyResumed
 	EventKeyOpened
 	EventKeyClosed
+	EventBudgetChanged
+	EventBudgetWarned
+	EventBudgetSpent
+	EventBudgetGranted
+	EventBudgetReset
 
 	// EventLast is the newest kind.
-	EventLast = EventKeyClosed
+	EventLast = EventBudgetReset
 )
 
 var eventKindNames = []string{"none", "jobEnqueued", "jobAssigned", "jobRunning", "jobPromoted", "jobProgress",
@@ -159,7 +164,8 @@ var eventKindNames = []string{"none", "jobEnqueued", "jobAssigned", "jobRunning"
 	"scheduleMissed", "planStarted", "planFinished", "workflowGrown",
 	"batchOpened", "batchSealed", "batchFinished", "batchWaits",
 	"webhookChanged", "snapshotRead", "jobBlocked", "jobIsolated", "jobCleared",
-	"keyPaused", "keyResumed", "keyOpened", "keyClosed"}
+	"keyPaused", "keyResumed", "keyOpened", "keyClosed",
+	"budgetChanged", "budgetWarned", "budgetSpent", "budgetGranted", "budgetReset"}
 
 // String names the kind as SPEC §12.2 does.
 func (k EventKind) String() string { return nameOf(eventKindNames, int(k)) }

@@ -24,7 +24,8 @@ var laidOut = []any{JobSpec{}, NodeSpec{}, Attempt{}, Job{}, Lease{}, Attestatio
 	Event{},
 	ServedEvent{}, Domain{}, ModeStatus{}, Explanation{}, ClusterStatus{}, Attention{}, Concern{}, NodeStatus{},
 	RaftPeer{}, NodeHealth{}, NodeSnapshot{}, NodeArchive{}, SnapshotInfo{}, Workflow{}, WorkflowNode{},
-	Role{}, AccessToken{}, Block{}, Issuer{}, StoredBackup{}, KeyState{}, KeyPause{}, KeyBreakerState{}, ScheduleTimes{}, ScheduleSpec{}, Schedule{},
+	Role{}, AccessToken{}, Block{}, Issuer{}, StoredBackup{}, KeyState{}, KeyPause{}, KeyBreakerState{}, BudgetState{},
+	BudgetAccount{}, BudgetChange{}, ScheduleTimes{}, ScheduleSpec{}, Schedule{},
 	ScheduleDecision{}, Batch{}, Plan{}, Webhook{}, ETA{}, TZData{}, TZInstall{}}
 
 // timesOnly lists those of them that have only durations.

@@ -44,6 +44,9 @@ var (
 	keyStateJSON       = layoutOf[KeyState]()
 	keyPauseJSON       = layoutOf[KeyPause]()
 	breakerJSON        = layoutOf[KeyBreakerState]()
+	budgetStateJSON    = layoutOf[BudgetState]()
+	budgetAccountJSON  = layoutOf[BudgetAccount]()
+	budgetChangeJSON   = layoutOf[BudgetChange]()
 	scheduleTimesJSON  = layoutOf[ScheduleTimes]()
 	scheduleSpecJSON   = strictly(layoutOf[ScheduleSpec]())
 	scheduleJSON       = layoutOf[Schedule]()
@@ -316,6 +319,24 @@ func (b KeyBreakerState) MarshalJSON() ([]byte, error) { return breakerJSON.mars
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (b *KeyBreakerState) UnmarshalJSON(text []byte) error { return breakerJSON.unmarshal(text, b) }
+
+// MarshalJSON implements json.Marshaler.
+func (b BudgetState) MarshalJSON() ([]byte, error) { return budgetStateJSON.marshal(b) }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (b *BudgetState) UnmarshalJSON(text []byte) error { return budgetStateJSON.unmarshal(text, b) }
+
+// MarshalJSON implements json.Marshaler.
+func (a BudgetAccount) MarshalJSON() ([]byte, error) { return budgetAccountJSON.marshal(a) }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (a *BudgetAccount) UnmarshalJSON(text []byte) error { return budgetAccountJSON.unmarshal(text, a) }
+
+// MarshalJSON implements json.Marshaler.
+func (c BudgetChange) MarshalJSON() ([]byte, error) { return budgetChangeJSON.marshal(c) }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (c *BudgetChange) UnmarshalJSON(text []byte) error { return budgetChangeJSON.unmarshal(text, c) }
 
 // MarshalJSON implements json.Marshaler.
 func (t ScheduleTimes) MarshalJSON() ([]byte, error) { return scheduleTimesJSON.marshal(t) }

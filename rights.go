@@ -42,14 +42,21 @@ const (
 	RightAuth
 	// RightDebug reads the profiles of a node.
 	RightDebug
+	// RightBudget sets and deletes budgets, and resets their spent amounts.
+	RightBudget
+	// RightGrant adds to a budget for its present period.
+	RightGrant
 )
 
+// RightLast is the last right.
+const RightLast = RightGrant
+
 var rightNames = []string{"none", "submit", "read", "data", "control", "verdict", "work", "workers", "queue", "tenant",
-	"status", "operate", "backup", "audit", "auth", "debug"}
+	"status", "operate", "backup", "audit", "auth", "debug", "budget", "grant"}
 
 // String names the right in small letters.
 func (r Right) String() string {
-	if r > RightDebug {
+	if r > RightLast {
 		return "UNKNOWN_" + strconv.Itoa(int(r))
 	}
 	return rightNames[r]
@@ -69,10 +76,12 @@ func (r *Right) UnmarshalText(text []byte) error {
 }
 
 // ByTenant reports whether a tenant scopes the right: a grant of it may name one.
-func (r Right) ByTenant() bool { return r >= RightSubmit && r <= RightWork || r == RightTenant }
+func (r Right) ByTenant() bool {
+	return r >= RightSubmit && r <= RightWork || r == RightTenant || r >= RightBudget
+}
 
 // ByQueue reports whether a queue scopes the right.
-func (r Right) ByQueue() bool { return r >= RightSubmit && r <= RightQueue }
+func (r Right) ByQueue() bool { return r >= RightSubmit && r <= RightQueue || r >= RightBudget }
 
 // Grant is one right over the tenants and queues that match two patterns: an id, or a prefix and "*".
 type Grant struct {

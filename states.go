@@ -260,17 +260,18 @@ const (
 	ReasonWorkerLost
 	ReasonInterrupted
 	ReasonInterruptedCounted
+	ReasonBudgetSpent
 )
 
 // ReasonLast is the last value that a record may hold.
-const ReasonLast = ReasonInterruptedCounted
+const ReasonLast = ReasonBudgetSpent
 
 var reasonNames = []string{"NONE", "ACK_TIMEOUT", "LEASE_EXPIRED", "PROOF_INVALID", "PROVIDER_FAIL", "DECLINED",
 	"CANCELLED", "WORKER_SUSPENDED", "WORKER_JAILED", "WORKER_RETIRED", "PREEMPTED", "QUOTA_CUT", "TAKEN_OVER",
 	"TTL_ABSOLUTE", "TTL_RELATIVE", "ATTEMPTS_USED_UP", "DONE", "RESTORED", "PROOF_REJECTED",
 	"PARENT_FAILED", "WORKFLOW_FAILED", "WORKFLOW_CANCELLED", "TIMED_OUT", "ACCESS_ENDED",
 	"SNOOZED", "CANCELLED_BY_HANDLER", "GATE_REFUSED", "GATE_TIMEOUT", "SCHEDULE_CANCELLED", "START_BY", "NOT_NEEDED",
-	"WORKER_LOST", "INTERRUPTED", "INTERRUPTED_COUNTED"}
+	"WORKER_LOST", "INTERRUPTED", "INTERRUPTED_COUNTED", "BUDGET_SPENT"}
 
 // String names the reason in capitals.
 func (r Reason) String() string { return nameOf(reasonNames, int(r)) }

@@ -62,6 +62,7 @@ type node struct {
 	queues  rotav1.QueuesClient
 	tenants rotav1.TenantsClient
 	keys    rotav1.KeysClient
+	budgets rotav1.BudgetsClient
 	cluster rotav1.ClusterClient
 	events  rotav1.EventsClient
 	flows   rotav1.WorkflowsClient
@@ -215,6 +216,7 @@ func newNode(address string, s *settings) (*node, error) {
 		address: address, conn: conn,
 		jobs: rotav1.NewJobsClient(conn), workers: rotav1.NewWorkersClient(conn),
 		queues: rotav1.NewQueuesClient(conn), tenants: rotav1.NewTenantsClient(conn), keys: rotav1.NewKeysClient(conn),
+		budgets: rotav1.NewBudgetsClient(conn),
 		cluster: rotav1.NewClusterClient(conn), events: rotav1.NewEventsClient(conn),
 		flows: rotav1.NewWorkflowsClient(conn), auth: rotav1.NewAuthClient(conn),
 		schedules: rotav1.NewSchedulesClient(conn), batches: rotav1.NewBatchesClient(conn),

@@ -21,12 +21,13 @@ func (n *Node) Idle() time.Duration {
 	var clock rota.Clock
 	var date rota.Date
 	var schedules []fsm.DueSchedule
+	var budgets []fsm.DueBudget
 	var in zonesInForce
 	n.replica.look(func(s *fsm.View) {
 		rest, going = s.AtRest(), fsm.Going(s)
 		clock, timed = fsm.NextClock(s)
 		date, dated = s.NextDate()
-		schedules, in = fsm.ActiveOf(s), zonesOf(s)
+		schedules, budgets, in = fsm.ActiveOf(s), fsm.BudgetsWithPeriods(s), zonesOf(s)
 	})
 	if going {
 		return 0
@@ -41,7 +42,12 @@ func (n *Node) Idle() time.Duration {
 	}
 	zones, err := n.zones.open(in)
 	if err != nil {
-		schedules = nil // the scheduler logs it
+		schedules, budgets = nil, nil // the scheduler logs it
+	}
+	for i := range budgets {
+		if _, err := zones.Of(&budgets[i].Times, 0); err == nil {
+			left = min(left, int64(budgets[i].Until)-wall)
+		}
 	}
 	for i := range schedules {
 		table, err := zones.Of(schedules[i].Times, schedules[i].Set)

@@ -98,3 +98,103 @@ func orAll[S ~string](id S) S {
 	}
 	return id
 }
+
+// SetBudget sets a budget, or replaces it. The time zone is checked here, since the state machine has none.
+func (sv *scheduleVerbs) SetBudget(ctx context.Context, b rota.Budget) (rota.BudgetState, error) {
+	if err := b.Check(); err != nil {
+		return rota.BudgetState{}, err
+	}
+	if times := b.Times(); times.Cron != "" {
+		zones, err := sv.zones.now()
+		if err != nil {
+			return rota.BudgetState{}, err
+		}
+		if err := zones.Check(&times, rota.DateOf(sv.n.wall())); err != nil {
+			return rota.BudgetState{}, err
+		}
+	}
+	_, index, err := sv.n.proposer.proposeOne(ctx, fsm.SetBudgetOp(&b))
+	if err != nil {
+		return rota.BudgetState{}, err
+	}
+	s, _, err := sv.Budget(access.Itself(ctx), b.Name, peer.ReadOptions{MinIndex: index})
+	return s, err
+}
+
+// DeleteBudget deletes a budget; deleting a missing one is not an error.
+func (sv *scheduleVerbs) DeleteBudget(ctx context.Context, name rota.BudgetName) error {
+	_, _, err := sv.n.proposer.proposeOne(ctx, fsm.DeleteBudgetOp(name))
+	return err
+}
+
+// GrantBudget adds to the limit of an account, and returns the account.
+func (sv *scheduleVerbs) GrantBudget(ctx context.Context, name rota.BudgetName, of string,
+	c rota.BudgetChange) (rota.BudgetAccount, error) {
+	_, index, err := sv.n.proposer.proposeOne(ctx, fsm.GrantBudgetOp(name, of, c))
+	if err != nil {
+		return rota.BudgetAccount{}, err
+	}
+	list, _, _, err := sv.BudgetAccounts(access.Itself(ctx), rota.BudgetAccountFilter{Budget: name, Of: of, Limit: 1},
+		peer.ReadOptions{MinIndex: index})
+	if err != nil || len(list) == 0 {
+		return rota.BudgetAccount{Budget: name, Of: of}, err // it has ended since
+	}
+	return list[0], nil
+}
+
+// ResetBudget forgets the spent amount of an account, or of all of a budget.
+func (sv *scheduleVerbs) ResetBudget(ctx context.Context, name rota.BudgetName, of string, all bool,
+	c rota.BudgetChange) error {
+	_, _, err := sv.n.proposer.proposeOne(ctx, fsm.ResetBudgetOp(name, of, all, c))
+	return err
+}
+
+func readsBudget(rd *access.Reader, b *rota.Budget) bool {
+	return rd.Reads(orAll(b.Tenant), orAll(b.Queue))
+}
+
+// Budgets lists the budgets that the caller may read.
+func (sv *scheduleVerbs) Budgets(ctx context.Context, opt peer.ReadOptions) ([]rota.BudgetState, rota.ReadAt, error) {
+	return readAs(ctx, &sv.n.replica, opt, func(s *fsm.View, rd *access.Reader) ([]rota.BudgetState, error) {
+		return fsm.BudgetStates(s, func(b *rota.Budget) bool { return readsBudget(rd, b) }), nil
+	})
+}
+
+// Budget reads one budget.
+func (sv *scheduleVerbs) Budget(ctx context.Context, name rota.BudgetName,
+	opt peer.ReadOptions) (rota.BudgetState, rota.ReadAt, error) {
+	return readAs(ctx, &sv.n.replica, opt, func(s *fsm.View, rd *access.Reader) (rota.BudgetState, error) {
+		b, ok := fsm.BudgetOf(s, name)
+		if !ok || !readsBudget(rd, &b.Budget) {
+			return b, unknownBudget(name)
+		}
+		return b, nil
+	})
+}
+
+func unknownBudget(name rota.BudgetName) error {
+	return rota.Refusef(rota.KindNotFound, "budget", "budget %q is not known", name)
+}
+
+// BudgetAccounts reads a page of the accounts of a budget, and returns where the next one begins.
+func (sv *scheduleVerbs) BudgetAccounts(ctx context.Context, f rota.BudgetAccountFilter,
+	opt peer.ReadOptions) (page []rota.BudgetAccount, next string, at rota.ReadAt, err error) {
+	page, at, err = readAs(ctx, &sv.n.replica, opt, func(s *fsm.View, rd *access.Reader) ([]rota.BudgetAccount, error) {
+		b, ok := fsm.BudgetOf(s, f.Budget)
+		if !ok || !readsBudget(rd, &b.Budget) {
+			return nil, unknownBudget(f.Budget)
+		}
+		if f.Of != "" {
+			list := fsm.BudgetAccounts(s, f.Budget, f.Of, 1, f.Held)
+			if len(list) > 0 && list[0].Of != f.Of {
+				list = nil
+			}
+			return list, nil
+		}
+		return fsm.BudgetAccounts(s, f.Budget, f.Cursor, f.Limit+1, f.Held), nil
+	})
+	if len(page) > f.Limit {
+		next, page = page[f.Limit].Of, page[:f.Limit]
+	}
+	return page, next, at, err
+}

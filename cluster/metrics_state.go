@@ -11,6 +11,7 @@ import (
 type admission struct {
 	n                                   *base
 	mode, drained, throttled, isolation *prometheus.Desc
+	stopped, accounts, questions        *prometheus.Desc
 }
 
 func newAdmission(n *base) *admission {
@@ -22,12 +23,16 @@ func newAdmission(n *base) *admission {
 		drained:   d("admission_drained", "1 once DRAINING has worked everything off."),
 		throttled: d("tenants_throttled", "Tenants whose jobs wait, as they reached max_concurrent."),
 		isolation: d("domains_isolated", "Failure domains that are isolated."),
+		stopped:   d("keys_stopped", "Keys none of whose jobs may start: paused, or open after failures.", "why"),
+		accounts:  d("budget_accounts_held", "Accounts of budgets that hold jobs back."),
+		questions: d("budget_questions", "Accounts of budgets that wait for the answer to a question."),
 	}
 }
 
 // Describe implements prometheus.Collector.
 func (a *admission) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{a.mode, a.drained, a.throttled, a.isolation} {
+	for _, d := range []*prometheus.Desc{a.mode, a.drained, a.throttled, a.isolation, a.stopped, a.accounts,
+		a.questions} {
 		to <- d
 	}
 }
@@ -35,9 +40,11 @@ func (a *admission) Describe(to chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (a *admission) Collect(to chan<- prometheus.Metric) {
 	var mode rota.ModeStatus
-	var throttled, isolated int64
+	var throttled, isolated, paused, open, held, asking int64
 	if !a.n.replica.peek(func(s *fsm.View) {
 		mode, throttled, isolated = s.Mode(), s.ThrottledTenants(), s.IsolatedDomains()
+		paused, open = fsm.StoppedKeys(s)
+		held, asking = fsm.HeldAccounts(s)
 	}) {
 		return // it stalls, which rota_apply_stall_seconds shows
 	}
@@ -56,6 +63,10 @@ func (a *admission) Collect(to chan<- prometheus.Metric) {
 	gauge(a.drained, truth(mode.Drained))
 	gauge(a.throttled, float64(throttled))
 	gauge(a.isolation, float64(isolated))
+	gauge(a.stopped, float64(paused), "paused")
+	gauge(a.stopped, float64(open), "open")
+	gauge(a.accounts, float64(held))
+	gauge(a.questions, float64(asking))
 }
 
 // flowGauges reports the workflows of this node's replica, read at each scrape.

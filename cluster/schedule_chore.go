@@ -57,12 +57,15 @@ func (ch *chores) scheduleLoop(l *leadership) {
 // the date with a sweep, and reports that.
 func (s *scheduler) once(l *leadership) (swept bool) {
 	var list []fsm.DueSchedule
+	var budgets []fsm.DueBudget
 	var now rota.Date
 	var in zonesInForce
-	s.n.replica.look(func(v *fsm.View) { list, now, in = fsm.ActiveOf(v), v.Head().Date, zonesOf(v) })
+	s.n.replica.look(func(v *fsm.View) {
+		list, budgets, now, in = fsm.ActiveOf(v), fsm.BudgetsWithPeriods(v), v.Head().Date, zonesOf(v)
+	})
 	var lag rota.Date
 	defer func() { s.dates.lag.Store(int64(lag)) }()
-	if len(list) == 0 {
+	if len(list)+len(budgets) == 0 {
 		clear(s.known)
 		return false
 	}
@@ -97,6 +100,12 @@ func (s *scheduler) once(l *leadership) (swept bool) {
 			ops, dates = nil, 0
 		}
 	}
+	for i := range budgets {
+		op, waits := s.turn(&budgets[i], now, wall)
+		if due = due || waits; op != nil {
+			ops = append(ops, op)
+		}
+	}
 	s.propose(l, ops)
 	if due {
 		r := l.propose(l.ctx, []*fsmpb.Op{{Op: &fsmpb.Op_Sweep{Sweep: &fsmpb.Sweep{}}}}, true)
@@ -113,6 +122,29 @@ func (s *scheduler) propose(l *leadership, ops []*fsmpb.Op) {
 	if err := l.all(l.ctx, ops); err != nil && l.ctx.Err() == nil && s.n.lines.Allow("schedules") {
 		s.n.log.Warn("schedules could not be fired", "err", err)
 	}
+}
+
+// turn returns the operation that begins the present period of a budget, or states its end, nil if there is none; waits
+// reports that it is due only by the wall clocks.
+func (s *scheduler) turn(b *fsm.DueBudget, now, wall rota.Date) (op *fsmpb.Op, waits bool) {
+	if b.Until > now {
+		return nil, b.Until <= wall
+	}
+	table, err := s.zones.Of(&b.Times, 0)
+	if err != nil {
+		if s.n.lines.Allow("budget/" + string(b.Name)) {
+			s.n.log.Error("a budget's time zone means nothing to this node, which begins no period of it", "budget", b.Name,
+				"tzdata", s.zones.Name(), "err", err)
+		}
+		return nil, false
+	}
+	const longest = 32 * 24 * 3600 * 1000
+	begun, _ := cron.Between(table, int64(now)-longest, int64(now), 1)
+	until, ok := table.Next(int64(now))
+	if len(begun) == 0 || !ok {
+		return nil, false
+	}
+	return fsm.TurnBudgetOp(b, max(rota.Date(begun[0]), b.Until), rota.Date(until), s.zones.Name()), false
 }
 
 // next calculates the next date of a schedule, once while it remains unchanged.

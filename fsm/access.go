@@ -16,6 +16,7 @@ import (
 type authority struct {
 	s         *state.State
 	batches   *batches
+	budgets   *budgets
 	ended     *ended
 	fleet     *fleet
 	flows     *flows

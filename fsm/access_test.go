@@ -310,7 +310,7 @@ func operationOf(f protoreflect.FieldDescriptor) *fsmpb.Op {
 // leadersOwn are the operations that no caller may use; harmless ones need no right.
 var (
 	leadersOwn = []string{"begin_term", "reach", "round", "sweep", "set_node", "switch_rules", "node_differs",
-		"want_voters", "disconnect", "drop_deleted", "backup_stored", "fire", "plan_step", "keep_log", "advance_hook"}
+		"want_voters", "disconnect", "drop_deleted", "backup_stored", "fire", "turn_budget", "plan_step", "keep_log", "advance_hook"}
 	harmless = []string{"barrier", "exchange", "open_session"}
 )
 
@@ -329,7 +329,9 @@ var rightOf = map[string]rota.Right{"submit": rota.RightSubmit, "register": rota
 	"create_token": rota.RightAuth, "revoke_token": rota.RightAuth, "set_block": rota.RightAuth,
 	"set_anonymous": rota.RightAuth, "set_issuer": rota.RightAuth, "delete_issuer": rota.RightAuth,
 	"set_key_rule": rota.RightQueue, "signal_workflow": rota.RightControl, "delete_key_rule": rota.RightQueue,
-	"skip_key": rota.RightQueue, "pause_key": rota.RightQueue, "set_schedule": rota.RightSubmit, "pause_schedule": rota.RightControl,
+	"skip_key": rota.RightQueue, "pause_key": rota.RightQueue,
+	"set_budget": rota.RightBudget, "delete_budget": rota.RightBudget, "reset_budget": rota.RightBudget,
+	"grant_budget": rota.RightGrant, "set_schedule": rota.RightSubmit, "pause_schedule": rota.RightControl,
 	"open_batch": rota.RightSubmit, "seal_batch": rota.RightSubmit,
 	"trigger_schedule": rota.RightSubmit, "backfill_schedule": rota.RightSubmit, "delete_schedule": rota.RightControl,
 	"set_webhook": rota.RightControl, "pause_webhook": rota.RightControl, "skip_webhook": rota.RightControl,
@@ -341,15 +343,24 @@ var rightOf = map[string]rota.Right{"submit": rota.RightSubmit, "register": rota
 // one right, or needs none; init_auth is for the node's account. The objects exist.
 func TestRights_eachOperation(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
+	b := newestBench(t)
 	l := b.leased("j", "w")
 	b.run(diamond("wf"))
 	b.ok(scheduleOp("s"))
+	b.ok(usd("x", 1))
 	b.ok(batchOp("b", 0))
 	name := func(op *fsmpb.Op) *fsmpb.Op { // names existing objects
 		switch x := op.GetOp().(type) {
 		case *fsmpb.Op_SealBatch:
 			x.SealBatch.Id = "b"
+		case *fsmpb.Op_SetBudget:
+			x.SetBudget.Name = "x"
+		case *fsmpb.Op_DeleteBudget:
+			x.DeleteBudget.Name = "x"
+		case *fsmpb.Op_GrantBudget:
+			x.GrantBudget.Name = "x"
+		case *fsmpb.Op_ResetBudget:
+			x.ResetBudget.Name = "x"
 		case *fsmpb.Op_PauseSchedule:
 			x.PauseSchedule.Name = "s"
 		case *fsmpb.Op_TriggerSchedule:

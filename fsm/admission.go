@@ -18,6 +18,7 @@ import (
 type admission struct {
 	s         *state.State
 	access    *authority
+	budgets   *budgets
 	flows     *flows
 	keyring   *keyring
 	leasing   *leasing

@@ -108,6 +108,9 @@ func (m *lifecycle) admitFit(spec *rota.JobSpec, q *state.QueueRow) error {
 	if err := m.keyring.refuseFull(spec); err != nil {
 		return err
 	}
+	if err := m.budgets.refuse(spec); err != nil {
+		return err
+	}
 	if err := m.keyring.admit(spec); err != nil {
 		return err
 	}

@@ -156,7 +156,8 @@ func (pl *placement) assign(j *state.JobRow, worker rota.WorkerID, seed sched.Ha
 	}
 
 	pl.move(j, rota.JobAssigned)
-	pl.share(l.Queue, l.Tenant, 1) // its lane, often its tenant's last, is out of the order by now
+	pl.budgets.opened(l.Job, &j.Spec.JobSpec) // it waits no longer
+	pl.share(l.Queue, l.Tenant, 1)            // its lane, often its tenant's last, is out of the order by now
 	pl.life.own(j)
 	j.Lease = l.ID
 	j.Progress, j.Note, j.ProgressAt = 0, "", 0 // of an earlier attempt

@@ -191,13 +191,7 @@ func (kr *keyring) settleCharge(c *state.KeyCountRow, r *state.KeyRuleRow, l *st
 	if row == nil {
 		return // it started before the rule had this unit
 	}
-	final, reported := l.Spent[r.Unit]
-	switch {
-	case !reported && l.Acked.IsZero() && !l.Implied:
-		final = 0
-	case !reported:
-		final = row.Amount
-	}
+	final := l.Used(r.Unit, row.Amount)
 	if planted.refundsTwice() {
 		final = max(0, 2*final-row.Amount)
 	}
@@ -295,6 +289,9 @@ func (c *checker) charges() {
 		rule := kr.ruleOf(r)
 		if rule == nil {
 			return true // noted elsewhere
+		}
+		if listed := kr.stopped.Contains(key); listed != (r.Pause.On || r.Breaker.State != rota.BreakerClosed) {
+			c.fault("I11: key %s is listed as stopped: %v", key, listed)
 		}
 		n := int64(0)
 		kr.scanCharges(key, func(*state.ChargeRow) { n++ })

@@ -450,6 +450,8 @@ func (c *checker) digest() {
 	m.keyring.rules.Scan(func(_ string, r *state.KeyRuleRow) bool { add(state.TagKeyRule, r); return true })
 	m.keyring.counts.Scan(func(_ string, r *state.KeyCountRow) bool { add(state.TagKeyCount, r); return true })
 	m.keyring.charges.Scan(func(_ string, r *state.ChargeRow) bool { add(state.TagKeyCharge, r); return true })
+	m.budgets.rows.Scan(func(_ rota.BudgetName, r *state.BudgetRow) bool { add(state.TagBudget, r); return true })
+	m.budgets.accounts.Scan(func(_ string, r *state.AccountRow) bool { add(state.TagAccount, r); return true })
 	m.schedules.rows.Scan(func(_ rota.ScheduleName, r *state.ScheduleRow) bool {
 		add(state.TagSchedule, r)
 		return true
@@ -499,6 +501,8 @@ func (c *checker) bytes() {
 	m.keyring.rules.Scan(func(_ string, r *state.KeyRuleRow) bool { weigh(state.TagKeyRule, r); return true })
 	m.keyring.counts.Scan(func(_ string, r *state.KeyCountRow) bool { weigh(state.TagKeyCount, r); return true })
 	m.keyring.charges.Scan(func(_ string, r *state.ChargeRow) bool { weigh(state.TagKeyCharge, r); return true })
+	m.budgets.rows.Scan(func(_ rota.BudgetName, r *state.BudgetRow) bool { weigh(state.TagBudget, r); return true })
+	m.budgets.accounts.Scan(func(_ string, r *state.AccountRow) bool { weigh(state.TagAccount, r); return true })
 	m.schedules.rows.Scan(func(_ rota.ScheduleName, r *state.ScheduleRow) bool {
 		weigh(state.TagSchedule, r)
 		return true

@@ -75,6 +75,7 @@ func (c *checker) keys() {
 		return true
 	})
 	c.charges()
+	c.budgets()
 	if seen != len(want) || len(blockers) != len(kr.blocks) || kr.rules.Len() != len(kr.byName) {
 		c.fault("I11: %d keys have jobs, counted are %d; %d jobs block some, filed are %d", len(want), seen,
 			len(blockers), len(kr.blocks))
@@ -146,6 +147,7 @@ func (kr *keyring) derive() {
 		if planted.keyNotInSnapshot() {
 			c.Open = 0
 		}
+		kr.noteStop(c)
 		if r := kr.ruleOf(c); r != nil {
 			c.Due = kr.due(c, r)
 			kr.s.Timers.Key.Refile(key, 0, int64(c.Due))

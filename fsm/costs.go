@@ -46,15 +46,20 @@ func (lg *leasing) spend(l *state.LeaseRow, costs rota.Costs) *state.LeaseRow {
 		return l
 	}
 	l = lg.leases.Edit(l.Key)
+	before := l.Spent
 	l.Spent = costs
-	var spec *rota.JobSpec
-	if l.Ended != nil {
-		spec = &l.Ended.Spec
-	} else {
-		spec = &lg.s.JobTable.Get(l.Job).Spec.JobSpec
-	}
+	spec := lg.specOf(l)
 	lg.keyring.report(l, spec)
+	lg.budgets.report(l, spec, before)
 	return l
+}
+
+// specOf returns the spec of a lease's job; what is kept of it if the job has ended.
+func (lg *leasing) specOf(l *state.LeaseRow) *rota.JobSpec {
+	if l.Ended != nil {
+		return &l.Ended.Spec
+	}
+	return &lg.s.JobTable.Get(l.Job).Spec.JobSpec
 }
 
 // noteSpent adds what an attempt that ends has spent to its job; j is editable.

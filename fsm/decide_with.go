@@ -224,7 +224,7 @@ func (s *arriving) submit(p *fsmpb.JobSpec) bool {
 		return true // the known job of its id answers it
 	}
 	q, kept := m.QueueTable.Get(spec.Queue), m.Specs.Keep(spec)
-	if spec.Unique != nil || spec.Batch != "" || len(spec.Keys) > 0 || rota.DateOf(spec.NotBefore) > 0 ||
+	if spec.Unique != nil || spec.Batch != "" || len(spec.Keys) > 0 || len(m.budgets.of(spec.ID, spec, nil)) > 0 || rota.DateOf(spec.NotBefore) > 0 ||
 		m.takes(spec, q) != nil || m.admit(spec, kept.Bytes(), q) != nil || !s.room(spec, q) {
 		return false
 	}
@@ -405,7 +405,7 @@ func (f *freeing) take(whole *fsmpb.Op, op *fsmpb.LeaseOp) bool {
 	}
 	j := m.JobTable.Get(l.Job)
 	if _, run := rota.SplitRunID(l.Job); run || j.Isolated() || j.Workflow != "" || j.History().Batch != 0 ||
-		len(j.Spec.Keys) > 0 || len(j.Spec.ExpectedDigest) > 0 {
+		len(j.Spec.Keys) > 0 || len(m.budgets.of(l.Job, &j.Spec.JobSpec, nil)) > 0 || len(j.Spec.ExpectedDigest) > 0 {
 		return false
 	}
 	if w.Polls || l.Revoked != rota.ReasonNone || l.Domain != "" || m.admission.limitsOf(l.Tenant).MaxConcurrent > 0 ||

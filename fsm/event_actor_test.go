@@ -122,6 +122,23 @@ var deeds = map[string][]func(*bench) *fsmpb.Op{
 		b.ok(SetKeyRuleOp(&rota.KeyRule{Name: "k", Concurrency: 1}))
 		return PauseKeyOp("", "default", "k:1", 0, "x")
 	}},
+	"set_budget": {func(b *bench) *fsmpb.Op { b.ok(switchOp(2)); return usd("x", 1) }},
+	"delete_budget": {func(b *bench) *fsmpb.Op {
+		b.ok(switchOp(2))
+		b.ok(usd("x", 1))
+		return DeleteBudgetOp("x")
+	}},
+	"grant_budget": {func(b *bench) *fsmpb.Op {
+		b.ok(switchOp(2))
+		b.ok(usd("x", 1))
+		return GrantBudgetOp("x", "", change("g", 1))
+	}},
+	"reset_budget": {func(b *bench) *fsmpb.Op {
+		b.ok(switchOp(2))
+		b.ok(usd("x", 1))
+		b.ok(GrantBudgetOp("x", "", change("g", 1)))
+		return ResetBudgetOp("x", "", false, change("r", 0))
+	}},
 	"set_schedule":     {func(*bench) *fsmpb.Op { return scheduleOp("s") }},
 	"pause_schedule":   {func(b *bench) *fsmpb.Op { b.ok(scheduleOp("s")); return pauseOp("s", true, false) }},
 	"trigger_schedule": {func(b *bench) *fsmpb.Op { b.ok(scheduleOp("s")); return triggerOp("s", "x") }},

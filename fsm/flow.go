@@ -408,6 +408,7 @@ type flows struct {
 	s         *state.State
 	access    *authority
 	admission *admission
+	budgets   *budgets
 	ended     *ended
 	keyring   *keyring
 	leasing   *leasing

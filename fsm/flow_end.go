@@ -186,6 +186,7 @@ func (fs *flows) finishFlow(f *flow, r *state.WorkflowRow) {
 	r.Finished = fs.s.Header.Now()
 	r.Due = fs.ended.remembered(r.Queue, 0)
 	fs.noteOver(r, 1)
+	fs.budgets.flowEnded(r.ID)
 	e := rota.Event{Kind: rota.EventWorkflowFinished, Reason: r.Reason, Payload: fs.finishedPayload(r)}
 	if r.Reason != rota.ReasonNone {
 		e.Node = state.VertexName(f.rows[r.Failed])

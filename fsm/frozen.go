@@ -48,6 +48,8 @@ type Frozen struct {
 	keyRules  *tree.Tree[string, *state.KeyRuleRow]
 	keyCounts *tree.Tree[string, *state.KeyCountRow]
 	charges   *tree.Tree[string, *state.ChargeRow]
+	budgets   *tree.Tree[rota.BudgetName, *state.BudgetRow]
+	accounts  *tree.Tree[string, *state.AccountRow]
 	schedules *tree.Tree[rota.ScheduleName, *state.ScheduleRow]
 	batches   *tree.Tree[rota.BatchID, *state.BatchRow]
 	hooks     *tree.Tree[rota.WebhookName, *state.HookRow]
@@ -68,7 +70,8 @@ func (m *Machine) Freeze() *Frozen {
 		roles: m.access.roles.Freeze(), tokens: m.access.tokens.Freeze(), blocks: m.access.blocks.Freeze(),
 		issuers: m.access.issuers.Freeze(), spent: m.access.spent.Freeze(), backups: m.BackupTable.Freeze(),
 		tzdata: m.ZoneTable.Freeze(), uniques: m.uniques.rows.Freeze(), merged: m.uniques.merged.Freeze(),
-		keyRules: m.keyring.rules.Freeze(), keyCounts: m.keyring.counts.Freeze(), charges: m.keyring.charges.Freeze(), schedules: m.schedules.rows.Freeze(),
+		keyRules: m.keyring.rules.Freeze(), keyCounts: m.keyring.counts.Freeze(), charges: m.keyring.charges.Freeze(),
+		budgets: m.budgets.rows.Freeze(), accounts: m.budgets.accounts.Freeze(), schedules: m.schedules.rows.Freeze(),
 		plans: m.plans.rows.Freeze(), batches: m.batches.rows.Freeze(), hooks: m.hooks.rows.Freeze(),
 		estimates: m.typeStats.estimates.Freeze()}
 }
@@ -193,6 +196,12 @@ func (f *Frozen) Records(yield func(kind byte, rec []byte) error) error {
 	f.charges.Scan(func(_ string, r *state.ChargeRow) bool {
 		return put(state.TagKeyCharge, func() { r.Canonical(&e) })
 	})
+	f.budgets.Scan(func(_ rota.BudgetName, r *state.BudgetRow) bool {
+		return put(state.TagBudget, func() { r.Canonical(&e) })
+	})
+	f.accounts.Scan(func(_ string, r *state.AccountRow) bool {
+		return put(state.TagAccount, func() { r.Canonical(&e) })
+	})
 	f.schedules.Scan(func(_ rota.ScheduleName, r *state.ScheduleRow) bool {
 		return put(state.TagSchedule, func() { r.Canonical(&e) })
 	})
@@ -301,15 +310,8 @@ func (l *Loader) Add(kind byte, rec []byte) error {
 	case state.TagMerged:
 		r := state.DecodeMerged(d)
 		fresh = m.uniques.merged.Load(r.ID, r)
-	case state.TagKeyRule:
-		r := state.DecodeKeyRule(d)
-		fresh = m.keyring.rules.Load(r.Key, r)
-	case state.TagKeyCount:
-		r := state.DecodeKeyCount(d)
-		fresh = m.keyring.counts.Load(r.Key, r)
-	case state.TagKeyCharge:
-		r := state.DecodeCharge(d)
-		fresh = m.keyring.charges.Load(r.Key, r)
+	case state.TagKeyRule, state.TagKeyCount, state.TagKeyCharge, state.TagBudget, state.TagAccount:
+		fresh = m.loadLimit(kind, d)
 	case state.TagSchedule:
 		r := state.DecodeSchedule(d)
 		fresh = m.schedules.rows.Load(r.Spec.Name, r)
@@ -336,6 +338,27 @@ func (l *Loader) Add(kind byte, rec []byte) error {
 		return fmt.Errorf("duplicate record of kind %d", kind)
 	}
 	return nil
+}
+
+// loadLimit loads one record of keys or budgets; false if the row exists already.
+func (m *parts) loadLimit(kind byte, d *state.Decoder) bool {
+	switch kind {
+	case state.TagKeyRule:
+		r := state.DecodeKeyRule(d)
+		return m.keyring.rules.Load(r.Key, r)
+	case state.TagKeyCount:
+		r := state.DecodeKeyCount(d)
+		return m.keyring.counts.Load(r.Key, r)
+	case state.TagKeyCharge:
+		r := state.DecodeCharge(d)
+		return m.keyring.charges.Load(r.Key, r)
+	case state.TagBudget:
+		r := state.DecodeBudget(d)
+		return m.budgets.rows.Load(r.Spec.Name, r)
+	default:
+		r := state.DecodeAccount(d)
+		return m.budgets.accounts.Load(r.Key, r)
+	}
 }
 
 // load loads one record of access; false if the row exists already.
@@ -419,6 +442,7 @@ func (m *Machine) derive() error {
 		return err
 	}
 	m.keyring.derive()
+	m.budgets.derive()
 	m.JobTable.Scan(func(_ rota.JobID, j *state.JobRow) bool {
 		err = m.deriveJob(j)
 		return err == nil

@@ -263,6 +263,61 @@ func goldenStops(c *bench) {
 	}
 }
 
+// goldenBudgets spends budgets of all kinds over periods, grants and resets.
+func goldenBudgets(c *bench) {
+	c.worker("budgets", 20)
+	of := func(each rota.BudgetEach, then rota.BudgetThen) func(*rota.Budget) {
+		return func(b *rota.Budget) {
+			b.Each, b.Then, b.Every, b.TZ = each, then, rota.EveryDay, "Europe/Berlin"
+			b.WarnPermille, b.DefaultCost = 500, unit/3
+			if each == rota.EachKey {
+				b.Key = "budgets"
+			} else {
+				b.Tenant = "budgets"
+			}
+		}
+	}
+	c.entry(usd("g-all", 30, of(rota.EachNone, rota.ThenHold)), usd("g-tenant", 25, of(rota.EachTenant, rota.ThenRefuse)))
+	c.entry(usd("g-key", 9, of(rota.EachKey, rota.ThenAsk)), usd("g-job", 6, of(rota.EachJob, rota.ThenHold)),
+		usd("g-flow", 4, of(rota.EachWorkflow, rota.ThenWarn)))
+	pinned := func(s *rota.JobSpec) {
+		s.Worker, s.Tenant, s.Keys = "budgets", "budgets", []string{"budgets:" + string('a'+s.ID[len(s.ID)-1]%2)}
+		s.Costs = rota.Costs{"usd": int64(1+s.ID[len(s.ID)-1]%5) * unit}
+	}
+	c.run(newDAG("budgets", [][]uint32{nil, {0}}, func(d *dag) {
+		d.Tenant = "budgets"
+		for i := range d.Nodes {
+			d.Nodes[i].Worker, d.Nodes[i].Costs = "budgets", rota.Costs{"usd": 3 * unit}
+		}
+	}))
+	for i := range 9 {
+		c.entry(submitOp(jobSpec(fmt.Sprint("budgets", i), pinned)))
+	}
+	for round := range 8 {
+		for i, l := range inOrder(c.match()) {
+			c.entry(verb(rota.VerbProgress, l, spends("usd", i+round)))
+			c.entry(verb([]rota.LeaseVerb{rota.VerbFail, rota.VerbComplete, rota.VerbDecline}[(i+round)%3], l))
+		}
+		switch round {
+		case 1:
+			c.entry(GrantBudgetOp("g-key", "budgets:a", change("g1", 3)), cancelOp("budgets4"))
+		case 3:
+			for _, due := range BudgetsWithPeriods(&c.View) {
+				c.entry(TurnBudgetOp(&due, c.Header.Date()-5, c.Header.Date()+3_000, ""))
+			}
+		case 5:
+			for _, due := range BudgetsWithPeriods(&c.View) {
+				c.entry(TurnBudgetOp(&due, due.Until, c.Header.Date()+90_000, ""))
+			}
+		case 6:
+			c.entry(ResetBudgetOp("g-tenant", "", true, change("r1", 0)), usd("g-all", 60))
+		}
+		c.entry(submitOp(jobSpec(fmt.Sprint("budgets-", round), pinned)))
+		c.pass(4_000)
+	}
+	c.entry(DeleteBudgetOp("g-job"))
+}
+
 // goldenDeletions ends jobs, and deletes them so that ranges of numbers begin, meet and disappear.
 func goldenDeletions(c *bench) {
 	var ops []*fsmpb.Op
@@ -493,6 +548,7 @@ func writeGolden(t *testing.T) {
 	goldenLosses(c)
 	goldenStops(c)
 	goldenCosts(c)
+	goldenBudgets(c)
 	note()
 	data := make([]byte, 6000)
 	for i := range data {

@@ -148,6 +148,10 @@ var rules = map[reflect.Type]rule{
 	reflect.TypeFor[*fsmpb.Op_DeleteKeyRule]():    {rota.RightQueue, (*judgement).deleteKeyRule, nil},
 	reflect.TypeFor[*fsmpb.Op_SkipKey]():          {rota.RightQueue, (*judgement).skipKey, nil},
 	reflect.TypeFor[*fsmpb.Op_PauseKey]():         {rota.RightQueue, (*judgement).pauseKey, nil},
+	reflect.TypeFor[*fsmpb.Op_SetBudget]():        {rota.RightBudget, (*judgement).setBudget, nil},
+	reflect.TypeFor[*fsmpb.Op_DeleteBudget]():     {rota.RightBudget, func(j *judgement, op *fsmpb.Op) { j.budget(op.GetDeleteBudget().GetName()) }, nil},
+	reflect.TypeFor[*fsmpb.Op_GrantBudget]():      {rota.RightGrant, func(j *judgement, op *fsmpb.Op) { j.budget(op.GetGrantBudget().GetName()) }, nil},
+	reflect.TypeFor[*fsmpb.Op_ResetBudget]():      {rota.RightBudget, func(j *judgement, op *fsmpb.Op) { j.budget(op.GetResetBudget().GetName()) }, nil},
 }
 
 // ofRights is the rule of operations that change rights.
@@ -422,6 +426,22 @@ func (j *judgement) skipKey(op *fsmpb.Op) {
 
 func (j *judgement) pauseKey(op *fsmpb.Op) {
 	j.key(op.GetPauseKey().GetTenant(), op.GetPauseKey().GetQueue())
+}
+
+// setBudget judges by the tenant and the queue of a budget, before and after.
+func (j *judgement) setBudget(op *fsmpb.Op) {
+	b := op.GetSetBudget()
+	j.asked(orEverything(b.GetTenant()), orEverything(b.GetQueue()))
+	if r := j.ac.budgets.rows.Get(rota.BudgetName(b.GetName())); r != nil {
+		j.free("budget", b.GetName(), orEverything(string(r.Spec.Tenant)), orEverything(string(r.Spec.Queue)))
+	}
+}
+
+// budget judges by the tenant and the queue of a budget; without one, by all of them.
+func (j *judgement) budget(name string) {
+	if r := j.ac.budgets.rows.Get(rota.BudgetName(name)); r != nil {
+		j.known("budget", name, orEverything(string(r.Spec.Tenant)), orEverything(string(r.Spec.Queue)))
+	}
 }
 
 // key judges by where a key is counted; without a tenant, or a queue, by all of them.

@@ -17,6 +17,7 @@ type keyring struct {
 	s         *state.State
 	admission *admission
 	ended     *ended
+	budgets   *budgets
 	leasing   *leasing
 	placement *placement
 	rules     state.Table[string, state.KeyRuleRow, *state.KeyRuleRow]
@@ -38,6 +39,8 @@ type keyring struct {
 	// queuedCosts holds the estimates of QUEUED jobs by the counts whose rates weigh them; units is the number of rules
 	// with a unit or RefuseFull.
 	queuedCosts *btree.BTreeG[queuedCost]
+	// stopped holds the counts that are paused, or whose breaker is open or probing.
+	stopped btree.Set[string]
 	// queued has how many QUEUED jobs a count has, and their estimates, where its rule refuses more than may start.
 	queued map[string]queuedSum
 	units  int
@@ -74,7 +77,7 @@ type keyHold struct {
 
 func (kr *keyring) reset() {
 	kr.byName, kr.names = map[keyRuleID]*state.KeyRuleRow{}, map[string]*keyName{}
-	kr.units, kr.queued = 0, map[string]queuedSum{}
+	kr.units, kr.queued, kr.stopped = 0, map[string]queuedSum{}, btree.Set[string]{}
 	kr.groups, kr.restoring = map[rota.QueueName]*state.KeyRuleRow{}, false
 	kr.line = btree.NewBTreeGOptions(keyPlaceLess, btree.Options{NoLocks: true})
 	kr.blocks = map[rota.JobID][]string{}
@@ -274,6 +277,7 @@ func (kr *keyring) settle(c *state.KeyCountRow, r *state.KeyRuleRow) {
 		kr.drop(c)
 		return
 	}
+	kr.noteStop(c)
 	if full := kr.full(c, r); full != c.Full {
 		c.Full = full
 		kr.lanes.SetFull(c.Key, full)
@@ -290,6 +294,7 @@ func (kr *keyring) drop(c *state.KeyCountRow) {
 	if c.Breaker.State != rota.BreakerClosed {
 		kr.tellStop(rota.EventKeyClosed, c, "its rule counts it no longer")
 	}
+	kr.stopped.Delete(c.Key)
 	kr.unblock(c)
 	kr.dropDebt(c)
 	kr.s.Timers.Key.Refile(c.Key, int64(c.Due), 0)
@@ -330,14 +335,22 @@ func (kr *keyring) Counts(it *sched.Item, to []string) (counts []string, ok bool
 		}
 		to = append(to, h.count)
 	}
-	return to, true
+	return kr.budgets.counts(it.ID, it.JobSpec, to), true
 }
 
 // Full implements sched.Keyring.
-func (kr *keyring) Full(count string) bool { return kr.counts.Get(count).Full }
+func (kr *keyring) Full(count string) bool {
+	if c := kr.budgets.byName[count]; c != nil {
+		return c.full
+	}
+	return kr.counts.Get(count).Full
+}
 
 // Key returns what the rules leave a count.
 func (c caps) Key(count string) int64 {
+	if c.m.budgets.byName[count] != nil {
+		return math.MaxInt64
+	}
 	r := c.m.keyring.counts.Get(count)
 	if r.Full {
 		return 0
@@ -345,14 +358,25 @@ func (c caps) Key(count string) int64 {
 	return c.m.keyring.left(r, c.m.keyring.ruleOf(r))
 }
 
-// Amount returns what a weighted rate leaves a count.
-func (c caps) Amount(count string) int64 {
+// Amount returns what a weighted rate or a budget leaves a count.
+func (c caps) Amount(count string) sched.Amount {
+	if b := c.m.budgets.byName[count]; b != nil {
+		return c.m.budgets.amount(b)
+	}
 	r := c.m.keyring.counts.Get(count)
-	return c.m.keyring.amountLeft(r, c.m.keyring.ruleOf(r))
+	rule := c.m.keyring.ruleOf(r)
+	if rule.Unit == "" {
+		return sched.Amount{Left: math.MaxInt64}
+	}
+	need := c.m.keyring.needed(r, rule)
+	return sched.Amount{Left: c.m.keyring.amountLeft(r, rule) + need - 1, Least: need}
 }
 
 // Weight returns what an assignment of a job takes of that.
 func (c caps) Weight(count string, it *sched.Item) int64 {
+	if b := c.m.budgets.byName[count]; b != nil {
+		return b.budget.Estimate(it.JobSpec)
+	}
 	return c.m.keyring.ruleOf(c.m.keyring.counts.Get(count)).CostOf(it.JobSpec)
 }
 
@@ -364,7 +388,7 @@ func (kr *keyring) holds(j *state.JobRow) bool {
 			return true
 		}
 	}
-	return false
+	return kr.budgets.holds(j)
 }
 
 // obstacles calls note with each reason why one of a job's keys blocks it, until note returns false.
@@ -403,6 +427,7 @@ func (kr *keyring) obstacles(j *state.JobRow, note func(reason, detail string) b
 			return
 		}
 	}
+	kr.budgets.obstacles(j, note)
 }
 
 func (kr *keyring) put(id keyRuleID, to *rota.KeyRule) {

@@ -393,6 +393,9 @@ func (lg *leasing) progress(l *state.LeaseRow, op *fsmpb.LeaseOp, costs rota.Cos
 	}
 	l = lg.spend(l, costs)
 	j, at := lg.s.JobTable.Get(l.Job), lg.s.Header.Clock
+	if len(op.GetCosts()) > 0 {
+		lg.budgets.stop(l, &j.Spec.JobSpec)
+	}
 	due := j.ProgressAt == 0 || at >= j.ProgressAt+limits.ProgressEvery || op.GetProgress() == 100 && j.Progress != 100
 	note := state.Tail(op.GetText(), limits.MaxNoteBytes)
 	final := op.GetOrdinal() == peer.FinalReport && lg.s.Header.Rules >= finalRules

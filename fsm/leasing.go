@@ -16,6 +16,7 @@ import (
 type leasing struct {
 	s         *state.State
 	admission *admission
+	budgets   *budgets
 	ended     *ended
 	fleet     *fleet
 	flows     *flows
@@ -63,6 +64,7 @@ func (lg *leasing) free(l *state.LeaseRow, s *rota.JobSpec, why rota.Reason) {
 	lg.placement.countEndless(l, &lg.s.QueueTable.Get(l.Queue).Policy, -1)
 	lg.admission.closeTenant(l)
 	lg.keyring.opened(l, s, -1, why)
+	lg.budgets.closed(l, s)
 }
 
 // noteEnd records in a job's attempts that its lease has ended; j is editable.
@@ -292,6 +294,7 @@ func (m *lifecycle) finish(j *state.JobRow, st rota.JobState, why rota.Reason, r
 	m.placement.registry.supply.Release(j.Class)
 	m.s.JobTable.Drop(id)
 	m.keyring.leave(j, st)
+	m.budgets.ended(id, &j.Spec.JobSpec, false)
 
 	m.ended.evictTombs(limits.TombstoneCap - 1)
 	m.s.Header.TombSeq++

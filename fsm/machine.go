@@ -87,6 +87,7 @@ func ApplyOpened(m *Machine, index rota.Index, term uint64, e *fsmpb.Entry) (App
 	m.uniques.rows.Recycle()
 	m.keyring.counts.Recycle()
 	m.keyring.charges.Recycle()
+	m.budgets.accounts.Recycle()
 	m.admission.tenants.Recycle() // queues are never dropped
 	a.Events, a.Sweep, a.Rules, a.Offered = m.Journal.Events, m.Sweep, m.Header.Rules, m.fleet.offered
 	a.Term, a.Clock, a.Stamped, a.Digest = m.Header.Term, m.Header.Clock, m.Stamped, m.Ledger.Sum
@@ -184,6 +185,9 @@ func (m *Machine) apply(whole *fsmpb.Op, term uint64) *fsmpb.Outcome {
 		return m.storedBackup(op.BackupStored)
 	case *fsmpb.Op_SetKeyRule, *fsmpb.Op_DeleteKeyRule, *fsmpb.Op_SkipKey, *fsmpb.Op_PauseKey:
 		return m.keyring.apply(whole)
+	case *fsmpb.Op_SetBudget, *fsmpb.Op_DeleteBudget, *fsmpb.Op_GrantBudget, *fsmpb.Op_ResetBudget,
+		*fsmpb.Op_TurnBudget:
+		return m.budgets.apply(whole)
 	case *fsmpb.Op_SetSchedule, *fsmpb.Op_PauseSchedule, *fsmpb.Op_TriggerSchedule, *fsmpb.Op_BackfillSchedule,
 		*fsmpb.Op_DeleteSchedule, *fsmpb.Op_Fire, *fsmpb.Op_SetTzdata:
 		return m.schedules.apply(whole)

@@ -297,8 +297,47 @@ func mixGrants(d *dice) *fsmpb.Op {
 	return roleOp(role, grants...)
 }
 
+// mixBudgets sets, deletes, grants, resets, and begins periods.
+func mixBudgets(b *bench, d *dice) *fsmpb.Op {
+	name := rota.BudgetName("b" + d.of("0", "1", "2"))
+	of := d.of("", "t0", "a:1", "a:2")
+	switch d.roll(8) {
+	case 0:
+		return DeleteBudgetOp(name)
+	case 1, 2:
+		return GrantBudgetOp(name, of, change(d.of("g1", "g2", "g3", "g4"), int64(1+d.roll(9))))
+	case 3:
+		return ResetBudgetOp(name, of, of == "", change(d.of("r1", "r2", "r3"), 0))
+	case 4, 5:
+		for _, due := range BudgetsWithPeriods(&b.View) {
+			if due.Name == name {
+				return TurnBudgetOp(&due, max(due.Until, b.Header.Date()-rota.Date(d.roll(900))),
+					b.Header.Date()+1+rota.Date(d.roll(3_000)), "")
+			}
+		}
+	}
+	x := rota.Budget{Name: name, Unit: d.of("u", "v"), Limit: rota.Cost(d.roll(60)) * unit / 2,
+		DefaultCost: rota.Cost(d.roll(3)) * unit, WarnPermille: int64(d.roll(1000)),
+		Then: pickOf(d, rota.ThenHold, rota.ThenHold, rota.ThenRefuse, rota.ThenAsk, rota.ThenWarn),
+		Each: pickOf(d, rota.EachNone, rota.EachTenant, rota.EachJob, rota.EachWorkflow)}
+	x.Stop = d.roll(3) == 0 && x.Then != rota.ThenWarn
+	if d.roll(3) == 0 {
+		x.Key, x.Each = "a", pickOf(d, rota.EachNone, rota.EachKey)
+	}
+	if d.roll(3) == 0 {
+		x.Tenant = rota.TenantID(d.of("t0", "t1"))
+	}
+	if d.roll(2) == 0 {
+		x.Every = rota.EveryHour
+	}
+	return SetBudgetOp(&x)
+}
+
 // mixKeys sets, deletes, pauses, resumes or skips.
 func mixKeys(b *bench, d *dice) *fsmpb.Op {
+	if b.Header.Rules > 1 && d.roll(4) == 0 {
+		return mixBudgets(b, d)
+	}
 	queue := rota.QueueName(d.of(append(mixQueues, "")...))
 	switch d.roll(6) {
 	case 0:

@@ -57,7 +57,7 @@ func (o *outlived) remove(l *state.LeaseRow) {
 func (lg *leasing) outlive(j *state.JobRow, why rota.Reason) {
 	l := lg.leases.Edit(string(j.Lease[:]))
 	ended := &state.EndedJob{Spec: rota.JobSpec{ID: l.Job, Queue: l.Queue, Tenant: l.Tenant, Type: l.Typ,
-		Keys: j.Spec.Keys}, Alone: j.Isolated()}
+		Keys: j.Spec.Keys, Costs: j.Spec.Costs}, Alone: j.Isolated()}
 	if r := lg.uniques.rows.Get(string(j.History().Unique[:])); r != nil && r.Job == l.Job {
 		ended.Unique = j.History().Unique
 	}

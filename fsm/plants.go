@@ -31,6 +31,10 @@ func (sound) refundsTwice() bool { return false }
 
 func (sound) staysOpen() bool { return false }
 
+func (sound) turnsTwice() bool { return false }
+
+func (sound) booksTwice() bool { return false }
+
 func (sound) passesHead(*keyring, state.KeyPlace) bool { return false }
 
 func (sound) ttlOffset(*state.State) rota.Clock { return 0 }

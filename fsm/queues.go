@@ -407,6 +407,7 @@ func (pl *placement) moveJob(j *state.JobRow, into rota.QueueName) {
 	*moved, j.JobLife = *j, state.NoLife
 	pl.s.JobTable.Drop(spec.ID)
 	pl.keyring.leave(moved, rota.JobNone)
+	pl.budgets.ended(spec.ID, &moved.Spec.JobSpec, true)
 	moved.Spec, moved.Past = pl.s.Specs.Keep(&spec), &past
 	moved.SpecHash = pl.s.Specs.Hash(&pl.s.Ledger.Enc, moved.Spec)
 	moved.Tier, moved.TierAt, moved.TierSeq = 0, 0, 0
@@ -455,6 +456,14 @@ func (pl *placement) stays(name rota.QueueName) error {
 		return rota.Refusef(rota.KindConflict, "queue",
 			"%s is for queue %q: delete it with `rota key delete NAME --queue %s`", which, name, name)
 	}
+	if b := pl.budgets.naming(name); b != nil {
+		which := "a budget"
+		if pl.tells(rota.TenantID(orEverything(string(b.Tenant))), name) {
+			which = fmt.Sprintf("budget %q", b.Name)
+		}
+		return rota.Refusef(rota.KindConflict, "queue", "%s is for queue %q: delete it with `rota budget delete`", which,
+			name)
+	}
 	return nil
 }
 
@@ -476,6 +485,9 @@ func (c *checker) drains() {
 		}
 		if q.DrainTo != "" && c.m.keyring.naming(name) != nil {
 			c.fault("queue %s is drained to %q, and a rule of keys is for it", name, q.DrainTo)
+		}
+		if q.DrainTo != "" && c.m.budgets.naming(name) != nil {
+			c.fault("queue %s is drained to %q, and a budget is for it", name, q.DrainTo)
 		}
 		return true
 	})

@@ -213,6 +213,30 @@ func (kr *keyring) advanceStops(c *state.KeyCountRow, r *state.KeyRuleRow) {
 	}
 }
 
+// noteStop lists a count among those that are stopped, or no longer.
+func (kr *keyring) noteStop(c *state.KeyCountRow) {
+	if c.Pause.On || c.Breaker.State != rota.BreakerClosed {
+		kr.stopped.Insert(c.Key)
+	} else if kr.stopped.Len() > 0 {
+		kr.stopped.Delete(c.Key)
+	}
+}
+
+// StoppedKeys returns how many keys are paused, and of how many the breaker is open or probing.
+func StoppedKeys(vw *View) (paused, open int64) {
+	vw.m.keyring.stopped.Scan(func(key string) bool {
+		c := vw.m.keyring.counts.Get(key)
+		if c.Pause.On {
+			paused++
+		}
+		if c.Breaker.State != rota.BreakerClosed {
+			open++
+		}
+		return true
+	})
+	return paused, open
+}
+
 // stopDue returns when advanceStops is next needed, 0 for never.
 func stopDue(c *state.KeyCountRow) (due rota.Clock) {
 	if c.Pause.On {

@@ -541,6 +541,7 @@ var remedies = map[string]string{
 	"KEY_AT_LIMIT":          "a lease with that key ends (rota key show)",
 	"KEY_RATE":              "the key's next token is there",
 	"KEY_PAUSED":            "the key's pause ends, or is ended (rota key resume)",
+	"BUDGET_SPENT":          "the budget's next period begins, more is granted (rota budget grant), or an open attempt ends below its estimate",
 	"KEY_OPEN":              "a probe of the key succeeds, or rota key resume closes it",
 	"WAITING_IN_SEQUENCE":   "that job has ended",
 	"SEQUENCE_BLOCKED":      "that job completes after all (rota job retry), or somebody passes it (rota key skip)",

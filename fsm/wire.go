@@ -33,6 +33,7 @@ type parts struct {
 	access    authority
 	uniques   uniques
 	keyring   keyring
+	budgets   budgets
 	schedules schedules
 	batches   batches
 	hooks     hooks
@@ -46,6 +47,7 @@ type lifecycle struct {
 	access    *authority
 	admission *admission
 	batches   *batches
+	budgets   *budgets
 	ended     *ended
 	fleet     *fleet
 	flows     *flows
@@ -104,6 +106,8 @@ func NewKnowing(version uint32) *Machine {
 	m.keyring.rules.Init(state.TagKeyRule, l)
 	m.keyring.counts.Init(state.TagKeyCount, l)
 	m.keyring.charges.Init(state.TagKeyCharge, l)
+	m.budgets.rows.Init(state.TagBudget, l)
+	m.budgets.accounts.Init(state.TagAccount, l)
 	m.schedules.rows.Init(state.TagSchedule, l)
 	m.batches.rows.Init(state.TagBatch, l)
 	m.hooks.rows.Init(state.TagWebhook, l)
@@ -113,7 +117,7 @@ func NewKnowing(version uint32) *Machine {
 	// ones, so nearly every operation would copy a row.
 	m.JobTable.Mutable, m.leasing.leases.Mutable = true, true
 	m.fleet.workers.Mutable, m.QueueTable.Mutable, m.admission.tenants.Mutable = true, true, true
-	m.uniques.rows.Mutable, m.keyring.counts.Mutable = true, true
+	m.uniques.rows.Mutable, m.keyring.counts.Mutable, m.budgets.accounts.Mutable = true, true, true
 	m.JobTable.Empty = m.emptyJob
 	m.QueueTable.Known, m.keyring.counts.Known = make(map[rota.QueueName]*state.QueueRow), make(
 		map[string]*state.KeyCountRow)
@@ -122,6 +126,7 @@ func NewKnowing(version uint32) *Machine {
 	m.ended.tombs.Order, m.ended.tombs.Texts, m.ended.staged.loose = state.NewTombOrder(), make(
 		map[rota.QueueName]*entry.Texts), newLooseRecords()
 	m.keyring.reset()
+	m.budgets.reset()
 	m.leasing.outlived = newOutlived()
 	m.placement.registry.reset()
 	m.Timers.Reset()
@@ -134,28 +139,30 @@ func (m *Machine) wire() {
 	s := &m.State
 	m.Journal.S = s
 	m.lifecycle = lifecycle{s: s, access: &m.access, admission: &m.admission, batches: &m.batches,
-		ended: &m.ended, fleet: &m.fleet, flows: &m.flows, hooks: &m.hooks, keyring: &m.keyring,
+		budgets: &m.budgets, ended: &m.ended, fleet: &m.fleet, flows: &m.flows, hooks: &m.hooks, keyring: &m.keyring,
 		leasing: &m.leasing, placement: &m.placement, schedules: &m.schedules, typeStats: &m.typeStats,
 		uniques: &m.uniques}
-	m.access = authority{s: s, batches: &m.batches, ended: &m.ended, fleet: &m.fleet, flows: &m.flows,
+	m.access = authority{s: s, batches: &m.batches, budgets: &m.budgets, ended: &m.ended, fleet: &m.fleet, flows: &m.flows,
 		hooks: &m.hooks, keyring: &m.keyring, leasing: &m.leasing, life: &m.lifecycle, plans: &m.plans,
 		schedules: &m.schedules}
-	m.admission = admission{s: s, access: &m.access, flows: &m.flows, keyring: &m.keyring, leasing: &m.leasing,
+	m.admission = admission{s: s, access: &m.access, budgets: &m.budgets, flows: &m.flows, keyring: &m.keyring, leasing: &m.leasing,
 		placement: &m.placement, typeStats: &m.typeStats}
 	m.batches = batches{s: s, access: &m.access, admission: &m.admission, ended: &m.ended, keyring: &m.keyring,
 		life: &m.lifecycle}
+	m.budgets = budgets{s: s, admission: &m.admission, fleet: &m.fleet, flows: &m.flows, keyring: &m.keyring,
+		leasing: &m.leasing, schedules: &m.schedules}
 	m.ended = ended{s: s, flows: &m.flows, keyring: &m.keyring, leasing: &m.leasing, uniques: &m.uniques, view: &m.View}
 	m.fleet = fleet{s: s, access: &m.access, admission: &m.admission, leasing: &m.leasing,
 		placement: &m.placement, typeStats: &m.typeStats}
-	m.flows = flows{s: s, access: &m.access, admission: &m.admission, ended: &m.ended, keyring: &m.keyring,
+	m.flows = flows{s: s, access: &m.access, admission: &m.admission, budgets: &m.budgets, ended: &m.ended, keyring: &m.keyring,
 		leasing: &m.leasing, life: &m.lifecycle, placement: &m.placement, typeStats: &m.typeStats,
 		view: &m.View}
 	m.hooks = hooks{s: s, access: &m.access, ended: &m.ended, life: &m.lifecycle, placement: &m.placement}
-	m.keyring = keyring{s: s, admission: &m.admission, ended: &m.ended, leasing: &m.leasing, placement: &m.placement}
-	m.leasing = leasing{s: s, admission: &m.admission, ended: &m.ended, fleet: &m.fleet, flows: &m.flows,
+	m.keyring = keyring{s: s, admission: &m.admission, budgets: &m.budgets, ended: &m.ended, leasing: &m.leasing, placement: &m.placement}
+	m.leasing = leasing{s: s, admission: &m.admission, budgets: &m.budgets, ended: &m.ended, fleet: &m.fleet, flows: &m.flows,
 		keyring: &m.keyring, life: &m.lifecycle, placement: &m.placement, schedules: &m.schedules,
 		uniques: &m.uniques, view: &m.View}
-	m.placement = placement{s: s, access: &m.access, admission: &m.admission, batches: &m.batches,
+	m.placement = placement{s: s, access: &m.access, admission: &m.admission, batches: &m.batches, budgets: &m.budgets,
 		fleet: &m.fleet, hooks: &m.hooks, keyring: &m.keyring, leasing: &m.leasing, life: &m.lifecycle,
 		schedules: &m.schedules, typeStats: &m.typeStats, uniques: &m.uniques}
 	m.plans = plans{s: s, access: &m.access}

@@ -18,10 +18,17 @@ type Caps interface {
 	Domain(q rota.QueueName, domain string) int64
 	// Key returns what the rules of keys leave the jobs of a count over all queues (SPEC §19).
 	Key(count string) int64
-	// Amount returns what the weighted rate of a count leaves its jobs (SPEC §30.2), and Weight how much of that an
-	// assignment of a job takes.
-	Amount(count string) int64
+	// Amount returns what a weighted rate or a budget leaves the jobs of a count (SPEC §30), and Weight how much of that
+	// an assignment of a job takes.
+	Amount(count string) Amount
 	Weight(count string, it *Item) int64
+}
+
+// Amount is what a weighted rate or a budget leaves its jobs: one may be assigned while Left is at least Least. Counts
+// with the same Pool share what is left; the empty Pool is the count's own. math.MaxInt64 left means no bound.
+type Amount struct {
+	Pool        string
+	Left, Least int64
 }
 
 // allowance is what an entry may still assign: the first answers of Caps minus the entry's assignments. An unbounded
@@ -33,6 +40,8 @@ type allowance struct {
 	ofTenant map[*tenantRow]*tenantLeft
 	ofDomain map[*domainRow]*int64
 	ofKey    map[*keyRow]*keyLeft
+	// pools is what is left of the amounts that several counts share.
+	pools map[string]*int64
 	// first caches the answer to the first question of each kind: most entries ask about one tenant and one domain.
 	first struct {
 		tenant   *tenantRow
@@ -49,8 +58,17 @@ type allowance struct {
 	domainLeft *int64
 }
 
-// keyLeft is what is left to a count of keys: assignments, and what its weighted rate counts.
-type keyLeft struct{ jobs, amount int64 }
+// keyLeft is what is left to a count of keys: assignments, and the amount of its weighted rate or its budget, which must
+// be least for the next one.
+type keyLeft struct {
+	jobs   int64
+	amount *int64
+	least  int64
+	// pooled reports that other counts take from the same amount, and may need more of it.
+	pooled bool
+}
+
+func (k *keyLeft) none() bool { return k.jobs <= 0 || *k.amount < k.least }
 
 // tenantLeft is what is left to a tenant in one queue.
 type tenantLeft struct {
@@ -123,7 +141,7 @@ func (a *allowance) shut(q rota.QueueName, l *lane) bool {
 
 func (a *allowance) shutKeys(l *lane) bool {
 	for _, c := range l.keys {
-		if left := a.key(c.row); left.jobs <= 0 || left.amount <= 0 {
+		if a.key(c.row).none() {
 			return true
 		}
 	}
@@ -139,7 +157,7 @@ func (a *allowance) shutTenant(q rota.QueueName, l *lane) bool {
 	return *t.all <= 0 || t.window <= 0
 }
 
-// spend counts an assignment of a lane's job. It reports whether that shut the lane, and perhaps others.
+// spend counts an assignment of a lane's job. It reports whether that may have shut lanes.
 func (a *allowance) spend(q rota.QueueName, l *lane, it *Item) (shut bool) {
 	if a.caps == nil {
 		return false
@@ -156,10 +174,10 @@ func (a *allowance) spend(q rota.QueueName, l *lane, it *Item) (shut bool) {
 		if left.jobs != math.MaxInt64 {
 			left.jobs--
 		}
-		if left.amount != math.MaxInt64 {
-			left.amount -= a.caps.Weight(c.row.name, it)
+		if *left.amount != math.MaxInt64 {
+			*left.amount -= a.caps.Weight(c.row.name, it)
 		}
-		shut = shut || left.jobs <= 0 || left.amount <= 0
+		shut = shut || left.none() || left.pooled
 	}
 	return shut
 }

@@ -13,7 +13,7 @@ type evenCaps int64
 
 func (c evenCaps) Tenant(rota.TenantID) int64                 { return int64(c) }
 func (c evenCaps) Window(rota.QueueName, rota.TenantID) int64 { return math.MaxInt64 }
-func (evenCaps) Amount(string) int64                          { return math.MaxInt64 }
+func (evenCaps) Amount(string) Amount                         { return Amount{Left: math.MaxInt64} }
 func (evenCaps) Weight(string, *Item) int64                   { return 1 }
 func (evenCaps) Key(string) int64                             { return math.MaxInt64 }
 

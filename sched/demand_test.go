@@ -27,7 +27,7 @@ func (c sharedCaps) Window(q rota.QueueName, t rota.TenantID) int64 {
 
 func (sharedCaps) Key(string) int64 { return math.MaxInt64 }
 
-func (sharedCaps) Amount(string) int64 { return math.MaxInt64 }
+func (sharedCaps) Amount(string) Amount { return Amount{Left: math.MaxInt64} }
 
 func (sharedCaps) Weight(string, *Item) int64 { return 1 }
 

@@ -113,7 +113,7 @@ type askedCaps struct{ naiveCaps }
 func (c askedCaps) Tenant(t rota.TenantID) int64                   { return leftOf(c.tenants, t) }
 func (c askedCaps) Window(_ rota.QueueName, t rota.TenantID) int64 { return leftOf(c.windows, t) }
 func (c askedCaps) Key(count string) int64                         { return leftOf(c.keys, count) }
-func (c askedCaps) Amount(string) int64                            { return math.MaxInt64 }
+func (c askedCaps) Amount(string) Amount                           { return Amount{Left: math.MaxInt64} }
 func (c askedCaps) Weight(string, *Item) int64                     { return 1 }
 
 func (c askedCaps) Domain(_ rota.QueueName, domain string) int64 { return leftOf(c.domains, domain) }

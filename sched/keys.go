@@ -28,6 +28,8 @@ type Keys struct {
 	// room is a buffer for the names of one job's counts; spare are rows without lanes, for reuse.
 	room  []string
 	spare []*keyRow
+	// All reports that jobs without keys may have counts too.
+	All bool
 }
 
 // spareRows limits the spare rows: if each job has its own key, as many rows come and go as jobs wait. spareLanes
@@ -216,11 +218,31 @@ func (k laneKeys) full() bool {
 func (a *allowance) key(row *keyRow) *keyLeft {
 	left := a.ofKey[row]
 	if left == nil {
-		left = &keyLeft{amount: math.MaxInt64} // a turn that has not come leaves no job
+		left = &keyLeft{amount: &unbounded} // a turn that has not come leaves no job
 		if !row.waits {
-			left.jobs, left.amount = a.caps.Key(row.name), a.caps.Amount(row.name)
+			m := a.caps.Amount(row.name)
+			left.jobs, left.amount, left.least = a.caps.Key(row.name), &unbounded, m.Least
+			if m.Left != math.MaxInt64 {
+				left.amount, left.pooled = a.pool(m), m.Pool != ""
+			}
 		}
 		put(&a.ofKey, row, left)
+	}
+	return left
+}
+
+// unbounded is what is left where nothing bounds an amount; it never changes.
+var unbounded int64 = math.MaxInt64
+
+// pool returns what is left of an amount, shared by the counts that name the same pool.
+func (a *allowance) pool(m Amount) *int64 {
+	if m.Pool == "" {
+		return &m.Left
+	}
+	left := a.pools[m.Pool]
+	if left == nil {
+		left = &m.Left
+		put(&a.pools, m.Pool, left)
 	}
 	return left
 }

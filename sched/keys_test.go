@@ -25,7 +25,7 @@ func (r fewAtATime) Counts(it *Item, to []string) ([]string, bool) {
 func (r fewAtATime) Party(it *Item) string         { return it.Keys[0] }
 func (r fewAtATime) Turn(*Item, int64, bool) int64 { return 0 }
 func (r fewAtATime) Full(count string) bool        { return r.full[count] }
-func (fewAtATime) Amount(string) int64             { return math.MaxInt64 }
+func (fewAtATime) Amount(string) Amount            { return Amount{Left: math.MaxInt64} }
 func (fewAtATime) Weight(string, *Item) int64      { return 1 }
 func (r fewAtATime) Key(count string) int64 {
 	if r.full[count] {

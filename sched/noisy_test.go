@@ -98,7 +98,7 @@ func (b bounds) Window(rota.QueueName, rota.TenantID) int64 { return math.MaxInt
 
 func (bounds) Key(string) int64 { return math.MaxInt64 }
 
-func (bounds) Amount(string) int64 { return math.MaxInt64 }
+func (bounds) Amount(string) Amount { return Amount{Left: math.MaxInt64} }
 
 func (bounds) Weight(string, *Item) int64 { return 1 }
 

@@ -44,9 +44,9 @@ func (p *Pending) tierAt(it *Item) uint8 { return uint8(min(max(int(it.Tier), 0)
 // keyOf returns the key of the lane that a job is filed in.
 func (p *Pending) keyOf(it *Item) laneKey {
 	k := p.plainKeyOf(it)
-	if len(it.Keys) > 0 && p.keys != nil {
+	if p.keys != nil && (len(it.Keys) > 0 || p.keys.All) {
 		k.counts = p.countsOf(it)
-		if p.grouped {
+		if p.grouped && len(it.Keys) > 0 {
 			k.party = p.keys.ring.Party(it)
 		}
 	}
@@ -65,10 +65,8 @@ func (p *Pending) plainKeyOf(it *Item) laneKey {
 // laneOf returns a job's lane, nil if there is none. The counts under which a job was filed do not follow from the job
 // alone.
 func (p *Pending) laneOf(it *Item) *lane {
-	if len(it.Keys) > 0 {
-		if l := p.laneAt[it]; l != nil {
-			return l
-		}
+	if l := p.laneAt[it]; l != nil {
+		return l
 	}
 	return p.lanes[p.plainKeyOf(it)]
 }

@@ -28,6 +28,7 @@ type Core interface {
 	WebhookCore
 	PlanCore
 	KeyCore
+	BudgetCore
 	AuthCore
 	SessionCore
 	ClusterCore
@@ -219,6 +220,20 @@ type KeyCore interface {
 		error)
 	// KeyStates reads a page of the counted keys, the most used first, and returns where the next page begins.
 	KeyStates(ctx context.Context, f rota.KeyFilter, opt peer.ReadOptions) ([]rota.KeyState, string, rota.ReadAt, error)
+}
+
+// BudgetCore serves budgets and their accounts (SPEC §30.5).
+type BudgetCore interface {
+	SetBudget(ctx context.Context, b rota.Budget) (rota.BudgetState, error)
+	DeleteBudget(ctx context.Context, name rota.BudgetName) error
+	GrantBudget(ctx context.Context, name rota.BudgetName, of string, c rota.BudgetChange) (rota.BudgetAccount, error)
+	// ResetBudget forgets the spent amount of one account, or of all of a budget.
+	ResetBudget(ctx context.Context, name rota.BudgetName, of string, all bool, c rota.BudgetChange) error
+	Budgets(ctx context.Context, opt peer.ReadOptions) ([]rota.BudgetState, rota.ReadAt, error)
+	Budget(ctx context.Context, name rota.BudgetName, opt peer.ReadOptions) (rota.BudgetState, rota.ReadAt, error)
+	// BudgetAccounts reads a page of accounts, and returns where the next page begins.
+	BudgetAccounts(ctx context.Context, f rota.BudgetAccountFilter, opt peer.ReadOptions) ([]rota.BudgetAccount, string,
+		rota.ReadAt, error)
 }
 
 // AuthCore serves access tokens, roles and blocked certificates.

@@ -49,6 +49,7 @@ type bundle struct {
 	queues  rotav1.QueuesClient
 	tenants rotav1.TenantsClient
 	keys    rotav1.KeysClient
+	budgets rotav1.BudgetsClient
 	cluster rotav1.ClusterClient
 	flows   rotav1.WorkflowsClient
 }
@@ -89,7 +90,7 @@ func setup(t testing.TB, change ...func(*Options)) *bundle {
 	})
 	b.jobs, b.workers = rotav1.NewJobsClient(b.conn), rotav1.NewWorkersClient(b.conn)
 	b.queues, b.cluster = rotav1.NewQueuesClient(b.conn), rotav1.NewClusterClient(b.conn)
-	b.keys = rotav1.NewKeysClient(b.conn)
+	b.keys, b.budgets = rotav1.NewKeysClient(b.conn), rotav1.NewBudgetsClient(b.conn)
 	b.tenants, b.flows = rotav1.NewTenantsClient(b.conn), rotav1.NewWorkflowsClient(b.conn)
 	return b
 }

@@ -107,6 +107,35 @@ func (c *fakeCore) SkipKey(context.Context, rota.QueueName, rota.TenantID, strin
 	return c.err
 }
 
+func (c *fakeCore) SetBudget(_ context.Context, b rota.Budget) (rota.BudgetState, error) {
+	return rota.BudgetState{Budget: b, Spent: 3}, c.err
+}
+
+func (c *fakeCore) DeleteBudget(context.Context, rota.BudgetName) error { return c.err }
+
+func (c *fakeCore) GrantBudget(_ context.Context, name rota.BudgetName, of string,
+	g rota.BudgetChange) (rota.BudgetAccount, error) {
+	return rota.BudgetAccount{Budget: name, Of: of, Granted: g.Amount}, c.err
+}
+
+func (c *fakeCore) ResetBudget(context.Context, rota.BudgetName, string, bool, rota.BudgetChange) error {
+	return c.err
+}
+
+func (c *fakeCore) Budgets(_ context.Context, opt peer.ReadOptions) ([]rota.BudgetState, rota.ReadAt, error) {
+	return []rota.BudgetState{{Budget: rota.Budget{Name: "b", Unit: "usd"}}}, fakeAt(opt), c.err
+}
+
+func (c *fakeCore) Budget(_ context.Context, name rota.BudgetName,
+	opt peer.ReadOptions) (rota.BudgetState, rota.ReadAt, error) {
+	return rota.BudgetState{Budget: rota.Budget{Name: name, Unit: "usd"}}, fakeAt(opt), c.err
+}
+
+func (c *fakeCore) BudgetAccounts(_ context.Context, f rota.BudgetAccountFilter,
+	opt peer.ReadOptions) ([]rota.BudgetAccount, string, rota.ReadAt, error) {
+	return []rota.BudgetAccount{{Budget: f.Budget, Of: f.Of, Held: 7}}, "next", fakeAt(opt), c.err
+}
+
 func (c *fakeCore) PauseKey(context.Context, rota.QueueName, rota.TenantID, string, rota.Date, string) error {
 	return c.err
 }

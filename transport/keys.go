@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"cmp"
 	"context"
 	"strings"
 
@@ -24,13 +25,9 @@ func (s *keysService) Set(ctx context.Context, req *rotav1.SetKeyRuleRequest) (*
 	if err != nil {
 		return nil, err
 	}
-	version := req.GetIfMatch()
-	switch {
-	case version == "":
-		version = r.ETag // a rule that is sent back as read changes that version
-	case r.ETag != "" && r.ETag != version:
-		return nil, rota.Refusef(rota.KindInvalid, "if_match",
-			"if_match is %.80q, but the rule's etag is %.80q: send only one of them", version, r.ETag)
+	version, err := oneVersion(req.GetIfMatch(), r.ETag)
+	if err != nil {
+		return nil, err
 	}
 	if ctx, err = ifMatch(ctx, version); err != nil {
 		return nil, err
@@ -38,6 +35,16 @@ func (s *keysService) Set(ctx context.Context, req *rotav1.SetKeyRuleRequest) (*
 	r.ETag = ""
 	r, err = s.core.SetKeyRule(ctx, r)
 	return &rotav1.SetKeyRuleResponse{Rule: words.KeyRuleToWire(&r)}, err
+}
+
+// oneVersion returns the version that a call changes: that of its condition, or that of an object that is sent back as
+// read.
+func oneVersion(match, etag string) (string, error) {
+	if match != "" && etag != "" && etag != match {
+		return "", rota.Refusef(rota.KindInvalid, "if_match",
+			"if_match is %.80q, but the etag is %.80q: send only one of them", match, etag)
+	}
+	return cmp.Or(match, etag), nil
 }
 
 // Delete deletes a rule.

@@ -97,6 +97,46 @@ func limitsUnary(b *bundle) map[string]unaryRow {
 		}, func(ctx context.Context) (proto.Message, error) {
 			return b.tenants.List(ctx, &rotav1.ListTenantsRequest{Limit: -1})
 		}, `index:4`},
+		"budgets set": {func(ctx context.Context) (proto.Message, error) {
+			return b.budgets.Set(ctx, &rotav1.SetBudgetRequest{Budget: &rotav1.Budget{Name: "b", Unit: "usd"}})
+		}, func(ctx context.Context) (proto.Message, error) {
+			return b.budgets.Set(ctx, &rotav1.SetBudgetRequest{Budget: &rotav1.Budget{Name: "b"}})
+		}, `spent:3`},
+		"budgets set each": {func(ctx context.Context) (proto.Message, error) {
+			return b.budgets.Set(ctx, &rotav1.SetBudgetRequest{Budget: &rotav1.Budget{Name: "b", Unit: "usd", Each: "job"}})
+		}, func(ctx context.Context) (proto.Message, error) {
+			return b.budgets.Set(ctx, &rotav1.SetBudgetRequest{Budget: &rotav1.Budget{Name: "b", Unit: "usd", Each: "x"}})
+		}, `each:"job"`},
+		"budgets delete": {func(ctx context.Context) (proto.Message, error) {
+			return b.budgets.Delete(ctx, &rotav1.DeleteBudgetRequest{Name: "b"})
+		}, func(ctx context.Context) (proto.Message, error) {
+			return b.budgets.Delete(ctx, &rotav1.DeleteBudgetRequest{})
+		}, ""},
+		"budgets list": {func(ctx context.Context) (proto.Message, error) {
+			return b.budgets.List(ctx, &rotav1.ListBudgetsRequest{})
+		}, func(ctx context.Context) (proto.Message, error) {
+			return b.budgets.List(ctx, &rotav1.ListBudgetsRequest{Limit: -1})
+		}, `unit:"usd"`},
+		"budgets get": {func(ctx context.Context) (proto.Message, error) {
+			return b.budgets.Get(ctx, &rotav1.GetBudgetRequest{Name: "b"})
+		}, func(ctx context.Context) (proto.Message, error) {
+			return b.budgets.Get(ctx, &rotav1.GetBudgetRequest{Name: "b c"})
+		}, `name:"b"`},
+		"budgets accounts": {func(ctx context.Context) (proto.Message, error) {
+			return b.budgets.Accounts(ctx, &rotav1.ListBudgetAccountsRequest{Name: "b", Of: "t"})
+		}, func(ctx context.Context) (proto.Message, error) {
+			return b.budgets.Accounts(ctx, &rotav1.ListBudgetAccountsRequest{Name: "b", Limit: -1})
+		}, `held:7`},
+		"budgets grant": {func(ctx context.Context) (proto.Message, error) {
+			return b.budgets.Grant(ctx, &rotav1.GrantBudgetRequest{Name: "b", Amount: 5, Id: "g"})
+		}, func(ctx context.Context) (proto.Message, error) {
+			return b.budgets.Grant(ctx, &rotav1.GrantBudgetRequest{Name: "b", Amount: 5})
+		}, `granted:5`},
+		"budgets reset": {func(ctx context.Context) (proto.Message, error) {
+			return b.budgets.Reset(ctx, &rotav1.ResetBudgetRequest{Name: "b", Id: "r"})
+		}, func(ctx context.Context) (proto.Message, error) {
+			return b.budgets.Reset(ctx, &rotav1.ResetBudgetRequest{Id: "r"})
+		}, ""},
 		"keys set":        {keyRule("account", 1), keyRule("a:b", 1), ""},
 		"keys set bounds": {keyRule("account", 1), keyRule("account", -1), ""},
 		"keys set none":   {keyRule("account", 1), keyRule("account", 0), ""},

@@ -173,7 +173,7 @@ func (s *Server) register(core Core) (err error) {
 		Tenants: &tenantsService{core: core},
 		Cluster: &clusterService{core: core, attention: s.attention, backups: allowance{most: 1}},
 		Explain: &explainService{core: core}, Batches: &batchesService{server: s, core: core},
-		Schedules: &schedulesService{core: core}, Keys: &keysService{core: core}, Plans: &plansService{core: core},
+		Schedules: &schedulesService{core: core}, Keys: &keysService{core: core}, Budgets: &budgetsService{core: core}, Plans: &plansService{core: core},
 		Workflows: &workflowsService{server: s, core: core}, Webhooks: &webhooksService{core: core},
 		Polling: &pollingService{server: s, core: core},
 		Auth:    &authService{core: core, exchanges: newTurnstile(maxExchanges), uiOrigin: s.options.Hosts.UI}}
@@ -182,6 +182,7 @@ func (s *Server) register(core Core) (err error) {
 	rotav1.RegisterQueuesServer(s.grpc, calls.Queues)
 	rotav1.RegisterTenantsServer(s.grpc, calls.Tenants)
 	rotav1.RegisterKeysServer(s.grpc, calls.Keys)
+	rotav1.RegisterBudgetsServer(s.grpc, calls.Budgets)
 	rotav1.RegisterPlansServer(s.grpc, calls.Plans)
 	rotav1.RegisterBatchesServer(s.grpc, calls.Batches)
 	rotav1.RegisterSchedulesServer(s.grpc, calls.Schedules)

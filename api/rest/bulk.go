@@ -86,6 +86,38 @@ type KeyResumption struct {
 	Key    string `json:"key"`
 }
 
+// Budgets is a list of budgets by name.
+type Budgets struct {
+	Budgets    []rota.BudgetState `json:"budgets"`
+	NextCursor string             `json:"next_cursor,omitempty"`
+}
+
+// BudgetAccounts is a list of the accounts of a budget, by owner.
+type BudgetAccounts struct {
+	Accounts   []rota.BudgetAccount `json:"accounts"`
+	NextCursor string               `json:"next_cursor,omitempty"`
+}
+
+// BudgetGrant adds to the limit of an account for the present period.
+type BudgetGrant struct {
+	// Of is the tenant, key, workflow or job whose account it is, if the budget has several.
+	Of     string    `json:"of,omitempty"`
+	Amount rota.Cost `json:"amount"`
+	Reason string    `json:"reason,omitempty"`
+	// ID names the grant: a repetition changes nothing.
+	ID string `json:"id"`
+}
+
+// BudgetReset forgets the spent and granted amounts in the present period.
+type BudgetReset struct {
+	// Of is the tenant, key, workflow or job whose account it is, if the budget has several; All is all of them.
+	Of     string `json:"of,omitempty"`
+	All    bool   `json:"all,omitempty"`
+	Reason string `json:"reason,omitempty"`
+	// ID names the reset: a repetition changes nothing.
+	ID string `json:"id"`
+}
+
 // KeySkip continues a blocked sequence.
 type KeySkip struct {
 	// Queue, Tenant and Key are those of the key's state, Job is its blocker.

@@ -165,7 +165,7 @@ func differ(a, b reflect.Value, path string) string {
 // known restricts generated rights to existing ones.
 func known(grants []rota.Grant) {
 	for i := range grants {
-		grants[i].Right %= rota.RightDebug + 1
+		grants[i].Right %= rota.RightLast + 1
 	}
 }
 
@@ -389,5 +389,27 @@ func TestKeys_roundTrip(t *testing.T) {
 	w.Breaker.Reasons = []string{"NO_SUCH"}
 	if _, err := KeyRuleFromWire(w); rota.KindOf(err) != rota.KindInvalid {
 		t.Errorf("an unknown reason: %v", err)
+	}
+}
+
+// TestBudgets_roundTrip checks that budgets and their accounts come back from the wire.
+func TestBudgets_roundTrip(t *testing.T) {
+	t.Parallel()
+	b := rota.BudgetState{Budget: rota.Budget{Name: "b", Tenant: "t", Queue: "q", Key: "k:1", Each: rota.EachJob,
+		Unit: "u", Limit: 1, DefaultCost: 2, Every: rota.EveryWeek, TZ: "UTC", WarnPermille: 3, Then: rota.ThenAsk,
+		Stop: true, ETag: "e"}, Since: 4, Until: 5, Accounts: 6, Spent: 7, Reserved: 8, Granted: 9, Held: 10}
+	if got, err := BudgetStateFromWire(BudgetStateToWire(&b)); err != nil || got != b {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	a := rota.BudgetAccount{Budget: "b", Of: "o", Limit: 1, Spent: 2, Reserved: 3, Left: 4, Granted: 5, Waiting: 6,
+		Held: 7, Warned: true, Full: true, Asks: true, Empty: 8,
+		Changes: []rota.BudgetChange{{ID: "i", Amount: 9, Reason: "r", By: "p", At: 10}}}
+	if got, err := BudgetAccountFromWire(BudgetAccountToWire(&a)); err != nil || !reflect.DeepEqual(got, a) {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	for _, w := range []*rotav1.Budget{{Each: "x"}, {Every: "x"}, {Then: "x"}} {
+		if _, err := BudgetFromWire(w); rota.KindOf(err) != rota.KindInvalid {
+			t.Errorf("%v: %v", w, err)
+		}
 	}
 }

@@ -124,6 +124,9 @@ var commandCalls = map[string]calls{
 	"plan cancel": always("Plans/Cancel"),
 	"tenant set":  always("Tenants/Set"), "tenant delete": always("Tenants/Delete"),
 
+	"budget list": always("Budgets/List"), "budget show": always("Budgets/Get", "Budgets/Accounts"), "budget set": always("Budgets/Set"),
+	"budget grant": always("Budgets/Grant"), "budget reset": always("Budgets/Reset"), "budget delete": always("Budgets/Delete"),
+
 	"key list": always("Keys/List"), "key show": always("Keys/Get"), "key set": always("Keys/Set"),
 	"key delete": always("Keys/Delete"), "key skip": always("Keys/Skip"),
 	"key pause": always("Keys/Pause"), "key resume": always("Keys/Resume"), "key top": always("Keys/States"),

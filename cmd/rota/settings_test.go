@@ -128,6 +128,8 @@ func TestFlags(t *testing.T) {
 		"auth blocks":    "",
 		"auth anonymous": "", "auth login": "jwt-file out", "auth issuer set": "audience map ca-file",
 		"auth issuer list": "", "auth issuer delete": "",
+		"budget list": "", "budget show": "of limit", "budget set": "tenant queue key each unit limit default-cost every tz warn then",
+		"budget grant": "of reason id", "budget reset": "of reason id", "budget delete": "",
 		"key list": "", "key show": "tenant", "key top": "held name queue tenant limit",
 		"key set": "queue scope concurrency rate per burst unit default-cost sequence trip of open probes trip-on on-full", "key skip": "job queue tenant scope",
 		"key pause": "for until reason queue tenant scope", "key resume": "queue tenant scope",

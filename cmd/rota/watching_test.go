@@ -58,6 +58,7 @@ var metricLabels = map[string][2]string{
 	"tier":     {"tiers of a queue's priorities", "8"},
 	"type":     {"types of jobs; those after the first 200 are summed under the empty name", "201"},
 	"version":  {"the version of the binary", "1"},
+	"why":      {"paused or open", "2"},
 	"what":     {"the damaged part: log, snapshot, jobs, events", "4"},
 }
 

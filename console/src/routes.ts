@@ -114,6 +114,15 @@ export const routes: Route[] = [
     load: () => import('./pages/keys/Keys.svelte'),
   },
   {
+    name: 'Budgets',
+    path: 'budgets',
+    key: 'b',
+    group: 'Capacity',
+    right: 'read',
+    load: () => import('./pages/budgets/Budgets.svelte'),
+    one: () => import('./pages/budget/Budget.svelte'),
+  },
+  {
     name: 'Nodes',
     path: 'cluster',
     key: 'c',

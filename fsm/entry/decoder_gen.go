@@ -65,6 +65,11 @@ const (
 	opDeleteKeyRule    = 65
 	opSkipKey          = 66
 	opPauseKey         = 122
+	opSetBudget        = 123
+	opDeleteBudget     = 124
+	opGrantBudget      = 125
+	opResetBudget      = 126
+	opTurnBudget       = 127
 	opSetSchedule      = 45
 	opPauseSchedule    = 46
 	opTriggerSchedule  = 47

@@ -50,7 +50,8 @@ func Needs(op *fsmpb.Op) uint32 {
 	switch o := op.GetOp().(type) {
 	case *fsmpb.Op_SetQueue:
 		return settingsNeed(o.SetQueue, newerSettings)
-	case *fsmpb.Op_SetTzdata, *fsmpb.Op_InterruptJob, *fsmpb.Op_RunJobNow, *fsmpb.Op_PauseKey:
+	case *fsmpb.Op_SetTzdata, *fsmpb.Op_InterruptJob, *fsmpb.Op_RunJobNow, *fsmpb.Op_PauseKey,
+		*fsmpb.Op_SetBudget, *fsmpb.Op_DeleteBudget, *fsmpb.Op_GrantBudget, *fsmpb.Op_ResetBudget, *fsmpb.Op_TurnBudget:
 		return 2
 	case *fsmpb.Op_BackfillSchedule:
 		if o.BackfillSchedule.GetTzdata() != "" {
@@ -91,6 +92,12 @@ func Needs(op *fsmpb.Op) uint32 {
 		return FirstRules
 	case *fsmpb.Op_ChangeJob:
 		if o.ChangeJob.StartByMs != nil {
+			return 2
+		}
+		return FirstRules
+	case *fsmpb.Op_SetRole:
+		if slices.ContainsFunc(o.SetRole.GetGrants(),
+			func(g *fsmpb.Grant) bool { return g.GetRight() > uint32(rota.RightDebug) }) {
 			return 2
 		}
 		return FirstRules

@@ -248,6 +248,11 @@ type Op struct {
 	//	*Op_DeleteKeyRule
 	//	*Op_SkipKey
 	//	*Op_PauseKey
+	//	*Op_SetBudget
+	//	*Op_DeleteBudget
+	//	*Op_GrantBudget
+	//	*Op_ResetBudget
+	//	*Op_TurnBudget
 	//	*Op_SetSchedule
 	//	*Op_PauseSchedule
 	//	*Op_TriggerSchedule
@@ -764,6 +769,51 @@ func (x *Op) GetPauseKey() *PauseKey {
 	return nil
 }
 
+func (x *Op) GetSetBudget() *SetBudget {
+	if x != nil {
+		if x, ok := x.Op.(*Op_SetBudget); ok {
+			return x.SetBudget
+		}
+	}
+	return nil
+}
+
+func (x *Op) GetDeleteBudget() *DeleteBudget {
+	if x != nil {
+		if x, ok := x.Op.(*Op_DeleteBudget); ok {
+			return x.DeleteBudget
+		}
+	}
+	return nil
+}
+
+func (x *Op) GetGrantBudget() *GrantBudget {
+	if x != nil {
+		if x, ok := x.Op.(*Op_GrantBudget); ok {
+			return x.GrantBudget
+		}
+	}
+	return nil
+}
+
+func (x *Op) GetResetBudget() *ResetBudget {
+	if x != nil {
+		if x, ok := x.Op.(*Op_ResetBudget); ok {
+			return x.ResetBudget
+		}
+	}
+	return nil
+}
+
+func (x *Op) GetTurnBudget() *TurnBudget {
+	if x != nil {
+		if x, ok := x.Op.(*Op_TurnBudget); ok {
+			return x.TurnBudget
+		}
+	}
+	return nil
+}
+
 func (x *Op) GetSetSchedule() *SetSchedule {
 	if x != nil {
 		if x, ok := x.Op.(*Op_SetSchedule); ok {
@@ -1217,6 +1267,26 @@ type Op_PauseKey struct {
 	PauseKey *PauseKey `protobuf:"bytes,122,opt,name=pause_key,json=pauseKey,proto3,oneof"`
 }
 
+type Op_SetBudget struct {
+	SetBudget *SetBudget `protobuf:"bytes,123,opt,name=set_budget,json=setBudget,proto3,oneof"`
+}
+
+type Op_DeleteBudget struct {
+	DeleteBudget *DeleteBudget `protobuf:"bytes,124,opt,name=delete_budget,json=deleteBudget,proto3,oneof"`
+}
+
+type Op_GrantBudget struct {
+	GrantBudget *GrantBudget `protobuf:"bytes,125,opt,name=grant_budget,json=grantBudget,proto3,oneof"`
+}
+
+type Op_ResetBudget struct {
+	ResetBudget *ResetBudget `protobuf:"bytes,126,opt,name=reset_budget,json=resetBudget,proto3,oneof"`
+}
+
+type Op_TurnBudget struct {
+	TurnBudget *TurnBudget `protobuf:"bytes,127,opt,name=turn_budget,json=turnBudget,proto3,oneof"`
+}
+
 type Op_SetSchedule struct {
 	SetSchedule *SetSchedule `protobuf:"bytes,45,opt,name=set_schedule,json=setSchedule,proto3,oneof"`
 }
@@ -1414,6 +1484,16 @@ func (*Op_DeleteKeyRule) isOp_Op() {}
 func (*Op_SkipKey) isOp_Op() {}
 
 func (*Op_PauseKey) isOp_Op() {}
+
+func (*Op_SetBudget) isOp_Op() {}
+
+func (*Op_DeleteBudget) isOp_Op() {}
+
+func (*Op_GrantBudget) isOp_Op() {}
+
+func (*Op_ResetBudget) isOp_Op() {}
+
+func (*Op_TurnBudget) isOp_Op() {}
 
 func (*Op_SetSchedule) isOp_Op() {}
 
@@ -1793,6 +1873,439 @@ func (x *PauseKey) GetReason() string {
 	return ""
 }
 
+// SetBudget sets how much of a cost jobs may spend in a period, or replaces it (SPEC §30.5). Amounts are in millionths.
+type SetBudget struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// The jobs that it applies to; empty is all.
+	Tenant string `protobuf:"bytes,2,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	Queue  string `protobuf:"bytes,3,opt,name=queue,proto3" json:"queue,omitempty"`
+	Key    string `protobuf:"bytes,4,opt,name=key,proto3" json:"key,omitempty"`
+	// rota.BudgetEach.
+	Each        uint32 `protobuf:"varint,5,opt,name=each,proto3" json:"each,omitempty"`
+	Unit        string `protobuf:"bytes,6,opt,name=unit,proto3" json:"unit,omitempty"`
+	Limit       int64  `protobuf:"varint,7,opt,name=limit,proto3" json:"limit,omitempty"`
+	DefaultCost int64  `protobuf:"varint,8,opt,name=default_cost,json=defaultCost,proto3" json:"default_cost,omitempty"`
+	// rota.BudgetPeriod, in a time zone.
+	Every        uint32 `protobuf:"varint,9,opt,name=every,proto3" json:"every,omitempty"`
+	Tz           string `protobuf:"bytes,10,opt,name=tz,proto3" json:"tz,omitempty"`
+	WarnPermille int64  `protobuf:"varint,11,opt,name=warn_permille,json=warnPermille,proto3" json:"warn_permille,omitempty"`
+	// rota.BudgetThen.
+	Then          uint32 `protobuf:"varint,12,opt,name=then,proto3" json:"then,omitempty"`
+	Stop          bool   `protobuf:"varint,13,opt,name=stop,proto3" json:"stop,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetBudget) Reset() {
+	*x = SetBudget{}
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetBudget) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetBudget) ProtoMessage() {}
+
+func (x *SetBudget) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetBudget.ProtoReflect.Descriptor instead.
+func (*SetBudget) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *SetBudget) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *SetBudget) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *SetBudget) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *SetBudget) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *SetBudget) GetEach() uint32 {
+	if x != nil {
+		return x.Each
+	}
+	return 0
+}
+
+func (x *SetBudget) GetUnit() string {
+	if x != nil {
+		return x.Unit
+	}
+	return ""
+}
+
+func (x *SetBudget) GetLimit() int64 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *SetBudget) GetDefaultCost() int64 {
+	if x != nil {
+		return x.DefaultCost
+	}
+	return 0
+}
+
+func (x *SetBudget) GetEvery() uint32 {
+	if x != nil {
+		return x.Every
+	}
+	return 0
+}
+
+func (x *SetBudget) GetTz() string {
+	if x != nil {
+		return x.Tz
+	}
+	return ""
+}
+
+func (x *SetBudget) GetWarnPermille() int64 {
+	if x != nil {
+		return x.WarnPermille
+	}
+	return 0
+}
+
+func (x *SetBudget) GetThen() uint32 {
+	if x != nil {
+		return x.Then
+	}
+	return 0
+}
+
+func (x *SetBudget) GetStop() bool {
+	if x != nil {
+		return x.Stop
+	}
+	return false
+}
+
+// DeleteBudget forgets a budget and its accounts.
+type DeleteBudget struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteBudget) Reset() {
+	*x = DeleteBudget{}
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteBudget) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteBudget) ProtoMessage() {}
+
+func (x *DeleteBudget) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteBudget.ProtoReflect.Descriptor instead.
+func (*DeleteBudget) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *DeleteBudget) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+// GrantBudget adds to the limit of an account for the present period.
+type GrantBudget struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Name   string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Of     string                 `protobuf:"bytes,2,opt,name=of,proto3" json:"of,omitempty"`
+	Amount int64                  `protobuf:"varint,3,opt,name=amount,proto3" json:"amount,omitempty"`
+	Reason string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Names the grant, so that a repetition changes nothing.
+	Id            string `protobuf:"bytes,5,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GrantBudget) Reset() {
+	*x = GrantBudget{}
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GrantBudget) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GrantBudget) ProtoMessage() {}
+
+func (x *GrantBudget) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GrantBudget.ProtoReflect.Descriptor instead.
+func (*GrantBudget) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *GrantBudget) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *GrantBudget) GetOf() string {
+	if x != nil {
+		return x.Of
+	}
+	return ""
+}
+
+func (x *GrantBudget) GetAmount() int64 {
+	if x != nil {
+		return x.Amount
+	}
+	return 0
+}
+
+func (x *GrantBudget) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *GrantBudget) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+// ResetBudget forgets the spent and granted amounts of an account, or of all of a budget.
+type ResetBudget struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Name   string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Of     string                 `protobuf:"bytes,2,opt,name=of,proto3" json:"of,omitempty"`
+	All    bool                   `protobuf:"varint,3,opt,name=all,proto3" json:"all,omitempty"`
+	Reason string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Names the reset, so that a repetition changes nothing.
+	Id            string `protobuf:"bytes,5,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResetBudget) Reset() {
+	*x = ResetBudget{}
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResetBudget) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResetBudget) ProtoMessage() {}
+
+func (x *ResetBudget) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResetBudget.ProtoReflect.Descriptor instead.
+func (*ResetBudget) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *ResetBudget) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ResetBudget) GetOf() string {
+	if x != nil {
+		return x.Of
+	}
+	return ""
+}
+
+func (x *ResetBudget) GetAll() bool {
+	if x != nil {
+		return x.All
+	}
+	return false
+}
+
+func (x *ResetBudget) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *ResetBudget) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+// TurnBudget is the leader's: it says when the present period of a budget began and ends, or begins the next one.
+type TurnBudget struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// As the state has them; another version or another end of the last period is stale.
+	Version uint64 `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`
+	FromMs  int64  `protobuf:"varint,3,opt,name=from_ms,json=fromMs,proto3" json:"from_ms,omitempty"`
+	SinceMs int64  `protobuf:"varint,4,opt,name=since_ms,json=sinceMs,proto3" json:"since_ms,omitempty"`
+	UntilMs int64  `protobuf:"varint,5,opt,name=until_ms,json=untilMs,proto3" json:"until_ms,omitempty"`
+	// The time zones that the dates were calculated with.
+	Tzdata        string `protobuf:"bytes,6,opt,name=tzdata,proto3" json:"tzdata,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TurnBudget) Reset() {
+	*x = TurnBudget{}
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TurnBudget) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TurnBudget) ProtoMessage() {}
+
+func (x *TurnBudget) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TurnBudget.ProtoReflect.Descriptor instead.
+func (*TurnBudget) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *TurnBudget) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *TurnBudget) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *TurnBudget) GetFromMs() int64 {
+	if x != nil {
+		return x.FromMs
+	}
+	return 0
+}
+
+func (x *TurnBudget) GetSinceMs() int64 {
+	if x != nil {
+		return x.SinceMs
+	}
+	return 0
+}
+
+func (x *TurnBudget) GetUntilMs() int64 {
+	if x != nil {
+		return x.UntilMs
+	}
+	return 0
+}
+
+func (x *TurnBudget) GetTzdata() string {
+	if x != nil {
+		return x.Tzdata
+	}
+	return ""
+}
+
 // DeleteKeyRule forgets a rule.
 type DeleteKeyRule struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1805,7 +2318,7 @@ type DeleteKeyRule struct {
 
 func (x *DeleteKeyRule) Reset() {
 	*x = DeleteKeyRule{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[7]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1817,7 +2330,7 @@ func (x *DeleteKeyRule) String() string {
 func (*DeleteKeyRule) ProtoMessage() {}
 
 func (x *DeleteKeyRule) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[7]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1830,7 +2343,7 @@ func (x *DeleteKeyRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteKeyRule.ProtoReflect.Descriptor instead.
 func (*DeleteKeyRule) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{7}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *DeleteKeyRule) GetQueue() string {
@@ -1868,7 +2381,7 @@ type SkipKey struct {
 
 func (x *SkipKey) Reset() {
 	*x = SkipKey{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[8]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1880,7 +2393,7 @@ func (x *SkipKey) String() string {
 func (*SkipKey) ProtoMessage() {}
 
 func (x *SkipKey) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[8]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1893,7 +2406,7 @@ func (x *SkipKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SkipKey.ProtoReflect.Descriptor instead.
 func (*SkipKey) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{8}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *SkipKey) GetQueue() string {
@@ -1937,7 +2450,7 @@ type Grant struct {
 
 func (x *Grant) Reset() {
 	*x = Grant{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[9]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1949,7 +2462,7 @@ func (x *Grant) String() string {
 func (*Grant) ProtoMessage() {}
 
 func (x *Grant) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[9]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1962,7 +2475,7 @@ func (x *Grant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grant.ProtoReflect.Descriptor instead.
 func (*Grant) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{9}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Grant) GetRight() uint32 {
@@ -2006,7 +2519,7 @@ type SetRole struct {
 
 func (x *SetRole) Reset() {
 	*x = SetRole{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[10]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2018,7 +2531,7 @@ func (x *SetRole) String() string {
 func (*SetRole) ProtoMessage() {}
 
 func (x *SetRole) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[10]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2031,7 +2544,7 @@ func (x *SetRole) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetRole.ProtoReflect.Descriptor instead.
 func (*SetRole) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{10}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *SetRole) GetName() string {
@@ -2114,7 +2627,7 @@ type DeleteRole struct {
 
 func (x *DeleteRole) Reset() {
 	*x = DeleteRole{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[11]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2126,7 +2639,7 @@ func (x *DeleteRole) String() string {
 func (*DeleteRole) ProtoMessage() {}
 
 func (x *DeleteRole) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[11]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2139,7 +2652,7 @@ func (x *DeleteRole) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRole.ProtoReflect.Descriptor instead.
 func (*DeleteRole) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{11}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *DeleteRole) GetName() string {
@@ -2166,7 +2679,7 @@ type CreateToken struct {
 
 func (x *CreateToken) Reset() {
 	*x = CreateToken{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[12]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2178,7 +2691,7 @@ func (x *CreateToken) String() string {
 func (*CreateToken) ProtoMessage() {}
 
 func (x *CreateToken) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[12]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2191,7 +2704,7 @@ func (x *CreateToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateToken.ProtoReflect.Descriptor instead.
 func (*CreateToken) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{12}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *CreateToken) GetId() string {
@@ -2253,7 +2766,7 @@ type RevokeToken struct {
 
 func (x *RevokeToken) Reset() {
 	*x = RevokeToken{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[13]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2265,7 +2778,7 @@ func (x *RevokeToken) String() string {
 func (*RevokeToken) ProtoMessage() {}
 
 func (x *RevokeToken) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[13]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2278,7 +2791,7 @@ func (x *RevokeToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeToken.ProtoReflect.Descriptor instead.
 func (*RevokeToken) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{13}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *RevokeToken) GetId() string {
@@ -2303,7 +2816,7 @@ type OpenSession struct {
 
 func (x *OpenSession) Reset() {
 	*x = OpenSession{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[14]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2315,7 +2828,7 @@ func (x *OpenSession) String() string {
 func (*OpenSession) ProtoMessage() {}
 
 func (x *OpenSession) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[14]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2328,7 +2841,7 @@ func (x *OpenSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenSession.ProtoReflect.Descriptor instead.
 func (*OpenSession) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{14}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *OpenSession) GetId() string {
@@ -2370,7 +2883,7 @@ type ClaimSession struct {
 
 func (x *ClaimSession) Reset() {
 	*x = ClaimSession{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[15]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2382,7 +2895,7 @@ func (x *ClaimSession) String() string {
 func (*ClaimSession) ProtoMessage() {}
 
 func (x *ClaimSession) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[15]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2395,7 +2908,7 @@ func (x *ClaimSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimSession.ProtoReflect.Descriptor instead.
 func (*ClaimSession) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{15}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ClaimSession) GetId() string {
@@ -2422,7 +2935,7 @@ type EndSession struct {
 
 func (x *EndSession) Reset() {
 	*x = EndSession{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[16]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2434,7 +2947,7 @@ func (x *EndSession) String() string {
 func (*EndSession) ProtoMessage() {}
 
 func (x *EndSession) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[16]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2447,7 +2960,7 @@ func (x *EndSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndSession.ProtoReflect.Descriptor instead.
 func (*EndSession) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{16}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *EndSession) GetId() string {
@@ -2469,7 +2982,7 @@ type SetBlock struct {
 
 func (x *SetBlock) Reset() {
 	*x = SetBlock{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[17]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2481,7 +2994,7 @@ func (x *SetBlock) String() string {
 func (*SetBlock) ProtoMessage() {}
 
 func (x *SetBlock) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[17]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2494,7 +3007,7 @@ func (x *SetBlock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetBlock.ProtoReflect.Descriptor instead.
 func (*SetBlock) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{17}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *SetBlock) GetRole() string {
@@ -2528,7 +3041,7 @@ type SetAnonymous struct {
 
 func (x *SetAnonymous) Reset() {
 	*x = SetAnonymous{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[18]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2540,7 +3053,7 @@ func (x *SetAnonymous) String() string {
 func (*SetAnonymous) ProtoMessage() {}
 
 func (x *SetAnonymous) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[18]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2553,7 +3066,7 @@ func (x *SetAnonymous) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetAnonymous.ProtoReflect.Descriptor instead.
 func (*SetAnonymous) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{18}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *SetAnonymous) GetRoles() []string {
@@ -2575,7 +3088,7 @@ type InitAuth struct {
 
 func (x *InitAuth) Reset() {
 	*x = InitAuth{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[19]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2587,7 +3100,7 @@ func (x *InitAuth) String() string {
 func (*InitAuth) ProtoMessage() {}
 
 func (x *InitAuth) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[19]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2600,7 +3113,7 @@ func (x *InitAuth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InitAuth.ProtoReflect.Descriptor instead.
 func (*InitAuth) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{19}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *InitAuth) GetToken() *CreateToken {
@@ -2636,7 +3149,7 @@ type BeginTerm struct {
 
 func (x *BeginTerm) Reset() {
 	*x = BeginTerm{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[20]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2648,7 +3161,7 @@ func (x *BeginTerm) String() string {
 func (*BeginTerm) ProtoMessage() {}
 
 func (x *BeginTerm) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[20]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2661,7 +3174,7 @@ func (x *BeginTerm) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeginTerm.ProtoReflect.Descriptor instead.
 func (*BeginTerm) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{20}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *BeginTerm) GetTerm() uint64 {
@@ -2770,7 +3283,7 @@ type JobSpec struct {
 
 func (x *JobSpec) Reset() {
 	*x = JobSpec{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[21]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2782,7 +3295,7 @@ func (x *JobSpec) String() string {
 func (*JobSpec) ProtoMessage() {}
 
 func (x *JobSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[21]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2795,7 +3308,7 @@ func (x *JobSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobSpec.ProtoReflect.Descriptor instead.
 func (*JobSpec) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{21}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *JobSpec) GetId() string {
@@ -3093,7 +3606,7 @@ type Unique struct {
 
 func (x *Unique) Reset() {
 	*x = Unique{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[22]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3105,7 +3618,7 @@ func (x *Unique) String() string {
 func (*Unique) ProtoMessage() {}
 
 func (x *Unique) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[22]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3118,7 +3631,7 @@ func (x *Unique) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unique.ProtoReflect.Descriptor instead.
 func (*Unique) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{22}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Unique) GetKey() string {
@@ -3180,7 +3693,7 @@ type Limit struct {
 
 func (x *Limit) Reset() {
 	*x = Limit{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[23]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3192,7 +3705,7 @@ func (x *Limit) String() string {
 func (*Limit) ProtoMessage() {}
 
 func (x *Limit) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[23]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3205,7 +3718,7 @@ func (x *Limit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limit.ProtoReflect.Descriptor instead.
 func (*Limit) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{23}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Limit) GetName() string {
@@ -3232,7 +3745,7 @@ type Label struct {
 
 func (x *Label) Reset() {
 	*x = Label{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[24]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3244,7 +3757,7 @@ func (x *Label) String() string {
 func (*Label) ProtoMessage() {}
 
 func (x *Label) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[24]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3257,7 +3770,7 @@ func (x *Label) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Label.ProtoReflect.Descriptor instead.
 func (*Label) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{24}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Label) GetKey() string {
@@ -3286,7 +3799,7 @@ type Submit struct {
 
 func (x *Submit) Reset() {
 	*x = Submit{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[25]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3298,7 +3811,7 @@ func (x *Submit) String() string {
 func (*Submit) ProtoMessage() {}
 
 func (x *Submit) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[25]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3311,7 +3824,7 @@ func (x *Submit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Submit.ProtoReflect.Descriptor instead.
 func (*Submit) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{25}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Submit) GetSpec() *JobSpec {
@@ -3351,7 +3864,7 @@ type WorkerSpec struct {
 
 func (x *WorkerSpec) Reset() {
 	*x = WorkerSpec{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[26]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3363,7 +3876,7 @@ func (x *WorkerSpec) String() string {
 func (*WorkerSpec) ProtoMessage() {}
 
 func (x *WorkerSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[26]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3376,7 +3889,7 @@ func (x *WorkerSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerSpec.ProtoReflect.Descriptor instead.
 func (*WorkerSpec) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{26}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *WorkerSpec) GetId() string {
@@ -3498,7 +4011,7 @@ type Register struct {
 
 func (x *Register) Reset() {
 	*x = Register{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[27]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3510,7 +4023,7 @@ func (x *Register) String() string {
 func (*Register) ProtoMessage() {}
 
 func (x *Register) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[27]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3523,7 +4036,7 @@ func (x *Register) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Register.ProtoReflect.Descriptor instead.
 func (*Register) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{27}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Register) GetSpec() *WorkerSpec {
@@ -3612,7 +4125,7 @@ type Offer struct {
 
 func (x *Offer) Reset() {
 	*x = Offer{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[28]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3624,7 +4137,7 @@ func (x *Offer) String() string {
 func (*Offer) ProtoMessage() {}
 
 func (x *Offer) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[28]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3637,7 +4150,7 @@ func (x *Offer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Offer.ProtoReflect.Descriptor instead.
 func (*Offer) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{28}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Offer) GetWorker() string {
@@ -3690,7 +4203,7 @@ type Attestation struct {
 
 func (x *Attestation) Reset() {
 	*x = Attestation{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[29]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3702,7 +4215,7 @@ func (x *Attestation) String() string {
 func (*Attestation) ProtoMessage() {}
 
 func (x *Attestation) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[29]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3715,7 +4228,7 @@ func (x *Attestation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attestation.ProtoReflect.Descriptor instead.
 func (*Attestation) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{29}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Attestation) GetCluster() string {
@@ -3773,7 +4286,7 @@ type SetStatus struct {
 
 func (x *SetStatus) Reset() {
 	*x = SetStatus{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[30]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3785,7 +4298,7 @@ func (x *SetStatus) String() string {
 func (*SetStatus) ProtoMessage() {}
 
 func (x *SetStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[30]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3798,7 +4311,7 @@ func (x *SetStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetStatus.ProtoReflect.Descriptor instead.
 func (*SetStatus) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{30}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *SetStatus) GetWorker() string {
@@ -3836,7 +4349,7 @@ type Gone struct {
 
 func (x *Gone) Reset() {
 	*x = Gone{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[31]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3848,7 +4361,7 @@ func (x *Gone) String() string {
 func (*Gone) ProtoMessage() {}
 
 func (x *Gone) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[31]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3861,7 +4374,7 @@ func (x *Gone) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Gone.ProtoReflect.Descriptor instead.
 func (*Gone) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{31}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Gone) GetWorker() string {
@@ -3898,7 +4411,7 @@ type Disconnect struct {
 
 func (x *Disconnect) Reset() {
 	*x = Disconnect{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[32]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3910,7 +4423,7 @@ func (x *Disconnect) String() string {
 func (*Disconnect) ProtoMessage() {}
 
 func (x *Disconnect) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[32]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3923,7 +4436,7 @@ func (x *Disconnect) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Disconnect.ProtoReflect.Descriptor instead.
 func (*Disconnect) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{32}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Disconnect) GetWorker() string {
@@ -3961,7 +4474,7 @@ type Reach struct {
 
 func (x *Reach) Reset() {
 	*x = Reach{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[33]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3973,7 +4486,7 @@ func (x *Reach) String() string {
 func (*Reach) ProtoMessage() {}
 
 func (x *Reach) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[33]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3986,7 +4499,7 @@ func (x *Reach) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reach.ProtoReflect.Descriptor instead.
 func (*Reach) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{33}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Reach) GetWorker() string {
@@ -4040,7 +4553,7 @@ type Round struct {
 
 func (x *Round) Reset() {
 	*x = Round{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[34]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4052,7 +4565,7 @@ func (x *Round) String() string {
 func (*Round) ProtoMessage() {}
 
 func (x *Round) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[34]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4065,7 +4578,7 @@ func (x *Round) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Round.ProtoReflect.Descriptor instead.
 func (*Round) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{34}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Round) GetEpoch() uint64 {
@@ -4136,7 +4649,7 @@ type Reserved struct {
 
 func (x *Reserved) Reset() {
 	*x = Reserved{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[35]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4148,7 +4661,7 @@ func (x *Reserved) String() string {
 func (*Reserved) ProtoMessage() {}
 
 func (x *Reserved) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[35]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4161,7 +4674,7 @@ func (x *Reserved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reserved.ProtoReflect.Descriptor instead.
 func (*Reserved) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{35}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Reserved) GetJob() string {
@@ -4197,7 +4710,7 @@ type Preempt struct {
 
 func (x *Preempt) Reset() {
 	*x = Preempt{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[36]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4209,7 +4722,7 @@ func (x *Preempt) String() string {
 func (*Preempt) ProtoMessage() {}
 
 func (x *Preempt) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[36]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4222,7 +4735,7 @@ func (x *Preempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Preempt.ProtoReflect.Descriptor instead.
 func (*Preempt) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{36}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Preempt) GetJob() string {
@@ -4260,7 +4773,7 @@ type Hold struct {
 
 func (x *Hold) Reset() {
 	*x = Hold{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[37]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4272,7 +4785,7 @@ func (x *Hold) String() string {
 func (*Hold) ProtoMessage() {}
 
 func (x *Hold) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[37]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4285,7 +4798,7 @@ func (x *Hold) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hold.ProtoReflect.Descriptor instead.
 func (*Hold) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{37}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Hold) GetJob() string {
@@ -4326,7 +4839,7 @@ type Pair struct {
 
 func (x *Pair) Reset() {
 	*x = Pair{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[38]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4338,7 +4851,7 @@ func (x *Pair) String() string {
 func (*Pair) ProtoMessage() {}
 
 func (x *Pair) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[38]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4351,7 +4864,7 @@ func (x *Pair) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pair.ProtoReflect.Descriptor instead.
 func (*Pair) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{38}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Pair) GetJob() string {
@@ -4442,7 +4955,7 @@ type LeaseOp struct {
 
 func (x *LeaseOp) Reset() {
 	*x = LeaseOp{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[39]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4454,7 +4967,7 @@ func (x *LeaseOp) String() string {
 func (*LeaseOp) ProtoMessage() {}
 
 func (x *LeaseOp) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[39]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4467,7 +4980,7 @@ func (x *LeaseOp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseOp.ProtoReflect.Descriptor instead.
 func (*LeaseOp) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{39}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *LeaseOp) GetVerb() uint32 {
@@ -4603,7 +5116,7 @@ type KeepLog struct {
 
 func (x *KeepLog) Reset() {
 	*x = KeepLog{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[40]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4615,7 +5128,7 @@ func (x *KeepLog) String() string {
 func (*KeepLog) ProtoMessage() {}
 
 func (x *KeepLog) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[40]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4628,7 +5141,7 @@ func (x *KeepLog) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepLog.ProtoReflect.Descriptor instead.
 func (*KeepLog) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{40}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *KeepLog) GetJob() string {
@@ -4668,7 +5181,7 @@ type Cancel struct {
 
 func (x *Cancel) Reset() {
 	*x = Cancel{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[41]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4680,7 +5193,7 @@ func (x *Cancel) String() string {
 func (*Cancel) ProtoMessage() {}
 
 func (x *Cancel) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[41]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4693,7 +5206,7 @@ func (x *Cancel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cancel.ProtoReflect.Descriptor instead.
 func (*Cancel) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{41}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Cancel) GetJob() string {
@@ -4715,7 +5228,7 @@ type InterruptJob struct {
 
 func (x *InterruptJob) Reset() {
 	*x = InterruptJob{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[42]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4727,7 +5240,7 @@ func (x *InterruptJob) String() string {
 func (*InterruptJob) ProtoMessage() {}
 
 func (x *InterruptJob) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[42]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4740,7 +5253,7 @@ func (x *InterruptJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterruptJob.ProtoReflect.Descriptor instead.
 func (*InterruptJob) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{42}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *InterruptJob) GetJob() string {
@@ -4778,7 +5291,7 @@ type RunJobNow struct {
 
 func (x *RunJobNow) Reset() {
 	*x = RunJobNow{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[43]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4790,7 +5303,7 @@ func (x *RunJobNow) String() string {
 func (*RunJobNow) ProtoMessage() {}
 
 func (x *RunJobNow) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[43]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4803,7 +5316,7 @@ func (x *RunJobNow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunJobNow.ProtoReflect.Descriptor instead.
 func (*RunJobNow) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{43}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *RunJobNow) GetJob() string {
@@ -4857,7 +5370,7 @@ type Retry struct {
 
 func (x *Retry) Reset() {
 	*x = Retry{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[44]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4869,7 +5382,7 @@ func (x *Retry) String() string {
 func (*Retry) ProtoMessage() {}
 
 func (x *Retry) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[44]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4882,7 +5395,7 @@ func (x *Retry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Retry.ProtoReflect.Descriptor instead.
 func (*Retry) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{44}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Retry) GetJob() string {
@@ -4926,7 +5439,7 @@ type Past struct {
 
 func (x *Past) Reset() {
 	*x = Past{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[45]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4938,7 +5451,7 @@ func (x *Past) String() string {
 func (*Past) ProtoMessage() {}
 
 func (x *Past) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[45]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4951,7 +5464,7 @@ func (x *Past) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Past.ProtoReflect.Descriptor instead.
 func (*Past) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{45}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Past) GetAttempts() []byte {
@@ -4989,7 +5502,7 @@ type ChangeJob struct {
 
 func (x *ChangeJob) Reset() {
 	*x = ChangeJob{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[46]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5001,7 +5514,7 @@ func (x *ChangeJob) String() string {
 func (*ChangeJob) ProtoMessage() {}
 
 func (x *ChangeJob) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[46]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5014,7 +5527,7 @@ func (x *ChangeJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeJob.ProtoReflect.Descriptor instead.
 func (*ChangeJob) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{46}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ChangeJob) GetJob() string {
@@ -5093,7 +5606,7 @@ type DeleteJob struct {
 
 func (x *DeleteJob) Reset() {
 	*x = DeleteJob{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[47]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5105,7 +5618,7 @@ func (x *DeleteJob) String() string {
 func (*DeleteJob) ProtoMessage() {}
 
 func (x *DeleteJob) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[47]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5118,7 +5631,7 @@ func (x *DeleteJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteJob.ProtoReflect.Descriptor instead.
 func (*DeleteJob) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{47}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *DeleteJob) GetJob() string {
@@ -5147,7 +5660,7 @@ type DeleteQueue struct {
 
 func (x *DeleteQueue) Reset() {
 	*x = DeleteQueue{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[48]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5159,7 +5672,7 @@ func (x *DeleteQueue) String() string {
 func (*DeleteQueue) ProtoMessage() {}
 
 func (x *DeleteQueue) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[48]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5172,7 +5685,7 @@ func (x *DeleteQueue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteQueue.ProtoReflect.Descriptor instead.
 func (*DeleteQueue) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{48}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *DeleteQueue) GetName() string {
@@ -5199,7 +5712,7 @@ type DeleteTenant struct {
 
 func (x *DeleteTenant) Reset() {
 	*x = DeleteTenant{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[49]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5211,7 +5724,7 @@ func (x *DeleteTenant) String() string {
 func (*DeleteTenant) ProtoMessage() {}
 
 func (x *DeleteTenant) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[49]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5224,7 +5737,7 @@ func (x *DeleteTenant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteTenant.ProtoReflect.Descriptor instead.
 func (*DeleteTenant) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{49}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *DeleteTenant) GetId() string {
@@ -5244,7 +5757,7 @@ type DeleteWorker struct {
 
 func (x *DeleteWorker) Reset() {
 	*x = DeleteWorker{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[50]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5256,7 +5769,7 @@ func (x *DeleteWorker) String() string {
 func (*DeleteWorker) ProtoMessage() {}
 
 func (x *DeleteWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[50]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5269,7 +5782,7 @@ func (x *DeleteWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteWorker.ProtoReflect.Descriptor instead.
 func (*DeleteWorker) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{50}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *DeleteWorker) GetId() string {
@@ -5292,7 +5805,7 @@ type SetIssuer struct {
 
 func (x *SetIssuer) Reset() {
 	*x = SetIssuer{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[51]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5304,7 +5817,7 @@ func (x *SetIssuer) String() string {
 func (*SetIssuer) ProtoMessage() {}
 
 func (x *SetIssuer) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[51]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5317,7 +5830,7 @@ func (x *SetIssuer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetIssuer.ProtoReflect.Descriptor instead.
 func (*SetIssuer) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{51}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *SetIssuer) GetUrl() string {
@@ -5359,7 +5872,7 @@ type ClaimRole struct {
 
 func (x *ClaimRole) Reset() {
 	*x = ClaimRole{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[52]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5371,7 +5884,7 @@ func (x *ClaimRole) String() string {
 func (*ClaimRole) ProtoMessage() {}
 
 func (x *ClaimRole) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[52]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5384,7 +5897,7 @@ func (x *ClaimRole) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimRole.ProtoReflect.Descriptor instead.
 func (*ClaimRole) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{52}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *ClaimRole) GetClaim() string {
@@ -5417,7 +5930,7 @@ type DeleteIssuer struct {
 
 func (x *DeleteIssuer) Reset() {
 	*x = DeleteIssuer{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[53]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5429,7 +5942,7 @@ func (x *DeleteIssuer) String() string {
 func (*DeleteIssuer) ProtoMessage() {}
 
 func (x *DeleteIssuer) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[53]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5442,7 +5955,7 @@ func (x *DeleteIssuer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteIssuer.ProtoReflect.Descriptor instead.
 func (*DeleteIssuer) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{53}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *DeleteIssuer) GetUrl() string {
@@ -5474,7 +5987,7 @@ type Exchange struct {
 
 func (x *Exchange) Reset() {
 	*x = Exchange{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[54]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5486,7 +5999,7 @@ func (x *Exchange) String() string {
 func (*Exchange) ProtoMessage() {}
 
 func (x *Exchange) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[54]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5499,7 +6012,7 @@ func (x *Exchange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exchange.ProtoReflect.Descriptor instead.
 func (*Exchange) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{54}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Exchange) GetIssuer() string {
@@ -5582,7 +6095,7 @@ type DropDeleted struct {
 
 func (x *DropDeleted) Reset() {
 	*x = DropDeleted{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[55]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5594,7 +6107,7 @@ func (x *DropDeleted) String() string {
 func (*DropDeleted) ProtoMessage() {}
 
 func (x *DropDeleted) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[55]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5607,7 +6120,7 @@ func (x *DropDeleted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropDeleted.ProtoReflect.Descriptor instead.
 func (*DropDeleted) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{55}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *DropDeleted) GetThrough() uint64 {
@@ -5632,7 +6145,7 @@ type SetMode struct {
 
 func (x *SetMode) Reset() {
 	*x = SetMode{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[56]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5644,7 +6157,7 @@ func (x *SetMode) String() string {
 func (*SetMode) ProtoMessage() {}
 
 func (x *SetMode) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[56]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5657,7 +6170,7 @@ func (x *SetMode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetMode.ProtoReflect.Descriptor instead.
 func (*SetMode) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{56}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *SetMode) GetMode() uint32 {
@@ -5698,7 +6211,7 @@ type SetCluster struct {
 
 func (x *SetCluster) Reset() {
 	*x = SetCluster{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[57]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5710,7 +6223,7 @@ func (x *SetCluster) String() string {
 func (*SetCluster) ProtoMessage() {}
 
 func (x *SetCluster) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[57]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5723,7 +6236,7 @@ func (x *SetCluster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetCluster.ProtoReflect.Descriptor instead.
 func (*SetCluster) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{57}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *SetCluster) GetSet() []*Label {
@@ -5745,7 +6258,7 @@ type SetTenant struct {
 
 func (x *SetTenant) Reset() {
 	*x = SetTenant{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[58]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5757,7 +6270,7 @@ func (x *SetTenant) String() string {
 func (*SetTenant) ProtoMessage() {}
 
 func (x *SetTenant) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[58]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5770,7 +6283,7 @@ func (x *SetTenant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetTenant.ProtoReflect.Descriptor instead.
 func (*SetTenant) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{58}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *SetTenant) GetId() string {
@@ -5803,7 +6316,7 @@ type ReportProof struct {
 
 func (x *ReportProof) Reset() {
 	*x = ReportProof{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[59]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5815,7 +6328,7 @@ func (x *ReportProof) String() string {
 func (*ReportProof) ProtoMessage() {}
 
 func (x *ReportProof) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[59]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5828,7 +6341,7 @@ func (x *ReportProof) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportProof.ProtoReflect.Descriptor instead.
 func (*ReportProof) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{59}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *ReportProof) GetJob() string {
@@ -5894,7 +6407,7 @@ type OpenWorkflow struct {
 
 func (x *OpenWorkflow) Reset() {
 	*x = OpenWorkflow{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[60]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5906,7 +6419,7 @@ func (x *OpenWorkflow) String() string {
 func (*OpenWorkflow) ProtoMessage() {}
 
 func (x *OpenWorkflow) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[60]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5919,7 +6432,7 @@ func (x *OpenWorkflow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenWorkflow.ProtoReflect.Descriptor instead.
 func (*OpenWorkflow) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{60}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *OpenWorkflow) GetId() string {
@@ -6002,7 +6515,7 @@ type QueueShare struct {
 
 func (x *QueueShare) Reset() {
 	*x = QueueShare{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[61]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6014,7 +6527,7 @@ func (x *QueueShare) String() string {
 func (*QueueShare) ProtoMessage() {}
 
 func (x *QueueShare) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[61]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6027,7 +6540,7 @@ func (x *QueueShare) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueShare.ProtoReflect.Descriptor instead.
 func (*QueueShare) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{61}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *QueueShare) GetQueue() string {
@@ -6058,7 +6571,7 @@ type AddNodes struct {
 
 func (x *AddNodes) Reset() {
 	*x = AddNodes{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[62]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6070,7 +6583,7 @@ func (x *AddNodes) String() string {
 func (*AddNodes) ProtoMessage() {}
 
 func (x *AddNodes) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[62]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6083,7 +6596,7 @@ func (x *AddNodes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddNodes.ProtoReflect.Descriptor instead.
 func (*AddNodes) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{62}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *AddNodes) GetWorkflow() string {
@@ -6131,7 +6644,7 @@ type WorkflowNode struct {
 
 func (x *WorkflowNode) Reset() {
 	*x = WorkflowNode{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[63]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6143,7 +6656,7 @@ func (x *WorkflowNode) String() string {
 func (*WorkflowNode) ProtoMessage() {}
 
 func (x *WorkflowNode) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[63]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6156,7 +6669,7 @@ func (x *WorkflowNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkflowNode.ProtoReflect.Descriptor instead.
 func (*WorkflowNode) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{63}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *WorkflowNode) GetSpec() *JobSpec {
@@ -6201,7 +6714,7 @@ type Growth struct {
 
 func (x *Growth) Reset() {
 	*x = Growth{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[64]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6213,7 +6726,7 @@ func (x *Growth) String() string {
 func (*Growth) ProtoMessage() {}
 
 func (x *Growth) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[64]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6226,7 +6739,7 @@ func (x *Growth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Growth.ProtoReflect.Descriptor instead.
 func (*Growth) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{64}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *Growth) GetNodes() []*WorkflowNode {
@@ -6254,7 +6767,7 @@ type Gate struct {
 
 func (x *Gate) Reset() {
 	*x = Gate{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[65]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6266,7 +6779,7 @@ func (x *Gate) String() string {
 func (*Gate) ProtoMessage() {}
 
 func (x *Gate) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[65]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6279,7 +6792,7 @@ func (x *Gate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Gate.ProtoReflect.Descriptor instead.
 func (*Gate) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{65}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *Gate) GetTimeoutMs() int64 {
@@ -6310,7 +6823,7 @@ type SignalWorkflow struct {
 
 func (x *SignalWorkflow) Reset() {
 	*x = SignalWorkflow{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[66]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6322,7 +6835,7 @@ func (x *SignalWorkflow) String() string {
 func (*SignalWorkflow) ProtoMessage() {}
 
 func (x *SignalWorkflow) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[66]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6335,7 +6848,7 @@ func (x *SignalWorkflow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalWorkflow.ProtoReflect.Descriptor instead.
 func (*SignalWorkflow) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{66}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *SignalWorkflow) GetWorkflow() string {
@@ -6383,7 +6896,7 @@ type CommitWorkflow struct {
 
 func (x *CommitWorkflow) Reset() {
 	*x = CommitWorkflow{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[67]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6395,7 +6908,7 @@ func (x *CommitWorkflow) String() string {
 func (*CommitWorkflow) ProtoMessage() {}
 
 func (x *CommitWorkflow) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[67]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6408,7 +6921,7 @@ func (x *CommitWorkflow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitWorkflow.ProtoReflect.Descriptor instead.
 func (*CommitWorkflow) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{67}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *CommitWorkflow) GetId() string {
@@ -6434,7 +6947,7 @@ type CancelWorkflow struct {
 
 func (x *CancelWorkflow) Reset() {
 	*x = CancelWorkflow{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[68]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6446,7 +6959,7 @@ func (x *CancelWorkflow) String() string {
 func (*CancelWorkflow) ProtoMessage() {}
 
 func (x *CancelWorkflow) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[68]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6459,7 +6972,7 @@ func (x *CancelWorkflow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelWorkflow.ProtoReflect.Descriptor instead.
 func (*CancelWorkflow) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{68}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *CancelWorkflow) GetId() string {
@@ -6483,7 +6996,7 @@ type RetryWorkflow struct {
 
 func (x *RetryWorkflow) Reset() {
 	*x = RetryWorkflow{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[69]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6495,7 +7008,7 @@ func (x *RetryWorkflow) String() string {
 func (*RetryWorkflow) ProtoMessage() {}
 
 func (x *RetryWorkflow) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[69]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6508,7 +7021,7 @@ func (x *RetryWorkflow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryWorkflow.ProtoReflect.Descriptor instead.
 func (*RetryWorkflow) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{69}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *RetryWorkflow) GetId() string {
@@ -6540,7 +7053,7 @@ type Sweep struct {
 
 func (x *Sweep) Reset() {
 	*x = Sweep{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[70]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6552,7 +7065,7 @@ func (x *Sweep) String() string {
 func (*Sweep) ProtoMessage() {}
 
 func (x *Sweep) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[70]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6565,7 +7078,7 @@ func (x *Sweep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sweep.ProtoReflect.Descriptor instead.
 func (*Sweep) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{70}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{75}
 }
 
 type SetQueue struct {
@@ -6579,7 +7092,7 @@ type SetQueue struct {
 
 func (x *SetQueue) Reset() {
 	*x = SetQueue{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[71]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6591,7 +7104,7 @@ func (x *SetQueue) String() string {
 func (*SetQueue) ProtoMessage() {}
 
 func (x *SetQueue) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[71]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6604,7 +7117,7 @@ func (x *SetQueue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQueue.ProtoReflect.Descriptor instead.
 func (*SetQueue) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{71}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *SetQueue) GetName() string {
@@ -6636,7 +7149,7 @@ type Barrier struct {
 
 func (x *Barrier) Reset() {
 	*x = Barrier{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[72]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6648,7 +7161,7 @@ func (x *Barrier) String() string {
 func (*Barrier) ProtoMessage() {}
 
 func (x *Barrier) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[72]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6661,7 +7174,7 @@ func (x *Barrier) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Barrier.ProtoReflect.Descriptor instead.
 func (*Barrier) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{72}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{77}
 }
 
 // SetNode records a node that joined or left: ids ever used are kept.
@@ -6685,7 +7198,7 @@ type SetNode struct {
 
 func (x *SetNode) Reset() {
 	*x = SetNode{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[73]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6697,7 +7210,7 @@ func (x *SetNode) String() string {
 func (*SetNode) ProtoMessage() {}
 
 func (x *SetNode) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[73]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6710,7 +7223,7 @@ func (x *SetNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNode.ProtoReflect.Descriptor instead.
 func (*SetNode) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{73}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *SetNode) GetId() string {
@@ -6780,7 +7293,7 @@ type WantVoters struct {
 
 func (x *WantVoters) Reset() {
 	*x = WantVoters{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[74]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6792,7 +7305,7 @@ func (x *WantVoters) String() string {
 func (*WantVoters) ProtoMessage() {}
 
 func (x *WantVoters) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[74]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6805,7 +7318,7 @@ func (x *WantVoters) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WantVoters.ProtoReflect.Descriptor instead.
 func (*WantVoters) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{74}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *WantVoters) GetVoters() []string {
@@ -6826,7 +7339,7 @@ type SwitchRules struct {
 
 func (x *SwitchRules) Reset() {
 	*x = SwitchRules{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[75]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6838,7 +7351,7 @@ func (x *SwitchRules) String() string {
 func (*SwitchRules) ProtoMessage() {}
 
 func (x *SwitchRules) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[75]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6851,7 +7364,7 @@ func (x *SwitchRules) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SwitchRules.ProtoReflect.Descriptor instead.
 func (*SwitchRules) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{75}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *SwitchRules) GetVersion() uint32 {
@@ -6875,7 +7388,7 @@ type BackupStored struct {
 
 func (x *BackupStored) Reset() {
 	*x = BackupStored{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[76]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6887,7 +7400,7 @@ func (x *BackupStored) String() string {
 func (*BackupStored) ProtoMessage() {}
 
 func (x *BackupStored) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[76]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6900,7 +7413,7 @@ func (x *BackupStored) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupStored.ProtoReflect.Descriptor instead.
 func (*BackupStored) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{76}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *BackupStored) GetIndex() uint64 {
@@ -6942,7 +7455,7 @@ type ReadSnapshot struct {
 
 func (x *ReadSnapshot) Reset() {
 	*x = ReadSnapshot{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[77]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6954,7 +7467,7 @@ func (x *ReadSnapshot) String() string {
 func (*ReadSnapshot) ProtoMessage() {}
 
 func (x *ReadSnapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[77]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6967,7 +7480,7 @@ func (x *ReadSnapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadSnapshot.ProtoReflect.Descriptor instead.
 func (*ReadSnapshot) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{77}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *ReadSnapshot) GetNode() string {
@@ -7010,7 +7523,7 @@ type SetSchedule struct {
 
 func (x *SetSchedule) Reset() {
 	*x = SetSchedule{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[78]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7022,7 +7535,7 @@ func (x *SetSchedule) String() string {
 func (*SetSchedule) ProtoMessage() {}
 
 func (x *SetSchedule) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[78]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7035,7 +7548,7 @@ func (x *SetSchedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetSchedule.ProtoReflect.Descriptor instead.
 func (*SetSchedule) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{78}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *SetSchedule) GetName() string {
@@ -7150,7 +7663,7 @@ type PauseSchedule struct {
 
 func (x *PauseSchedule) Reset() {
 	*x = PauseSchedule{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[79]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7162,7 +7675,7 @@ func (x *PauseSchedule) String() string {
 func (*PauseSchedule) ProtoMessage() {}
 
 func (x *PauseSchedule) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[79]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7175,7 +7688,7 @@ func (x *PauseSchedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseSchedule.ProtoReflect.Descriptor instead.
 func (*PauseSchedule) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{79}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *PauseSchedule) GetName() string {
@@ -7217,7 +7730,7 @@ type TriggerSchedule struct {
 
 func (x *TriggerSchedule) Reset() {
 	*x = TriggerSchedule{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[80]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7229,7 +7742,7 @@ func (x *TriggerSchedule) String() string {
 func (*TriggerSchedule) ProtoMessage() {}
 
 func (x *TriggerSchedule) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[80]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7242,7 +7755,7 @@ func (x *TriggerSchedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerSchedule.ProtoReflect.Descriptor instead.
 func (*TriggerSchedule) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{80}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *TriggerSchedule) GetName() string {
@@ -7276,7 +7789,7 @@ type BackfillSchedule struct {
 
 func (x *BackfillSchedule) Reset() {
 	*x = BackfillSchedule{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[81]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7288,7 +7801,7 @@ func (x *BackfillSchedule) String() string {
 func (*BackfillSchedule) ProtoMessage() {}
 
 func (x *BackfillSchedule) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[81]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7301,7 +7814,7 @@ func (x *BackfillSchedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillSchedule.ProtoReflect.Descriptor instead.
 func (*BackfillSchedule) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{81}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *BackfillSchedule) GetName() string {
@@ -7353,7 +7866,7 @@ type SetTZData struct {
 
 func (x *SetTZData) Reset() {
 	*x = SetTZData{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[82]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7365,7 +7878,7 @@ func (x *SetTZData) String() string {
 func (*SetTZData) ProtoMessage() {}
 
 func (x *SetTZData) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[82]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7378,7 +7891,7 @@ func (x *SetTZData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetTZData.ProtoReflect.Descriptor instead.
 func (*SetTZData) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{82}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *SetTZData) GetRelease() string {
@@ -7412,7 +7925,7 @@ type DeleteSchedule struct {
 
 func (x *DeleteSchedule) Reset() {
 	*x = DeleteSchedule{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[83]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7424,7 +7937,7 @@ func (x *DeleteSchedule) String() string {
 func (*DeleteSchedule) ProtoMessage() {}
 
 func (x *DeleteSchedule) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[83]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7437,7 +7950,7 @@ func (x *DeleteSchedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSchedule.ProtoReflect.Descriptor instead.
 func (*DeleteSchedule) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{83}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *DeleteSchedule) GetName() string {
@@ -7461,7 +7974,7 @@ type OpenBatch struct {
 
 func (x *OpenBatch) Reset() {
 	*x = OpenBatch{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[84]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7473,7 +7986,7 @@ func (x *OpenBatch) String() string {
 func (*OpenBatch) ProtoMessage() {}
 
 func (x *OpenBatch) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[84]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7486,7 +7999,7 @@ func (x *OpenBatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenBatch.ProtoReflect.Descriptor instead.
 func (*OpenBatch) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{84}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *OpenBatch) GetId() string {
@@ -7520,7 +8033,7 @@ type SealBatch struct {
 
 func (x *SealBatch) Reset() {
 	*x = SealBatch{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[85]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7532,7 +8045,7 @@ func (x *SealBatch) String() string {
 func (*SealBatch) ProtoMessage() {}
 
 func (x *SealBatch) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[85]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7545,7 +8058,7 @@ func (x *SealBatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SealBatch.ProtoReflect.Descriptor instead.
 func (*SealBatch) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{85}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *SealBatch) GetId() string {
@@ -7571,7 +8084,7 @@ type SetWebhook struct {
 
 func (x *SetWebhook) Reset() {
 	*x = SetWebhook{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[86]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7583,7 +8096,7 @@ func (x *SetWebhook) String() string {
 func (*SetWebhook) ProtoMessage() {}
 
 func (x *SetWebhook) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[86]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7596,7 +8109,7 @@ func (x *SetWebhook) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetWebhook.ProtoReflect.Descriptor instead.
 func (*SetWebhook) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{86}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *SetWebhook) GetName() string {
@@ -7646,7 +8159,7 @@ type PauseWebhook struct {
 
 func (x *PauseWebhook) Reset() {
 	*x = PauseWebhook{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[87]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7658,7 +8171,7 @@ func (x *PauseWebhook) String() string {
 func (*PauseWebhook) ProtoMessage() {}
 
 func (x *PauseWebhook) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[87]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7671,7 +8184,7 @@ func (x *PauseWebhook) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseWebhook.ProtoReflect.Descriptor instead.
 func (*PauseWebhook) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{87}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *PauseWebhook) GetName() string {
@@ -7705,7 +8218,7 @@ type SkipWebhook struct {
 
 func (x *SkipWebhook) Reset() {
 	*x = SkipWebhook{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[88]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7717,7 +8230,7 @@ func (x *SkipWebhook) String() string {
 func (*SkipWebhook) ProtoMessage() {}
 
 func (x *SkipWebhook) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[88]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7730,7 +8243,7 @@ func (x *SkipWebhook) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SkipWebhook.ProtoReflect.Descriptor instead.
 func (*SkipWebhook) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{88}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *SkipWebhook) GetName() string {
@@ -7750,7 +8263,7 @@ type DeleteWebhook struct {
 
 func (x *DeleteWebhook) Reset() {
 	*x = DeleteWebhook{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[89]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7762,7 +8275,7 @@ func (x *DeleteWebhook) String() string {
 func (*DeleteWebhook) ProtoMessage() {}
 
 func (x *DeleteWebhook) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[89]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7775,7 +8288,7 @@ func (x *DeleteWebhook) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteWebhook.ProtoReflect.Descriptor instead.
 func (*DeleteWebhook) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{89}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *DeleteWebhook) GetName() string {
@@ -7797,7 +8310,7 @@ type EventId struct {
 
 func (x *EventId) Reset() {
 	*x = EventId{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[90]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7809,7 +8322,7 @@ func (x *EventId) String() string {
 func (*EventId) ProtoMessage() {}
 
 func (x *EventId) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[90]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7822,7 +8335,7 @@ func (x *EventId) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventId.ProtoReflect.Descriptor instead.
 func (*EventId) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{90}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *EventId) GetIncarnation() uint64 {
@@ -7863,7 +8376,7 @@ type AdvanceHook struct {
 
 func (x *AdvanceHook) Reset() {
 	*x = AdvanceHook{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[91]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7875,7 +8388,7 @@ func (x *AdvanceHook) String() string {
 func (*AdvanceHook) ProtoMessage() {}
 
 func (x *AdvanceHook) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[91]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7888,7 +8401,7 @@ func (x *AdvanceHook) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdvanceHook.ProtoReflect.Descriptor instead.
 func (*AdvanceHook) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{91}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *AdvanceHook) GetName() string {
@@ -7946,7 +8459,7 @@ type HookDelivery struct {
 
 func (x *HookDelivery) Reset() {
 	*x = HookDelivery{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[92]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7958,7 +8471,7 @@ func (x *HookDelivery) String() string {
 func (*HookDelivery) ProtoMessage() {}
 
 func (x *HookDelivery) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[92]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7971,7 +8484,7 @@ func (x *HookDelivery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HookDelivery.ProtoReflect.Descriptor instead.
 func (*HookDelivery) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{92}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *HookDelivery) GetEvent() *EventId {
@@ -8013,7 +8526,7 @@ type Fire struct {
 
 func (x *Fire) Reset() {
 	*x = Fire{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[93]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8025,7 +8538,7 @@ func (x *Fire) String() string {
 func (*Fire) ProtoMessage() {}
 
 func (x *Fire) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[93]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8038,7 +8551,7 @@ func (x *Fire) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fire.ProtoReflect.Descriptor instead.
 func (*Fire) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{93}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *Fire) GetName() string {
@@ -8108,7 +8621,7 @@ type StartPlan struct {
 
 func (x *StartPlan) Reset() {
 	*x = StartPlan{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[94]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8120,7 +8633,7 @@ func (x *StartPlan) String() string {
 func (*StartPlan) ProtoMessage() {}
 
 func (x *StartPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[94]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8133,7 +8646,7 @@ func (x *StartPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartPlan.ProtoReflect.Descriptor instead.
 func (*StartPlan) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{94}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *StartPlan) GetId() string {
@@ -8189,7 +8702,7 @@ type CancelPlan struct {
 
 func (x *CancelPlan) Reset() {
 	*x = CancelPlan{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[95]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8201,7 +8714,7 @@ func (x *CancelPlan) String() string {
 func (*CancelPlan) ProtoMessage() {}
 
 func (x *CancelPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[95]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8214,7 +8727,7 @@ func (x *CancelPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelPlan.ProtoReflect.Descriptor instead.
 func (*CancelPlan) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{95}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *CancelPlan) GetId() string {
@@ -8248,7 +8761,7 @@ type PlanStep struct {
 
 func (x *PlanStep) Reset() {
 	*x = PlanStep{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[96]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8260,7 +8773,7 @@ func (x *PlanStep) String() string {
 func (*PlanStep) ProtoMessage() {}
 
 func (x *PlanStep) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[96]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8273,7 +8786,7 @@ func (x *PlanStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanStep.ProtoReflect.Descriptor instead.
 func (*PlanStep) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{96}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *PlanStep) GetPlan() string {
@@ -8324,7 +8837,7 @@ type PlanItem struct {
 
 func (x *PlanItem) Reset() {
 	*x = PlanItem{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[97]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8336,7 +8849,7 @@ func (x *PlanItem) String() string {
 func (*PlanItem) ProtoMessage() {}
 
 func (x *PlanItem) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[97]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8349,7 +8862,7 @@ func (x *PlanItem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanItem.ProtoReflect.Descriptor instead.
 func (*PlanItem) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{97}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *PlanItem) GetJob() string {
@@ -8388,7 +8901,7 @@ type NodeDiffers struct {
 
 func (x *NodeDiffers) Reset() {
 	*x = NodeDiffers{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[98]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8400,7 +8913,7 @@ func (x *NodeDiffers) String() string {
 func (*NodeDiffers) ProtoMessage() {}
 
 func (x *NodeDiffers) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[98]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8413,7 +8926,7 @@ func (x *NodeDiffers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeDiffers.ProtoReflect.Descriptor instead.
 func (*NodeDiffers) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{98}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *NodeDiffers) GetNode() string {
@@ -8469,7 +8982,7 @@ type Outcome struct {
 
 func (x *Outcome) Reset() {
 	*x = Outcome{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[99]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8481,7 +8994,7 @@ func (x *Outcome) String() string {
 func (*Outcome) ProtoMessage() {}
 
 func (x *Outcome) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[99]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8494,7 +9007,7 @@ func (x *Outcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outcome.ProtoReflect.Descriptor instead.
 func (*Outcome) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{99}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *Outcome) GetKind() uint32 {
@@ -8623,7 +9136,7 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"\x03ops\x18\x01 \x03(\v2\f.rota.fsm.OpR\x03ops\"O\n" +
 	"\bOutcomes\x12-\n" +
 	"\boutcomes\x18\x01 \x03(\v2\x11.rota.fsm.OutcomeR\boutcomes\x12\x14\n" +
-	"\x05index\x18\x02 \x01(\x04R\x05index\"\x8d!\n" +
+	"\x05index\x18\x02 \x01(\x04R\x05index\"\xb3#\n" +
 	"\x02Op\x124\n" +
 	"\n" +
 	"begin_term\x18\x01 \x01(\v2\x13.rota.fsm.BeginTermH\x00R\tbeginTerm\x12*\n" +
@@ -8686,7 +9199,14 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"setKeyRule\x12A\n" +
 	"\x0fdelete_key_rule\x18A \x01(\v2\x17.rota.fsm.DeleteKeyRuleH\x00R\rdeleteKeyRule\x12.\n" +
 	"\bskip_key\x18B \x01(\v2\x11.rota.fsm.SkipKeyH\x00R\askipKey\x121\n" +
-	"\tpause_key\x18z \x01(\v2\x12.rota.fsm.PauseKeyH\x00R\bpauseKey\x12:\n" +
+	"\tpause_key\x18z \x01(\v2\x12.rota.fsm.PauseKeyH\x00R\bpauseKey\x124\n" +
+	"\n" +
+	"set_budget\x18{ \x01(\v2\x13.rota.fsm.SetBudgetH\x00R\tsetBudget\x12=\n" +
+	"\rdelete_budget\x18| \x01(\v2\x16.rota.fsm.DeleteBudgetH\x00R\fdeleteBudget\x12:\n" +
+	"\fgrant_budget\x18} \x01(\v2\x15.rota.fsm.GrantBudgetH\x00R\vgrantBudget\x12:\n" +
+	"\freset_budget\x18~ \x01(\v2\x15.rota.fsm.ResetBudgetH\x00R\vresetBudget\x127\n" +
+	"\vturn_budget\x18\x7f \x01(\v2\x14.rota.fsm.TurnBudgetH\x00R\n" +
+	"turnBudget\x12:\n" +
 	"\fset_schedule\x18- \x01(\v2\x15.rota.fsm.SetScheduleH\x00R\vsetSchedule\x12@\n" +
 	"\x0epause_schedule\x18. \x01(\v2\x17.rota.fsm.PauseScheduleH\x00R\rpauseSchedule\x12F\n" +
 	"\x10trigger_schedule\x18/ \x01(\v2\x19.rota.fsm.TriggerScheduleH\x00R\x0ftriggerSchedule\x12I\n" +
@@ -8755,7 +9275,44 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"\x03key\x18\x03 \x01(\tR\x03key\x12\x16\n" +
 	"\x06paused\x18\x04 \x01(\bR\x06paused\x12\x19\n" +
 	"\buntil_ms\x18\x05 \x01(\x03R\auntilMs\x12\x16\n" +
-	"\x06reason\x18\x06 \x01(\tR\x06reason\"O\n" +
+	"\x06reason\x18\x06 \x01(\tR\x06reason\"\xb3\x02\n" +
+	"\tSetBudget\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
+	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12\x14\n" +
+	"\x05queue\x18\x03 \x01(\tR\x05queue\x12\x10\n" +
+	"\x03key\x18\x04 \x01(\tR\x03key\x12\x12\n" +
+	"\x04each\x18\x05 \x01(\rR\x04each\x12\x12\n" +
+	"\x04unit\x18\x06 \x01(\tR\x04unit\x12\x14\n" +
+	"\x05limit\x18\a \x01(\x03R\x05limit\x12!\n" +
+	"\fdefault_cost\x18\b \x01(\x03R\vdefaultCost\x12\x14\n" +
+	"\x05every\x18\t \x01(\rR\x05every\x12\x0e\n" +
+	"\x02tz\x18\n" +
+	" \x01(\tR\x02tz\x12#\n" +
+	"\rwarn_permille\x18\v \x01(\x03R\fwarnPermille\x12\x12\n" +
+	"\x04then\x18\f \x01(\rR\x04then\x12\x12\n" +
+	"\x04stop\x18\r \x01(\bR\x04stop\"\"\n" +
+	"\fDeleteBudget\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"q\n" +
+	"\vGrantBudget\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x0e\n" +
+	"\x02of\x18\x02 \x01(\tR\x02of\x12\x16\n" +
+	"\x06amount\x18\x03 \x01(\x03R\x06amount\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x0e\n" +
+	"\x02id\x18\x05 \x01(\tR\x02id\"k\n" +
+	"\vResetBudget\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x0e\n" +
+	"\x02of\x18\x02 \x01(\tR\x02of\x12\x10\n" +
+	"\x03all\x18\x03 \x01(\bR\x03all\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x0e\n" +
+	"\x02id\x18\x05 \x01(\tR\x02id\"\xa1\x01\n" +
+	"\n" +
+	"TurnBudget\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\x04R\aversion\x12\x17\n" +
+	"\afrom_ms\x18\x03 \x01(\x03R\x06fromMs\x12\x19\n" +
+	"\bsince_ms\x18\x04 \x01(\x03R\asinceMs\x12\x19\n" +
+	"\buntil_ms\x18\x05 \x01(\x03R\auntilMs\x12\x16\n" +
+	"\x06tzdata\x18\x06 \x01(\tR\x06tzdata\"O\n" +
 	"\rDeleteKeyRule\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
@@ -9327,7 +9884,7 @@ func file_fsm_fsmpb_entry_proto_rawDescGZIP() []byte {
 	return file_fsm_fsmpb_entry_proto_rawDescData
 }
 
-var file_fsm_fsmpb_entry_proto_msgTypes = make([]protoimpl.MessageInfo, 100)
+var file_fsm_fsmpb_entry_proto_msgTypes = make([]protoimpl.MessageInfo, 105)
 var file_fsm_fsmpb_entry_proto_goTypes = []any{
 	(*Entry)(nil),            // 0: rota.fsm.Entry
 	(*Commands)(nil),         // 1: rota.fsm.Commands
@@ -9336,226 +9893,236 @@ var file_fsm_fsmpb_entry_proto_goTypes = []any{
 	(*SetKeyRule)(nil),       // 4: rota.fsm.SetKeyRule
 	(*KeyBreaker)(nil),       // 5: rota.fsm.KeyBreaker
 	(*PauseKey)(nil),         // 6: rota.fsm.PauseKey
-	(*DeleteKeyRule)(nil),    // 7: rota.fsm.DeleteKeyRule
-	(*SkipKey)(nil),          // 8: rota.fsm.SkipKey
-	(*Grant)(nil),            // 9: rota.fsm.Grant
-	(*SetRole)(nil),          // 10: rota.fsm.SetRole
-	(*DeleteRole)(nil),       // 11: rota.fsm.DeleteRole
-	(*CreateToken)(nil),      // 12: rota.fsm.CreateToken
-	(*RevokeToken)(nil),      // 13: rota.fsm.RevokeToken
-	(*OpenSession)(nil),      // 14: rota.fsm.OpenSession
-	(*ClaimSession)(nil),     // 15: rota.fsm.ClaimSession
-	(*EndSession)(nil),       // 16: rota.fsm.EndSession
-	(*SetBlock)(nil),         // 17: rota.fsm.SetBlock
-	(*SetAnonymous)(nil),     // 18: rota.fsm.SetAnonymous
-	(*InitAuth)(nil),         // 19: rota.fsm.InitAuth
-	(*BeginTerm)(nil),        // 20: rota.fsm.BeginTerm
-	(*JobSpec)(nil),          // 21: rota.fsm.JobSpec
-	(*Unique)(nil),           // 22: rota.fsm.Unique
-	(*Limit)(nil),            // 23: rota.fsm.Limit
-	(*Label)(nil),            // 24: rota.fsm.Label
-	(*Submit)(nil),           // 25: rota.fsm.Submit
-	(*WorkerSpec)(nil),       // 26: rota.fsm.WorkerSpec
-	(*Register)(nil),         // 27: rota.fsm.Register
-	(*Offer)(nil),            // 28: rota.fsm.Offer
-	(*Attestation)(nil),      // 29: rota.fsm.Attestation
-	(*SetStatus)(nil),        // 30: rota.fsm.SetStatus
-	(*Gone)(nil),             // 31: rota.fsm.Gone
-	(*Disconnect)(nil),       // 32: rota.fsm.Disconnect
-	(*Reach)(nil),            // 33: rota.fsm.Reach
-	(*Round)(nil),            // 34: rota.fsm.Round
-	(*Reserved)(nil),         // 35: rota.fsm.Reserved
-	(*Preempt)(nil),          // 36: rota.fsm.Preempt
-	(*Hold)(nil),             // 37: rota.fsm.Hold
-	(*Pair)(nil),             // 38: rota.fsm.Pair
-	(*LeaseOp)(nil),          // 39: rota.fsm.LeaseOp
-	(*KeepLog)(nil),          // 40: rota.fsm.KeepLog
-	(*Cancel)(nil),           // 41: rota.fsm.Cancel
-	(*InterruptJob)(nil),     // 42: rota.fsm.InterruptJob
-	(*RunJobNow)(nil),        // 43: rota.fsm.RunJobNow
-	(*Retry)(nil),            // 44: rota.fsm.Retry
-	(*Past)(nil),             // 45: rota.fsm.Past
-	(*ChangeJob)(nil),        // 46: rota.fsm.ChangeJob
-	(*DeleteJob)(nil),        // 47: rota.fsm.DeleteJob
-	(*DeleteQueue)(nil),      // 48: rota.fsm.DeleteQueue
-	(*DeleteTenant)(nil),     // 49: rota.fsm.DeleteTenant
-	(*DeleteWorker)(nil),     // 50: rota.fsm.DeleteWorker
-	(*SetIssuer)(nil),        // 51: rota.fsm.SetIssuer
-	(*ClaimRole)(nil),        // 52: rota.fsm.ClaimRole
-	(*DeleteIssuer)(nil),     // 53: rota.fsm.DeleteIssuer
-	(*Exchange)(nil),         // 54: rota.fsm.Exchange
-	(*DropDeleted)(nil),      // 55: rota.fsm.DropDeleted
-	(*SetMode)(nil),          // 56: rota.fsm.SetMode
-	(*SetCluster)(nil),       // 57: rota.fsm.SetCluster
-	(*SetTenant)(nil),        // 58: rota.fsm.SetTenant
-	(*ReportProof)(nil),      // 59: rota.fsm.ReportProof
-	(*OpenWorkflow)(nil),     // 60: rota.fsm.OpenWorkflow
-	(*QueueShare)(nil),       // 61: rota.fsm.QueueShare
-	(*AddNodes)(nil),         // 62: rota.fsm.AddNodes
-	(*WorkflowNode)(nil),     // 63: rota.fsm.WorkflowNode
-	(*Growth)(nil),           // 64: rota.fsm.Growth
-	(*Gate)(nil),             // 65: rota.fsm.Gate
-	(*SignalWorkflow)(nil),   // 66: rota.fsm.SignalWorkflow
-	(*CommitWorkflow)(nil),   // 67: rota.fsm.CommitWorkflow
-	(*CancelWorkflow)(nil),   // 68: rota.fsm.CancelWorkflow
-	(*RetryWorkflow)(nil),    // 69: rota.fsm.RetryWorkflow
-	(*Sweep)(nil),            // 70: rota.fsm.Sweep
-	(*SetQueue)(nil),         // 71: rota.fsm.SetQueue
-	(*Barrier)(nil),          // 72: rota.fsm.Barrier
-	(*SetNode)(nil),          // 73: rota.fsm.SetNode
-	(*WantVoters)(nil),       // 74: rota.fsm.WantVoters
-	(*SwitchRules)(nil),      // 75: rota.fsm.SwitchRules
-	(*BackupStored)(nil),     // 76: rota.fsm.BackupStored
-	(*ReadSnapshot)(nil),     // 77: rota.fsm.ReadSnapshot
-	(*SetSchedule)(nil),      // 78: rota.fsm.SetSchedule
-	(*PauseSchedule)(nil),    // 79: rota.fsm.PauseSchedule
-	(*TriggerSchedule)(nil),  // 80: rota.fsm.TriggerSchedule
-	(*BackfillSchedule)(nil), // 81: rota.fsm.BackfillSchedule
-	(*SetTZData)(nil),        // 82: rota.fsm.SetTZData
-	(*DeleteSchedule)(nil),   // 83: rota.fsm.DeleteSchedule
-	(*OpenBatch)(nil),        // 84: rota.fsm.OpenBatch
-	(*SealBatch)(nil),        // 85: rota.fsm.SealBatch
-	(*SetWebhook)(nil),       // 86: rota.fsm.SetWebhook
-	(*PauseWebhook)(nil),     // 87: rota.fsm.PauseWebhook
-	(*SkipWebhook)(nil),      // 88: rota.fsm.SkipWebhook
-	(*DeleteWebhook)(nil),    // 89: rota.fsm.DeleteWebhook
-	(*EventId)(nil),          // 90: rota.fsm.EventId
-	(*AdvanceHook)(nil),      // 91: rota.fsm.AdvanceHook
-	(*HookDelivery)(nil),     // 92: rota.fsm.HookDelivery
-	(*Fire)(nil),             // 93: rota.fsm.Fire
-	(*StartPlan)(nil),        // 94: rota.fsm.StartPlan
-	(*CancelPlan)(nil),       // 95: rota.fsm.CancelPlan
-	(*PlanStep)(nil),         // 96: rota.fsm.PlanStep
-	(*PlanItem)(nil),         // 97: rota.fsm.PlanItem
-	(*NodeDiffers)(nil),      // 98: rota.fsm.NodeDiffers
-	(*Outcome)(nil),          // 99: rota.fsm.Outcome
+	(*SetBudget)(nil),        // 7: rota.fsm.SetBudget
+	(*DeleteBudget)(nil),     // 8: rota.fsm.DeleteBudget
+	(*GrantBudget)(nil),      // 9: rota.fsm.GrantBudget
+	(*ResetBudget)(nil),      // 10: rota.fsm.ResetBudget
+	(*TurnBudget)(nil),       // 11: rota.fsm.TurnBudget
+	(*DeleteKeyRule)(nil),    // 12: rota.fsm.DeleteKeyRule
+	(*SkipKey)(nil),          // 13: rota.fsm.SkipKey
+	(*Grant)(nil),            // 14: rota.fsm.Grant
+	(*SetRole)(nil),          // 15: rota.fsm.SetRole
+	(*DeleteRole)(nil),       // 16: rota.fsm.DeleteRole
+	(*CreateToken)(nil),      // 17: rota.fsm.CreateToken
+	(*RevokeToken)(nil),      // 18: rota.fsm.RevokeToken
+	(*OpenSession)(nil),      // 19: rota.fsm.OpenSession
+	(*ClaimSession)(nil),     // 20: rota.fsm.ClaimSession
+	(*EndSession)(nil),       // 21: rota.fsm.EndSession
+	(*SetBlock)(nil),         // 22: rota.fsm.SetBlock
+	(*SetAnonymous)(nil),     // 23: rota.fsm.SetAnonymous
+	(*InitAuth)(nil),         // 24: rota.fsm.InitAuth
+	(*BeginTerm)(nil),        // 25: rota.fsm.BeginTerm
+	(*JobSpec)(nil),          // 26: rota.fsm.JobSpec
+	(*Unique)(nil),           // 27: rota.fsm.Unique
+	(*Limit)(nil),            // 28: rota.fsm.Limit
+	(*Label)(nil),            // 29: rota.fsm.Label
+	(*Submit)(nil),           // 30: rota.fsm.Submit
+	(*WorkerSpec)(nil),       // 31: rota.fsm.WorkerSpec
+	(*Register)(nil),         // 32: rota.fsm.Register
+	(*Offer)(nil),            // 33: rota.fsm.Offer
+	(*Attestation)(nil),      // 34: rota.fsm.Attestation
+	(*SetStatus)(nil),        // 35: rota.fsm.SetStatus
+	(*Gone)(nil),             // 36: rota.fsm.Gone
+	(*Disconnect)(nil),       // 37: rota.fsm.Disconnect
+	(*Reach)(nil),            // 38: rota.fsm.Reach
+	(*Round)(nil),            // 39: rota.fsm.Round
+	(*Reserved)(nil),         // 40: rota.fsm.Reserved
+	(*Preempt)(nil),          // 41: rota.fsm.Preempt
+	(*Hold)(nil),             // 42: rota.fsm.Hold
+	(*Pair)(nil),             // 43: rota.fsm.Pair
+	(*LeaseOp)(nil),          // 44: rota.fsm.LeaseOp
+	(*KeepLog)(nil),          // 45: rota.fsm.KeepLog
+	(*Cancel)(nil),           // 46: rota.fsm.Cancel
+	(*InterruptJob)(nil),     // 47: rota.fsm.InterruptJob
+	(*RunJobNow)(nil),        // 48: rota.fsm.RunJobNow
+	(*Retry)(nil),            // 49: rota.fsm.Retry
+	(*Past)(nil),             // 50: rota.fsm.Past
+	(*ChangeJob)(nil),        // 51: rota.fsm.ChangeJob
+	(*DeleteJob)(nil),        // 52: rota.fsm.DeleteJob
+	(*DeleteQueue)(nil),      // 53: rota.fsm.DeleteQueue
+	(*DeleteTenant)(nil),     // 54: rota.fsm.DeleteTenant
+	(*DeleteWorker)(nil),     // 55: rota.fsm.DeleteWorker
+	(*SetIssuer)(nil),        // 56: rota.fsm.SetIssuer
+	(*ClaimRole)(nil),        // 57: rota.fsm.ClaimRole
+	(*DeleteIssuer)(nil),     // 58: rota.fsm.DeleteIssuer
+	(*Exchange)(nil),         // 59: rota.fsm.Exchange
+	(*DropDeleted)(nil),      // 60: rota.fsm.DropDeleted
+	(*SetMode)(nil),          // 61: rota.fsm.SetMode
+	(*SetCluster)(nil),       // 62: rota.fsm.SetCluster
+	(*SetTenant)(nil),        // 63: rota.fsm.SetTenant
+	(*ReportProof)(nil),      // 64: rota.fsm.ReportProof
+	(*OpenWorkflow)(nil),     // 65: rota.fsm.OpenWorkflow
+	(*QueueShare)(nil),       // 66: rota.fsm.QueueShare
+	(*AddNodes)(nil),         // 67: rota.fsm.AddNodes
+	(*WorkflowNode)(nil),     // 68: rota.fsm.WorkflowNode
+	(*Growth)(nil),           // 69: rota.fsm.Growth
+	(*Gate)(nil),             // 70: rota.fsm.Gate
+	(*SignalWorkflow)(nil),   // 71: rota.fsm.SignalWorkflow
+	(*CommitWorkflow)(nil),   // 72: rota.fsm.CommitWorkflow
+	(*CancelWorkflow)(nil),   // 73: rota.fsm.CancelWorkflow
+	(*RetryWorkflow)(nil),    // 74: rota.fsm.RetryWorkflow
+	(*Sweep)(nil),            // 75: rota.fsm.Sweep
+	(*SetQueue)(nil),         // 76: rota.fsm.SetQueue
+	(*Barrier)(nil),          // 77: rota.fsm.Barrier
+	(*SetNode)(nil),          // 78: rota.fsm.SetNode
+	(*WantVoters)(nil),       // 79: rota.fsm.WantVoters
+	(*SwitchRules)(nil),      // 80: rota.fsm.SwitchRules
+	(*BackupStored)(nil),     // 81: rota.fsm.BackupStored
+	(*ReadSnapshot)(nil),     // 82: rota.fsm.ReadSnapshot
+	(*SetSchedule)(nil),      // 83: rota.fsm.SetSchedule
+	(*PauseSchedule)(nil),    // 84: rota.fsm.PauseSchedule
+	(*TriggerSchedule)(nil),  // 85: rota.fsm.TriggerSchedule
+	(*BackfillSchedule)(nil), // 86: rota.fsm.BackfillSchedule
+	(*SetTZData)(nil),        // 87: rota.fsm.SetTZData
+	(*DeleteSchedule)(nil),   // 88: rota.fsm.DeleteSchedule
+	(*OpenBatch)(nil),        // 89: rota.fsm.OpenBatch
+	(*SealBatch)(nil),        // 90: rota.fsm.SealBatch
+	(*SetWebhook)(nil),       // 91: rota.fsm.SetWebhook
+	(*PauseWebhook)(nil),     // 92: rota.fsm.PauseWebhook
+	(*SkipWebhook)(nil),      // 93: rota.fsm.SkipWebhook
+	(*DeleteWebhook)(nil),    // 94: rota.fsm.DeleteWebhook
+	(*EventId)(nil),          // 95: rota.fsm.EventId
+	(*AdvanceHook)(nil),      // 96: rota.fsm.AdvanceHook
+	(*HookDelivery)(nil),     // 97: rota.fsm.HookDelivery
+	(*Fire)(nil),             // 98: rota.fsm.Fire
+	(*StartPlan)(nil),        // 99: rota.fsm.StartPlan
+	(*CancelPlan)(nil),       // 100: rota.fsm.CancelPlan
+	(*PlanStep)(nil),         // 101: rota.fsm.PlanStep
+	(*PlanItem)(nil),         // 102: rota.fsm.PlanItem
+	(*NodeDiffers)(nil),      // 103: rota.fsm.NodeDiffers
+	(*Outcome)(nil),          // 104: rota.fsm.Outcome
 }
 var file_fsm_fsmpb_entry_proto_depIdxs = []int32{
 	3,   // 0: rota.fsm.Entry.ops:type_name -> rota.fsm.Op
 	3,   // 1: rota.fsm.Commands.ops:type_name -> rota.fsm.Op
-	99,  // 2: rota.fsm.Outcomes.outcomes:type_name -> rota.fsm.Outcome
-	20,  // 3: rota.fsm.Op.begin_term:type_name -> rota.fsm.BeginTerm
-	25,  // 4: rota.fsm.Op.submit:type_name -> rota.fsm.Submit
-	27,  // 5: rota.fsm.Op.register:type_name -> rota.fsm.Register
-	30,  // 6: rota.fsm.Op.set_status:type_name -> rota.fsm.SetStatus
-	33,  // 7: rota.fsm.Op.reach:type_name -> rota.fsm.Reach
-	34,  // 8: rota.fsm.Op.round:type_name -> rota.fsm.Round
-	39,  // 9: rota.fsm.Op.lease:type_name -> rota.fsm.LeaseOp
-	41,  // 10: rota.fsm.Op.cancel:type_name -> rota.fsm.Cancel
-	44,  // 11: rota.fsm.Op.retry:type_name -> rota.fsm.Retry
-	70,  // 12: rota.fsm.Op.sweep:type_name -> rota.fsm.Sweep
-	71,  // 13: rota.fsm.Op.set_queue:type_name -> rota.fsm.SetQueue
-	72,  // 14: rota.fsm.Op.barrier:type_name -> rota.fsm.Barrier
-	73,  // 15: rota.fsm.Op.set_node:type_name -> rota.fsm.SetNode
-	56,  // 16: rota.fsm.Op.set_mode:type_name -> rota.fsm.SetMode
-	58,  // 17: rota.fsm.Op.set_tenant:type_name -> rota.fsm.SetTenant
-	59,  // 18: rota.fsm.Op.report_proof:type_name -> rota.fsm.ReportProof
-	60,  // 19: rota.fsm.Op.open_workflow:type_name -> rota.fsm.OpenWorkflow
-	62,  // 20: rota.fsm.Op.add_nodes:type_name -> rota.fsm.AddNodes
-	67,  // 21: rota.fsm.Op.commit_workflow:type_name -> rota.fsm.CommitWorkflow
-	68,  // 22: rota.fsm.Op.cancel_workflow:type_name -> rota.fsm.CancelWorkflow
-	69,  // 23: rota.fsm.Op.retry_workflow:type_name -> rota.fsm.RetryWorkflow
-	75,  // 24: rota.fsm.Op.switch_rules:type_name -> rota.fsm.SwitchRules
-	98,  // 25: rota.fsm.Op.node_differs:type_name -> rota.fsm.NodeDiffers
-	31,  // 26: rota.fsm.Op.gone:type_name -> rota.fsm.Gone
-	46,  // 27: rota.fsm.Op.change_job:type_name -> rota.fsm.ChangeJob
-	32,  // 28: rota.fsm.Op.disconnect:type_name -> rota.fsm.Disconnect
-	47,  // 29: rota.fsm.Op.delete_job:type_name -> rota.fsm.DeleteJob
-	55,  // 30: rota.fsm.Op.drop_deleted:type_name -> rota.fsm.DropDeleted
-	10,  // 31: rota.fsm.Op.set_role:type_name -> rota.fsm.SetRole
-	11,  // 32: rota.fsm.Op.delete_role:type_name -> rota.fsm.DeleteRole
-	12,  // 33: rota.fsm.Op.create_token:type_name -> rota.fsm.CreateToken
-	13,  // 34: rota.fsm.Op.revoke_token:type_name -> rota.fsm.RevokeToken
-	17,  // 35: rota.fsm.Op.set_block:type_name -> rota.fsm.SetBlock
-	18,  // 36: rota.fsm.Op.set_anonymous:type_name -> rota.fsm.SetAnonymous
-	19,  // 37: rota.fsm.Op.init_auth:type_name -> rota.fsm.InitAuth
-	57,  // 38: rota.fsm.Op.set_cluster:type_name -> rota.fsm.SetCluster
-	48,  // 39: rota.fsm.Op.delete_queue:type_name -> rota.fsm.DeleteQueue
-	49,  // 40: rota.fsm.Op.delete_tenant:type_name -> rota.fsm.DeleteTenant
-	50,  // 41: rota.fsm.Op.delete_worker:type_name -> rota.fsm.DeleteWorker
-	74,  // 42: rota.fsm.Op.want_voters:type_name -> rota.fsm.WantVoters
-	51,  // 43: rota.fsm.Op.set_issuer:type_name -> rota.fsm.SetIssuer
-	53,  // 44: rota.fsm.Op.delete_issuer:type_name -> rota.fsm.DeleteIssuer
-	54,  // 45: rota.fsm.Op.exchange:type_name -> rota.fsm.Exchange
-	76,  // 46: rota.fsm.Op.backup_stored:type_name -> rota.fsm.BackupStored
-	66,  // 47: rota.fsm.Op.signal_workflow:type_name -> rota.fsm.SignalWorkflow
+	104, // 2: rota.fsm.Outcomes.outcomes:type_name -> rota.fsm.Outcome
+	25,  // 3: rota.fsm.Op.begin_term:type_name -> rota.fsm.BeginTerm
+	30,  // 4: rota.fsm.Op.submit:type_name -> rota.fsm.Submit
+	32,  // 5: rota.fsm.Op.register:type_name -> rota.fsm.Register
+	35,  // 6: rota.fsm.Op.set_status:type_name -> rota.fsm.SetStatus
+	38,  // 7: rota.fsm.Op.reach:type_name -> rota.fsm.Reach
+	39,  // 8: rota.fsm.Op.round:type_name -> rota.fsm.Round
+	44,  // 9: rota.fsm.Op.lease:type_name -> rota.fsm.LeaseOp
+	46,  // 10: rota.fsm.Op.cancel:type_name -> rota.fsm.Cancel
+	49,  // 11: rota.fsm.Op.retry:type_name -> rota.fsm.Retry
+	75,  // 12: rota.fsm.Op.sweep:type_name -> rota.fsm.Sweep
+	76,  // 13: rota.fsm.Op.set_queue:type_name -> rota.fsm.SetQueue
+	77,  // 14: rota.fsm.Op.barrier:type_name -> rota.fsm.Barrier
+	78,  // 15: rota.fsm.Op.set_node:type_name -> rota.fsm.SetNode
+	61,  // 16: rota.fsm.Op.set_mode:type_name -> rota.fsm.SetMode
+	63,  // 17: rota.fsm.Op.set_tenant:type_name -> rota.fsm.SetTenant
+	64,  // 18: rota.fsm.Op.report_proof:type_name -> rota.fsm.ReportProof
+	65,  // 19: rota.fsm.Op.open_workflow:type_name -> rota.fsm.OpenWorkflow
+	67,  // 20: rota.fsm.Op.add_nodes:type_name -> rota.fsm.AddNodes
+	72,  // 21: rota.fsm.Op.commit_workflow:type_name -> rota.fsm.CommitWorkflow
+	73,  // 22: rota.fsm.Op.cancel_workflow:type_name -> rota.fsm.CancelWorkflow
+	74,  // 23: rota.fsm.Op.retry_workflow:type_name -> rota.fsm.RetryWorkflow
+	80,  // 24: rota.fsm.Op.switch_rules:type_name -> rota.fsm.SwitchRules
+	103, // 25: rota.fsm.Op.node_differs:type_name -> rota.fsm.NodeDiffers
+	36,  // 26: rota.fsm.Op.gone:type_name -> rota.fsm.Gone
+	51,  // 27: rota.fsm.Op.change_job:type_name -> rota.fsm.ChangeJob
+	37,  // 28: rota.fsm.Op.disconnect:type_name -> rota.fsm.Disconnect
+	52,  // 29: rota.fsm.Op.delete_job:type_name -> rota.fsm.DeleteJob
+	60,  // 30: rota.fsm.Op.drop_deleted:type_name -> rota.fsm.DropDeleted
+	15,  // 31: rota.fsm.Op.set_role:type_name -> rota.fsm.SetRole
+	16,  // 32: rota.fsm.Op.delete_role:type_name -> rota.fsm.DeleteRole
+	17,  // 33: rota.fsm.Op.create_token:type_name -> rota.fsm.CreateToken
+	18,  // 34: rota.fsm.Op.revoke_token:type_name -> rota.fsm.RevokeToken
+	22,  // 35: rota.fsm.Op.set_block:type_name -> rota.fsm.SetBlock
+	23,  // 36: rota.fsm.Op.set_anonymous:type_name -> rota.fsm.SetAnonymous
+	24,  // 37: rota.fsm.Op.init_auth:type_name -> rota.fsm.InitAuth
+	62,  // 38: rota.fsm.Op.set_cluster:type_name -> rota.fsm.SetCluster
+	53,  // 39: rota.fsm.Op.delete_queue:type_name -> rota.fsm.DeleteQueue
+	54,  // 40: rota.fsm.Op.delete_tenant:type_name -> rota.fsm.DeleteTenant
+	55,  // 41: rota.fsm.Op.delete_worker:type_name -> rota.fsm.DeleteWorker
+	79,  // 42: rota.fsm.Op.want_voters:type_name -> rota.fsm.WantVoters
+	56,  // 43: rota.fsm.Op.set_issuer:type_name -> rota.fsm.SetIssuer
+	58,  // 44: rota.fsm.Op.delete_issuer:type_name -> rota.fsm.DeleteIssuer
+	59,  // 45: rota.fsm.Op.exchange:type_name -> rota.fsm.Exchange
+	81,  // 46: rota.fsm.Op.backup_stored:type_name -> rota.fsm.BackupStored
+	71,  // 47: rota.fsm.Op.signal_workflow:type_name -> rota.fsm.SignalWorkflow
 	4,   // 48: rota.fsm.Op.set_key_rule:type_name -> rota.fsm.SetKeyRule
-	7,   // 49: rota.fsm.Op.delete_key_rule:type_name -> rota.fsm.DeleteKeyRule
-	8,   // 50: rota.fsm.Op.skip_key:type_name -> rota.fsm.SkipKey
+	12,  // 49: rota.fsm.Op.delete_key_rule:type_name -> rota.fsm.DeleteKeyRule
+	13,  // 50: rota.fsm.Op.skip_key:type_name -> rota.fsm.SkipKey
 	6,   // 51: rota.fsm.Op.pause_key:type_name -> rota.fsm.PauseKey
-	78,  // 52: rota.fsm.Op.set_schedule:type_name -> rota.fsm.SetSchedule
-	79,  // 53: rota.fsm.Op.pause_schedule:type_name -> rota.fsm.PauseSchedule
-	80,  // 54: rota.fsm.Op.trigger_schedule:type_name -> rota.fsm.TriggerSchedule
-	81,  // 55: rota.fsm.Op.backfill_schedule:type_name -> rota.fsm.BackfillSchedule
-	83,  // 56: rota.fsm.Op.delete_schedule:type_name -> rota.fsm.DeleteSchedule
-	93,  // 57: rota.fsm.Op.fire:type_name -> rota.fsm.Fire
-	84,  // 58: rota.fsm.Op.open_batch:type_name -> rota.fsm.OpenBatch
-	85,  // 59: rota.fsm.Op.seal_batch:type_name -> rota.fsm.SealBatch
-	94,  // 60: rota.fsm.Op.start_plan:type_name -> rota.fsm.StartPlan
-	95,  // 61: rota.fsm.Op.cancel_plan:type_name -> rota.fsm.CancelPlan
-	96,  // 62: rota.fsm.Op.plan_step:type_name -> rota.fsm.PlanStep
-	40,  // 63: rota.fsm.Op.keep_log:type_name -> rota.fsm.KeepLog
-	86,  // 64: rota.fsm.Op.set_webhook:type_name -> rota.fsm.SetWebhook
-	87,  // 65: rota.fsm.Op.pause_webhook:type_name -> rota.fsm.PauseWebhook
-	88,  // 66: rota.fsm.Op.skip_webhook:type_name -> rota.fsm.SkipWebhook
-	89,  // 67: rota.fsm.Op.delete_webhook:type_name -> rota.fsm.DeleteWebhook
-	91,  // 68: rota.fsm.Op.advance_hook:type_name -> rota.fsm.AdvanceHook
-	28,  // 69: rota.fsm.Op.offer:type_name -> rota.fsm.Offer
-	14,  // 70: rota.fsm.Op.open_session:type_name -> rota.fsm.OpenSession
-	15,  // 71: rota.fsm.Op.claim_session:type_name -> rota.fsm.ClaimSession
-	16,  // 72: rota.fsm.Op.end_session:type_name -> rota.fsm.EndSession
-	77,  // 73: rota.fsm.Op.read_snapshot:type_name -> rota.fsm.ReadSnapshot
-	82,  // 74: rota.fsm.Op.set_tzdata:type_name -> rota.fsm.SetTZData
-	42,  // 75: rota.fsm.Op.interrupt_job:type_name -> rota.fsm.InterruptJob
-	43,  // 76: rota.fsm.Op.run_job_now:type_name -> rota.fsm.RunJobNow
-	5,   // 77: rota.fsm.SetKeyRule.breaker:type_name -> rota.fsm.KeyBreaker
-	9,   // 78: rota.fsm.SetRole.grants:type_name -> rota.fsm.Grant
-	12,  // 79: rota.fsm.InitAuth.token:type_name -> rota.fsm.CreateToken
-	24,  // 80: rota.fsm.JobSpec.labels:type_name -> rota.fsm.Label
-	23,  // 81: rota.fsm.JobSpec.limits:type_name -> rota.fsm.Limit
-	22,  // 82: rota.fsm.JobSpec.unique:type_name -> rota.fsm.Unique
-	24,  // 83: rota.fsm.JobSpec.headers:type_name -> rota.fsm.Label
-	23,  // 84: rota.fsm.JobSpec.costs:type_name -> rota.fsm.Limit
-	21,  // 85: rota.fsm.Submit.spec:type_name -> rota.fsm.JobSpec
-	23,  // 86: rota.fsm.WorkerSpec.limits:type_name -> rota.fsm.Limit
-	26,  // 87: rota.fsm.Register.spec:type_name -> rota.fsm.WorkerSpec
-	29,  // 88: rota.fsm.Register.attestation:type_name -> rota.fsm.Attestation
-	38,  // 89: rota.fsm.Round.pairs:type_name -> rota.fsm.Pair
-	37,  // 90: rota.fsm.Round.holds:type_name -> rota.fsm.Hold
-	36,  // 91: rota.fsm.Round.preempts:type_name -> rota.fsm.Preempt
-	35,  // 92: rota.fsm.Round.reserved:type_name -> rota.fsm.Reserved
-	24,  // 93: rota.fsm.LeaseOp.meta:type_name -> rota.fsm.Label
-	23,  // 94: rota.fsm.LeaseOp.costs:type_name -> rota.fsm.Limit
-	21,  // 95: rota.fsm.Retry.spec:type_name -> rota.fsm.JobSpec
-	45,  // 96: rota.fsm.Retry.past:type_name -> rota.fsm.Past
-	23,  // 97: rota.fsm.Past.spent:type_name -> rota.fsm.Limit
-	24,  // 98: rota.fsm.ChangeJob.labels:type_name -> rota.fsm.Label
-	52,  // 99: rota.fsm.SetIssuer.maps:type_name -> rota.fsm.ClaimRole
-	24,  // 100: rota.fsm.SetCluster.set:type_name -> rota.fsm.Label
-	24,  // 101: rota.fsm.SetTenant.set:type_name -> rota.fsm.Label
-	21,  // 102: rota.fsm.ReportProof.spec:type_name -> rota.fsm.JobSpec
-	45,  // 103: rota.fsm.ReportProof.past:type_name -> rota.fsm.Past
-	24,  // 104: rota.fsm.OpenWorkflow.labels:type_name -> rota.fsm.Label
-	61,  // 105: rota.fsm.OpenWorkflow.shares:type_name -> rota.fsm.QueueShare
-	63,  // 106: rota.fsm.AddNodes.nodes:type_name -> rota.fsm.WorkflowNode
-	21,  // 107: rota.fsm.WorkflowNode.spec:type_name -> rota.fsm.JobSpec
-	65,  // 108: rota.fsm.WorkflowNode.gate:type_name -> rota.fsm.Gate
-	63,  // 109: rota.fsm.Growth.nodes:type_name -> rota.fsm.WorkflowNode
-	24,  // 110: rota.fsm.SetQueue.set:type_name -> rota.fsm.Label
-	21,  // 111: rota.fsm.SetSchedule.job:type_name -> rota.fsm.JobSpec
-	21,  // 112: rota.fsm.OpenBatch.callback:type_name -> rota.fsm.JobSpec
-	90,  // 113: rota.fsm.AdvanceHook.from:type_name -> rota.fsm.EventId
-	90,  // 114: rota.fsm.AdvanceHook.to:type_name -> rota.fsm.EventId
-	90,  // 115: rota.fsm.AdvanceHook.gap:type_name -> rota.fsm.EventId
-	92,  // 116: rota.fsm.AdvanceHook.deliveries:type_name -> rota.fsm.HookDelivery
-	90,  // 117: rota.fsm.HookDelivery.event:type_name -> rota.fsm.EventId
-	97,  // 118: rota.fsm.PlanStep.items:type_name -> rota.fsm.PlanItem
-	44,  // 119: rota.fsm.PlanItem.retry:type_name -> rota.fsm.Retry
-	120, // [120:120] is the sub-list for method output_type
-	120, // [120:120] is the sub-list for method input_type
-	120, // [120:120] is the sub-list for extension type_name
-	120, // [120:120] is the sub-list for extension extendee
-	0,   // [0:120] is the sub-list for field type_name
+	7,   // 52: rota.fsm.Op.set_budget:type_name -> rota.fsm.SetBudget
+	8,   // 53: rota.fsm.Op.delete_budget:type_name -> rota.fsm.DeleteBudget
+	9,   // 54: rota.fsm.Op.grant_budget:type_name -> rota.fsm.GrantBudget
+	10,  // 55: rota.fsm.Op.reset_budget:type_name -> rota.fsm.ResetBudget
+	11,  // 56: rota.fsm.Op.turn_budget:type_name -> rota.fsm.TurnBudget
+	83,  // 57: rota.fsm.Op.set_schedule:type_name -> rota.fsm.SetSchedule
+	84,  // 58: rota.fsm.Op.pause_schedule:type_name -> rota.fsm.PauseSchedule
+	85,  // 59: rota.fsm.Op.trigger_schedule:type_name -> rota.fsm.TriggerSchedule
+	86,  // 60: rota.fsm.Op.backfill_schedule:type_name -> rota.fsm.BackfillSchedule
+	88,  // 61: rota.fsm.Op.delete_schedule:type_name -> rota.fsm.DeleteSchedule
+	98,  // 62: rota.fsm.Op.fire:type_name -> rota.fsm.Fire
+	89,  // 63: rota.fsm.Op.open_batch:type_name -> rota.fsm.OpenBatch
+	90,  // 64: rota.fsm.Op.seal_batch:type_name -> rota.fsm.SealBatch
+	99,  // 65: rota.fsm.Op.start_plan:type_name -> rota.fsm.StartPlan
+	100, // 66: rota.fsm.Op.cancel_plan:type_name -> rota.fsm.CancelPlan
+	101, // 67: rota.fsm.Op.plan_step:type_name -> rota.fsm.PlanStep
+	45,  // 68: rota.fsm.Op.keep_log:type_name -> rota.fsm.KeepLog
+	91,  // 69: rota.fsm.Op.set_webhook:type_name -> rota.fsm.SetWebhook
+	92,  // 70: rota.fsm.Op.pause_webhook:type_name -> rota.fsm.PauseWebhook
+	93,  // 71: rota.fsm.Op.skip_webhook:type_name -> rota.fsm.SkipWebhook
+	94,  // 72: rota.fsm.Op.delete_webhook:type_name -> rota.fsm.DeleteWebhook
+	96,  // 73: rota.fsm.Op.advance_hook:type_name -> rota.fsm.AdvanceHook
+	33,  // 74: rota.fsm.Op.offer:type_name -> rota.fsm.Offer
+	19,  // 75: rota.fsm.Op.open_session:type_name -> rota.fsm.OpenSession
+	20,  // 76: rota.fsm.Op.claim_session:type_name -> rota.fsm.ClaimSession
+	21,  // 77: rota.fsm.Op.end_session:type_name -> rota.fsm.EndSession
+	82,  // 78: rota.fsm.Op.read_snapshot:type_name -> rota.fsm.ReadSnapshot
+	87,  // 79: rota.fsm.Op.set_tzdata:type_name -> rota.fsm.SetTZData
+	47,  // 80: rota.fsm.Op.interrupt_job:type_name -> rota.fsm.InterruptJob
+	48,  // 81: rota.fsm.Op.run_job_now:type_name -> rota.fsm.RunJobNow
+	5,   // 82: rota.fsm.SetKeyRule.breaker:type_name -> rota.fsm.KeyBreaker
+	14,  // 83: rota.fsm.SetRole.grants:type_name -> rota.fsm.Grant
+	17,  // 84: rota.fsm.InitAuth.token:type_name -> rota.fsm.CreateToken
+	29,  // 85: rota.fsm.JobSpec.labels:type_name -> rota.fsm.Label
+	28,  // 86: rota.fsm.JobSpec.limits:type_name -> rota.fsm.Limit
+	27,  // 87: rota.fsm.JobSpec.unique:type_name -> rota.fsm.Unique
+	29,  // 88: rota.fsm.JobSpec.headers:type_name -> rota.fsm.Label
+	28,  // 89: rota.fsm.JobSpec.costs:type_name -> rota.fsm.Limit
+	26,  // 90: rota.fsm.Submit.spec:type_name -> rota.fsm.JobSpec
+	28,  // 91: rota.fsm.WorkerSpec.limits:type_name -> rota.fsm.Limit
+	31,  // 92: rota.fsm.Register.spec:type_name -> rota.fsm.WorkerSpec
+	34,  // 93: rota.fsm.Register.attestation:type_name -> rota.fsm.Attestation
+	43,  // 94: rota.fsm.Round.pairs:type_name -> rota.fsm.Pair
+	42,  // 95: rota.fsm.Round.holds:type_name -> rota.fsm.Hold
+	41,  // 96: rota.fsm.Round.preempts:type_name -> rota.fsm.Preempt
+	40,  // 97: rota.fsm.Round.reserved:type_name -> rota.fsm.Reserved
+	29,  // 98: rota.fsm.LeaseOp.meta:type_name -> rota.fsm.Label
+	28,  // 99: rota.fsm.LeaseOp.costs:type_name -> rota.fsm.Limit
+	26,  // 100: rota.fsm.Retry.spec:type_name -> rota.fsm.JobSpec
+	50,  // 101: rota.fsm.Retry.past:type_name -> rota.fsm.Past
+	28,  // 102: rota.fsm.Past.spent:type_name -> rota.fsm.Limit
+	29,  // 103: rota.fsm.ChangeJob.labels:type_name -> rota.fsm.Label
+	57,  // 104: rota.fsm.SetIssuer.maps:type_name -> rota.fsm.ClaimRole
+	29,  // 105: rota.fsm.SetCluster.set:type_name -> rota.fsm.Label
+	29,  // 106: rota.fsm.SetTenant.set:type_name -> rota.fsm.Label
+	26,  // 107: rota.fsm.ReportProof.spec:type_name -> rota.fsm.JobSpec
+	50,  // 108: rota.fsm.ReportProof.past:type_name -> rota.fsm.Past
+	29,  // 109: rota.fsm.OpenWorkflow.labels:type_name -> rota.fsm.Label
+	66,  // 110: rota.fsm.OpenWorkflow.shares:type_name -> rota.fsm.QueueShare
+	68,  // 111: rota.fsm.AddNodes.nodes:type_name -> rota.fsm.WorkflowNode
+	26,  // 112: rota.fsm.WorkflowNode.spec:type_name -> rota.fsm.JobSpec
+	70,  // 113: rota.fsm.WorkflowNode.gate:type_name -> rota.fsm.Gate
+	68,  // 114: rota.fsm.Growth.nodes:type_name -> rota.fsm.WorkflowNode
+	29,  // 115: rota.fsm.SetQueue.set:type_name -> rota.fsm.Label
+	26,  // 116: rota.fsm.SetSchedule.job:type_name -> rota.fsm.JobSpec
+	26,  // 117: rota.fsm.OpenBatch.callback:type_name -> rota.fsm.JobSpec
+	95,  // 118: rota.fsm.AdvanceHook.from:type_name -> rota.fsm.EventId
+	95,  // 119: rota.fsm.AdvanceHook.to:type_name -> rota.fsm.EventId
+	95,  // 120: rota.fsm.AdvanceHook.gap:type_name -> rota.fsm.EventId
+	97,  // 121: rota.fsm.AdvanceHook.deliveries:type_name -> rota.fsm.HookDelivery
+	95,  // 122: rota.fsm.HookDelivery.event:type_name -> rota.fsm.EventId
+	102, // 123: rota.fsm.PlanStep.items:type_name -> rota.fsm.PlanItem
+	49,  // 124: rota.fsm.PlanItem.retry:type_name -> rota.fsm.Retry
+	125, // [125:125] is the sub-list for method output_type
+	125, // [125:125] is the sub-list for method input_type
+	125, // [125:125] is the sub-list for extension type_name
+	125, // [125:125] is the sub-list for extension extendee
+	0,   // [0:125] is the sub-list for field type_name
 }
 
 func init() { file_fsm_fsmpb_entry_proto_init() }
@@ -9613,6 +10180,11 @@ func file_fsm_fsmpb_entry_proto_init() {
 		(*Op_DeleteKeyRule)(nil),
 		(*Op_SkipKey)(nil),
 		(*Op_PauseKey)(nil),
+		(*Op_SetBudget)(nil),
+		(*Op_DeleteBudget)(nil),
+		(*Op_GrantBudget)(nil),
+		(*Op_ResetBudget)(nil),
+		(*Op_TurnBudget)(nil),
 		(*Op_SetSchedule)(nil),
 		(*Op_PauseSchedule)(nil),
 		(*Op_TriggerSchedule)(nil),
@@ -9639,15 +10211,15 @@ func file_fsm_fsmpb_entry_proto_init() {
 		(*Op_InterruptJob)(nil),
 		(*Op_RunJobNow)(nil),
 	}
-	file_fsm_fsmpb_entry_proto_msgTypes[46].OneofWrappers = []any{}
-	file_fsm_fsmpb_entry_proto_msgTypes[94].OneofWrappers = []any{}
+	file_fsm_fsmpb_entry_proto_msgTypes[51].OneofWrappers = []any{}
+	file_fsm_fsmpb_entry_proto_msgTypes[99].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fsm_fsmpb_entry_proto_rawDesc), len(file_fsm_fsmpb_entry_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   100,
+			NumMessages:   105,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

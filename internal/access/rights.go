@@ -9,7 +9,7 @@ import (
 )
 
 // rightsEnd is one past the last right.
-const rightsEnd = rota.RightDebug + 1
+const rightsEnd = rota.RightLast + 1
 
 // RightNames returns the names of all rights.
 func RightNames() (names []string) {
@@ -95,7 +95,7 @@ const (
 var builtInRoles = []rota.Role{
 	builtIn(RoleOperator, func(r rota.Right) bool {
 		return !slices.Contains([]rota.Right{rota.RightAuth, rota.RightBackup, rota.RightData, rota.RightDebug,
-			rota.RightWork}, r)
+			rota.RightWork, rota.RightBudget, rota.RightGrant}, r)
 	}),
 	builtIn(RoleReader, func(r rota.Right) bool { return r == rota.RightRead || r == rota.RightStatus }),
 	builtIn(RoleRoot, func(rota.Right) bool { return true }),
@@ -172,7 +172,8 @@ func NewRights(roles []rota.Role, tenants, queues []string) Rights {
 			r.most[what] = max(r.most[what], allowed(&roles[i], what))
 		}
 	}
-	for right := rota.RightNone + 1; right < rightsEnd && r.all; right++ {
+	// The rights that came later are not asked for: binaries of both ages agree on who has all.
+	for right := rota.RightNone + 1; right <= rota.RightDebug && r.all; right++ {
 		r.all = slices.Contains(r.grants, rota.Grant{Right: right, Tenant: Everything, Queue: Everything})
 	}
 	return r

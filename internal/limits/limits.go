@@ -141,6 +141,17 @@ const (
 	// keys that were used once do not stay.
 	MaxKeyFailures = 5
 	KeyMemory      = 3600 * 1000
+	// MaxBudgets bounds the budgets, MaxBudgetAccounts the accounts that the jobs of one may open, MaxAllAccounts those of
+	// all: a new period visits all of its budget, about 0.1 s. MaxBudgetsAt bounds the budgets for the same combination of
+	// key, tenant and queue: each start visits them. MaxBudgetChanges bounds the grants that an account names and knows
+	// again, and the resets that a budget knows again; GrantMemory is how long a new period keeps them, in ms: longer than
+	// a client repeats a call.
+	MaxBudgets        = 10_000
+	MaxBudgetAccounts = 100_000
+	MaxAllAccounts    = 1_000_000
+	MaxBudgetsAt      = 8
+	MaxBudgetChanges  = 16
+	GrantMemory       = 3600 * 1000
 	// MaxDomains bounds the failure domains with outcomes in their window, over all queues; outcomes of further domains
 	// are not counted.
 	MaxDomains = 10_000

@@ -63,6 +63,12 @@ var plants = []plant{
 		{pkg: "test/sim", run: "^TestSeeds$", says: `was fired from \S+, it is decided through`}}},
 	{"refunds_twice", []check{{pkg: "fsm", run: "^TestWeightedRate_model$",
 		says: `the debt is \d+, the history gives`}}},
+	{"turns_twice", []check{
+		{pkg: "fsm", run: "^TestBudget_turn$", says: `want a refusal STALE of "from"`},
+		{pkg: "test/sim", run: "^TestSeeds$", says: `begins a period from \S+ to`}}},
+	{"books_twice", []check{
+		{pkg: "fsm", run: "^TestBudget_model$", says: `has \{.*, the model`},
+		{pkg: "test/sim", run: "^TestSeeds$", says: `account \S+ has spent .* in the model`}}},
 	{"stays_open", []check{{pkg: "fsm", run: "^TestBreaker_model$", says: `\d+ jobs started, want \d+`}}},
 	{"key_not_in_snapshot", []check{{pkg: "test/sim", run: "^TestSeeds$",
 		says: `restart: .* I11: key \S+ counts`}}},

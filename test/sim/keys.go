@@ -71,6 +71,9 @@ func (k *keyer) next() {
 		k.weighs = true
 		k.ask(fsm.SetKeyRuleOp(&weighted))
 		k.ask(fsm.SetKeyRuleOp(&fragile))
+		for i := range keyBudgets {
+			k.ask(fsm.SetBudgetOp(&keyBudgets[i]))
+		}
 	}
 	if w.Turns && k.chance.IntN(5) == 0 {
 		k.turnJobs()
@@ -91,7 +94,11 @@ func (k *keyer) next() {
 	case c < 15:
 		k.pass(3)
 	case k.weighs && k.chance.IntN(2) == 0:
-		k.pause()
+		if k.chance.IntN(2) == 0 {
+			k.pause()
+		} else {
+			k.grant()
+		}
 	default:
 		k.change()
 	}
@@ -106,6 +113,21 @@ func (k *keyer) pause() {
 		return
 	}
 	k.ask(fsm.PauseKeyOp("", tenant, key, m.Head().Date+rota.Date(1+k.chance.IntN(9_000)), "sim"))
+}
+
+// grant adds to a budget, or resets it.
+func (k *keyer) grant() {
+	name, of := keyBudgets[0].Name, ""
+	if k.chance.IntN(2) == 0 {
+		name, of = keyBudgets[1].Name, fmt.Sprint("t", k.chance.IntN(2))
+	}
+	c := rota.BudgetChange{ID: fmt.Sprint("g", k.chance.IntN(50)), Reason: "sim",
+		Amount: rota.Cost(1+k.chance.IntN(20)) * rota.CostUnit}
+	if k.chance.IntN(4) == 0 {
+		k.ask(fsm.ResetBudgetOp(name, of, false, c))
+		return
+	}
+	k.ask(fsm.GrantBudgetOp(name, of, c))
 }
 
 // stopped draws a key to pause.

@@ -26,6 +26,7 @@ type keyed struct {
 	// told counts the events of blocks in an entry, made the blocks in the model.
 	told, made int
 	stops      stops
+	spending   spending
 }
 
 type keyedJob struct {
@@ -42,7 +43,7 @@ func newKeyed() keyed {
 	return keyed{specs: map[rota.JobID]*rota.JobSpec{}, rules: map[string]*rota.KeyRule{},
 		blocked: map[string]keyedBlock{},
 		taken:   map[string][]rota.Clock{}, starts: map[string][]*weighedStart{},
-		open: map[rota.JobID][]*weighedStart{}, stops: newStops()}
+		open: map[rota.JobID][]*weighedStart{}, stops: newStops(), spending: newSpending()}
 }
 
 // rule returns the rule of a value, or else that of its name.
@@ -115,6 +116,9 @@ func (a *auditor) keysOf(e *rota.Event, at rota.Clock) {
 		a.keyRule(e)
 	case rota.EventKeyPaused, rota.EventKeyResumed, rota.EventKeyOpened, rota.EventKeyClosed:
 		a.stopEvent(e)
+	case rota.EventBudgetChanged, rota.EventBudgetWarned, rota.EventBudgetSpent, rota.EventBudgetGranted,
+		rota.EventBudgetReset:
+		a.budgetEvent(e)
 	case rota.EventKeyBlocked:
 		m.told++
 	case rota.EventKeyPassed:
@@ -138,6 +142,7 @@ func (a *auditor) keysOf(e *rota.Event, at rota.Clock) {
 		lease = a.jobs[e.Job].lease
 	}
 	m.stops.ended(e, lease)
+	m.spending.ended(e, lease)
 	switch e.Kind {
 	case rota.EventJobEnqueued, rota.EventJobDelayed:
 		if m.find(e.Job) == nil {
@@ -147,7 +152,11 @@ func (a *auditor) keysOf(e *rota.Event, at rota.Clock) {
 		}
 	case rota.EventJobAssigned:
 		a.keysAllow(e, at)
+		m.spending.starts(a, e, m.specs[e.Job])
 	case rota.EventLeaseAcked:
+		for _, s := range m.spending.open[e.Lease] {
+			s.acked = true
+		}
 		for _, s := range m.open[e.Job] {
 			s.acked = true
 		}
@@ -171,6 +180,7 @@ func (a *auditor) keyRule(e *rota.Event) {
 	id := r.Name + ":" + r.Value
 	if e.Text == "set" {
 		m.rules[id] = r
+		a.ruled(r)
 		return
 	}
 	delete(m.rules, id)
@@ -267,12 +277,13 @@ func (m *keyed) ends(id rota.JobID, badly bool) {
 }
 
 // keysSettled checks that an entry's events report each block and no other.
-func (a *auditor) keysSettled(r *fsm.Applied) {
+func (a *auditor) keysSettled(n *node, r *fsm.Applied) {
 	m := &a.keyed
 	if m.told != m.made {
 		a.failf("entry %d reports %d blocked keys, want %d as in the model", r.Index, m.told, m.made)
 	}
 	m.stops.settled(a, r.Index)
+	m.spending.settled(a, n, r)
 	a.KeysBlocked += m.made
 	m.told, m.made = 0, 0
 }

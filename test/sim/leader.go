@@ -262,6 +262,7 @@ func (l *leadership) tick() {
 	}
 	l.planStep(m)
 	l.fireDates(m)
+	l.turnBudgets(m)
 	if w.switchAt >= 0 && w.now >= w.switchAt && m.Head().Rules < entry.RulesVersion {
 		l.propose(&fsmpb.Op{Op: &fsmpb.Op_SwitchRules{SwitchRules: &fsmpb.SwitchRules{Version: entry.RulesVersion}}},
 			nil)

@@ -122,7 +122,7 @@ func TestSeeds(t *testing.T) {
 		sum.Merged == 0 || sum.Planned == 0 || sum.PlannedRetries == 0 || sum.PlannedDeletions == 0 ||
 		sum.PlannedMoves == 0 || sum.LogsKept == 0 || sum.LogsLate == 0 || sum.Batched == 0 || sum.Dated == 0 ||
 		sum.DatesSkipped == 0 || sum.DatesMissed == 0 || sum.Keyed == 0 || sum.Turned == 0 || sum.Overtaken == 0 ||
-		sum.Foreseen == 0 || sum.Offered == 0 || sum.KeysBlocked == 0 || sum.KeysSkipped == 0 || sum.KeysPaused == 0 || sum.KeysOpened == 0 || sum.TimedOut == 0 ||
+		sum.Foreseen == 0 || sum.Offered == 0 || sum.KeysBlocked == 0 || sum.KeysSkipped == 0 || sum.KeysPaused == 0 || sum.KeysOpened == 0 || sum.BudgetsSpent == 0 || sum.BudgetsTurned == 0 || sum.TimedOut == 0 ||
 		sum.Ghosts == 0 || sum.Stale == 0 || sum.Gone == 0 || sum.Deleted == 0 || sum.Interrupted == 0 ||
 		sum.RunNow == 0 || sum.Removed == 0 || sum.Moved == 0 || sum.Disconnected == 0 || sum.SignedIn == 0 ||
 		sum.With == 0 || sum.Beside == 0 || sum.Refilled == 0 || sum.Owned == 0 || sum.Bounded == 0 ||

@@ -86,11 +86,7 @@ func (a *auditor) stopsAllow(e *rota.Event, key, count string, r *rota.KeyRule, 
 	if r.Breaker.Trip == 0 {
 		return
 	}
-	b := m.breakers[count]
-	if b == nil {
-		b = &breakers{rule: r.Breaker, attempts: map[rota.LeaseID]int{}}
-		m.breakers[count] = b
-	}
+	b := m.breaker(count, r)
 	if b.state == rota.BreakerOpen {
 		if at < b.until {
 			a.failf("job %s was assigned at %d while its key %s is open until %d", e.Job, at, key, b.until)
@@ -110,6 +106,33 @@ func (a *auditor) stopsAllow(e *rota.Event, key, count string, r *rota.KeyRule, 
 	}
 	b.attempts[e.Lease] = b.epoch
 	m.began[e.Lease] = b
+}
+
+// breaker returns the breaker of a count.
+func (m *stops) breaker(count string, r *rota.KeyRule) *breakers {
+	b := m.breakers[count]
+	if b == nil {
+		b = &breakers{rule: r.Breaker, attempts: map[rota.LeaseID]int{}}
+		m.breakers[count] = b
+	}
+	return b
+}
+
+// ruled counts the attempts that are open when a rule gets a breaker.
+func (a *auditor) ruled(r *rota.KeyRule) {
+	m := &a.keyed.stops
+	for id, l := range a.leases {
+		s := a.keyed.specs[l.job]
+		if s == nil || m.began[id] != nil || r.Breaker.Trip == 0 {
+			continue
+		}
+		for _, key := range s.Keys {
+			if a.keyed.rule(key) == r {
+				b := m.breaker(a.keyed.count(l.job, key), r)
+				b.attempts[id], m.began[id] = b.epoch, b
+			}
+		}
+	}
 }
 
 // ended follows the ends of attempts. A job that dies at once has no event of its lease.

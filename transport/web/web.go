@@ -34,6 +34,7 @@ type Calls struct {
 	Stats     func(ctx context.Context, coarse bool) (rest.Stats, error)
 	Live      Live
 	Keys      rotav1.KeysServer
+	Budgets   rotav1.BudgetsServer
 	Plans     rotav1.PlansServer
 	Workflows rotav1.WorkflowsServer
 	Webhooks  rotav1.WebhooksServer
@@ -149,6 +150,7 @@ func New(options Options) (*Site, error) {
 	s.stats()
 	s.plans()
 	s.keys()
+	s.budgets()
 	s.access()
 	s.policyKeys()
 	s.workflows()

@@ -8469,6 +8469,1299 @@ func (x *GetKeyResponse) GetAt() *ReadAt {
 	return nil
 }
 
+// Budget limits how much of a cost jobs spend in a period. Amounts are in millionths of a unit.
+type Budget struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// The jobs that it applies to: of a tenant, of a queue, and with a key, NAME or NAME:VALUE; empty is all.
+	Tenant string `protobuf:"bytes,2,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	Queue  string `protobuf:"bytes,3,opt,name=queue,proto3" json:"queue,omitempty"`
+	Key    string `protobuf:"bytes,4,opt,name=key,proto3" json:"key,omitempty"`
+	// none, tenant, key, workflow or job: each has an account of its own.
+	Each  string `protobuf:"bytes,5,opt,name=each,proto3" json:"each,omitempty"`
+	Unit  string `protobuf:"bytes,6,opt,name=unit,proto3" json:"unit,omitempty"`
+	Limit int64  `protobuf:"varint,7,opt,name=limit,proto3" json:"limit,omitempty"`
+	// The estimate of a job without one.
+	DefaultCost int64 `protobuf:"varint,8,opt,name=default_cost,json=defaultCost,proto3" json:"default_cost,omitempty"`
+	// none, hour, day, week or month, in a time zone; empty is UTC.
+	Every string `protobuf:"bytes,9,opt,name=every,proto3" json:"every,omitempty"`
+	Tz    string `protobuf:"bytes,10,opt,name=tz,proto3" json:"tz,omitempty"`
+	// Permille of the limit that emit an event; 0 is never.
+	WarnPermille int64 `protobuf:"varint,11,opt,name=warn_permille,json=warnPermille,proto3" json:"warn_permille,omitempty"`
+	// hold, refuse, ask or warn, at the limit.
+	Then string `protobuf:"bytes,12,opt,name=then,proto3" json:"then,omitempty"`
+	// An attempt whose report passes the limit is interrupted.
+	Stop bool `protobuf:"varint,13,opt,name=stop,proto3" json:"stop,omitempty"`
+	// Its version. In a budget to set it is a condition, like if_match.
+	Etag          string `protobuf:"bytes,14,opt,name=etag,proto3" json:"etag,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Budget) Reset() {
+	*x = Budget{}
+	mi := &file_rota_v1_rota_proto_msgTypes[100]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Budget) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Budget) ProtoMessage() {}
+
+func (x *Budget) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_rota_proto_msgTypes[100]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Budget.ProtoReflect.Descriptor instead.
+func (*Budget) Descriptor() ([]byte, []int) {
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{100}
+}
+
+func (x *Budget) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Budget) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *Budget) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *Budget) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *Budget) GetEach() string {
+	if x != nil {
+		return x.Each
+	}
+	return ""
+}
+
+func (x *Budget) GetUnit() string {
+	if x != nil {
+		return x.Unit
+	}
+	return ""
+}
+
+func (x *Budget) GetLimit() int64 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *Budget) GetDefaultCost() int64 {
+	if x != nil {
+		return x.DefaultCost
+	}
+	return 0
+}
+
+func (x *Budget) GetEvery() string {
+	if x != nil {
+		return x.Every
+	}
+	return ""
+}
+
+func (x *Budget) GetTz() string {
+	if x != nil {
+		return x.Tz
+	}
+	return ""
+}
+
+func (x *Budget) GetWarnPermille() int64 {
+	if x != nil {
+		return x.WarnPermille
+	}
+	return 0
+}
+
+func (x *Budget) GetThen() string {
+	if x != nil {
+		return x.Then
+	}
+	return ""
+}
+
+func (x *Budget) GetStop() bool {
+	if x != nil {
+		return x.Stop
+	}
+	return false
+}
+
+func (x *Budget) GetEtag() string {
+	if x != nil {
+		return x.Etag
+	}
+	return ""
+}
+
+type BudgetState struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Budget *Budget                `protobuf:"bytes,1,opt,name=budget,proto3" json:"budget,omitempty"`
+	// The present period; until_ms is 0 where it has no end, or none is known yet.
+	SinceMs int64 `protobuf:"varint,2,opt,name=since_ms,json=sinceMs,proto3" json:"since_ms,omitempty"`
+	UntilMs int64 `protobuf:"varint,3,opt,name=until_ms,json=untilMs,proto3" json:"until_ms,omitempty"`
+	// Of all its accounts that hold anything; held of them hold jobs back.
+	Accounts      int64 `protobuf:"varint,4,opt,name=accounts,proto3" json:"accounts,omitempty"`
+	Spent         int64 `protobuf:"varint,5,opt,name=spent,proto3" json:"spent,omitempty"`
+	Reserved      int64 `protobuf:"varint,6,opt,name=reserved,proto3" json:"reserved,omitempty"`
+	Granted       int64 `protobuf:"varint,7,opt,name=granted,proto3" json:"granted,omitempty"`
+	Held          int64 `protobuf:"varint,8,opt,name=held,proto3" json:"held,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BudgetState) Reset() {
+	*x = BudgetState{}
+	mi := &file_rota_v1_rota_proto_msgTypes[101]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BudgetState) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BudgetState) ProtoMessage() {}
+
+func (x *BudgetState) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_rota_proto_msgTypes[101]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BudgetState.ProtoReflect.Descriptor instead.
+func (*BudgetState) Descriptor() ([]byte, []int) {
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{101}
+}
+
+func (x *BudgetState) GetBudget() *Budget {
+	if x != nil {
+		return x.Budget
+	}
+	return nil
+}
+
+func (x *BudgetState) GetSinceMs() int64 {
+	if x != nil {
+		return x.SinceMs
+	}
+	return 0
+}
+
+func (x *BudgetState) GetUntilMs() int64 {
+	if x != nil {
+		return x.UntilMs
+	}
+	return 0
+}
+
+func (x *BudgetState) GetAccounts() int64 {
+	if x != nil {
+		return x.Accounts
+	}
+	return 0
+}
+
+func (x *BudgetState) GetSpent() int64 {
+	if x != nil {
+		return x.Spent
+	}
+	return 0
+}
+
+func (x *BudgetState) GetReserved() int64 {
+	if x != nil {
+		return x.Reserved
+	}
+	return 0
+}
+
+func (x *BudgetState) GetGranted() int64 {
+	if x != nil {
+		return x.Granted
+	}
+	return 0
+}
+
+func (x *BudgetState) GetHeld() int64 {
+	if x != nil {
+		return x.Held
+	}
+	return 0
+}
+
+type BudgetAccount struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Budget string                 `protobuf:"bytes,1,opt,name=budget,proto3" json:"budget,omitempty"`
+	// The tenant, key, workflow or job that it belongs to; empty where the budget has one account.
+	Of string `protobuf:"bytes,2,opt,name=of,proto3" json:"of,omitempty"`
+	// Grants included.
+	Limit int64 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`
+	// Of ended attempts, of open attempts, and the rest.
+	Spent    int64 `protobuf:"varint,4,opt,name=spent,proto3" json:"spent,omitempty"`
+	Reserved int64 `protobuf:"varint,5,opt,name=reserved,proto3" json:"reserved,omitempty"`
+	Left     int64 `protobuf:"varint,6,opt,name=left,proto3" json:"left,omitempty"`
+	Granted  int64 `protobuf:"varint,7,opt,name=granted,proto3" json:"granted,omitempty"`
+	// QUEUED jobs that it applies to; held of them do not fit.
+	Waiting int64 `protobuf:"varint,8,opt,name=waiting,proto3" json:"waiting,omitempty"`
+	Held    int64 `protobuf:"varint,9,opt,name=held,proto3" json:"held,omitempty"`
+	// The events of this period were emitted; asks is an open question.
+	Warned bool `protobuf:"varint,10,opt,name=warned,proto3" json:"warned,omitempty"`
+	Full   bool `protobuf:"varint,11,opt,name=full,proto3" json:"full,omitempty"`
+	Asks   bool `protobuf:"varint,12,opt,name=asks,proto3" json:"asks,omitempty"`
+	// When nothing is left if it is spent as fast as since the period began; 0 if not in this period.
+	EmptyMs int64 `protobuf:"varint,13,opt,name=empty_ms,json=emptyMs,proto3" json:"empty_ms,omitempty"`
+	// The newest grants and resets, oldest first.
+	Changes       []*BudgetChange `protobuf:"bytes,14,rep,name=changes,proto3" json:"changes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BudgetAccount) Reset() {
+	*x = BudgetAccount{}
+	mi := &file_rota_v1_rota_proto_msgTypes[102]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BudgetAccount) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BudgetAccount) ProtoMessage() {}
+
+func (x *BudgetAccount) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_rota_proto_msgTypes[102]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BudgetAccount.ProtoReflect.Descriptor instead.
+func (*BudgetAccount) Descriptor() ([]byte, []int) {
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{102}
+}
+
+func (x *BudgetAccount) GetBudget() string {
+	if x != nil {
+		return x.Budget
+	}
+	return ""
+}
+
+func (x *BudgetAccount) GetOf() string {
+	if x != nil {
+		return x.Of
+	}
+	return ""
+}
+
+func (x *BudgetAccount) GetLimit() int64 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *BudgetAccount) GetSpent() int64 {
+	if x != nil {
+		return x.Spent
+	}
+	return 0
+}
+
+func (x *BudgetAccount) GetReserved() int64 {
+	if x != nil {
+		return x.Reserved
+	}
+	return 0
+}
+
+func (x *BudgetAccount) GetLeft() int64 {
+	if x != nil {
+		return x.Left
+	}
+	return 0
+}
+
+func (x *BudgetAccount) GetGranted() int64 {
+	if x != nil {
+		return x.Granted
+	}
+	return 0
+}
+
+func (x *BudgetAccount) GetWaiting() int64 {
+	if x != nil {
+		return x.Waiting
+	}
+	return 0
+}
+
+func (x *BudgetAccount) GetHeld() int64 {
+	if x != nil {
+		return x.Held
+	}
+	return 0
+}
+
+func (x *BudgetAccount) GetWarned() bool {
+	if x != nil {
+		return x.Warned
+	}
+	return false
+}
+
+func (x *BudgetAccount) GetFull() bool {
+	if x != nil {
+		return x.Full
+	}
+	return false
+}
+
+func (x *BudgetAccount) GetAsks() bool {
+	if x != nil {
+		return x.Asks
+	}
+	return false
+}
+
+func (x *BudgetAccount) GetEmptyMs() int64 {
+	if x != nil {
+		return x.EmptyMs
+	}
+	return 0
+}
+
+func (x *BudgetAccount) GetChanges() []*BudgetChange {
+	if x != nil {
+		return x.Changes
+	}
+	return nil
+}
+
+// BudgetChange is a grant, or a reset where the amount is 0.
+type BudgetChange struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Amount        int64                  `protobuf:"varint,2,opt,name=amount,proto3" json:"amount,omitempty"`
+	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	By            string                 `protobuf:"bytes,4,opt,name=by,proto3" json:"by,omitempty"`
+	AtMs          int64                  `protobuf:"varint,5,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BudgetChange) Reset() {
+	*x = BudgetChange{}
+	mi := &file_rota_v1_rota_proto_msgTypes[103]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BudgetChange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BudgetChange) ProtoMessage() {}
+
+func (x *BudgetChange) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_rota_proto_msgTypes[103]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BudgetChange.ProtoReflect.Descriptor instead.
+func (*BudgetChange) Descriptor() ([]byte, []int) {
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{103}
+}
+
+func (x *BudgetChange) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *BudgetChange) GetAmount() int64 {
+	if x != nil {
+		return x.Amount
+	}
+	return 0
+}
+
+func (x *BudgetChange) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *BudgetChange) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *BudgetChange) GetAtMs() int64 {
+	if x != nil {
+		return x.AtMs
+	}
+	return 0
+}
+
+type SetBudgetRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Budget *Budget                `protobuf:"bytes,1,opt,name=budget,proto3" json:"budget,omitempty"`
+	// Apply only if this is the current etag; * matches any version that exists. Empty: no condition.
+	IfMatch       string `protobuf:"bytes,2,opt,name=if_match,json=ifMatch,proto3" json:"if_match,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetBudgetRequest) Reset() {
+	*x = SetBudgetRequest{}
+	mi := &file_rota_v1_rota_proto_msgTypes[104]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetBudgetRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetBudgetRequest) ProtoMessage() {}
+
+func (x *SetBudgetRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_rota_proto_msgTypes[104]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetBudgetRequest.ProtoReflect.Descriptor instead.
+func (*SetBudgetRequest) Descriptor() ([]byte, []int) {
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{104}
+}
+
+func (x *SetBudgetRequest) GetBudget() *Budget {
+	if x != nil {
+		return x.Budget
+	}
+	return nil
+}
+
+func (x *SetBudgetRequest) GetIfMatch() string {
+	if x != nil {
+		return x.IfMatch
+	}
+	return ""
+}
+
+type SetBudgetResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Budget        *BudgetState           `protobuf:"bytes,1,opt,name=budget,proto3" json:"budget,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetBudgetResponse) Reset() {
+	*x = SetBudgetResponse{}
+	mi := &file_rota_v1_rota_proto_msgTypes[105]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetBudgetResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetBudgetResponse) ProtoMessage() {}
+
+func (x *SetBudgetResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_rota_proto_msgTypes[105]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetBudgetResponse.ProtoReflect.Descriptor instead.
+func (*SetBudgetResponse) Descriptor() ([]byte, []int) {
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{105}
+}
+
+func (x *SetBudgetResponse) GetBudget() *BudgetState {
+	if x != nil {
+		return x.Budget
+	}
+	return nil
+}
+
+type DeleteBudgetRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Apply only if this is the current etag; * matches any version that exists. Empty: no condition.
+	IfMatch       string `protobuf:"bytes,2,opt,name=if_match,json=ifMatch,proto3" json:"if_match,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteBudgetRequest) Reset() {
+	*x = DeleteBudgetRequest{}
+	mi := &file_rota_v1_rota_proto_msgTypes[106]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteBudgetRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteBudgetRequest) ProtoMessage() {}
+
+func (x *DeleteBudgetRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_rota_proto_msgTypes[106]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteBudgetRequest.ProtoReflect.Descriptor instead.
+func (*DeleteBudgetRequest) Descriptor() ([]byte, []int) {
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{106}
+}
+
+func (x *DeleteBudgetRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *DeleteBudgetRequest) GetIfMatch() string {
+	if x != nil {
+		return x.IfMatch
+	}
+	return ""
+}
+
+type DeleteBudgetResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteBudgetResponse) Reset() {
+	*x = DeleteBudgetResponse{}
+	mi := &file_rota_v1_rota_proto_msgTypes[107]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteBudgetResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteBudgetResponse) ProtoMessage() {}
+
+func (x *DeleteBudgetResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_rota_proto_msgTypes[107]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteBudgetResponse.ProtoReflect.Descriptor instead.
+func (*DeleteBudgetResponse) Descriptor() ([]byte, []int) {
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{107}
+}
+
+type ListBudgetsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Read  *Read                  `protobuf:"bytes,1,opt,name=read,proto3" json:"read,omitempty"`
+	// 0 asks for all at once, refused where they are too many bytes for one answer.
+	Limit int32 `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"`
+	// The next_cursor of the page before.
+	Cursor        string `protobuf:"bytes,3,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListBudgetsRequest) Reset() {
+	*x = ListBudgetsRequest{}
+	mi := &file_rota_v1_rota_proto_msgTypes[108]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListBudgetsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListBudgetsRequest) ProtoMessage() {}
+
+func (x *ListBudgetsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_rota_proto_msgTypes[108]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListBudgetsRequest.ProtoReflect.Descriptor instead.
+func (*ListBudgetsRequest) Descriptor() ([]byte, []int) {
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{108}
+}
+
+func (x *ListBudgetsRequest) GetRead() *Read {
+	if x != nil {
+		return x.Read
+	}
+	return nil
+}
+
+func (x *ListBudgetsRequest) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *ListBudgetsRequest) GetCursor() string {
+	if x != nil {
+		return x.Cursor
+	}
+	return ""
+}
+
+type ListBudgetsResponse struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Budgets []*BudgetState         `protobuf:"bytes,1,rep,name=budgets,proto3" json:"budgets,omitempty"`
+	At      *ReadAt                `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`
+	// Empty after the last page.
+	NextCursor    string `protobuf:"bytes,3,opt,name=next_cursor,json=nextCursor,proto3" json:"next_cursor,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListBudgetsResponse) Reset() {
+	*x = ListBudgetsResponse{}
+	mi := &file_rota_v1_rota_proto_msgTypes[109]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListBudgetsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListBudgetsResponse) ProtoMessage() {}
+
+func (x *ListBudgetsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_rota_proto_msgTypes[109]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListBudgetsResponse.ProtoReflect.Descriptor instead.
+func (*ListBudgetsResponse) Descriptor() ([]byte, []int) {
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{109}
+}
+
+func (x *ListBudgetsResponse) GetBudgets() []*BudgetState {
+	if x != nil {
+		return x.Budgets
+	}
+	return nil
+}
+
+func (x *ListBudgetsResponse) GetAt() *ReadAt {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *ListBudgetsResponse) GetNextCursor() string {
+	if x != nil {
+		return x.NextCursor
+	}
+	return ""
+}
+
+type GetBudgetRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Read          *Read                  `protobuf:"bytes,2,opt,name=read,proto3" json:"read,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetBudgetRequest) Reset() {
+	*x = GetBudgetRequest{}
+	mi := &file_rota_v1_rota_proto_msgTypes[110]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetBudgetRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetBudgetRequest) ProtoMessage() {}
+
+func (x *GetBudgetRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_rota_proto_msgTypes[110]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetBudgetRequest.ProtoReflect.Descriptor instead.
+func (*GetBudgetRequest) Descriptor() ([]byte, []int) {
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{110}
+}
+
+func (x *GetBudgetRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *GetBudgetRequest) GetRead() *Read {
+	if x != nil {
+		return x.Read
+	}
+	return nil
+}
+
+type GetBudgetResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Budget        *BudgetState           `protobuf:"bytes,1,opt,name=budget,proto3" json:"budget,omitempty"`
+	At            *ReadAt                `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetBudgetResponse) Reset() {
+	*x = GetBudgetResponse{}
+	mi := &file_rota_v1_rota_proto_msgTypes[111]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetBudgetResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetBudgetResponse) ProtoMessage() {}
+
+func (x *GetBudgetResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_rota_proto_msgTypes[111]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetBudgetResponse.ProtoReflect.Descriptor instead.
+func (*GetBudgetResponse) Descriptor() ([]byte, []int) {
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{111}
+}
+
+func (x *GetBudgetResponse) GetBudget() *BudgetState {
+	if x != nil {
+		return x.Budget
+	}
+	return nil
+}
+
+func (x *GetBudgetResponse) GetAt() *ReadAt {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+type ListBudgetAccountsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Read  *Read                  `protobuf:"bytes,1,opt,name=read,proto3" json:"read,omitempty"`
+	// 0 is 100.
+	Limit int32 `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"`
+	// The next_cursor of the page before.
+	Cursor string `protobuf:"bytes,3,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	Name   string `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"`
+	// Only this account; empty is all.
+	Of string `protobuf:"bytes,5,opt,name=of,proto3" json:"of,omitempty"`
+	// Only those that hold jobs back.
+	Held          bool `protobuf:"varint,6,opt,name=held,proto3" json:"held,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListBudgetAccountsRequest) Reset() {
+	*x = ListBudgetAccountsRequest{}
+	mi := &file_rota_v1_rota_proto_msgTypes[112]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListBudgetAccountsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListBudgetAccountsRequest) ProtoMessage() {}
+
+func (x *ListBudgetAccountsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_rota_proto_msgTypes[112]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListBudgetAccountsRequest.ProtoReflect.Descriptor instead.
+func (*ListBudgetAccountsRequest) Descriptor() ([]byte, []int) {
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{112}
+}
+
+func (x *ListBudgetAccountsRequest) GetRead() *Read {
+	if x != nil {
+		return x.Read
+	}
+	return nil
+}
+
+func (x *ListBudgetAccountsRequest) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *ListBudgetAccountsRequest) GetCursor() string {
+	if x != nil {
+		return x.Cursor
+	}
+	return ""
+}
+
+func (x *ListBudgetAccountsRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ListBudgetAccountsRequest) GetOf() string {
+	if x != nil {
+		return x.Of
+	}
+	return ""
+}
+
+func (x *ListBudgetAccountsRequest) GetHeld() bool {
+	if x != nil {
+		return x.Held
+	}
+	return false
+}
+
+type ListBudgetAccountsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// By owner.
+	Accounts []*BudgetAccount `protobuf:"bytes,1,rep,name=accounts,proto3" json:"accounts,omitempty"`
+	At       *ReadAt          `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`
+	// Empty after the last page.
+	NextCursor    string `protobuf:"bytes,3,opt,name=next_cursor,json=nextCursor,proto3" json:"next_cursor,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListBudgetAccountsResponse) Reset() {
+	*x = ListBudgetAccountsResponse{}
+	mi := &file_rota_v1_rota_proto_msgTypes[113]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListBudgetAccountsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListBudgetAccountsResponse) ProtoMessage() {}
+
+func (x *ListBudgetAccountsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_rota_proto_msgTypes[113]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListBudgetAccountsResponse.ProtoReflect.Descriptor instead.
+func (*ListBudgetAccountsResponse) Descriptor() ([]byte, []int) {
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{113}
+}
+
+func (x *ListBudgetAccountsResponse) GetAccounts() []*BudgetAccount {
+	if x != nil {
+		return x.Accounts
+	}
+	return nil
+}
+
+func (x *ListBudgetAccountsResponse) GetAt() *ReadAt {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *ListBudgetAccountsResponse) GetNextCursor() string {
+	if x != nil {
+		return x.NextCursor
+	}
+	return ""
+}
+
+type GrantBudgetRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// The account, where the budget has several.
+	Of string `protobuf:"bytes,2,opt,name=of,proto3" json:"of,omitempty"`
+	// In millionths of a unit.
+	Amount int64 `protobuf:"varint,3,opt,name=amount,proto3" json:"amount,omitempty"`
+	// At most 256 bytes.
+	Reason string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Names the grant, so that a repetition changes nothing.
+	Id            string `protobuf:"bytes,5,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GrantBudgetRequest) Reset() {
+	*x = GrantBudgetRequest{}
+	mi := &file_rota_v1_rota_proto_msgTypes[114]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GrantBudgetRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GrantBudgetRequest) ProtoMessage() {}
+
+func (x *GrantBudgetRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_rota_proto_msgTypes[114]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GrantBudgetRequest.ProtoReflect.Descriptor instead.
+func (*GrantBudgetRequest) Descriptor() ([]byte, []int) {
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{114}
+}
+
+func (x *GrantBudgetRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *GrantBudgetRequest) GetOf() string {
+	if x != nil {
+		return x.Of
+	}
+	return ""
+}
+
+func (x *GrantBudgetRequest) GetAmount() int64 {
+	if x != nil {
+		return x.Amount
+	}
+	return 0
+}
+
+func (x *GrantBudgetRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *GrantBudgetRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+type GrantBudgetResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Account       *BudgetAccount         `protobuf:"bytes,1,opt,name=account,proto3" json:"account,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GrantBudgetResponse) Reset() {
+	*x = GrantBudgetResponse{}
+	mi := &file_rota_v1_rota_proto_msgTypes[115]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GrantBudgetResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GrantBudgetResponse) ProtoMessage() {}
+
+func (x *GrantBudgetResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_rota_proto_msgTypes[115]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GrantBudgetResponse.ProtoReflect.Descriptor instead.
+func (*GrantBudgetResponse) Descriptor() ([]byte, []int) {
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{115}
+}
+
+func (x *GrantBudgetResponse) GetAccount() *BudgetAccount {
+	if x != nil {
+		return x.Account
+	}
+	return nil
+}
+
+type ResetBudgetRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// One account, or all of them.
+	Of  string `protobuf:"bytes,2,opt,name=of,proto3" json:"of,omitempty"`
+	All bool   `protobuf:"varint,3,opt,name=all,proto3" json:"all,omitempty"`
+	// At most 256 bytes.
+	Reason string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Names the reset, so that a repetition changes nothing.
+	Id            string `protobuf:"bytes,5,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResetBudgetRequest) Reset() {
+	*x = ResetBudgetRequest{}
+	mi := &file_rota_v1_rota_proto_msgTypes[116]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResetBudgetRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResetBudgetRequest) ProtoMessage() {}
+
+func (x *ResetBudgetRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_rota_proto_msgTypes[116]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResetBudgetRequest.ProtoReflect.Descriptor instead.
+func (*ResetBudgetRequest) Descriptor() ([]byte, []int) {
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{116}
+}
+
+func (x *ResetBudgetRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ResetBudgetRequest) GetOf() string {
+	if x != nil {
+		return x.Of
+	}
+	return ""
+}
+
+func (x *ResetBudgetRequest) GetAll() bool {
+	if x != nil {
+		return x.All
+	}
+	return false
+}
+
+func (x *ResetBudgetRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *ResetBudgetRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+type ResetBudgetResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResetBudgetResponse) Reset() {
+	*x = ResetBudgetResponse{}
+	mi := &file_rota_v1_rota_proto_msgTypes[117]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResetBudgetResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResetBudgetResponse) ProtoMessage() {}
+
+func (x *ResetBudgetResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_rota_proto_msgTypes[117]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResetBudgetResponse.ProtoReflect.Descriptor instead.
+func (*ResetBudgetResponse) Descriptor() ([]byte, []int) {
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{117}
+}
+
 type SkipKeyRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// As the key's state has them.
@@ -8483,7 +9776,7 @@ type SkipKeyRequest struct {
 
 func (x *SkipKeyRequest) Reset() {
 	*x = SkipKeyRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[100]
+	mi := &file_rota_v1_rota_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8495,7 +9788,7 @@ func (x *SkipKeyRequest) String() string {
 func (*SkipKeyRequest) ProtoMessage() {}
 
 func (x *SkipKeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[100]
+	mi := &file_rota_v1_rota_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8508,7 +9801,7 @@ func (x *SkipKeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SkipKeyRequest.ProtoReflect.Descriptor instead.
 func (*SkipKeyRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{100}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *SkipKeyRequest) GetQueue() string {
@@ -8547,7 +9840,7 @@ type SkipKeyResponse struct {
 
 func (x *SkipKeyResponse) Reset() {
 	*x = SkipKeyResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[101]
+	mi := &file_rota_v1_rota_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8559,7 +9852,7 @@ func (x *SkipKeyResponse) String() string {
 func (*SkipKeyResponse) ProtoMessage() {}
 
 func (x *SkipKeyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[101]
+	mi := &file_rota_v1_rota_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8572,7 +9865,7 @@ func (x *SkipKeyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SkipKeyResponse.ProtoReflect.Descriptor instead.
 func (*SkipKeyResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{101}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{119}
 }
 
 type PauseKeyRequest struct {
@@ -8591,7 +9884,7 @@ type PauseKeyRequest struct {
 
 func (x *PauseKeyRequest) Reset() {
 	*x = PauseKeyRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[102]
+	mi := &file_rota_v1_rota_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8603,7 +9896,7 @@ func (x *PauseKeyRequest) String() string {
 func (*PauseKeyRequest) ProtoMessage() {}
 
 func (x *PauseKeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[102]
+	mi := &file_rota_v1_rota_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8616,7 +9909,7 @@ func (x *PauseKeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseKeyRequest.ProtoReflect.Descriptor instead.
 func (*PauseKeyRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{102}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *PauseKeyRequest) GetQueue() string {
@@ -8662,7 +9955,7 @@ type PauseKeyResponse struct {
 
 func (x *PauseKeyResponse) Reset() {
 	*x = PauseKeyResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[103]
+	mi := &file_rota_v1_rota_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8674,7 +9967,7 @@ func (x *PauseKeyResponse) String() string {
 func (*PauseKeyResponse) ProtoMessage() {}
 
 func (x *PauseKeyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[103]
+	mi := &file_rota_v1_rota_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8687,7 +9980,7 @@ func (x *PauseKeyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseKeyResponse.ProtoReflect.Descriptor instead.
 func (*PauseKeyResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{103}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{121}
 }
 
 type ResumeKeyRequest struct {
@@ -8701,7 +9994,7 @@ type ResumeKeyRequest struct {
 
 func (x *ResumeKeyRequest) Reset() {
 	*x = ResumeKeyRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[104]
+	mi := &file_rota_v1_rota_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8713,7 +10006,7 @@ func (x *ResumeKeyRequest) String() string {
 func (*ResumeKeyRequest) ProtoMessage() {}
 
 func (x *ResumeKeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[104]
+	mi := &file_rota_v1_rota_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8726,7 +10019,7 @@ func (x *ResumeKeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeKeyRequest.ProtoReflect.Descriptor instead.
 func (*ResumeKeyRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{104}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *ResumeKeyRequest) GetQueue() string {
@@ -8758,7 +10051,7 @@ type ResumeKeyResponse struct {
 
 func (x *ResumeKeyResponse) Reset() {
 	*x = ResumeKeyResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[105]
+	mi := &file_rota_v1_rota_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8770,7 +10063,7 @@ func (x *ResumeKeyResponse) String() string {
 func (*ResumeKeyResponse) ProtoMessage() {}
 
 func (x *ResumeKeyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[105]
+	mi := &file_rota_v1_rota_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8783,7 +10076,7 @@ func (x *ResumeKeyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeKeyResponse.ProtoReflect.Descriptor instead.
 func (*ResumeKeyResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{105}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{123}
 }
 
 type Mode struct {
@@ -8803,7 +10096,7 @@ type Mode struct {
 
 func (x *Mode) Reset() {
 	*x = Mode{}
-	mi := &file_rota_v1_rota_proto_msgTypes[106]
+	mi := &file_rota_v1_rota_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8815,7 +10108,7 @@ func (x *Mode) String() string {
 func (*Mode) ProtoMessage() {}
 
 func (x *Mode) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[106]
+	mi := &file_rota_v1_rota_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8828,7 +10121,7 @@ func (x *Mode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mode.ProtoReflect.Descriptor instead.
 func (*Mode) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{106}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *Mode) GetMode() string {
@@ -8896,7 +10189,7 @@ type GetModeRequest struct {
 
 func (x *GetModeRequest) Reset() {
 	*x = GetModeRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[107]
+	mi := &file_rota_v1_rota_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8908,7 +10201,7 @@ func (x *GetModeRequest) String() string {
 func (*GetModeRequest) ProtoMessage() {}
 
 func (x *GetModeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[107]
+	mi := &file_rota_v1_rota_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8921,7 +10214,7 @@ func (x *GetModeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetModeRequest.ProtoReflect.Descriptor instead.
 func (*GetModeRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{107}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *GetModeRequest) GetRead() *Read {
@@ -8941,7 +10234,7 @@ type GetModeResponse struct {
 
 func (x *GetModeResponse) Reset() {
 	*x = GetModeResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[108]
+	mi := &file_rota_v1_rota_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8953,7 +10246,7 @@ func (x *GetModeResponse) String() string {
 func (*GetModeResponse) ProtoMessage() {}
 
 func (x *GetModeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[108]
+	mi := &file_rota_v1_rota_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8966,7 +10259,7 @@ func (x *GetModeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetModeResponse.ProtoReflect.Descriptor instead.
 func (*GetModeResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{108}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *GetModeResponse) GetMode() *Mode {
@@ -8993,7 +10286,7 @@ type SetModeRequest struct {
 
 func (x *SetModeRequest) Reset() {
 	*x = SetModeRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[109]
+	mi := &file_rota_v1_rota_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9005,7 +10298,7 @@ func (x *SetModeRequest) String() string {
 func (*SetModeRequest) ProtoMessage() {}
 
 func (x *SetModeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[109]
+	mi := &file_rota_v1_rota_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9018,7 +10311,7 @@ func (x *SetModeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetModeRequest.ProtoReflect.Descriptor instead.
 func (*SetModeRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{109}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{127}
 }
 
 func (x *SetModeRequest) GetMode() string {
@@ -9048,7 +10341,7 @@ type SetClusterRequest struct {
 
 func (x *SetClusterRequest) Reset() {
 	*x = SetClusterRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[110]
+	mi := &file_rota_v1_rota_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9060,7 +10353,7 @@ func (x *SetClusterRequest) String() string {
 func (*SetClusterRequest) ProtoMessage() {}
 
 func (x *SetClusterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[110]
+	mi := &file_rota_v1_rota_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9073,7 +10366,7 @@ func (x *SetClusterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetClusterRequest.ProtoReflect.Descriptor instead.
 func (*SetClusterRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{110}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{128}
 }
 
 func (x *SetClusterRequest) GetSet() []*Setting {
@@ -9114,7 +10407,7 @@ type ClusterSettings struct {
 
 func (x *ClusterSettings) Reset() {
 	*x = ClusterSettings{}
-	mi := &file_rota_v1_rota_proto_msgTypes[111]
+	mi := &file_rota_v1_rota_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9126,7 +10419,7 @@ func (x *ClusterSettings) String() string {
 func (*ClusterSettings) ProtoMessage() {}
 
 func (x *ClusterSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[111]
+	mi := &file_rota_v1_rota_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9139,7 +10432,7 @@ func (x *ClusterSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterSettings.ProtoReflect.Descriptor instead.
 func (*ClusterSettings) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{111}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{129}
 }
 
 func (x *ClusterSettings) GetStateBytesMax() int64 {
@@ -9185,7 +10478,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[112]
+	mi := &file_rota_v1_rota_proto_msgTypes[130]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9197,7 +10490,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[112]
+	mi := &file_rota_v1_rota_proto_msgTypes[130]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9210,7 +10503,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{112}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{130}
 }
 
 type JobCounts struct {
@@ -9230,7 +10523,7 @@ type JobCounts struct {
 
 func (x *JobCounts) Reset() {
 	*x = JobCounts{}
-	mi := &file_rota_v1_rota_proto_msgTypes[113]
+	mi := &file_rota_v1_rota_proto_msgTypes[131]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9242,7 +10535,7 @@ func (x *JobCounts) String() string {
 func (*JobCounts) ProtoMessage() {}
 
 func (x *JobCounts) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[113]
+	mi := &file_rota_v1_rota_proto_msgTypes[131]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9255,7 +10548,7 @@ func (x *JobCounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobCounts.ProtoReflect.Descriptor instead.
 func (*JobCounts) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{113}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{131}
 }
 
 func (x *JobCounts) GetBlocked() int64 {
@@ -9354,7 +10647,7 @@ type NodeStatus struct {
 
 func (x *NodeStatus) Reset() {
 	*x = NodeStatus{}
-	mi := &file_rota_v1_rota_proto_msgTypes[114]
+	mi := &file_rota_v1_rota_proto_msgTypes[132]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9366,7 +10659,7 @@ func (x *NodeStatus) String() string {
 func (*NodeStatus) ProtoMessage() {}
 
 func (x *NodeStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[114]
+	mi := &file_rota_v1_rota_proto_msgTypes[132]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9379,7 +10672,7 @@ func (x *NodeStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeStatus.ProtoReflect.Descriptor instead.
 func (*NodeStatus) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{114}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{132}
 }
 
 func (x *NodeStatus) GetId() string {
@@ -9528,7 +10821,7 @@ type NodeSnapshot struct {
 
 func (x *NodeSnapshot) Reset() {
 	*x = NodeSnapshot{}
-	mi := &file_rota_v1_rota_proto_msgTypes[115]
+	mi := &file_rota_v1_rota_proto_msgTypes[133]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9540,7 +10833,7 @@ func (x *NodeSnapshot) String() string {
 func (*NodeSnapshot) ProtoMessage() {}
 
 func (x *NodeSnapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[115]
+	mi := &file_rota_v1_rota_proto_msgTypes[133]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9553,7 +10846,7 @@ func (x *NodeSnapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeSnapshot.ProtoReflect.Descriptor instead.
 func (*NodeSnapshot) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{115}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{133}
 }
 
 func (x *NodeSnapshot) GetIndex() uint64 {
@@ -9596,7 +10889,7 @@ type NodeArchive struct {
 
 func (x *NodeArchive) Reset() {
 	*x = NodeArchive{}
-	mi := &file_rota_v1_rota_proto_msgTypes[116]
+	mi := &file_rota_v1_rota_proto_msgTypes[134]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9608,7 +10901,7 @@ func (x *NodeArchive) String() string {
 func (*NodeArchive) ProtoMessage() {}
 
 func (x *NodeArchive) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[116]
+	mi := &file_rota_v1_rota_proto_msgTypes[134]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9621,7 +10914,7 @@ func (x *NodeArchive) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeArchive.ProtoReflect.Descriptor instead.
 func (*NodeArchive) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{116}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{134}
 }
 
 func (x *NodeArchive) GetRecords() int64 {
@@ -9684,7 +10977,7 @@ type NodeHealth struct {
 
 func (x *NodeHealth) Reset() {
 	*x = NodeHealth{}
-	mi := &file_rota_v1_rota_proto_msgTypes[117]
+	mi := &file_rota_v1_rota_proto_msgTypes[135]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9696,7 +10989,7 @@ func (x *NodeHealth) String() string {
 func (*NodeHealth) ProtoMessage() {}
 
 func (x *NodeHealth) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[117]
+	mi := &file_rota_v1_rota_proto_msgTypes[135]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9709,7 +11002,7 @@ func (x *NodeHealth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeHealth.ProtoReflect.Descriptor instead.
 func (*NodeHealth) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{117}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{135}
 }
 
 func (x *NodeHealth) GetHealthySinceMs() int64 {
@@ -9739,7 +11032,7 @@ type Autopilot struct {
 
 func (x *Autopilot) Reset() {
 	*x = Autopilot{}
-	mi := &file_rota_v1_rota_proto_msgTypes[118]
+	mi := &file_rota_v1_rota_proto_msgTypes[136]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9751,7 +11044,7 @@ func (x *Autopilot) String() string {
 func (*Autopilot) ProtoMessage() {}
 
 func (x *Autopilot) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[118]
+	mi := &file_rota_v1_rota_proto_msgTypes[136]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9764,7 +11057,7 @@ func (x *Autopilot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Autopilot.ProtoReflect.Descriptor instead.
 func (*Autopilot) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{118}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{136}
 }
 
 func (x *Autopilot) GetOn() bool {
@@ -9828,7 +11121,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[119]
+	mi := &file_rota_v1_rota_proto_msgTypes[137]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9840,7 +11133,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[119]
+	mi := &file_rota_v1_rota_proto_msgTypes[137]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9853,7 +11146,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{119}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{137}
 }
 
 func (x *StatusResponse) GetClusterId() string {
@@ -10009,7 +11302,7 @@ type TZData struct {
 
 func (x *TZData) Reset() {
 	*x = TZData{}
-	mi := &file_rota_v1_rota_proto_msgTypes[120]
+	mi := &file_rota_v1_rota_proto_msgTypes[138]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10021,7 +11314,7 @@ func (x *TZData) String() string {
 func (*TZData) ProtoMessage() {}
 
 func (x *TZData) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[120]
+	mi := &file_rota_v1_rota_proto_msgTypes[138]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10034,7 +11327,7 @@ func (x *TZData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TZData.ProtoReflect.Descriptor instead.
 func (*TZData) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{120}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{138}
 }
 
 func (x *TZData) GetRelease() string {
@@ -10101,7 +11394,7 @@ type InstallTZDataRequest struct {
 
 func (x *InstallTZDataRequest) Reset() {
 	*x = InstallTZDataRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[121]
+	mi := &file_rota_v1_rota_proto_msgTypes[139]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10113,7 +11406,7 @@ func (x *InstallTZDataRequest) String() string {
 func (*InstallTZDataRequest) ProtoMessage() {}
 
 func (x *InstallTZDataRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[121]
+	mi := &file_rota_v1_rota_proto_msgTypes[139]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10126,7 +11419,7 @@ func (x *InstallTZDataRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InstallTZDataRequest.ProtoReflect.Descriptor instead.
 func (*InstallTZDataRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{121}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{139}
 }
 
 func (x *InstallTZDataRequest) GetRelease() string {
@@ -10165,7 +11458,7 @@ type StoreBackupRequest struct {
 
 func (x *StoreBackupRequest) Reset() {
 	*x = StoreBackupRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[122]
+	mi := &file_rota_v1_rota_proto_msgTypes[140]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10177,7 +11470,7 @@ func (x *StoreBackupRequest) String() string {
 func (*StoreBackupRequest) ProtoMessage() {}
 
 func (x *StoreBackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[122]
+	mi := &file_rota_v1_rota_proto_msgTypes[140]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10190,7 +11483,7 @@ func (x *StoreBackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoreBackupRequest.ProtoReflect.Descriptor instead.
 func (*StoreBackupRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{122}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{140}
 }
 
 // StoredBackup is a backup as the state records it: the index of the state in it, when the
@@ -10208,7 +11501,7 @@ type StoredBackup struct {
 
 func (x *StoredBackup) Reset() {
 	*x = StoredBackup{}
-	mi := &file_rota_v1_rota_proto_msgTypes[123]
+	mi := &file_rota_v1_rota_proto_msgTypes[141]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10220,7 +11513,7 @@ func (x *StoredBackup) String() string {
 func (*StoredBackup) ProtoMessage() {}
 
 func (x *StoredBackup) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[123]
+	mi := &file_rota_v1_rota_proto_msgTypes[141]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10233,7 +11526,7 @@ func (x *StoredBackup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoredBackup.ProtoReflect.Descriptor instead.
 func (*StoredBackup) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{123}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{141}
 }
 
 func (x *StoredBackup) GetIndex() uint64 {
@@ -10279,7 +11572,7 @@ type AttentionRequest struct {
 
 func (x *AttentionRequest) Reset() {
 	*x = AttentionRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[124]
+	mi := &file_rota_v1_rota_proto_msgTypes[142]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10291,7 +11584,7 @@ func (x *AttentionRequest) String() string {
 func (*AttentionRequest) ProtoMessage() {}
 
 func (x *AttentionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[124]
+	mi := &file_rota_v1_rota_proto_msgTypes[142]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10304,7 +11597,7 @@ func (x *AttentionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttentionRequest.ProtoReflect.Descriptor instead.
 func (*AttentionRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{124}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{142}
 }
 
 type AttentionResponse struct {
@@ -10320,7 +11613,7 @@ type AttentionResponse struct {
 
 func (x *AttentionResponse) Reset() {
 	*x = AttentionResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[125]
+	mi := &file_rota_v1_rota_proto_msgTypes[143]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10332,7 +11625,7 @@ func (x *AttentionResponse) String() string {
 func (*AttentionResponse) ProtoMessage() {}
 
 func (x *AttentionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[125]
+	mi := &file_rota_v1_rota_proto_msgTypes[143]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10345,7 +11638,7 @@ func (x *AttentionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttentionResponse.ProtoReflect.Descriptor instead.
 func (*AttentionResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{125}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{143}
 }
 
 func (x *AttentionResponse) GetNode() string {
@@ -10394,7 +11687,7 @@ type Concern struct {
 
 func (x *Concern) Reset() {
 	*x = Concern{}
-	mi := &file_rota_v1_rota_proto_msgTypes[126]
+	mi := &file_rota_v1_rota_proto_msgTypes[144]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10406,7 +11699,7 @@ func (x *Concern) String() string {
 func (*Concern) ProtoMessage() {}
 
 func (x *Concern) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[126]
+	mi := &file_rota_v1_rota_proto_msgTypes[144]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10419,7 +11712,7 @@ func (x *Concern) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Concern.ProtoReflect.Descriptor instead.
 func (*Concern) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{126}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{144}
 }
 
 func (x *Concern) GetKind() string {
@@ -10486,7 +11779,7 @@ type PeersRequest struct {
 
 func (x *PeersRequest) Reset() {
 	*x = PeersRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[127]
+	mi := &file_rota_v1_rota_proto_msgTypes[145]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10498,7 +11791,7 @@ func (x *PeersRequest) String() string {
 func (*PeersRequest) ProtoMessage() {}
 
 func (x *PeersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[127]
+	mi := &file_rota_v1_rota_proto_msgTypes[145]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10511,7 +11804,7 @@ func (x *PeersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeersRequest.ProtoReflect.Descriptor instead.
 func (*PeersRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{127}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{145}
 }
 
 type Peer struct {
@@ -10527,7 +11820,7 @@ type Peer struct {
 
 func (x *Peer) Reset() {
 	*x = Peer{}
-	mi := &file_rota_v1_rota_proto_msgTypes[128]
+	mi := &file_rota_v1_rota_proto_msgTypes[146]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10539,7 +11832,7 @@ func (x *Peer) String() string {
 func (*Peer) ProtoMessage() {}
 
 func (x *Peer) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[128]
+	mi := &file_rota_v1_rota_proto_msgTypes[146]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10552,7 +11845,7 @@ func (x *Peer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Peer.ProtoReflect.Descriptor instead.
 func (*Peer) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{128}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{146}
 }
 
 func (x *Peer) GetId() string {
@@ -10599,7 +11892,7 @@ type PeersResponse struct {
 
 func (x *PeersResponse) Reset() {
 	*x = PeersResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[129]
+	mi := &file_rota_v1_rota_proto_msgTypes[147]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10611,7 +11904,7 @@ func (x *PeersResponse) String() string {
 func (*PeersResponse) ProtoMessage() {}
 
 func (x *PeersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[129]
+	mi := &file_rota_v1_rota_proto_msgTypes[147]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10624,7 +11917,7 @@ func (x *PeersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeersResponse.ProtoReflect.Descriptor instead.
 func (*PeersResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{129}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{147}
 }
 
 func (x *PeersResponse) GetPeers() []*Peer {
@@ -10644,7 +11937,7 @@ type TransferLeadershipRequest struct {
 
 func (x *TransferLeadershipRequest) Reset() {
 	*x = TransferLeadershipRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[130]
+	mi := &file_rota_v1_rota_proto_msgTypes[148]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10656,7 +11949,7 @@ func (x *TransferLeadershipRequest) String() string {
 func (*TransferLeadershipRequest) ProtoMessage() {}
 
 func (x *TransferLeadershipRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[130]
+	mi := &file_rota_v1_rota_proto_msgTypes[148]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10669,7 +11962,7 @@ func (x *TransferLeadershipRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeadershipRequest.ProtoReflect.Descriptor instead.
 func (*TransferLeadershipRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{130}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{148}
 }
 
 func (x *TransferLeadershipRequest) GetTo() string {
@@ -10688,7 +11981,7 @@ type TransferLeadershipResponse struct {
 
 func (x *TransferLeadershipResponse) Reset() {
 	*x = TransferLeadershipResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[131]
+	mi := &file_rota_v1_rota_proto_msgTypes[149]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10700,7 +11993,7 @@ func (x *TransferLeadershipResponse) String() string {
 func (*TransferLeadershipResponse) ProtoMessage() {}
 
 func (x *TransferLeadershipResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[131]
+	mi := &file_rota_v1_rota_proto_msgTypes[149]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10713,7 +12006,7 @@ func (x *TransferLeadershipResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeadershipResponse.ProtoReflect.Descriptor instead.
 func (*TransferLeadershipResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{131}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{149}
 }
 
 func (x *TransferLeadershipResponse) GetLeader() string {
@@ -10732,7 +12025,7 @@ type RemovePeerRequest struct {
 
 func (x *RemovePeerRequest) Reset() {
 	*x = RemovePeerRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[132]
+	mi := &file_rota_v1_rota_proto_msgTypes[150]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10744,7 +12037,7 @@ func (x *RemovePeerRequest) String() string {
 func (*RemovePeerRequest) ProtoMessage() {}
 
 func (x *RemovePeerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[132]
+	mi := &file_rota_v1_rota_proto_msgTypes[150]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10757,7 +12050,7 @@ func (x *RemovePeerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePeerRequest.ProtoReflect.Descriptor instead.
 func (*RemovePeerRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{132}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{150}
 }
 
 func (x *RemovePeerRequest) GetId() string {
@@ -10775,7 +12068,7 @@ type RemovePeerResponse struct {
 
 func (x *RemovePeerResponse) Reset() {
 	*x = RemovePeerResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[133]
+	mi := &file_rota_v1_rota_proto_msgTypes[151]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10787,7 +12080,7 @@ func (x *RemovePeerResponse) String() string {
 func (*RemovePeerResponse) ProtoMessage() {}
 
 func (x *RemovePeerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[133]
+	mi := &file_rota_v1_rota_proto_msgTypes[151]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10800,7 +12093,7 @@ func (x *RemovePeerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePeerResponse.ProtoReflect.Descriptor instead.
 func (*RemovePeerResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{133}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{151}
 }
 
 type LeaveRequest struct {
@@ -10811,7 +12104,7 @@ type LeaveRequest struct {
 
 func (x *LeaveRequest) Reset() {
 	*x = LeaveRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[134]
+	mi := &file_rota_v1_rota_proto_msgTypes[152]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10823,7 +12116,7 @@ func (x *LeaveRequest) String() string {
 func (*LeaveRequest) ProtoMessage() {}
 
 func (x *LeaveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[134]
+	mi := &file_rota_v1_rota_proto_msgTypes[152]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10836,7 +12129,7 @@ func (x *LeaveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveRequest.ProtoReflect.Descriptor instead.
 func (*LeaveRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{134}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{152}
 }
 
 type LeaveResponse struct {
@@ -10847,7 +12140,7 @@ type LeaveResponse struct {
 
 func (x *LeaveResponse) Reset() {
 	*x = LeaveResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[135]
+	mi := &file_rota_v1_rota_proto_msgTypes[153]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10859,7 +12152,7 @@ func (x *LeaveResponse) String() string {
 func (*LeaveResponse) ProtoMessage() {}
 
 func (x *LeaveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[135]
+	mi := &file_rota_v1_rota_proto_msgTypes[153]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10872,7 +12165,7 @@ func (x *LeaveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveResponse.ProtoReflect.Descriptor instead.
 func (*LeaveResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{135}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{153}
 }
 
 type SaveSnapshotRequest struct {
@@ -10884,7 +12177,7 @@ type SaveSnapshotRequest struct {
 
 func (x *SaveSnapshotRequest) Reset() {
 	*x = SaveSnapshotRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[136]
+	mi := &file_rota_v1_rota_proto_msgTypes[154]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10896,7 +12189,7 @@ func (x *SaveSnapshotRequest) String() string {
 func (*SaveSnapshotRequest) ProtoMessage() {}
 
 func (x *SaveSnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[136]
+	mi := &file_rota_v1_rota_proto_msgTypes[154]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10909,7 +12202,7 @@ func (x *SaveSnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveSnapshotRequest.ProtoReflect.Descriptor instead.
 func (*SaveSnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{136}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{154}
 }
 
 func (x *SaveSnapshotRequest) GetRead() *Read {
@@ -10928,7 +12221,7 @@ type SnapshotChunk struct {
 
 func (x *SnapshotChunk) Reset() {
 	*x = SnapshotChunk{}
-	mi := &file_rota_v1_rota_proto_msgTypes[137]
+	mi := &file_rota_v1_rota_proto_msgTypes[155]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10940,7 +12233,7 @@ func (x *SnapshotChunk) String() string {
 func (*SnapshotChunk) ProtoMessage() {}
 
 func (x *SnapshotChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[137]
+	mi := &file_rota_v1_rota_proto_msgTypes[155]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10953,7 +12246,7 @@ func (x *SnapshotChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotChunk.ProtoReflect.Descriptor instead.
 func (*SnapshotChunk) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{137}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{155}
 }
 
 func (x *SnapshotChunk) GetData() []byte {
@@ -10971,7 +12264,7 @@ type VerifyRequest struct {
 
 func (x *VerifyRequest) Reset() {
 	*x = VerifyRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[138]
+	mi := &file_rota_v1_rota_proto_msgTypes[156]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10983,7 +12276,7 @@ func (x *VerifyRequest) String() string {
 func (*VerifyRequest) ProtoMessage() {}
 
 func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[138]
+	mi := &file_rota_v1_rota_proto_msgTypes[156]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10996,7 +12289,7 @@ func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyRequest.ProtoReflect.Descriptor instead.
 func (*VerifyRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{138}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{156}
 }
 
 type VerifyResponse struct {
@@ -11010,7 +12303,7 @@ type VerifyResponse struct {
 
 func (x *VerifyResponse) Reset() {
 	*x = VerifyResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[139]
+	mi := &file_rota_v1_rota_proto_msgTypes[157]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11022,7 +12315,7 @@ func (x *VerifyResponse) String() string {
 func (*VerifyResponse) ProtoMessage() {}
 
 func (x *VerifyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[139]
+	mi := &file_rota_v1_rota_proto_msgTypes[157]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11035,7 +12328,7 @@ func (x *VerifyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyResponse.ProtoReflect.Descriptor instead.
 func (*VerifyResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{139}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{157}
 }
 
 func (x *VerifyResponse) GetIndex() uint64 {
@@ -11072,7 +12365,7 @@ type NodeVerdict struct {
 
 func (x *NodeVerdict) Reset() {
 	*x = NodeVerdict{}
-	mi := &file_rota_v1_rota_proto_msgTypes[140]
+	mi := &file_rota_v1_rota_proto_msgTypes[158]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11084,7 +12377,7 @@ func (x *NodeVerdict) String() string {
 func (*NodeVerdict) ProtoMessage() {}
 
 func (x *NodeVerdict) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[140]
+	mi := &file_rota_v1_rota_proto_msgTypes[158]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11097,7 +12390,7 @@ func (x *NodeVerdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeVerdict.ProtoReflect.Descriptor instead.
 func (*NodeVerdict) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{140}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{158}
 }
 
 func (x *NodeVerdict) GetId() string {
@@ -11892,7 +13185,105 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"nextCursor\"X\n" +
 	"\x0eGetKeyResponse\x12%\n" +
 	"\x04keys\x18\x01 \x03(\v2\x11.rota.v1.KeyStateR\x04keys\x12\x1f\n" +
-	"\x02at\x18\x02 \x01(\v2\x0f.rota.v1.ReadAtR\x02at\"b\n" +
+	"\x02at\x18\x02 \x01(\v2\x0f.rota.v1.ReadAtR\x02at\"\xc4\x02\n" +
+	"\x06Budget\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
+	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12\x14\n" +
+	"\x05queue\x18\x03 \x01(\tR\x05queue\x12\x10\n" +
+	"\x03key\x18\x04 \x01(\tR\x03key\x12\x12\n" +
+	"\x04each\x18\x05 \x01(\tR\x04each\x12\x12\n" +
+	"\x04unit\x18\x06 \x01(\tR\x04unit\x12\x14\n" +
+	"\x05limit\x18\a \x01(\x03R\x05limit\x12!\n" +
+	"\fdefault_cost\x18\b \x01(\x03R\vdefaultCost\x12\x14\n" +
+	"\x05every\x18\t \x01(\tR\x05every\x12\x0e\n" +
+	"\x02tz\x18\n" +
+	" \x01(\tR\x02tz\x12#\n" +
+	"\rwarn_permille\x18\v \x01(\x03R\fwarnPermille\x12\x12\n" +
+	"\x04then\x18\f \x01(\tR\x04then\x12\x12\n" +
+	"\x04stop\x18\r \x01(\bR\x04stop\x12\x12\n" +
+	"\x04etag\x18\x0e \x01(\tR\x04etag\"\xe8\x01\n" +
+	"\vBudgetState\x12'\n" +
+	"\x06budget\x18\x01 \x01(\v2\x0f.rota.v1.BudgetR\x06budget\x12\x19\n" +
+	"\bsince_ms\x18\x02 \x01(\x03R\asinceMs\x12\x19\n" +
+	"\buntil_ms\x18\x03 \x01(\x03R\auntilMs\x12\x1a\n" +
+	"\baccounts\x18\x04 \x01(\x03R\baccounts\x12\x14\n" +
+	"\x05spent\x18\x05 \x01(\x03R\x05spent\x12\x1a\n" +
+	"\breserved\x18\x06 \x01(\x03R\breserved\x12\x18\n" +
+	"\agranted\x18\a \x01(\x03R\agranted\x12\x12\n" +
+	"\x04held\x18\b \x01(\x03R\x04held\"\xe7\x02\n" +
+	"\rBudgetAccount\x12\x16\n" +
+	"\x06budget\x18\x01 \x01(\tR\x06budget\x12\x0e\n" +
+	"\x02of\x18\x02 \x01(\tR\x02of\x12\x14\n" +
+	"\x05limit\x18\x03 \x01(\x03R\x05limit\x12\x14\n" +
+	"\x05spent\x18\x04 \x01(\x03R\x05spent\x12\x1a\n" +
+	"\breserved\x18\x05 \x01(\x03R\breserved\x12\x12\n" +
+	"\x04left\x18\x06 \x01(\x03R\x04left\x12\x18\n" +
+	"\agranted\x18\a \x01(\x03R\agranted\x12\x18\n" +
+	"\awaiting\x18\b \x01(\x03R\awaiting\x12\x12\n" +
+	"\x04held\x18\t \x01(\x03R\x04held\x12\x16\n" +
+	"\x06warned\x18\n" +
+	" \x01(\bR\x06warned\x12\x12\n" +
+	"\x04full\x18\v \x01(\bR\x04full\x12\x12\n" +
+	"\x04asks\x18\f \x01(\bR\x04asks\x12\x19\n" +
+	"\bempty_ms\x18\r \x01(\x03R\aemptyMs\x12/\n" +
+	"\achanges\x18\x0e \x03(\v2\x15.rota.v1.BudgetChangeR\achanges\"s\n" +
+	"\fBudgetChange\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
+	"\x06amount\x18\x02 \x01(\x03R\x06amount\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x0e\n" +
+	"\x02by\x18\x04 \x01(\tR\x02by\x12\x13\n" +
+	"\x05at_ms\x18\x05 \x01(\x03R\x04atMs\"V\n" +
+	"\x10SetBudgetRequest\x12'\n" +
+	"\x06budget\x18\x01 \x01(\v2\x0f.rota.v1.BudgetR\x06budget\x12\x19\n" +
+	"\bif_match\x18\x02 \x01(\tR\aifMatch\"A\n" +
+	"\x11SetBudgetResponse\x12,\n" +
+	"\x06budget\x18\x01 \x01(\v2\x14.rota.v1.BudgetStateR\x06budget\"D\n" +
+	"\x13DeleteBudgetRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x19\n" +
+	"\bif_match\x18\x02 \x01(\tR\aifMatch\"\x16\n" +
+	"\x14DeleteBudgetResponse\"e\n" +
+	"\x12ListBudgetsRequest\x12!\n" +
+	"\x04read\x18\x01 \x01(\v2\r.rota.v1.ReadR\x04read\x12\x14\n" +
+	"\x05limit\x18\x02 \x01(\x05R\x05limit\x12\x16\n" +
+	"\x06cursor\x18\x03 \x01(\tR\x06cursor\"\x87\x01\n" +
+	"\x13ListBudgetsResponse\x12.\n" +
+	"\abudgets\x18\x01 \x03(\v2\x14.rota.v1.BudgetStateR\abudgets\x12\x1f\n" +
+	"\x02at\x18\x02 \x01(\v2\x0f.rota.v1.ReadAtR\x02at\x12\x1f\n" +
+	"\vnext_cursor\x18\x03 \x01(\tR\n" +
+	"nextCursor\"I\n" +
+	"\x10GetBudgetRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12!\n" +
+	"\x04read\x18\x02 \x01(\v2\r.rota.v1.ReadR\x04read\"b\n" +
+	"\x11GetBudgetResponse\x12,\n" +
+	"\x06budget\x18\x01 \x01(\v2\x14.rota.v1.BudgetStateR\x06budget\x12\x1f\n" +
+	"\x02at\x18\x02 \x01(\v2\x0f.rota.v1.ReadAtR\x02at\"\xa4\x01\n" +
+	"\x19ListBudgetAccountsRequest\x12!\n" +
+	"\x04read\x18\x01 \x01(\v2\r.rota.v1.ReadR\x04read\x12\x14\n" +
+	"\x05limit\x18\x02 \x01(\x05R\x05limit\x12\x16\n" +
+	"\x06cursor\x18\x03 \x01(\tR\x06cursor\x12\x12\n" +
+	"\x04name\x18\x04 \x01(\tR\x04name\x12\x0e\n" +
+	"\x02of\x18\x05 \x01(\tR\x02of\x12\x12\n" +
+	"\x04held\x18\x06 \x01(\bR\x04held\"\x92\x01\n" +
+	"\x1aListBudgetAccountsResponse\x122\n" +
+	"\baccounts\x18\x01 \x03(\v2\x16.rota.v1.BudgetAccountR\baccounts\x12\x1f\n" +
+	"\x02at\x18\x02 \x01(\v2\x0f.rota.v1.ReadAtR\x02at\x12\x1f\n" +
+	"\vnext_cursor\x18\x03 \x01(\tR\n" +
+	"nextCursor\"x\n" +
+	"\x12GrantBudgetRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x0e\n" +
+	"\x02of\x18\x02 \x01(\tR\x02of\x12\x16\n" +
+	"\x06amount\x18\x03 \x01(\x03R\x06amount\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x0e\n" +
+	"\x02id\x18\x05 \x01(\tR\x02id\"G\n" +
+	"\x13GrantBudgetResponse\x120\n" +
+	"\aaccount\x18\x01 \x01(\v2\x16.rota.v1.BudgetAccountR\aaccount\"r\n" +
+	"\x12ResetBudgetRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x0e\n" +
+	"\x02of\x18\x02 \x01(\tR\x02of\x12\x10\n" +
+	"\x03all\x18\x03 \x01(\bR\x03all\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x0e\n" +
+	"\x02id\x18\x05 \x01(\tR\x02id\"\x15\n" +
+	"\x13ResetBudgetResponse\"b\n" +
 	"\x0eSkipKeyRequest\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x16\n" +
 	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12\x10\n" +
@@ -12146,7 +13537,15 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\x06States\x12\x1d.rota.v1.ListKeyStatesRequest\x1a\x1e.rota.v1.ListKeyStatesResponse\x129\n" +
 	"\x04Skip\x12\x17.rota.v1.SkipKeyRequest\x1a\x18.rota.v1.SkipKeyResponse\x12<\n" +
 	"\x05Pause\x12\x18.rota.v1.PauseKeyRequest\x1a\x19.rota.v1.PauseKeyResponse\x12?\n" +
-	"\x06Resume\x12\x19.rota.v1.ResumeKeyRequest\x1a\x1a.rota.v1.ResumeKeyResponse2\xd3\x06\n" +
+	"\x06Resume\x12\x19.rota.v1.ResumeKeyRequest\x1a\x1a.rota.v1.ResumeKeyResponse2\xec\x03\n" +
+	"\aBudgets\x12<\n" +
+	"\x03Set\x12\x19.rota.v1.SetBudgetRequest\x1a\x1a.rota.v1.SetBudgetResponse\x12E\n" +
+	"\x06Delete\x12\x1c.rota.v1.DeleteBudgetRequest\x1a\x1d.rota.v1.DeleteBudgetResponse\x12A\n" +
+	"\x04List\x12\x1b.rota.v1.ListBudgetsRequest\x1a\x1c.rota.v1.ListBudgetsResponse\x12<\n" +
+	"\x03Get\x12\x19.rota.v1.GetBudgetRequest\x1a\x1a.rota.v1.GetBudgetResponse\x12S\n" +
+	"\bAccounts\x12\".rota.v1.ListBudgetAccountsRequest\x1a#.rota.v1.ListBudgetAccountsResponse\x12B\n" +
+	"\x05Grant\x12\x1b.rota.v1.GrantBudgetRequest\x1a\x1c.rota.v1.GrantBudgetResponse\x12B\n" +
+	"\x05Reset\x12\x1b.rota.v1.ResetBudgetRequest\x1a\x1c.rota.v1.ResetBudgetResponse2\xd3\x06\n" +
 	"\aCluster\x129\n" +
 	"\x06Status\x12\x16.rota.v1.StatusRequest\x1a\x17.rota.v1.StatusResponse\x12<\n" +
 	"\aGetMode\x12\x17.rota.v1.GetModeRequest\x1a\x18.rota.v1.GetModeResponse\x121\n" +
@@ -12176,7 +13575,7 @@ func file_rota_v1_rota_proto_rawDescGZIP() []byte {
 }
 
 var file_rota_v1_rota_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_rota_v1_rota_proto_msgTypes = make([]protoimpl.MessageInfo, 151)
+var file_rota_v1_rota_proto_msgTypes = make([]protoimpl.MessageInfo, 169)
 var file_rota_v1_rota_proto_goTypes = []any{
 	(FailKind)(0),                      // 0: rota.v1.FailKind
 	(LeaseVerb)(0),                     // 1: rota.v1.LeaseVerb
@@ -12280,70 +13679,88 @@ var file_rota_v1_rota_proto_goTypes = []any{
 	(*ListKeyStatesRequest)(nil),       // 99: rota.v1.ListKeyStatesRequest
 	(*ListKeyStatesResponse)(nil),      // 100: rota.v1.ListKeyStatesResponse
 	(*GetKeyResponse)(nil),             // 101: rota.v1.GetKeyResponse
-	(*SkipKeyRequest)(nil),             // 102: rota.v1.SkipKeyRequest
-	(*SkipKeyResponse)(nil),            // 103: rota.v1.SkipKeyResponse
-	(*PauseKeyRequest)(nil),            // 104: rota.v1.PauseKeyRequest
-	(*PauseKeyResponse)(nil),           // 105: rota.v1.PauseKeyResponse
-	(*ResumeKeyRequest)(nil),           // 106: rota.v1.ResumeKeyRequest
-	(*ResumeKeyResponse)(nil),          // 107: rota.v1.ResumeKeyResponse
-	(*Mode)(nil),                       // 108: rota.v1.Mode
-	(*GetModeRequest)(nil),             // 109: rota.v1.GetModeRequest
-	(*GetModeResponse)(nil),            // 110: rota.v1.GetModeResponse
-	(*SetModeRequest)(nil),             // 111: rota.v1.SetModeRequest
-	(*SetClusterRequest)(nil),          // 112: rota.v1.SetClusterRequest
-	(*ClusterSettings)(nil),            // 113: rota.v1.ClusterSettings
-	(*StatusRequest)(nil),              // 114: rota.v1.StatusRequest
-	(*JobCounts)(nil),                  // 115: rota.v1.JobCounts
-	(*NodeStatus)(nil),                 // 116: rota.v1.NodeStatus
-	(*NodeSnapshot)(nil),               // 117: rota.v1.NodeSnapshot
-	(*NodeArchive)(nil),                // 118: rota.v1.NodeArchive
-	(*NodeHealth)(nil),                 // 119: rota.v1.NodeHealth
-	(*Autopilot)(nil),                  // 120: rota.v1.Autopilot
-	(*StatusResponse)(nil),             // 121: rota.v1.StatusResponse
-	(*TZData)(nil),                     // 122: rota.v1.TZData
-	(*InstallTZDataRequest)(nil),       // 123: rota.v1.InstallTZDataRequest
-	(*StoreBackupRequest)(nil),         // 124: rota.v1.StoreBackupRequest
-	(*StoredBackup)(nil),               // 125: rota.v1.StoredBackup
-	(*AttentionRequest)(nil),           // 126: rota.v1.AttentionRequest
-	(*AttentionResponse)(nil),          // 127: rota.v1.AttentionResponse
-	(*Concern)(nil),                    // 128: rota.v1.Concern
-	(*PeersRequest)(nil),               // 129: rota.v1.PeersRequest
-	(*Peer)(nil),                       // 130: rota.v1.Peer
-	(*PeersResponse)(nil),              // 131: rota.v1.PeersResponse
-	(*TransferLeadershipRequest)(nil),  // 132: rota.v1.TransferLeadershipRequest
-	(*TransferLeadershipResponse)(nil), // 133: rota.v1.TransferLeadershipResponse
-	(*RemovePeerRequest)(nil),          // 134: rota.v1.RemovePeerRequest
-	(*RemovePeerResponse)(nil),         // 135: rota.v1.RemovePeerResponse
-	(*LeaveRequest)(nil),               // 136: rota.v1.LeaveRequest
-	(*LeaveResponse)(nil),              // 137: rota.v1.LeaveResponse
-	(*SaveSnapshotRequest)(nil),        // 138: rota.v1.SaveSnapshotRequest
-	(*SnapshotChunk)(nil),              // 139: rota.v1.SnapshotChunk
-	(*VerifyRequest)(nil),              // 140: rota.v1.VerifyRequest
-	(*VerifyResponse)(nil),             // 141: rota.v1.VerifyResponse
-	(*NodeVerdict)(nil),                // 142: rota.v1.NodeVerdict
-	nil,                                // 143: rota.v1.JobSpec.LabelsEntry
-	nil,                                // 144: rota.v1.JobSpec.LimitsEntry
-	nil,                                // 145: rota.v1.JobSpec.HeadersEntry
-	nil,                                // 146: rota.v1.JobSpec.CostsEntry
-	nil,                                // 147: rota.v1.Job.MetaEntry
-	nil,                                // 148: rota.v1.Job.SpentEntry
-	nil,                                // 149: rota.v1.ChangeJobRequest.LabelsEntry
-	nil,                                // 150: rota.v1.WorkerSpec.LimitsEntry
-	nil,                                // 151: rota.v1.LeaseCommand.MetaEntry
-	nil,                                // 152: rota.v1.LeaseCommand.CostsEntry
+	(*Budget)(nil),                     // 102: rota.v1.Budget
+	(*BudgetState)(nil),                // 103: rota.v1.BudgetState
+	(*BudgetAccount)(nil),              // 104: rota.v1.BudgetAccount
+	(*BudgetChange)(nil),               // 105: rota.v1.BudgetChange
+	(*SetBudgetRequest)(nil),           // 106: rota.v1.SetBudgetRequest
+	(*SetBudgetResponse)(nil),          // 107: rota.v1.SetBudgetResponse
+	(*DeleteBudgetRequest)(nil),        // 108: rota.v1.DeleteBudgetRequest
+	(*DeleteBudgetResponse)(nil),       // 109: rota.v1.DeleteBudgetResponse
+	(*ListBudgetsRequest)(nil),         // 110: rota.v1.ListBudgetsRequest
+	(*ListBudgetsResponse)(nil),        // 111: rota.v1.ListBudgetsResponse
+	(*GetBudgetRequest)(nil),           // 112: rota.v1.GetBudgetRequest
+	(*GetBudgetResponse)(nil),          // 113: rota.v1.GetBudgetResponse
+	(*ListBudgetAccountsRequest)(nil),  // 114: rota.v1.ListBudgetAccountsRequest
+	(*ListBudgetAccountsResponse)(nil), // 115: rota.v1.ListBudgetAccountsResponse
+	(*GrantBudgetRequest)(nil),         // 116: rota.v1.GrantBudgetRequest
+	(*GrantBudgetResponse)(nil),        // 117: rota.v1.GrantBudgetResponse
+	(*ResetBudgetRequest)(nil),         // 118: rota.v1.ResetBudgetRequest
+	(*ResetBudgetResponse)(nil),        // 119: rota.v1.ResetBudgetResponse
+	(*SkipKeyRequest)(nil),             // 120: rota.v1.SkipKeyRequest
+	(*SkipKeyResponse)(nil),            // 121: rota.v1.SkipKeyResponse
+	(*PauseKeyRequest)(nil),            // 122: rota.v1.PauseKeyRequest
+	(*PauseKeyResponse)(nil),           // 123: rota.v1.PauseKeyResponse
+	(*ResumeKeyRequest)(nil),           // 124: rota.v1.ResumeKeyRequest
+	(*ResumeKeyResponse)(nil),          // 125: rota.v1.ResumeKeyResponse
+	(*Mode)(nil),                       // 126: rota.v1.Mode
+	(*GetModeRequest)(nil),             // 127: rota.v1.GetModeRequest
+	(*GetModeResponse)(nil),            // 128: rota.v1.GetModeResponse
+	(*SetModeRequest)(nil),             // 129: rota.v1.SetModeRequest
+	(*SetClusterRequest)(nil),          // 130: rota.v1.SetClusterRequest
+	(*ClusterSettings)(nil),            // 131: rota.v1.ClusterSettings
+	(*StatusRequest)(nil),              // 132: rota.v1.StatusRequest
+	(*JobCounts)(nil),                  // 133: rota.v1.JobCounts
+	(*NodeStatus)(nil),                 // 134: rota.v1.NodeStatus
+	(*NodeSnapshot)(nil),               // 135: rota.v1.NodeSnapshot
+	(*NodeArchive)(nil),                // 136: rota.v1.NodeArchive
+	(*NodeHealth)(nil),                 // 137: rota.v1.NodeHealth
+	(*Autopilot)(nil),                  // 138: rota.v1.Autopilot
+	(*StatusResponse)(nil),             // 139: rota.v1.StatusResponse
+	(*TZData)(nil),                     // 140: rota.v1.TZData
+	(*InstallTZDataRequest)(nil),       // 141: rota.v1.InstallTZDataRequest
+	(*StoreBackupRequest)(nil),         // 142: rota.v1.StoreBackupRequest
+	(*StoredBackup)(nil),               // 143: rota.v1.StoredBackup
+	(*AttentionRequest)(nil),           // 144: rota.v1.AttentionRequest
+	(*AttentionResponse)(nil),          // 145: rota.v1.AttentionResponse
+	(*Concern)(nil),                    // 146: rota.v1.Concern
+	(*PeersRequest)(nil),               // 147: rota.v1.PeersRequest
+	(*Peer)(nil),                       // 148: rota.v1.Peer
+	(*PeersResponse)(nil),              // 149: rota.v1.PeersResponse
+	(*TransferLeadershipRequest)(nil),  // 150: rota.v1.TransferLeadershipRequest
+	(*TransferLeadershipResponse)(nil), // 151: rota.v1.TransferLeadershipResponse
+	(*RemovePeerRequest)(nil),          // 152: rota.v1.RemovePeerRequest
+	(*RemovePeerResponse)(nil),         // 153: rota.v1.RemovePeerResponse
+	(*LeaveRequest)(nil),               // 154: rota.v1.LeaveRequest
+	(*LeaveResponse)(nil),              // 155: rota.v1.LeaveResponse
+	(*SaveSnapshotRequest)(nil),        // 156: rota.v1.SaveSnapshotRequest
+	(*SnapshotChunk)(nil),              // 157: rota.v1.SnapshotChunk
+	(*VerifyRequest)(nil),              // 158: rota.v1.VerifyRequest
+	(*VerifyResponse)(nil),             // 159: rota.v1.VerifyResponse
+	(*NodeVerdict)(nil),                // 160: rota.v1.NodeVerdict
+	nil,                                // 161: rota.v1.JobSpec.LabelsEntry
+	nil,                                // 162: rota.v1.JobSpec.LimitsEntry
+	nil,                                // 163: rota.v1.JobSpec.HeadersEntry
+	nil,                                // 164: rota.v1.JobSpec.CostsEntry
+	nil,                                // 165: rota.v1.Job.MetaEntry
+	nil,                                // 166: rota.v1.Job.SpentEntry
+	nil,                                // 167: rota.v1.ChangeJobRequest.LabelsEntry
+	nil,                                // 168: rota.v1.WorkerSpec.LimitsEntry
+	nil,                                // 169: rota.v1.LeaseCommand.MetaEntry
+	nil,                                // 170: rota.v1.LeaseCommand.CostsEntry
 }
 var file_rota_v1_rota_proto_depIdxs = []int32{
-	143, // 0: rota.v1.JobSpec.labels:type_name -> rota.v1.JobSpec.LabelsEntry
-	144, // 1: rota.v1.JobSpec.limits:type_name -> rota.v1.JobSpec.LimitsEntry
-	145, // 2: rota.v1.JobSpec.headers:type_name -> rota.v1.JobSpec.HeadersEntry
-	146, // 3: rota.v1.JobSpec.costs:type_name -> rota.v1.JobSpec.CostsEntry
+	161, // 0: rota.v1.JobSpec.labels:type_name -> rota.v1.JobSpec.LabelsEntry
+	162, // 1: rota.v1.JobSpec.limits:type_name -> rota.v1.JobSpec.LimitsEntry
+	163, // 2: rota.v1.JobSpec.headers:type_name -> rota.v1.JobSpec.HeadersEntry
+	164, // 3: rota.v1.JobSpec.costs:type_name -> rota.v1.JobSpec.CostsEntry
 	6,   // 4: rota.v1.JobSpec.unique:type_name -> rota.v1.Unique
 	7,   // 5: rota.v1.Attempt.decision:type_name -> rota.v1.Decision
 	5,   // 6: rota.v1.Job.spec:type_name -> rota.v1.JobSpec
 	9,   // 7: rota.v1.Job.lease:type_name -> rota.v1.Lease
 	8,   // 8: rota.v1.Job.attempts:type_name -> rota.v1.Attempt
-	147, // 9: rota.v1.Job.meta:type_name -> rota.v1.Job.MetaEntry
-	148, // 10: rota.v1.Job.spent:type_name -> rota.v1.Job.SpentEntry
+	165, // 9: rota.v1.Job.meta:type_name -> rota.v1.Job.MetaEntry
+	166, // 10: rota.v1.Job.spent:type_name -> rota.v1.Job.SpentEntry
 	5,   // 11: rota.v1.SubmitRequest.jobs:type_name -> rota.v1.JobSpec
 	13,  // 12: rota.v1.SubmitResponse.jobs:type_name -> rota.v1.Submitted
 	4,   // 13: rota.v1.Submitted.refusal:type_name -> rota.v1.Refusal
@@ -12358,10 +13775,10 @@ var file_rota_v1_rota_proto_depIdxs = []int32{
 	3,   // 22: rota.v1.ListJobsResponse.at:type_name -> rota.v1.ReadAt
 	21,  // 23: rota.v1.ListJobsResponse.counted:type_name -> rota.v1.JobCount
 	22,  // 24: rota.v1.JobCount.groups:type_name -> rota.v1.JobGroup
-	149, // 25: rota.v1.ChangeJobRequest.labels:type_name -> rota.v1.ChangeJobRequest.LabelsEntry
+	167, // 25: rota.v1.ChangeJobRequest.labels:type_name -> rota.v1.ChangeJobRequest.LabelsEntry
 	32,  // 26: rota.v1.JobOutcomes.jobs:type_name -> rota.v1.JobOutcome
 	4,   // 27: rota.v1.JobOutcome.refusal:type_name -> rota.v1.Refusal
-	150, // 28: rota.v1.WorkerSpec.limits:type_name -> rota.v1.WorkerSpec.LimitsEntry
+	168, // 28: rota.v1.WorkerSpec.limits:type_name -> rota.v1.WorkerSpec.LimitsEntry
 	33,  // 29: rota.v1.Worker.spec:type_name -> rota.v1.WorkerSpec
 	9,   // 30: rota.v1.Worker.leases:type_name -> rota.v1.Lease
 	35,  // 31: rota.v1.Worker.cooling:type_name -> rota.v1.TypeUntil
@@ -12376,8 +13793,8 @@ var file_rota_v1_rota_proto_depIdxs = []int32{
 	41,  // 40: rota.v1.LeaseCommands.commands:type_name -> rota.v1.LeaseCommand
 	1,   // 41: rota.v1.LeaseCommand.verb:type_name -> rota.v1.LeaseVerb
 	0,   // 42: rota.v1.LeaseCommand.fail:type_name -> rota.v1.FailKind
-	151, // 43: rota.v1.LeaseCommand.meta:type_name -> rota.v1.LeaseCommand.MetaEntry
-	152, // 44: rota.v1.LeaseCommand.costs:type_name -> rota.v1.LeaseCommand.CostsEntry
+	169, // 43: rota.v1.LeaseCommand.meta:type_name -> rota.v1.LeaseCommand.MetaEntry
+	170, // 44: rota.v1.LeaseCommand.costs:type_name -> rota.v1.LeaseCommand.CostsEntry
 	18,  // 45: rota.v1.Beat.logs:type_name -> rota.v1.LogPart
 	46,  // 46: rota.v1.WorkResponse.welcome:type_name -> rota.v1.Welcome
 	47,  // 47: rota.v1.WorkResponse.notices:type_name -> rota.v1.Notices
@@ -12432,129 +13849,157 @@ var file_rota_v1_rota_proto_depIdxs = []int32{
 	3,   // 96: rota.v1.ListKeyStatesResponse.at:type_name -> rota.v1.ReadAt
 	95,  // 97: rota.v1.GetKeyResponse.keys:type_name -> rota.v1.KeyState
 	3,   // 98: rota.v1.GetKeyResponse.at:type_name -> rota.v1.ReadAt
-	2,   // 99: rota.v1.GetModeRequest.read:type_name -> rota.v1.Read
-	108, // 100: rota.v1.GetModeResponse.mode:type_name -> rota.v1.Mode
-	3,   // 101: rota.v1.GetModeResponse.at:type_name -> rota.v1.ReadAt
-	64,  // 102: rota.v1.SetClusterRequest.set:type_name -> rota.v1.Setting
-	66,  // 103: rota.v1.ClusterSettings.changes:type_name -> rota.v1.SettingChange
-	119, // 104: rota.v1.NodeStatus.health:type_name -> rota.v1.NodeHealth
-	117, // 105: rota.v1.NodeStatus.snapshot:type_name -> rota.v1.NodeSnapshot
-	118, // 106: rota.v1.NodeStatus.archive:type_name -> rota.v1.NodeArchive
-	115, // 107: rota.v1.StatusResponse.jobs:type_name -> rota.v1.JobCounts
-	116, // 108: rota.v1.StatusResponse.nodes:type_name -> rota.v1.NodeStatus
-	120, // 109: rota.v1.StatusResponse.autopilot:type_name -> rota.v1.Autopilot
-	125, // 110: rota.v1.StatusResponse.backup:type_name -> rota.v1.StoredBackup
-	122, // 111: rota.v1.StatusResponse.tzdata:type_name -> rota.v1.TZData
-	128, // 112: rota.v1.AttentionResponse.concerns:type_name -> rota.v1.Concern
-	119, // 113: rota.v1.Peer.health:type_name -> rota.v1.NodeHealth
-	130, // 114: rota.v1.PeersResponse.peers:type_name -> rota.v1.Peer
-	2,   // 115: rota.v1.SaveSnapshotRequest.read:type_name -> rota.v1.Read
-	142, // 116: rota.v1.VerifyResponse.nodes:type_name -> rota.v1.NodeVerdict
-	11,  // 117: rota.v1.Jobs.Submit:input_type -> rota.v1.SubmitRequest
-	14,  // 118: rota.v1.Jobs.Get:input_type -> rota.v1.GetJobRequest
-	19,  // 119: rota.v1.Jobs.List:input_type -> rota.v1.ListJobsRequest
-	23,  // 120: rota.v1.Jobs.Wait:input_type -> rota.v1.WaitJobsRequest
-	16,  // 121: rota.v1.Jobs.Log:input_type -> rota.v1.JobLogRequest
-	26,  // 122: rota.v1.Jobs.Cancel:input_type -> rota.v1.CancelJobsRequest
-	27,  // 123: rota.v1.Jobs.Retry:input_type -> rota.v1.RetryJobsRequest
-	29,  // 124: rota.v1.Jobs.Change:input_type -> rota.v1.ChangeJobRequest
-	24,  // 125: rota.v1.Jobs.Interrupt:input_type -> rota.v1.InterruptJobsRequest
-	25,  // 126: rota.v1.Jobs.RunNow:input_type -> rota.v1.RunJobsNowRequest
-	28,  // 127: rota.v1.Jobs.Delete:input_type -> rota.v1.DeleteJobsRequest
-	30,  // 128: rota.v1.Jobs.ReportProof:input_type -> rota.v1.ReportProofRequest
-	38,  // 129: rota.v1.Workers.Work:input_type -> rota.v1.WorkRequest
-	54,  // 130: rota.v1.Workers.List:input_type -> rota.v1.ListWorkersRequest
-	56,  // 131: rota.v1.Workers.Get:input_type -> rota.v1.GetWorkerRequest
-	58,  // 132: rota.v1.Workers.Drain:input_type -> rota.v1.DrainWorkerRequest
-	59,  // 133: rota.v1.Workers.Suspend:input_type -> rota.v1.SuspendWorkerRequest
-	60,  // 134: rota.v1.Workers.Resume:input_type -> rota.v1.ResumeWorkerRequest
-	61,  // 135: rota.v1.Workers.Retire:input_type -> rota.v1.RetireWorkerRequest
-	77,  // 136: rota.v1.Workers.Delete:input_type -> rota.v1.DeleteWorkerRequest
-	62,  // 137: rota.v1.Workers.Gone:input_type -> rota.v1.WorkerGoneRequest
-	69,  // 138: rota.v1.Queues.List:input_type -> rota.v1.ListQueuesRequest
-	71,  // 139: rota.v1.Queues.Get:input_type -> rota.v1.GetQueueRequest
-	79,  // 140: rota.v1.Queues.Set:input_type -> rota.v1.SetQueueRequest
-	73,  // 141: rota.v1.Queues.Delete:input_type -> rota.v1.DeleteQueueRequest
-	81,  // 142: rota.v1.Tenants.List:input_type -> rota.v1.ListTenantsRequest
-	83,  // 143: rota.v1.Tenants.Get:input_type -> rota.v1.GetTenantRequest
-	85,  // 144: rota.v1.Tenants.Set:input_type -> rota.v1.SetTenantRequest
-	75,  // 145: rota.v1.Tenants.Delete:input_type -> rota.v1.DeleteTenantRequest
-	88,  // 146: rota.v1.Keys.Set:input_type -> rota.v1.SetKeyRuleRequest
-	90,  // 147: rota.v1.Keys.Delete:input_type -> rota.v1.DeleteKeyRuleRequest
-	92,  // 148: rota.v1.Keys.List:input_type -> rota.v1.ListKeyRulesRequest
-	94,  // 149: rota.v1.Keys.Get:input_type -> rota.v1.GetKeyRequest
-	99,  // 150: rota.v1.Keys.States:input_type -> rota.v1.ListKeyStatesRequest
-	102, // 151: rota.v1.Keys.Skip:input_type -> rota.v1.SkipKeyRequest
-	104, // 152: rota.v1.Keys.Pause:input_type -> rota.v1.PauseKeyRequest
-	106, // 153: rota.v1.Keys.Resume:input_type -> rota.v1.ResumeKeyRequest
-	114, // 154: rota.v1.Cluster.Status:input_type -> rota.v1.StatusRequest
-	109, // 155: rota.v1.Cluster.GetMode:input_type -> rota.v1.GetModeRequest
-	111, // 156: rota.v1.Cluster.SetMode:input_type -> rota.v1.SetModeRequest
-	112, // 157: rota.v1.Cluster.Set:input_type -> rota.v1.SetClusterRequest
-	126, // 158: rota.v1.Cluster.Attention:input_type -> rota.v1.AttentionRequest
-	129, // 159: rota.v1.Cluster.Peers:input_type -> rota.v1.PeersRequest
-	132, // 160: rota.v1.Cluster.TransferLeadership:input_type -> rota.v1.TransferLeadershipRequest
-	134, // 161: rota.v1.Cluster.RemovePeer:input_type -> rota.v1.RemovePeerRequest
-	136, // 162: rota.v1.Cluster.Leave:input_type -> rota.v1.LeaveRequest
-	138, // 163: rota.v1.Cluster.SaveSnapshot:input_type -> rota.v1.SaveSnapshotRequest
-	124, // 164: rota.v1.Cluster.StoreBackup:input_type -> rota.v1.StoreBackupRequest
-	123, // 165: rota.v1.Cluster.InstallTZData:input_type -> rota.v1.InstallTZDataRequest
-	140, // 166: rota.v1.Cluster.Verify:input_type -> rota.v1.VerifyRequest
-	12,  // 167: rota.v1.Jobs.Submit:output_type -> rota.v1.SubmitResponse
-	15,  // 168: rota.v1.Jobs.Get:output_type -> rota.v1.GetJobResponse
-	20,  // 169: rota.v1.Jobs.List:output_type -> rota.v1.ListJobsResponse
-	10,  // 170: rota.v1.Jobs.Wait:output_type -> rota.v1.Job
-	17,  // 171: rota.v1.Jobs.Log:output_type -> rota.v1.JobLogResponse
-	31,  // 172: rota.v1.Jobs.Cancel:output_type -> rota.v1.JobOutcomes
-	31,  // 173: rota.v1.Jobs.Retry:output_type -> rota.v1.JobOutcomes
-	32,  // 174: rota.v1.Jobs.Change:output_type -> rota.v1.JobOutcome
-	31,  // 175: rota.v1.Jobs.Interrupt:output_type -> rota.v1.JobOutcomes
-	31,  // 176: rota.v1.Jobs.RunNow:output_type -> rota.v1.JobOutcomes
-	31,  // 177: rota.v1.Jobs.Delete:output_type -> rota.v1.JobOutcomes
-	32,  // 178: rota.v1.Jobs.ReportProof:output_type -> rota.v1.JobOutcome
-	45,  // 179: rota.v1.Workers.Work:output_type -> rota.v1.WorkResponse
-	55,  // 180: rota.v1.Workers.List:output_type -> rota.v1.ListWorkersResponse
-	57,  // 181: rota.v1.Workers.Get:output_type -> rota.v1.GetWorkerResponse
-	37,  // 182: rota.v1.Workers.Drain:output_type -> rota.v1.Worker
-	37,  // 183: rota.v1.Workers.Suspend:output_type -> rota.v1.Worker
-	37,  // 184: rota.v1.Workers.Resume:output_type -> rota.v1.Worker
-	37,  // 185: rota.v1.Workers.Retire:output_type -> rota.v1.Worker
-	78,  // 186: rota.v1.Workers.Delete:output_type -> rota.v1.DeleteWorkerResponse
-	63,  // 187: rota.v1.Workers.Gone:output_type -> rota.v1.WorkerGoneResponse
-	70,  // 188: rota.v1.Queues.List:output_type -> rota.v1.ListQueuesResponse
-	72,  // 189: rota.v1.Queues.Get:output_type -> rota.v1.GetQueueResponse
-	65,  // 190: rota.v1.Queues.Set:output_type -> rota.v1.Queue
-	74,  // 191: rota.v1.Queues.Delete:output_type -> rota.v1.DeleteQueueResponse
-	82,  // 192: rota.v1.Tenants.List:output_type -> rota.v1.ListTenantsResponse
-	84,  // 193: rota.v1.Tenants.Get:output_type -> rota.v1.GetTenantResponse
-	80,  // 194: rota.v1.Tenants.Set:output_type -> rota.v1.Tenant
-	76,  // 195: rota.v1.Tenants.Delete:output_type -> rota.v1.DeleteTenantResponse
-	89,  // 196: rota.v1.Keys.Set:output_type -> rota.v1.SetKeyRuleResponse
-	91,  // 197: rota.v1.Keys.Delete:output_type -> rota.v1.DeleteKeyRuleResponse
-	93,  // 198: rota.v1.Keys.List:output_type -> rota.v1.ListKeyRulesResponse
-	101, // 199: rota.v1.Keys.Get:output_type -> rota.v1.GetKeyResponse
-	100, // 200: rota.v1.Keys.States:output_type -> rota.v1.ListKeyStatesResponse
-	103, // 201: rota.v1.Keys.Skip:output_type -> rota.v1.SkipKeyResponse
-	105, // 202: rota.v1.Keys.Pause:output_type -> rota.v1.PauseKeyResponse
-	107, // 203: rota.v1.Keys.Resume:output_type -> rota.v1.ResumeKeyResponse
-	121, // 204: rota.v1.Cluster.Status:output_type -> rota.v1.StatusResponse
-	110, // 205: rota.v1.Cluster.GetMode:output_type -> rota.v1.GetModeResponse
-	108, // 206: rota.v1.Cluster.SetMode:output_type -> rota.v1.Mode
-	113, // 207: rota.v1.Cluster.Set:output_type -> rota.v1.ClusterSettings
-	127, // 208: rota.v1.Cluster.Attention:output_type -> rota.v1.AttentionResponse
-	131, // 209: rota.v1.Cluster.Peers:output_type -> rota.v1.PeersResponse
-	133, // 210: rota.v1.Cluster.TransferLeadership:output_type -> rota.v1.TransferLeadershipResponse
-	135, // 211: rota.v1.Cluster.RemovePeer:output_type -> rota.v1.RemovePeerResponse
-	137, // 212: rota.v1.Cluster.Leave:output_type -> rota.v1.LeaveResponse
-	139, // 213: rota.v1.Cluster.SaveSnapshot:output_type -> rota.v1.SnapshotChunk
-	125, // 214: rota.v1.Cluster.StoreBackup:output_type -> rota.v1.StoredBackup
-	122, // 215: rota.v1.Cluster.InstallTZData:output_type -> rota.v1.TZData
-	141, // 216: rota.v1.Cluster.Verify:output_type -> rota.v1.VerifyResponse
-	167, // [167:217] is the sub-list for method output_type
-	117, // [117:167] is the sub-list for method input_type
-	117, // [117:117] is the sub-list for extension type_name
-	117, // [117:117] is the sub-list for extension extendee
-	0,   // [0:117] is the sub-list for field type_name
+	102, // 99: rota.v1.BudgetState.budget:type_name -> rota.v1.Budget
+	105, // 100: rota.v1.BudgetAccount.changes:type_name -> rota.v1.BudgetChange
+	102, // 101: rota.v1.SetBudgetRequest.budget:type_name -> rota.v1.Budget
+	103, // 102: rota.v1.SetBudgetResponse.budget:type_name -> rota.v1.BudgetState
+	2,   // 103: rota.v1.ListBudgetsRequest.read:type_name -> rota.v1.Read
+	103, // 104: rota.v1.ListBudgetsResponse.budgets:type_name -> rota.v1.BudgetState
+	3,   // 105: rota.v1.ListBudgetsResponse.at:type_name -> rota.v1.ReadAt
+	2,   // 106: rota.v1.GetBudgetRequest.read:type_name -> rota.v1.Read
+	103, // 107: rota.v1.GetBudgetResponse.budget:type_name -> rota.v1.BudgetState
+	3,   // 108: rota.v1.GetBudgetResponse.at:type_name -> rota.v1.ReadAt
+	2,   // 109: rota.v1.ListBudgetAccountsRequest.read:type_name -> rota.v1.Read
+	104, // 110: rota.v1.ListBudgetAccountsResponse.accounts:type_name -> rota.v1.BudgetAccount
+	3,   // 111: rota.v1.ListBudgetAccountsResponse.at:type_name -> rota.v1.ReadAt
+	104, // 112: rota.v1.GrantBudgetResponse.account:type_name -> rota.v1.BudgetAccount
+	2,   // 113: rota.v1.GetModeRequest.read:type_name -> rota.v1.Read
+	126, // 114: rota.v1.GetModeResponse.mode:type_name -> rota.v1.Mode
+	3,   // 115: rota.v1.GetModeResponse.at:type_name -> rota.v1.ReadAt
+	64,  // 116: rota.v1.SetClusterRequest.set:type_name -> rota.v1.Setting
+	66,  // 117: rota.v1.ClusterSettings.changes:type_name -> rota.v1.SettingChange
+	137, // 118: rota.v1.NodeStatus.health:type_name -> rota.v1.NodeHealth
+	135, // 119: rota.v1.NodeStatus.snapshot:type_name -> rota.v1.NodeSnapshot
+	136, // 120: rota.v1.NodeStatus.archive:type_name -> rota.v1.NodeArchive
+	133, // 121: rota.v1.StatusResponse.jobs:type_name -> rota.v1.JobCounts
+	134, // 122: rota.v1.StatusResponse.nodes:type_name -> rota.v1.NodeStatus
+	138, // 123: rota.v1.StatusResponse.autopilot:type_name -> rota.v1.Autopilot
+	143, // 124: rota.v1.StatusResponse.backup:type_name -> rota.v1.StoredBackup
+	140, // 125: rota.v1.StatusResponse.tzdata:type_name -> rota.v1.TZData
+	146, // 126: rota.v1.AttentionResponse.concerns:type_name -> rota.v1.Concern
+	137, // 127: rota.v1.Peer.health:type_name -> rota.v1.NodeHealth
+	148, // 128: rota.v1.PeersResponse.peers:type_name -> rota.v1.Peer
+	2,   // 129: rota.v1.SaveSnapshotRequest.read:type_name -> rota.v1.Read
+	160, // 130: rota.v1.VerifyResponse.nodes:type_name -> rota.v1.NodeVerdict
+	11,  // 131: rota.v1.Jobs.Submit:input_type -> rota.v1.SubmitRequest
+	14,  // 132: rota.v1.Jobs.Get:input_type -> rota.v1.GetJobRequest
+	19,  // 133: rota.v1.Jobs.List:input_type -> rota.v1.ListJobsRequest
+	23,  // 134: rota.v1.Jobs.Wait:input_type -> rota.v1.WaitJobsRequest
+	16,  // 135: rota.v1.Jobs.Log:input_type -> rota.v1.JobLogRequest
+	26,  // 136: rota.v1.Jobs.Cancel:input_type -> rota.v1.CancelJobsRequest
+	27,  // 137: rota.v1.Jobs.Retry:input_type -> rota.v1.RetryJobsRequest
+	29,  // 138: rota.v1.Jobs.Change:input_type -> rota.v1.ChangeJobRequest
+	24,  // 139: rota.v1.Jobs.Interrupt:input_type -> rota.v1.InterruptJobsRequest
+	25,  // 140: rota.v1.Jobs.RunNow:input_type -> rota.v1.RunJobsNowRequest
+	28,  // 141: rota.v1.Jobs.Delete:input_type -> rota.v1.DeleteJobsRequest
+	30,  // 142: rota.v1.Jobs.ReportProof:input_type -> rota.v1.ReportProofRequest
+	38,  // 143: rota.v1.Workers.Work:input_type -> rota.v1.WorkRequest
+	54,  // 144: rota.v1.Workers.List:input_type -> rota.v1.ListWorkersRequest
+	56,  // 145: rota.v1.Workers.Get:input_type -> rota.v1.GetWorkerRequest
+	58,  // 146: rota.v1.Workers.Drain:input_type -> rota.v1.DrainWorkerRequest
+	59,  // 147: rota.v1.Workers.Suspend:input_type -> rota.v1.SuspendWorkerRequest
+	60,  // 148: rota.v1.Workers.Resume:input_type -> rota.v1.ResumeWorkerRequest
+	61,  // 149: rota.v1.Workers.Retire:input_type -> rota.v1.RetireWorkerRequest
+	77,  // 150: rota.v1.Workers.Delete:input_type -> rota.v1.DeleteWorkerRequest
+	62,  // 151: rota.v1.Workers.Gone:input_type -> rota.v1.WorkerGoneRequest
+	69,  // 152: rota.v1.Queues.List:input_type -> rota.v1.ListQueuesRequest
+	71,  // 153: rota.v1.Queues.Get:input_type -> rota.v1.GetQueueRequest
+	79,  // 154: rota.v1.Queues.Set:input_type -> rota.v1.SetQueueRequest
+	73,  // 155: rota.v1.Queues.Delete:input_type -> rota.v1.DeleteQueueRequest
+	81,  // 156: rota.v1.Tenants.List:input_type -> rota.v1.ListTenantsRequest
+	83,  // 157: rota.v1.Tenants.Get:input_type -> rota.v1.GetTenantRequest
+	85,  // 158: rota.v1.Tenants.Set:input_type -> rota.v1.SetTenantRequest
+	75,  // 159: rota.v1.Tenants.Delete:input_type -> rota.v1.DeleteTenantRequest
+	88,  // 160: rota.v1.Keys.Set:input_type -> rota.v1.SetKeyRuleRequest
+	90,  // 161: rota.v1.Keys.Delete:input_type -> rota.v1.DeleteKeyRuleRequest
+	92,  // 162: rota.v1.Keys.List:input_type -> rota.v1.ListKeyRulesRequest
+	94,  // 163: rota.v1.Keys.Get:input_type -> rota.v1.GetKeyRequest
+	99,  // 164: rota.v1.Keys.States:input_type -> rota.v1.ListKeyStatesRequest
+	120, // 165: rota.v1.Keys.Skip:input_type -> rota.v1.SkipKeyRequest
+	122, // 166: rota.v1.Keys.Pause:input_type -> rota.v1.PauseKeyRequest
+	124, // 167: rota.v1.Keys.Resume:input_type -> rota.v1.ResumeKeyRequest
+	106, // 168: rota.v1.Budgets.Set:input_type -> rota.v1.SetBudgetRequest
+	108, // 169: rota.v1.Budgets.Delete:input_type -> rota.v1.DeleteBudgetRequest
+	110, // 170: rota.v1.Budgets.List:input_type -> rota.v1.ListBudgetsRequest
+	112, // 171: rota.v1.Budgets.Get:input_type -> rota.v1.GetBudgetRequest
+	114, // 172: rota.v1.Budgets.Accounts:input_type -> rota.v1.ListBudgetAccountsRequest
+	116, // 173: rota.v1.Budgets.Grant:input_type -> rota.v1.GrantBudgetRequest
+	118, // 174: rota.v1.Budgets.Reset:input_type -> rota.v1.ResetBudgetRequest
+	132, // 175: rota.v1.Cluster.Status:input_type -> rota.v1.StatusRequest
+	127, // 176: rota.v1.Cluster.GetMode:input_type -> rota.v1.GetModeRequest
+	129, // 177: rota.v1.Cluster.SetMode:input_type -> rota.v1.SetModeRequest
+	130, // 178: rota.v1.Cluster.Set:input_type -> rota.v1.SetClusterRequest
+	144, // 179: rota.v1.Cluster.Attention:input_type -> rota.v1.AttentionRequest
+	147, // 180: rota.v1.Cluster.Peers:input_type -> rota.v1.PeersRequest
+	150, // 181: rota.v1.Cluster.TransferLeadership:input_type -> rota.v1.TransferLeadershipRequest
+	152, // 182: rota.v1.Cluster.RemovePeer:input_type -> rota.v1.RemovePeerRequest
+	154, // 183: rota.v1.Cluster.Leave:input_type -> rota.v1.LeaveRequest
+	156, // 184: rota.v1.Cluster.SaveSnapshot:input_type -> rota.v1.SaveSnapshotRequest
+	142, // 185: rota.v1.Cluster.StoreBackup:input_type -> rota.v1.StoreBackupRequest
+	141, // 186: rota.v1.Cluster.InstallTZData:input_type -> rota.v1.InstallTZDataRequest
+	158, // 187: rota.v1.Cluster.Verify:input_type -> rota.v1.VerifyRequest
+	12,  // 188: rota.v1.Jobs.Submit:output_type -> rota.v1.SubmitResponse
+	15,  // 189: rota.v1.Jobs.Get:output_type -> rota.v1.GetJobResponse
+	20,  // 190: rota.v1.Jobs.List:output_type -> rota.v1.ListJobsResponse
+	10,  // 191: rota.v1.Jobs.Wait:output_type -> rota.v1.Job
+	17,  // 192: rota.v1.Jobs.Log:output_type -> rota.v1.JobLogResponse
+	31,  // 193: rota.v1.Jobs.Cancel:output_type -> rota.v1.JobOutcomes
+	31,  // 194: rota.v1.Jobs.Retry:output_type -> rota.v1.JobOutcomes
+	32,  // 195: rota.v1.Jobs.Change:output_type -> rota.v1.JobOutcome
+	31,  // 196: rota.v1.Jobs.Interrupt:output_type -> rota.v1.JobOutcomes
+	31,  // 197: rota.v1.Jobs.RunNow:output_type -> rota.v1.JobOutcomes
+	31,  // 198: rota.v1.Jobs.Delete:output_type -> rota.v1.JobOutcomes
+	32,  // 199: rota.v1.Jobs.ReportProof:output_type -> rota.v1.JobOutcome
+	45,  // 200: rota.v1.Workers.Work:output_type -> rota.v1.WorkResponse
+	55,  // 201: rota.v1.Workers.List:output_type -> rota.v1.ListWorkersResponse
+	57,  // 202: rota.v1.Workers.Get:output_type -> rota.v1.GetWorkerResponse
+	37,  // 203: rota.v1.Workers.Drain:output_type -> rota.v1.Worker
+	37,  // 204: rota.v1.Workers.Suspend:output_type -> rota.v1.Worker
+	37,  // 205: rota.v1.Workers.Resume:output_type -> rota.v1.Worker
+	37,  // 206: rota.v1.Workers.Retire:output_type -> rota.v1.Worker
+	78,  // 207: rota.v1.Workers.Delete:output_type -> rota.v1.DeleteWorkerResponse
+	63,  // 208: rota.v1.Workers.Gone:output_type -> rota.v1.WorkerGoneResponse
+	70,  // 209: rota.v1.Queues.List:output_type -> rota.v1.ListQueuesResponse
+	72,  // 210: rota.v1.Queues.Get:output_type -> rota.v1.GetQueueResponse
+	65,  // 211: rota.v1.Queues.Set:output_type -> rota.v1.Queue
+	74,  // 212: rota.v1.Queues.Delete:output_type -> rota.v1.DeleteQueueResponse
+	82,  // 213: rota.v1.Tenants.List:output_type -> rota.v1.ListTenantsResponse
+	84,  // 214: rota.v1.Tenants.Get:output_type -> rota.v1.GetTenantResponse
+	80,  // 215: rota.v1.Tenants.Set:output_type -> rota.v1.Tenant
+	76,  // 216: rota.v1.Tenants.Delete:output_type -> rota.v1.DeleteTenantResponse
+	89,  // 217: rota.v1.Keys.Set:output_type -> rota.v1.SetKeyRuleResponse
+	91,  // 218: rota.v1.Keys.Delete:output_type -> rota.v1.DeleteKeyRuleResponse
+	93,  // 219: rota.v1.Keys.List:output_type -> rota.v1.ListKeyRulesResponse
+	101, // 220: rota.v1.Keys.Get:output_type -> rota.v1.GetKeyResponse
+	100, // 221: rota.v1.Keys.States:output_type -> rota.v1.ListKeyStatesResponse
+	121, // 222: rota.v1.Keys.Skip:output_type -> rota.v1.SkipKeyResponse
+	123, // 223: rota.v1.Keys.Pause:output_type -> rota.v1.PauseKeyResponse
+	125, // 224: rota.v1.Keys.Resume:output_type -> rota.v1.ResumeKeyResponse
+	107, // 225: rota.v1.Budgets.Set:output_type -> rota.v1.SetBudgetResponse
+	109, // 226: rota.v1.Budgets.Delete:output_type -> rota.v1.DeleteBudgetResponse
+	111, // 227: rota.v1.Budgets.List:output_type -> rota.v1.ListBudgetsResponse
+	113, // 228: rota.v1.Budgets.Get:output_type -> rota.v1.GetBudgetResponse
+	115, // 229: rota.v1.Budgets.Accounts:output_type -> rota.v1.ListBudgetAccountsResponse
+	117, // 230: rota.v1.Budgets.Grant:output_type -> rota.v1.GrantBudgetResponse
+	119, // 231: rota.v1.Budgets.Reset:output_type -> rota.v1.ResetBudgetResponse
+	139, // 232: rota.v1.Cluster.Status:output_type -> rota.v1.StatusResponse
+	128, // 233: rota.v1.Cluster.GetMode:output_type -> rota.v1.GetModeResponse
+	126, // 234: rota.v1.Cluster.SetMode:output_type -> rota.v1.Mode
+	131, // 235: rota.v1.Cluster.Set:output_type -> rota.v1.ClusterSettings
+	145, // 236: rota.v1.Cluster.Attention:output_type -> rota.v1.AttentionResponse
+	149, // 237: rota.v1.Cluster.Peers:output_type -> rota.v1.PeersResponse
+	151, // 238: rota.v1.Cluster.TransferLeadership:output_type -> rota.v1.TransferLeadershipResponse
+	153, // 239: rota.v1.Cluster.RemovePeer:output_type -> rota.v1.RemovePeerResponse
+	155, // 240: rota.v1.Cluster.Leave:output_type -> rota.v1.LeaveResponse
+	157, // 241: rota.v1.Cluster.SaveSnapshot:output_type -> rota.v1.SnapshotChunk
+	143, // 242: rota.v1.Cluster.StoreBackup:output_type -> rota.v1.StoredBackup
+	140, // 243: rota.v1.Cluster.InstallTZData:output_type -> rota.v1.TZData
+	159, // 244: rota.v1.Cluster.Verify:output_type -> rota.v1.VerifyResponse
+	188, // [188:245] is the sub-list for method output_type
+	131, // [131:188] is the sub-list for method input_type
+	131, // [131:131] is the sub-list for extension type_name
+	131, // [131:131] is the sub-list for extension extendee
+	0,   // [0:131] is the sub-list for field type_name
 }
 
 func init() { file_rota_v1_rota_proto_init() }
@@ -12584,9 +14029,9 @@ func file_rota_v1_rota_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_rota_v1_rota_proto_rawDesc), len(file_rota_v1_rota_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   151,
+			NumMessages:   169,
 			NumExtensions: 0,
-			NumServices:   6,
+			NumServices:   7,
 		},
 		GoTypes:           file_rota_v1_rota_proto_goTypes,
 		DependencyIndexes: file_rota_v1_rota_proto_depIdxs,

@@ -1818,6 +1818,350 @@ var Keys_ServiceDesc = grpc.ServiceDesc{
 }
 
 const (
+	Budgets_Set_FullMethodName      = "/rota.v1.Budgets/Set"
+	Budgets_Delete_FullMethodName   = "/rota.v1.Budgets/Delete"
+	Budgets_List_FullMethodName     = "/rota.v1.Budgets/List"
+	Budgets_Get_FullMethodName      = "/rota.v1.Budgets/Get"
+	Budgets_Accounts_FullMethodName = "/rota.v1.Budgets/Accounts"
+	Budgets_Grant_FullMethodName    = "/rota.v1.Budgets/Grant"
+	Budgets_Reset_FullMethodName    = "/rota.v1.Budgets/Reset"
+)
+
+// BudgetsClient is the client API for Budgets service.
+//
+// For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
+//
+// Budgets is about how much of a cost jobs may spend in a period (SPEC §30.5).
+type BudgetsClient interface {
+	// Set sets a budget, or replaces the one of its name.
+	Set(ctx context.Context, in *SetBudgetRequest, opts ...grpc.CallOption) (*SetBudgetResponse, error)
+	// Delete forgets a budget and its accounts.
+	Delete(ctx context.Context, in *DeleteBudgetRequest, opts ...grpc.CallOption) (*DeleteBudgetResponse, error)
+	List(ctx context.Context, in *ListBudgetsRequest, opts ...grpc.CallOption) (*ListBudgetsResponse, error)
+	Get(ctx context.Context, in *GetBudgetRequest, opts ...grpc.CallOption) (*GetBudgetResponse, error)
+	// Accounts lists the accounts of a budget in the present period.
+	Accounts(ctx context.Context, in *ListBudgetAccountsRequest, opts ...grpc.CallOption) (*ListBudgetAccountsResponse, error)
+	// Grant adds to the limit of an account for the present period.
+	Grant(ctx context.Context, in *GrantBudgetRequest, opts ...grpc.CallOption) (*GrantBudgetResponse, error)
+	// Reset forgets the spent and granted amounts in the present period.
+	Reset(ctx context.Context, in *ResetBudgetRequest, opts ...grpc.CallOption) (*ResetBudgetResponse, error)
+}
+
+type budgetsClient struct {
+	cc grpc.ClientConnInterface
+}
+
+func NewBudgetsClient(cc grpc.ClientConnInterface) BudgetsClient {
+	return &budgetsClient{cc}
+}
+
+func (c *budgetsClient) Set(ctx context.Context, in *SetBudgetRequest, opts ...grpc.CallOption) (*SetBudgetResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SetBudgetResponse)
+	err := c.cc.Invoke(ctx, Budgets_Set_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *budgetsClient) Delete(ctx context.Context, in *DeleteBudgetRequest, opts ...grpc.CallOption) (*DeleteBudgetResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DeleteBudgetResponse)
+	err := c.cc.Invoke(ctx, Budgets_Delete_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *budgetsClient) List(ctx context.Context, in *ListBudgetsRequest, opts ...grpc.CallOption) (*ListBudgetsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListBudgetsResponse)
+	err := c.cc.Invoke(ctx, Budgets_List_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *budgetsClient) Get(ctx context.Context, in *GetBudgetRequest, opts ...grpc.CallOption) (*GetBudgetResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetBudgetResponse)
+	err := c.cc.Invoke(ctx, Budgets_Get_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *budgetsClient) Accounts(ctx context.Context, in *ListBudgetAccountsRequest, opts ...grpc.CallOption) (*ListBudgetAccountsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListBudgetAccountsResponse)
+	err := c.cc.Invoke(ctx, Budgets_Accounts_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *budgetsClient) Grant(ctx context.Context, in *GrantBudgetRequest, opts ...grpc.CallOption) (*GrantBudgetResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GrantBudgetResponse)
+	err := c.cc.Invoke(ctx, Budgets_Grant_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *budgetsClient) Reset(ctx context.Context, in *ResetBudgetRequest, opts ...grpc.CallOption) (*ResetBudgetResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ResetBudgetResponse)
+	err := c.cc.Invoke(ctx, Budgets_Reset_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// BudgetsServer is the server API for Budgets service.
+// All implementations must embed UnimplementedBudgetsServer
+// for forward compatibility.
+//
+// Budgets is about how much of a cost jobs may spend in a period (SPEC §30.5).
+type BudgetsServer interface {
+	// Set sets a budget, or replaces the one of its name.
+	Set(context.Context, *SetBudgetRequest) (*SetBudgetResponse, error)
+	// Delete forgets a budget and its accounts.
+	Delete(context.Context, *DeleteBudgetRequest) (*DeleteBudgetResponse, error)
+	List(context.Context, *ListBudgetsRequest) (*ListBudgetsResponse, error)
+	Get(context.Context, *GetBudgetRequest) (*GetBudgetResponse, error)
+	// Accounts lists the accounts of a budget in the present period.
+	Accounts(context.Context, *ListBudgetAccountsRequest) (*ListBudgetAccountsResponse, error)
+	// Grant adds to the limit of an account for the present period.
+	Grant(context.Context, *GrantBudgetRequest) (*GrantBudgetResponse, error)
+	// Reset forgets the spent and granted amounts in the present period.
+	Reset(context.Context, *ResetBudgetRequest) (*ResetBudgetResponse, error)
+	mustEmbedUnimplementedBudgetsServer()
+}
+
+// UnimplementedBudgetsServer must be embedded to have
+// forward compatible implementations.
+//
+// NOTE: this should be embedded by value instead of pointer to avoid a nil
+// pointer dereference when methods are called.
+type UnimplementedBudgetsServer struct{}
+
+func (UnimplementedBudgetsServer) Set(context.Context, *SetBudgetRequest) (*SetBudgetResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Set not implemented")
+}
+func (UnimplementedBudgetsServer) Delete(context.Context, *DeleteBudgetRequest) (*DeleteBudgetResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Delete not implemented")
+}
+func (UnimplementedBudgetsServer) List(context.Context, *ListBudgetsRequest) (*ListBudgetsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method List not implemented")
+}
+func (UnimplementedBudgetsServer) Get(context.Context, *GetBudgetRequest) (*GetBudgetResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Get not implemented")
+}
+func (UnimplementedBudgetsServer) Accounts(context.Context, *ListBudgetAccountsRequest) (*ListBudgetAccountsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Accounts not implemented")
+}
+func (UnimplementedBudgetsServer) Grant(context.Context, *GrantBudgetRequest) (*GrantBudgetResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Grant not implemented")
+}
+func (UnimplementedBudgetsServer) Reset(context.Context, *ResetBudgetRequest) (*ResetBudgetResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Reset not implemented")
+}
+func (UnimplementedBudgetsServer) mustEmbedUnimplementedBudgetsServer() {}
+func (UnimplementedBudgetsServer) testEmbeddedByValue()                 {}
+
+// UnsafeBudgetsServer may be embedded to opt out of forward compatibility for this service.
+// Use of this interface is not recommended, as added methods to BudgetsServer will
+// result in compilation errors.
+type UnsafeBudgetsServer interface {
+	mustEmbedUnimplementedBudgetsServer()
+}
+
+func RegisterBudgetsServer(s grpc.ServiceRegistrar, srv BudgetsServer) {
+	// If the following call panics, it indicates UnimplementedBudgetsServer was
+	// embedded by pointer and is nil.  This will cause panics if an
+	// unimplemented method is ever invoked, so we test this at initialization
+	// time to prevent it from happening at runtime later due to I/O.
+	if t, ok := srv.(interface{ testEmbeddedByValue() }); ok {
+		t.testEmbeddedByValue()
+	}
+	s.RegisterService(&Budgets_ServiceDesc, srv)
+}
+
+func _Budgets_Set_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetBudgetRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(BudgetsServer).Set(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Budgets_Set_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(BudgetsServer).Set(ctx, req.(*SetBudgetRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Budgets_Delete_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DeleteBudgetRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(BudgetsServer).Delete(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Budgets_Delete_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(BudgetsServer).Delete(ctx, req.(*DeleteBudgetRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Budgets_List_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListBudgetsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(BudgetsServer).List(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Budgets_List_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(BudgetsServer).List(ctx, req.(*ListBudgetsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Budgets_Get_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetBudgetRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(BudgetsServer).Get(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Budgets_Get_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(BudgetsServer).Get(ctx, req.(*GetBudgetRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Budgets_Accounts_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListBudgetAccountsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(BudgetsServer).Accounts(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Budgets_Accounts_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(BudgetsServer).Accounts(ctx, req.(*ListBudgetAccountsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Budgets_Grant_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GrantBudgetRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(BudgetsServer).Grant(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Budgets_Grant_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(BudgetsServer).Grant(ctx, req.(*GrantBudgetRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Budgets_Reset_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ResetBudgetRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(BudgetsServer).Reset(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Budgets_Reset_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(BudgetsServer).Reset(ctx, req.(*ResetBudgetRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+// Budgets_ServiceDesc is the grpc.ServiceDesc for Budgets service.
+// It's only intended for direct use with grpc.RegisterService,
+// and not to be introspected or modified (even as a copy)
+var Budgets_ServiceDesc = grpc.ServiceDesc{
+	ServiceName: "rota.v1.Budgets",
+	HandlerType: (*BudgetsServer)(nil),
+	Methods: []grpc.MethodDesc{
+		{
+			MethodName: "Set",
+			Handler:    _Budgets_Set_Handler,
+		},
+		{
+			MethodName: "Delete",
+			Handler:    _Budgets_Delete_Handler,
+		},
+		{
+			MethodName: "List",
+			Handler:    _Budgets_List_Handler,
+		},
+		{
+			MethodName: "Get",
+			Handler:    _Budgets_Get_Handler,
+		},
+		{
+			MethodName: "Accounts",
+			Handler:    _Budgets_Accounts_Handler,
+		},
+		{
+			MethodName: "Grant",
+			Handler:    _Budgets_Grant_Handler,
+		},
+		{
+			MethodName: "Reset",
+			Handler:    _Budgets_Reset_Handler,
+		},
+	},
+	Streams:  []grpc.StreamDesc{},
+	Metadata: "rota/v1/rota.proto",
+}
+
+const (
 	Cluster_Status_FullMethodName             = "/rota.v1.Cluster/Status"
 	Cluster_GetMode_FullMethodName            = "/rota.v1.Cluster/GetMode"
 	Cluster_SetMode_FullMethodName            = "/rota.v1.Cluster/SetMode"

@@ -1,8 +1,8 @@
 import type { Identity } from './types';
 
 /** The rights that can be limited, as in rights.go: the others apply to the whole cluster. */
-const byTenant = new Set(['submit', 'read', 'data', 'control', 'verdict', 'work', 'tenant']);
-const byQueue = new Set(['submit', 'read', 'data', 'control', 'verdict', 'work', 'workers', 'queue']);
+const byTenant = new Set(['submit', 'read', 'data', 'control', 'verdict', 'work', 'tenant', 'budget', 'grant']);
+const byQueue = new Set(['submit', 'read', 'data', 'control', 'verdict', 'work', 'workers', 'queue', 'budget', 'grant']);
 
 /** The objects for which a right is checked; an omitted field means all. */
 export interface Over {

@@ -22,6 +22,8 @@ export async function plant(cluster: Cluster, { id, text, bare, tenant }: Words)
   await cluster.call('PUT', `/v1/queues/${id}-flows`, { set: {} });
   await cluster.call('PUT', `/v1/tenants/${holder}`, { set: { weight: '3', max_concurrent: '50' } });
   await cluster.call('PUT', `/v1/key-rules/host?value=${encodeURIComponent(bare)}`, { concurrency: 2 });
+  await cluster.call('PUT', `/v1/budgets/${id}-budget`, { tenant: holder, key: `host:${bare}`, unit: 'usd', limit: 5, every: 'month', then: 'ask' });
+  await cluster.call('POST', `/v1/budgets/${id}-budget/grant`, { amount: 2.5, reason: text.slice(0, 250), id: 'scene' });
 
   const worker = new Worker(cluster, `${id}-worker`, { queues: [queue], slots: 8, capabilities: [bare] });
   const next = async (job: string, more: object = {}) => {
@@ -55,6 +57,7 @@ export async function plant(cluster: Cluster, { id, text, bare, tenant }: Words)
     `/ui/queues/${queue}`,
     `/ui/workers/${id}-worker`,
     `/ui/tenants/${holder}`,
+    `/ui/budgets/${id}-budget`,
     `/ui/keys?key=${encodeURIComponent(`host:${bare}`)}`,
     `/ui/workflows/${id}-flow`,
     `/ui/schedules/${schedule}`,
@@ -64,4 +67,4 @@ export async function plant(cluster: Cluster, { id, text, bare, tenant }: Words)
 }
 
 /** Every page with a list: those in the navigation. */
-export const pages = ['/ui/', ...['jobs', 'workflows', 'queues', 'workers', 'tenants', 'keys', 'schedules', 'dead', 'decisions', 'events?from=oldest', 'cluster', 'access'].map((p) => `/ui/${p}`)];
+export const pages = ['/ui/', ...['jobs', 'workflows', 'queues', 'workers', 'tenants', 'keys', 'budgets', 'schedules', 'dead', 'decisions', 'events?from=oldest', 'cluster', 'access'].map((p) => `/ui/${p}`)];

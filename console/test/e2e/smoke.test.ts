@@ -12,6 +12,8 @@ test.beforeAll(async () => {
   await cluster.call('PUT', '/v1/jobs/waits', { queue: 'default', type: 'shout', requires: ['cuda'], payload: { a: [1, 2] } });
   await cluster.call('PUT', '/v1/tenants/acme', { set: { weight: '3', max_concurrent: '5' } });
   await cluster.call('PUT', '/v1/key-rules/host?value=%3Cimg%3E', { concurrency: 2 });
+  await cluster.call('PUT', '/v1/budgets/per-tenant', { each: 'tenant', unit: 'usd', limit: 0.5, every: 'day', then: 'ask', stop: true });
+  await cluster.call('POST', '/v1/budgets/per-tenant/grant', { of: 'acme', amount: 0.000001, reason: hostile, id: 'smoke' });
   await cluster.call('PUT', '/v1/workflows/graph', { labels: { note: hostile }, nodes: [{ id: 'a', type: 'shout' }, { id: hostileNode, type: 'shout', parents: ['a'] }, { id: 'approve', gate: {} }] });
   await cluster.call('PUT', '/v1/schedules/nightly', { cron: '30 2 * * *', tz: 'Europe/Berlin', job: { type: 'shout', payload: hostile, labels: { note: hostile } } });
 });
@@ -30,6 +32,7 @@ async function bury(queue: string, job: string, error: string): Promise<void> {
 const paths = [
   ...['/ui/', '/ui/jobs', '/ui/jobs/waits', '/ui/nowhere'],
   ...['/ui/queues', '/ui/queues/default', '/ui/queues/nothere', '/ui/workers', '/ui/keys?key=host:%3Cimg%3E', '/ui/tenants/acme'],
+  ...['/ui/budgets', '/ui/budgets/per-tenant', '/ui/budgets/nothere'],
   ...['/ui/decisions', '/ui/events?from=oldest', '/ui/cluster', '/ui/access'],
   ...['/ui/workflows', '/ui/workflows/graph', '/ui/workflows/nothere'],
   ...['/ui/schedules', '/ui/schedules/nightly', '/ui/schedules/nothere'],

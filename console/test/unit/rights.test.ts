@@ -28,6 +28,19 @@ test('a right for the whole cluster asks for no tenant, and a narrowed token has
   expect(allowsSome(narrowed, 'read')).toBe(true);
 });
 
+test('budgets are set and granted within a tenant and a queue, and by who has all of them without one', () => {
+  for (const right of ['budget', 'grant']) {
+    const acme = who([[right, 'acme', '*']]);
+    expect(allows(acme, right, { tenant: 'acme', queue: 'mail' })).toBe(true);
+    expect(allows(acme, right, { tenant: 'acme', queue: undefined })).toBe(true);
+    expect(allows(acme, right, { tenant: 'other' })).toBe(false);
+    expect(allows(acme, right, {})).toBe(false);
+    expect(allowsSome(acme, right)).toBe(true);
+    expect(allowsSome(who([[right, '*', '*']], { tenants: ['acme'] }), right)).toBe(true);
+  }
+  expect(allows(who([['budget', '*', '*']]), 'grant', {})).toBe(false);
+});
+
 test('nobody may do anything', () => {
   expect(allows(undefined, 'read', {})).toBe(false);
   expect(allowsSome(undefined, 'read')).toBe(false);

@@ -30,6 +30,14 @@ test('of two keys that begin alike the one that is named is meant', () => {
   expect(named('key other:1 has 2 leases open')).toBeUndefined();
 });
 
+test('a budget leads to its page, and to the account that is spent', () => {
+  const place = (detail: string) => placeOf('BUDGET_SPENT', detail, job);
+  expect(place('budget acme-month has 0 of 500 usd left, the job may use 2; its next period begins at 2026-12-01T00:00:00Z')).toEqual({ name: 'budget acme-month', href: '/ui/budgets/acme-month', right: 'read' });
+  expect(place('budget per-run of workflow film has 0.5 of 20 usd left, the job may use 2')?.href).toBe('/ui/budgets/per-run?of=film');
+  expect(place('budget each-key of key host:a has 0 of 1 usd left')?.href).toBe('/ui/budgets/each-key?of=host%3Aa');
+  expect(place('')?.href).toBe('/ui/budgets');
+});
+
 test('who may not see workers is led to a page of theirs only where the right is had', () => {
   expect(placeOf('NO_FREE_SLOT', '', job)?.right).toBe('status');
   expect(placeOf('QUEUE_PAUSED', '', job)?.right).toBe('read');
@@ -49,6 +57,8 @@ test('a sentence of what would help leads to the setting that it is about', () =
   expect(hrefs("a worker's health is back at min_health: it grows by 1 a second")).toBe('/ui/queues/film?set=min_health');
   expect(hrefs('its parents complete (rota workflow show film)')).toBe('/ui/workflows/film?focus=cut%201');
   expect(hrefs('a lease with that key ends (rota key show)', [{ reason: 'NO_FREE_SLOT' }, { reason: 'KEY_AT_LIMIT', detail: 'key host:ab has 2 leases open' }])).toBe('/ui/keys?key=host%3Aab&tenant=acme');
+  expect(hrefs("the budget's next period begins, more is granted (rota budget grant), or an open attempt ends below its estimate", [{ reason: 'BUDGET_SPENT', detail: 'budget b has 0 of 5 usd left' }])).toBe('/ui/budgets/b');
+  expect(hrefs('a probe of the key succeeds, or rota key resume closes it', [{ reason: 'KEY_OPEN', detail: 'key host:a is open' }])).toBe('/ui/keys?key=host%3Aa&tenant=acme');
   expect(hrefs('its time comes')).toBeUndefined();
 });
 

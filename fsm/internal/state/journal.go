@@ -45,7 +45,7 @@ func Conditional(op *fsmpb.Op) error {
 	switch op.GetOp().(type) {
 	case *fsmpb.Op_SetQueue, *fsmpb.Op_DeleteQueue, *fsmpb.Op_SetTenant, *fsmpb.Op_DeleteTenant, *fsmpb.Op_SetCluster,
 		*fsmpb.Op_SetKeyRule,
-		*fsmpb.Op_DeleteKeyRule, *fsmpb.Op_SetSchedule, *fsmpb.Op_PauseSchedule, *fsmpb.Op_DeleteSchedule,
+		*fsmpb.Op_DeleteKeyRule, *fsmpb.Op_SetBudget, *fsmpb.Op_DeleteBudget, *fsmpb.Op_SetSchedule, *fsmpb.Op_PauseSchedule, *fsmpb.Op_DeleteSchedule,
 		*fsmpb.Op_SetWebhook, *fsmpb.Op_PauseWebhook, *fsmpb.Op_DeleteWebhook,
 		*fsmpb.Op_SetRole, *fsmpb.Op_DeleteRole, *fsmpb.Op_SetIssuer, *fsmpb.Op_DeleteIssuer:
 		return access.CheckVersion(op.GetIfMatch())

@@ -46,6 +46,8 @@ const (
 	TagEstimate
 	TagTZData
 	TagKeyCharge
+	TagBudget
+	TagAccount
 )
 
 func encodePairs(e *Encoder, pairs map[string]string) {
@@ -226,6 +228,19 @@ func (r *LeaseRow) MaxRuntime() int64 {
 	return int64(r.EndsBy - r.Started.Clock)
 }
 
+// Used returns what an attempt that ends has used of a cost: what it reported, or else its estimate, or nothing if its
+// handler never began: it was not acknowledged, and did not fail.
+func (r *LeaseRow) Used(unit string, estimate int64) int64 {
+	used, reported := r.Spent[unit]
+	switch {
+	case reported:
+		return used
+	case r.Acked.IsZero() && !r.Implied:
+		return 0
+	}
+	return estimate
+}
+
 // Canonical appends the canonical form for digests and snapshots.
 func (r *LeaseRow) Canonical(e *Encoder) {
 	e.B = append(e.B, r.ID[:]...)
@@ -254,11 +269,15 @@ func (r *LeaseRow) Canonical(e *Encoder) {
 	e.Int(int64(r.SilentSince))
 	e.Int(r.Grace)
 	e.Uint(uint64(r.Index))
+	estimated := r.Ended != nil && len(r.Ended.Spec.Costs) > 0
 	if r.Ended != nil || len(r.Spent) > 0 { // never under rules version 1
-		e.flags(r.Ended != nil, len(r.Spent) > 0)
+		e.flags(r.Ended != nil, len(r.Spent) > 0, estimated)
 		r.canonicalEnded(e)
 		if len(r.Spent) > 0 {
 			encodeLimits(e, r.Spent)
+		}
+		if estimated {
+			encodeLimits(e, r.Ended.Spec.Costs)
 		}
 	}
 }
@@ -297,12 +316,18 @@ func DecodeLease(d *Decoder) *LeaseRow {
 	r.Grace = d.Int()
 	r.Index = rota.Index(d.Uint())
 	if len(d.B) > 0 {
-		var set [2]bool
+		var set [3]bool
 		if d.flags(set[:]); set[0] {
 			r.decodeEnded(d)
 		}
 		if set[1] {
 			r.Spent = decodeSpent(d)
+		}
+		switch {
+		case set[2] && r.Ended == nil:
+			d.Fail()
+		case set[2]:
+			r.Ended.Spec.Costs = decodeSpent(d)
 		}
 		if !set[0] && len(r.Spent) == 0 {
 			d.Fail()
@@ -433,7 +458,7 @@ func (r *TenantRow) Besides() int64 { return 0 }
 
 // EndedJob is what a lease keeps of its job once the job has ended.
 type EndedJob struct {
-	// Spec holds only the id, the queue, the tenant, the type and the keys.
+	// Spec holds only the id, the queue, the tenant, the type, the keys and the costs.
 	Spec rota.JobSpec
 	// Unique is the key that the job held while it ran, zero if none.
 	Unique UniqueKey

@@ -251,7 +251,7 @@ func DecodeRole(d *Decoder) *RoleRow {
 	r := &RoleRow{}
 	r.Name = d.Str()
 	for range d.Count(limits.MaxGrants) {
-		r.Grants = append(r.Grants, rota.Grant{Right: rota.Right(d.Enum(uint64(rota.RightDebug))), Tenant: d.Str(),
+		r.Grants = append(r.Grants, rota.Grant{Right: rota.Right(d.Enum(uint64(rota.RightLast))), Tenant: d.Str(),
 			Queue: d.Str()})
 	}
 	for what := range access.OwnsEnd {

@@ -220,7 +220,7 @@ func DecodeHook(d *Decoder) *HookRow {
 	}
 	r.Spec.Filter, r.Spec.Generation = d.Str(), d.Uint()
 	for range d.Count(limits.MaxWebhookSees) {
-		r.Sees = append(r.Sees, rota.Grant{Right: rota.Right(d.Enum(uint64(rota.RightDebug))), Tenant: d.Str(),
+		r.Sees = append(r.Sees, rota.Grant{Right: rota.Right(d.Enum(uint64(rota.RightLast))), Tenant: d.Str(),
 			Queue: d.Str()})
 	}
 	r.By, r.Version, r.Set, r.Rotated = rota.Principal(d.Str()), d.Uint(), rota.Date(d.Int()), rota.Date(d.Int())

@@ -333,6 +333,43 @@ async def test_rate_of_a_unit(rota_cluster, queue):
             await c.keys.set_rule(dataclasses.replace(rule, default_cost=-1))
 
 
+async def test_budget_of_a_queue(rota_cluster, queue):
+    d = rota.define("budgeted", None, None, queue=queue)
+
+    @d.handler
+    async def run(job: rota.Job, _: None) -> None:
+        pass
+
+    name = f"{queue}-usd"
+    budget = rota.Budget(
+        name, "usd", Decimal("1.5"), queue=queue, every="month", tz="Europe/Berlin", warn=0.8
+    )
+    async with rota_cluster.connect() as c, Working(c, d):
+        read = (await c.budgets.set(budget)).budget
+        assert read == dataclasses.replace(budget, etag=read.etag)
+        h = await d.submit(c, None, costs={"usd": 1.75})
+        await until(lambda: waits_for(c, h.id, "BUDGET_SPENT"))
+        (account,) = [a async for a in c.budgets.accounts(name, held=True)]
+        assert (account.limit, account.left, account.held) == (Decimal("1.5"), Decimal("1.5"), 1)
+        for _ in range(2):  # with the same id it is made once
+            account = await c.budgets.grant(name, Decimal("0.5"), reason="launch", id=f"{name}-1")
+            assert (account.limit, account.granted) == (2, Decimal("0.5"))
+            assert [(g.amount, g.reason) for g in account.changes] == [(Decimal("0.5"), "launch")]
+        await h.result(timeout=20)
+        await c.budgets.reset(name, reason="refund")
+        state = await c.budgets.get(name)
+        assert (state.granted, state.spent, state.reserved) == (0, 0, 0)
+        assert name in [s.budget.name async for s in c.budgets.list()]
+        await c.budgets.set(dataclasses.replace(read, limit=2))
+        with pytest.raises(rota.Conflict):
+            await c.budgets.set(dataclasses.replace(read, limit=3))
+        with pytest.raises(rota.Conflict):
+            await c.budgets.delete(name, if_match=read.etag)
+        await c.budgets.delete(name)
+        with pytest.raises(rota.NotFound):
+            await c.budgets.get(name)
+
+
 async def waits_for(c, job, reason):
     return reason in [r.reason for r in (await c.why(job)).reasons]
 

@@ -1,4 +1,5 @@
 import copy
+import dataclasses
 import json
 import pickle
 from datetime import datetime, timedelta, timezone
@@ -14,6 +15,7 @@ from rota._joblog import HEAD_MOST, LINE_MOST, TAIL_MOST, JobLog
 from rota._rpc import from_rpc
 from rota._submit import Restraint
 from rota._values import from_unix_ms, new_id, to_ms
+from rota.budgets import Budgets
 from rota.errors import KINDS, of_kind
 from rota.spec import from_wire, to_wire
 
@@ -204,6 +206,101 @@ def test_totals_of_an_attempt_only_grow():
         with pytest.raises(rota.Invalid, match=says):
             job.spend(name, total)
     assert (job.spent, len(sent)) == (before, count)
+
+
+class Asked:
+    """Keeps requests, and gives one answer to all of them."""
+
+    def __init__(self, answer=None):
+        self.answer = answer
+        self.requests = []
+
+    async def ask(self, op, method, request):
+        self.requests.append((op, request))
+        return self.answer
+
+
+def test_budgets_come_back_as_they_went():
+    budget = rota.Budget(
+        "acme-month", "usd", Decimal("500.25"), tenant="acme", queue="q", key="model:large",
+        each="workflow", default_cost=0.1, every="month", tz="Europe/Berlin", warn=0.8, then="ask",
+        stop=True, etag="7",
+    )  # fmt: skip
+    wire = budget._wire()
+    assert (wire.limit, wire.default_cost, wire.warn_permille) == (500_250_000, 100_000, 800)
+    got = rota.Budget._of(wire)
+    assert got == dataclasses.replace(budget, default_cost=Decimal("0.1"))
+    plain = rota.Budget("a", "usd", 0)
+    assert rota.Budget._of(plain._wire()) == plain
+    assert (plain._wire().each, plain._wire().every, plain._wire().then) == ("none", "none", "hold")
+    assert dataclasses.replace(plain, warn=0.0001)._wire().warn_permille == 1
+    for field, value, says in [
+        ("limit", -1, "limit: got -1; use an amount from 0 to 1000000000000"),
+        ("default_cost", 1e-7, "default_cost: got 1e-07; use at most six digits after the point"),
+        ("warn", 1.1, "warn must be between 0 and 1, got 1.1"),
+    ]:
+        with pytest.raises(rota.Invalid) as refused:
+            dataclasses.replace(plain, **{field: value})._wire()
+        assert (refused.value.text, refused.value.subject) == (says, field)
+
+
+async def test_states_of_budgets_are_in_units():
+    budget = _v1.Budget(name="a", unit="usd", limit=2_000_000)
+    state = _v1.BudgetState(
+        budget=budget, since_ms=1, accounts=2, spent=1_500_000, reserved=1, granted=250_000, held=1
+    )
+    asked = Asked(_v1.SetBudgetResponse(budget=state))
+    got = await Budgets(asked).set(rota.Budget("a", "usd", 2), if_match="*")
+    assert got == rota.BudgetState(
+        rota.Budget("a", "usd", Decimal(2), each="", every="", then=""), from_unix_ms(1), None, 2,
+        Decimal("1.5"), Decimal("0.000001"), Decimal("0.25"), 1,
+    )  # fmt: skip
+    ((op, request),) = asked.requests
+    assert (op, request.if_match, request.budget.limit) == ("set budget", "*", 2_000_000)
+    asked = Asked(
+        _v1.ListBudgetAccountsResponse(
+            accounts=[
+                _v1.BudgetAccount(
+                    budget="a", of="acme", limit=3_000_000, spent=1, reserved=500_000,
+                    left=2_499_999, granted=1_000_000, waiting=4, held=3, warned=True, empty_ms=9,
+                    changes=[
+                        _v1.BudgetChange(id="1", amount=1_000_000, reason="why", by="ann", at_ms=5),
+                        _v1.BudgetChange(id="2", at_ms=6),
+                    ],
+                )
+            ]
+        )
+    )  # fmt: skip
+    (account,) = [x async for x in Budgets(asked).accounts("a", of="acme", held=True, limit=9)]
+    assert account == rota.BudgetAccount(
+        "a", "acme", Decimal(3), Decimal("0.000001"), Decimal("0.5"), Decimal("2.499999"),
+        Decimal(1), 4, 3, True, False, False, from_unix_ms(9),
+        (
+            rota.BudgetChange("1", Decimal(1), "why", "ann", from_unix_ms(5)),
+            rota.BudgetChange("2", Decimal(0), "", "", from_unix_ms(6)),
+        ),
+    )  # fmt: skip
+    ((_, request),) = asked.requests
+    assert (request.name, request.of, request.held, request.limit) == ("a", "acme", True, 9)
+
+
+async def test_grants_and_resets_have_ids():
+    asked = Asked(_v1.GrantBudgetResponse())
+    budgets = Budgets(asked)
+    await budgets.grant("a", 0.5)
+    await budgets.grant("a", Decimal("0.5"), of="acme", reason="launch", id="mine")
+    await budgets.reset("a", of="acme", reason="refund")
+    await budgets.reset("a", all=True, id="mine")
+    grant, named, reset, every = (request for _, request in asked.requests)
+    assert (grant.name, grant.amount, grant.of, len(grant.id)) == ("a", 500_000, "", 26)
+    assert named == _v1.GrantBudgetRequest(
+        name="a", of="acme", amount=500_000, reason="launch", id="mine"
+    )
+    assert (reset.of, reset.all, reset.reason, len(reset.id)) == ("acme", False, "refund", 26)
+    assert grant.id != reset.id
+    assert every == _v1.ResetBudgetRequest(name="a", all=True, id="mine")
+    with pytest.raises(rota.Invalid, match="amount: got -1; use an amount from 0"):
+        await budgets.grant("a", -1)
 
 
 def test_retry_options():

@@ -1,6 +1,7 @@
 """What a type checker sees: read by mypy, run by nobody."""
 
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 from typing_extensions import TypedDict, assert_type
@@ -60,3 +61,6 @@ async def main(c: rota.Client, s: sync.Client) -> None:
     async for job in c.jobs(stale=True):
         assert_type(job, rota.JobInfo)
     assert_type(s.call(c.queues.get("a")), rota.QueueInfo)
+    assert_type(s.call(c.budgets.grant("a", Decimal("0.5"))), rota.BudgetAccount)
+    for state in s.iterate(c.budgets.list()):
+        assert_type(state, rota.BudgetState)

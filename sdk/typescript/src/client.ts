@@ -1,6 +1,7 @@
 import { readFileSync, statSync } from "node:fs";
 
 import { Cluster, Keys, Queues, Tenants, Workers } from "./admin.js";
+import { Budgets } from "./budgets.js";
 import { Caller } from "./caller.js";
 import { RotaError } from "./errors.js";
 import { tail, type Event, type EventFilter } from "./events.js";
@@ -57,6 +58,7 @@ export class Client {
   readonly tenants: Tenants;
   readonly workers: Workers;
   readonly keys: Keys;
+  readonly budgets: Budgets;
   readonly schedules: Schedules;
   readonly workflows: Workflows;
   readonly batches: Batches;
@@ -92,6 +94,7 @@ export class Client {
     this.tenants = new Tenants(this.#caller);
     this.workers = new Workers(this.#caller);
     this.keys = new Keys(this.#caller);
+    this.budgets = new Budgets(this.#caller);
     this.schedules = new Schedules(this.#caller);
     this.workflows = new Workflows(this.#caller);
     this.batches = new Batches(this.#caller);

@@ -24,6 +24,7 @@ export type { StandardSchema } from "./standard.js";
 export type { AttemptLog, JobChange, JobCount, JobFilter, JobOutcome, JobRow, LogOf } from "./jobs.js";
 export type { Event, EventFilter } from "./events.js";
 export type { ClusterSettings, ClusterStatus, Identity, KeyRule, KeyState, Mode, Queue, Settings, Tenant, WorkerRow } from "./admin.js";
+export type { Budget, BudgetAccount, BudgetChange, BudgetState } from "./budgets.js";
 export type { Batch, Plan, PlanPreview, Schedule } from "./plans.js";
 export type { ParentOutput, Workflow, WorkflowGraph, WorkflowInit, WorkflowSubmitted } from "./workflows.js";
 export type { Init, Plain } from "./wire.js";

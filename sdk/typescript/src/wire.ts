@@ -29,7 +29,14 @@ export type Init<T> = T extends bigint
         : T;
 
 /** The fields that the protocol has in millionths of a unit. */
-const inMillionths = new Set(["costs", "spent", "defaultCost", "debt", "needed"]);
+const inMillionths = new Set(["costs", "spent", "defaultCost", "debt", "needed", "reserved", "granted", "amount"]);
+
+/** The messages whose fields `limit` and `left` are in millionths too; in other messages they are counts. */
+const budgets = new Set(["rota.v1.Budget", "rota.v1.BudgetAccount"]);
+
+function isAmount(message: string, field: string): boolean {
+  return inMillionths.has(field) || ((field === "limit" || field === "left") && budgets.has(message));
+}
 
 /** Makes plain data from a message. An integer beyond 2⁵³ is an error: as a number it would have another value. */
 export function plain<T extends object>(message: T): Plain<T> {
@@ -38,11 +45,11 @@ export function plain<T extends object>(message: T): Plain<T> {
 
 function plainObject(from: Record<string, unknown>, path: string, integer = safe): Record<string, unknown> {
   const to: Record<string, unknown> = {};
-  const message = "$typeName" in from; // else a map, whose keys are not fields
+  const message = from["$typeName"] as string | undefined; // undefined of a map, whose keys are not fields
   for (const key in from) {
     if (key === "$typeName" || key === "$unknown") continue;
     const value = from[key];
-    const number = message && inMillionths.has(key) ? fromMillionths : integer;
+    const number = message !== undefined && isAmount(message, key) ? fromMillionths : integer;
     to[key] = typeof value === "object" || typeof value === "bigint" ? plainValue(value, path ? `${path}.${key}` : key, number) : value;
   }
   return to;
@@ -88,7 +95,7 @@ function fieldsOf(desc: DescMessage): Map<string, DescField> {
 }
 
 function valueOf(field: DescField, value: unknown, at: string): unknown {
-  const cost = inMillionths.has(field.localName);
+  const cost = isAmount(field.parent.typeName, field.localName);
   switch (field.fieldKind) {
     case "scalar":
       return cost ? toMillionths(at, value) : scalarOf(field.scalar, value, at);

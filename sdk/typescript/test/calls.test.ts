@@ -137,6 +137,30 @@ test("unique, keys, delays and labels arrive", async () => {
   assert.equal((await c.keys.state("album:7", { tenant: "default" }))[0]?.jobs, 1);
 });
 
+test("a budget holds jobs back until it is granted more", async () => {
+  const q = await c.queues.set("budgeted", {});
+  const budget = { name: "usd", queue: q.name, unit: "usd", limit: 1.5, every: "month", tz: "Europe/Berlin", warnPermille: 800 };
+  const { budget: set } = await c.budgets.set(budget);
+  assert.deepEqual([set?.limit, set?.each, set?.then, set?.warnPermille], [1.5, "none", "hold", 800]);
+  await mail.submit(c, { to: "x" }, { queue: q.name, costs: { usd: 1.75 } });
+  const [held] = await collect(c.budgets.accounts("usd", { held: true }));
+  assert.deepEqual([held?.left, held?.waiting, held?.held], [1.5, 1, 1]);
+  for (let i = 0; i < 2; i++) {
+    const granted = await c.budgets.grant("usd", 0.5, { reason: "launch", id: "once" }); // is made once
+    assert.deepEqual([granted.limit, granted.granted, granted.held], [2, 0.5, 0]);
+    assert.deepEqual(granted.changes.map((g) => [g.id, g.amount, g.reason]), [["once", 0.5, "launch"]]);
+  }
+  await c.budgets.reset("usd", { reason: "refund" });
+  assert.equal((await c.budgets.get("usd")).granted, 0);
+  assert.deepEqual((await collect(c.budgets.list())).map((b) => b.budget?.name), ["usd"]);
+  const overtaken = (e: unknown): boolean => isRotaError(e, "CONFLICT") && e.field === "version";
+  await c.budgets.set({ ...set!, limit: 2 });
+  await assert.rejects(c.budgets.set({ ...set!, limit: 3 }), overtaken);
+  await assert.rejects(c.budgets.delete("usd", { ifMatch: set!.etag }), overtaken);
+  await c.budgets.delete("usd");
+  await assert.rejects(c.budgets.get("usd"), (e) => isRotaError(e, "NOT_FOUND"));
+});
+
 test("a job that does not end in time is a TIMEOUT, an abort rejects with the signal's reason", async () => {
   const h = await mail.submit(c, { to: "x" });
   await assert.rejects(h.result({ timeoutMs: 300 }), (e) => isRotaError(e, "TIMEOUT"));

@@ -1,14 +1,16 @@
 import assert from "node:assert/strict";
 import { test, type TestContext } from "node:test";
 
-import { isRotaError } from "@rotasched/client";
+import { collect, isRotaError } from "@rotasched/client";
 
 // What users cannot reach by the package's name.
 const { Spending } = await import(new URL("../../dist/costs.js", import.meta.url).href);
 const { message, plain } = await import(new URL("../../dist/wire.js", import.meta.url).href);
 const { specOf } = await import(new URL("../../dist/joboptions.js", import.meta.url).href);
 const { LeaseTable } = await import(new URL("../../dist/thread/table.js", import.meta.url).href);
-const { FailKind, JobSchema, JobSpecSchema, KeyRuleSchema, KeyStateSchema, LeaseVerb } = await import(new URL("../../dist/gen/rota/v1/rota_pb.js", import.meta.url).href);
+const { Budgets } = await import(new URL("../../dist/budgets.js", import.meta.url).href);
+const { BudgetAccountSchema, BudgetSchema, BudgetStateSchema, FailKind, GrantBudgetResponseSchema, JobSchema, JobSpecSchema, KeyRuleSchema, KeyStateSchema, LeaseVerb } = await import(new URL("../../dist/gen/rota/v1/rota_pb.js", import.meta.url).href);
+const { ScheduleSpecSchema } = await import(new URL("../../dist/gen/rota/v1/schedules_pb.js", import.meta.url).href);
 
 /** That something throws INVALID of a field, with a text. */
 const refuses = (does: () => unknown, field: string, text: string): void =>
@@ -41,6 +43,44 @@ test("rules and states of keys have units", () => {
   state.debt = -1_250_000n;
   const { unit, debt, needed } = plain(state);
   assert.deepEqual([unit, debt, needed], ["model", -1.25, 0.5]);
+});
+
+test("budgets, their accounts and changes are in units", () => {
+  const budget = message(BudgetSchema, { name: "a", unit: "usd", limit: 500.25, defaultCost: 0.1, warnPermille: 800 });
+  assert.deepEqual([budget.limit, budget.defaultCost, budget.warnPermille], [500_250_000n, 100_000n, 800n]);
+  refuses(() => message(BudgetSchema, { limit: -1 }, "budget"), "budget.limit", "budget.limit: got -1; use a number from 0 to 1000000000000");
+  const state = message(BudgetStateSchema, { budget: plain(budget), spent: 1.5, reserved: 0.000001, granted: 2, held: 3, accounts: 4 });
+  assert.deepEqual([state.spent, state.reserved, state.granted, state.held], [1_500_000n, 1n, 2_000_000n, 3n]);
+  const read = plain(state);
+  assert.deepEqual([read.budget.limit, read.spent, read.reserved, read.granted, read.held, read.accounts], [500.25, 1.5, 0.000001, 2, 3, 4]);
+  const changes = [{ id: "1", amount: 0.5, atMs: 5 }];
+  const account = message(BudgetAccountSchema, { budget: "a", limit: 3, left: 2.5, waiting: 4, changes });
+  assert.deepEqual([account.limit, account.left, account.waiting, account.changes[0].amount], [3_000_000n, 2_500_000n, 4n, 500_000n]);
+  const { limit, left, waiting, changes: read1 } = plain(account);
+  assert.deepEqual([limit, left, waiting, read1[0].amount, read1[0].atMs], [3, 2.5, 4, 0.5, 5]);
+  assert.equal(message(ScheduleSpecSchema, { limit: 3 }).limit, 3n); // a count
+});
+
+test("grants and resets of budgets have ids", async () => {
+  const requests: Record<string, unknown>[] = [];
+  const account = message(BudgetAccountSchema, { budget: "a", left: 1.5 });
+  const answer = { ...message(GrantBudgetResponseSchema, {}), account, accounts: [account], nextCursor: "" };
+  const node = { unary: (_: unknown, request: Record<string, unknown>) => (requests.push(request), Promise.resolve(answer)) };
+  const budgets = new Budgets({ call: (_op: string, _opts: unknown, ask: (of: typeof node) => unknown) => ask(node) });
+  assert.equal((await budgets.grant("a", 0.5)).left, 1.5);
+  await budgets.grant("a", 0.5, { of: "acme", reason: "launch", id: "mine", timeoutMs: 1_000 });
+  await budgets.reset("a", { of: "acme" });
+  await budgets.reset("a", { all: true, id: "mine" });
+  const [listed] = await collect<{ left: number }>(budgets.accounts("a", { of: "acme", held: true, limit: 9 }));
+  assert.equal(listed?.left, 1.5);
+  const [grant, named, reset, every, list] = requests;
+  assert.deepEqual([grant?.name, grant?.of, grant?.amount, String(grant?.id).length], ["a", "", 500_000n, 26]);
+  assert.deepEqual([named?.of, named?.amount, named?.reason, named?.id], ["acme", 500_000n, "launch", "mine"]);
+  assert.deepEqual([reset?.of, reset?.all, String(reset?.id).length], ["acme", false, 26]);
+  assert.notEqual(reset?.id, grant?.id);
+  assert.deepEqual([every?.of, every?.all, every?.id], ["", true, "mine"]);
+  assert.deepEqual([list?.name, list?.of, list?.held, list?.limit], ["a", "acme", true, 9]);
+  await assert.rejects(budgets.grant("a", -1), (e) => isRotaError(e, "INVALID") && e.field === "amount");
 });
 
 test("totals of an attempt only grow", () => {

@@ -6,6 +6,7 @@ export const groups: Record<string, string[]> = {
   workers: ['workerHeld', 'providerRegistered', 'providerStatusChanged', 'providerSlashed', 'workerDisconnected', 'workerDeleted'],
   workflows: ['workflowStarted', 'workflowGrown', 'workflowFinished', 'workflowCancelled', 'gateWaiting', 'gateSignalled', 'batchOpened', 'batchSealed', 'batchWaits', 'batchFinished'],
   'queues, keys': ['queueChanged', 'queueDeleted', 'domainIsolated', 'domainRecovered', 'tenantChanged', 'tenantDeleted', 'keyRuleChanged', 'keyBlocked', 'keyPassed', 'keyPaused', 'keyResumed', 'keyOpened', 'keyClosed'],
+  budgets: ['budgetChanged', 'budgetWarned', 'budgetSpent', 'budgetGranted', 'budgetReset'],
   schedules: ['scheduleChanged', 'scheduleFired', 'scheduleSkipped', 'scheduleMissed', 'planStarted', 'planFinished', 'webhookChanged'],
   cluster: ['modeChanged', 'drained', 'leadershipBegan', 'nodeChanged', 'rulesChanged', 'stateDiffers', 'clusterChanged', 'backupStored', 'entryRefused'],
   access: ['authChanged', 'authReset', 'snapshotRead'],

@@ -32,6 +32,12 @@ const key = (job: Of, detail: string): Place | undefined => {
   return named ? place(`key ${named}`, `${to('keys')}?${new URLSearchParams({ key: named, tenant: job.tenant ?? '' })}`) : undefined;
 };
 
+const budget = (_: Of, detail: string): Place => {
+  // The detail names the budget, and the account if it has several: budget per-run of workflow film has …
+  const [, name, of] = /^budget (\S+)(?: of \w+ (.+?))? has /.exec(detail) ?? [];
+  return name ? place(`budget ${name}`, to('budgets', name) + (of ? `?${new URLSearchParams({ of })}` : '')) : place('budgets', to('budgets'));
+};
+
 /** The page for each reason, by its name; reasons that end by themselves have none. */
 const places: Record<string, (job: Of, detail: string) => Place | undefined> = {
   MODE_HOLDS: () => place('mode of the cluster', to('cluster'), 'status'),
@@ -44,6 +50,7 @@ const places: Record<string, (job: Of, detail: string) => Place | undefined> = {
   KEY_RATE: key,
   KEY_PAUSED: key,
   KEY_OPEN: key,
+  BUDGET_SPENT: budget,
   WAITING_IN_SEQUENCE: key,
   SEQUENCE_BLOCKED: key,
   HEALTH_TOO_LOW: setting('min_health'),
@@ -85,12 +92,14 @@ const remedies: [RegExp, (job: Of) => Place | undefined][] = [
   [/to which it is pinned/, (job) => (job.worker ? place(`worker ${job.worker}`, to('workers', job.worker), 'status') : undefined)],
   [/worker/, workers],
 ];
-const ofKeys = /that key|key's next token|that job/;
+const ofKeys = /that key|key's next token|that job|rota key resume/;
+const ofBudgets = /budget/;
 
 /** Returns the page for such a sentence; undefined if it comes true by itself. */
 export function placeOfRemedy(sentence: string, reasons: readonly { reason: string; detail?: string }[], job: Of): Place | undefined {
-  if (ofKeys.test(sentence)) {
-    const about = reasons.find((r) => places[r.reason] === key);
+  const subject = ofKeys.test(sentence) ? key : ofBudgets.test(sentence) ? budget : undefined;
+  if (subject) {
+    const about = reasons.find((r) => places[r.reason] === subject);
     return about && placeOf(about.reason, about.detail ?? '', job);
   }
   return remedies.find(([words]) => words.test(sentence))?.[1](job);

@@ -21,6 +21,7 @@ Define a job type once, submit jobs of it, and let workers run them::
 
 from ._leases import WorkerEvent
 from ._nodes import TLS
+from .budgets import Budget, BudgetAccount, BudgetChange, BudgetState
 from .client import Client, connect, connect_env
 from .codec import Codec
 from .definition import Definition, Handle, Result, define
@@ -77,6 +78,10 @@ __all__ = [
     "Attempt",
     "AttemptLog",
     "Batch",
+    "Budget",
+    "BudgetAccount",
+    "BudgetChange",
+    "BudgetState",
     "Cancel",
     "Client",
     "Codec",

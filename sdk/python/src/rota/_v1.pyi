@@ -1880,6 +1880,274 @@ class GetKeyResponse(Message):
         at: ReadAt | None = ...,
     ) -> None: ...
 
+class Budget(Message):
+    name: str
+    tenant: str
+    queue: str
+    key: str
+    each: str
+    unit: str
+    limit: int
+    default_cost: int
+    every: str
+    tz: str
+    warn_permille: int
+    then: str
+    stop: bool
+    etag: str
+    def __init__(
+        self,
+        *,
+        name: str | None = ...,
+        tenant: str | None = ...,
+        queue: str | None = ...,
+        key: str | None = ...,
+        each: str | None = ...,
+        unit: str | None = ...,
+        limit: int | None = ...,
+        default_cost: int | None = ...,
+        every: str | None = ...,
+        tz: str | None = ...,
+        warn_permille: int | None = ...,
+        then: str | None = ...,
+        stop: bool | None = ...,
+        etag: str | None = ...,
+    ) -> None: ...
+
+class BudgetState(Message):
+    @property
+    def budget(self) -> Budget: ...
+    since_ms: int
+    until_ms: int
+    accounts: int
+    spent: int
+    reserved: int
+    granted: int
+    held: int
+    def __init__(
+        self,
+        *,
+        budget: Budget | None = ...,
+        since_ms: int | None = ...,
+        until_ms: int | None = ...,
+        accounts: int | None = ...,
+        spent: int | None = ...,
+        reserved: int | None = ...,
+        granted: int | None = ...,
+        held: int | None = ...,
+    ) -> None: ...
+
+class BudgetAccount(Message):
+    budget: str
+    of: str
+    limit: int
+    spent: int
+    reserved: int
+    left: int
+    granted: int
+    waiting: int
+    held: int
+    warned: bool
+    full: bool
+    asks: bool
+    empty_ms: int
+    @property
+    def changes(self) -> MutableSequence[BudgetChange]: ...
+    def __init__(
+        self,
+        *,
+        budget: str | None = ...,
+        of: str | None = ...,
+        limit: int | None = ...,
+        spent: int | None = ...,
+        reserved: int | None = ...,
+        left: int | None = ...,
+        granted: int | None = ...,
+        waiting: int | None = ...,
+        held: int | None = ...,
+        warned: bool | None = ...,
+        full: bool | None = ...,
+        asks: bool | None = ...,
+        empty_ms: int | None = ...,
+        changes: Iterable[BudgetChange] | None = ...,
+    ) -> None: ...
+
+class BudgetChange(Message):
+    id: str
+    amount: int
+    reason: str
+    by: str
+    at_ms: int
+    def __init__(
+        self,
+        *,
+        id: str | None = ...,
+        amount: int | None = ...,
+        reason: str | None = ...,
+        by: str | None = ...,
+        at_ms: int | None = ...,
+    ) -> None: ...
+
+class SetBudgetRequest(Message):
+    @property
+    def budget(self) -> Budget: ...
+    if_match: str
+    def __init__(
+        self,
+        *,
+        budget: Budget | None = ...,
+        if_match: str | None = ...,
+    ) -> None: ...
+
+class SetBudgetResponse(Message):
+    @property
+    def budget(self) -> BudgetState: ...
+    def __init__(
+        self,
+        *,
+        budget: BudgetState | None = ...,
+    ) -> None: ...
+
+class DeleteBudgetRequest(Message):
+    name: str
+    if_match: str
+    def __init__(
+        self,
+        *,
+        name: str | None = ...,
+        if_match: str | None = ...,
+    ) -> None: ...
+
+class DeleteBudgetResponse(Message):
+    def __init__(self) -> None: ...
+
+class ListBudgetsRequest(Message):
+    @property
+    def read(self) -> Read: ...
+    limit: int
+    cursor: str
+    def __init__(
+        self,
+        *,
+        read: Read | None = ...,
+        limit: int | None = ...,
+        cursor: str | None = ...,
+    ) -> None: ...
+
+class ListBudgetsResponse(Message):
+    @property
+    def budgets(self) -> MutableSequence[BudgetState]: ...
+    @property
+    def at(self) -> ReadAt: ...
+    next_cursor: str
+    def __init__(
+        self,
+        *,
+        budgets: Iterable[BudgetState] | None = ...,
+        at: ReadAt | None = ...,
+        next_cursor: str | None = ...,
+    ) -> None: ...
+
+class GetBudgetRequest(Message):
+    name: str
+    @property
+    def read(self) -> Read: ...
+    def __init__(
+        self,
+        *,
+        name: str | None = ...,
+        read: Read | None = ...,
+    ) -> None: ...
+
+class GetBudgetResponse(Message):
+    @property
+    def budget(self) -> BudgetState: ...
+    @property
+    def at(self) -> ReadAt: ...
+    def __init__(
+        self,
+        *,
+        budget: BudgetState | None = ...,
+        at: ReadAt | None = ...,
+    ) -> None: ...
+
+class ListBudgetAccountsRequest(Message):
+    @property
+    def read(self) -> Read: ...
+    limit: int
+    cursor: str
+    name: str
+    of: str
+    held: bool
+    def __init__(
+        self,
+        *,
+        read: Read | None = ...,
+        limit: int | None = ...,
+        cursor: str | None = ...,
+        name: str | None = ...,
+        of: str | None = ...,
+        held: bool | None = ...,
+    ) -> None: ...
+
+class ListBudgetAccountsResponse(Message):
+    @property
+    def accounts(self) -> MutableSequence[BudgetAccount]: ...
+    @property
+    def at(self) -> ReadAt: ...
+    next_cursor: str
+    def __init__(
+        self,
+        *,
+        accounts: Iterable[BudgetAccount] | None = ...,
+        at: ReadAt | None = ...,
+        next_cursor: str | None = ...,
+    ) -> None: ...
+
+class GrantBudgetRequest(Message):
+    name: str
+    of: str
+    amount: int
+    reason: str
+    id: str
+    def __init__(
+        self,
+        *,
+        name: str | None = ...,
+        of: str | None = ...,
+        amount: int | None = ...,
+        reason: str | None = ...,
+        id: str | None = ...,
+    ) -> None: ...
+
+class GrantBudgetResponse(Message):
+    @property
+    def account(self) -> BudgetAccount: ...
+    def __init__(
+        self,
+        *,
+        account: BudgetAccount | None = ...,
+    ) -> None: ...
+
+class ResetBudgetRequest(Message):
+    name: str
+    of: str
+    all: bool
+    reason: str
+    id: str
+    def __init__(
+        self,
+        *,
+        name: str | None = ...,
+        of: str | None = ...,
+        all: bool | None = ...,
+        reason: str | None = ...,
+        id: str | None = ...,
+    ) -> None: ...
+
+class ResetBudgetResponse(Message):
+    def __init__(self) -> None: ...
+
 class SkipKeyRequest(Message):
     queue: str
     tenant: str
@@ -4273,6 +4541,13 @@ KEYS_STATES: Method[ListKeyStatesRequest, ListKeyStatesResponse]
 KEYS_SKIP: Method[SkipKeyRequest, SkipKeyResponse]
 KEYS_PAUSE: Method[PauseKeyRequest, PauseKeyResponse]
 KEYS_RESUME: Method[ResumeKeyRequest, ResumeKeyResponse]
+BUDGETS_SET: Method[SetBudgetRequest, SetBudgetResponse]
+BUDGETS_DELETE: Method[DeleteBudgetRequest, DeleteBudgetResponse]
+BUDGETS_LIST: Method[ListBudgetsRequest, ListBudgetsResponse]
+BUDGETS_GET: Method[GetBudgetRequest, GetBudgetResponse]
+BUDGETS_ACCOUNTS: Method[ListBudgetAccountsRequest, ListBudgetAccountsResponse]
+BUDGETS_GRANT: Method[GrantBudgetRequest, GrantBudgetResponse]
+BUDGETS_RESET: Method[ResetBudgetRequest, ResetBudgetResponse]
 CLUSTER_STATUS: Method[StatusRequest, StatusResponse]
 CLUSTER_GET_MODE: Method[GetModeRequest, GetModeResponse]
 CLUSTER_SET_MODE: Method[SetModeRequest, Mode]

@@ -20,6 +20,7 @@ from ._rpc import from_refusal
 from ._submit import BATCH_JOBS, Restraint, Submission
 from ._values import Span, parse_seconds, to_ms, to_seconds
 from ._waits import Waits
+from .budgets import Budgets
 from .errors import Invalid, NotFound, RotaError, Timeout, Unavailable
 from .queues import Batches, Keys, Plans, Queues, Workers
 from .records import TERMINAL, AttemptLog, Eta, Event, JobCount, JobInfo, JobOutcome, Submitted, Why
@@ -43,7 +44,8 @@ class Client:
     another node with the same ids, so that nothing is done twice.
 
     Attributes:
-        queues, keys, schedules, batches, workflows, plans, workers: the calls for each of these.
+        queues, keys, budgets, schedules, batches, workflows, plans, workers: the calls for each of
+            these.
     """
 
     def __init__(
@@ -61,6 +63,7 @@ class Client:
         self._waits_loop: asyncio.AbstractEventLoop | None = None
         self.queues = Queues(self._caller)
         self.keys = Keys(self._caller)
+        self.budgets = Budgets(self._caller)
         self.schedules = Schedules(self._caller)
         self.batches = Batches(self._caller)
         self.workflows = Workflows(self._caller)

@@ -1,1 +1,0 @@
-import{Q as e,X as t,Y as n,ct as r,ft as i,ht as a,jt as o,mt as s}from"./ProblemNote-BwVHUrx6.js";import{t as c}from"./Copy-3T-EES5l.js";var l=e(`<div class="command"><code> </code><!></div>`);function u(e,u){var d=l(),f=i(d),p=s(f,!0),m=a(f);c(m,{get text(){return u.line}}),o(d),r(()=>n(p,u.line)),t(e,d)}export{u as t};

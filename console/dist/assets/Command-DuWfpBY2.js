@@ -1,0 +1,1 @@
+import{Q as e,X as t,Y as n,ct as r,ft as i,ht as a,jt as o,mt as s}from"./ProblemNote-qSQgg2kx.js";import{t as c}from"./Copy-ClPg6i7K.js";var l=e(`<div class="command"><code> </code><!></div>`);function u(e,u){var d=l(),f=i(d),p=s(f,!0),m=a(f);c(m,{get text(){return u.line}}),o(d),r(()=>n(p,u.line)),t(e,d)}export{u as t};

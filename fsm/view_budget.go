@@ -1,0 +1,128 @@
+package fsm
+
+import (
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/internal/state"
+)
+
+// DueBudget is what a leader needs of a budget with periods.
+type DueBudget struct {
+	Name    rota.BudgetName
+	Version rota.Index
+	Times   rota.ScheduleTimes
+	// Until is the end of its present period, 0 if none is known.
+	Until rota.Date
+}
+
+// BudgetsWithPeriods lists the budgets that begin again, by name.
+func BudgetsWithPeriods(vw *View) (list []DueBudget) {
+	vw.m.budgets.rows.Scan(func(name rota.BudgetName, r *state.BudgetRow) bool {
+		if r.Spec.Every != rota.EveryNone {
+			list = append(list, DueBudget{name, r.Version, r.Spec.Times(), r.Until})
+		}
+		return true
+	})
+	return list
+}
+
+// BudgetStates lists the budgets that a caller may see, by name.
+func BudgetStates(vw *View, see func(*rota.Budget) bool) (list []rota.BudgetState) {
+	vw.m.budgets.rows.Scan(func(_ rota.BudgetName, r *state.BudgetRow) bool {
+		if see(r.Spec) {
+			list = append(list, vw.budgetState(r))
+		}
+		return true
+	})
+	return list
+}
+
+// BudgetOf returns a budget.
+func BudgetOf(vw *View, name rota.BudgetName) (b rota.BudgetState, ok bool) {
+	r := vw.m.budgets.rows.Get(name)
+	if r == nil {
+		return b, false
+	}
+	return vw.budgetState(r), true
+}
+
+func (vw *View) budgetState(r *state.BudgetRow) rota.BudgetState {
+	b := rota.BudgetState{Budget: *r.Spec, Since: r.Since, Until: r.Until}
+	b.ETag = r.ETag()
+	var spent, reserved, granted state.Int128
+	vw.m.budgets.accounts.Tree.Ascend(state.AccountKey(r.Spec.Name, ""), func(key string, a *state.AccountRow) bool {
+		if a.Budget != r.Spec.Name {
+			return false
+		}
+		b.Accounts++
+		spent, reserved = spent.Plus(a.Spent), reserved.Plus(a.Reserved)
+		granted = granted.Plus(state.Product(a.Granted, 1))
+		if _, held := vw.m.budgets.held.Get(key); held {
+			b.Held++
+		}
+		return true
+	})
+	b.Spent, b.Reserved, b.Granted = shown(spent), shown(reserved), shown(granted)
+	return b
+}
+
+// queuedUnder returns the number of QUEUED jobs that an account holds, and of all to which it applies.
+func (bd *budgets) queuedUnder(key string) (held, all int64) {
+	bd.classes.Ascend(&budgetClass{account: key, estimate: -1}, func(c *budgetClass) bool {
+		if c.account != key {
+			return false
+		}
+		all += c.jobs
+		if c.full {
+			held += c.jobs
+		}
+		return true
+	})
+	return held, all
+}
+
+// BudgetAccounts lists up to a number of accounts of a budget, by owner, from one of them on: those that
+// hold jobs back if held is set. The only account of a budget is listed even if it holds nothing.
+func BudgetAccounts(vw *View, name rota.BudgetName, from string, most int, held bool) (list []rota.BudgetAccount) {
+	bd := &vw.m.budgets
+	r := bd.rows.Get(name)
+	if r == nil {
+		return nil
+	}
+	bd.accounts.Tree.Ascend(state.AccountKey(name, from), func(key string, a *state.AccountRow) bool {
+		if a.Budget != name || len(list) >= most {
+			return false
+		}
+		if _, holds := bd.held.Get(key); !held || holds {
+			list = append(list, vw.budgetAccount(r, a.Of, a.Account))
+		}
+		return true
+	})
+	if r.Spec.Each == rota.EachNone && len(list) == 0 && most > 0 && !held && from == "" {
+		list = append(list, vw.budgetAccount(r, "", state.Account{}))
+	}
+	return list
+}
+
+func (vw *View) budgetAccount(r *state.BudgetRow, of string, a state.Account) rota.BudgetAccount {
+	key := state.AccountKey(r.Spec.Name, of)
+	limit := int64(r.Spec.Limit)
+	w := rota.BudgetAccount{Budget: r.Spec.Name, Of: of, Limit: rota.Cost(limit + a.Granted), Spent: shown(a.Spent),
+		Reserved: shown(a.Reserved), Left: rota.Cost(max(0, a.Left(limit))), Granted: rota.Cost(a.Granted),
+		Warned: a.Warned, Changes: a.Changes}
+	w.Held, w.Waiting = vw.m.budgets.queuedUnder(key)
+	w.Full = a.Left(limit) <= 0 || w.Held > 0
+	w.Asks = w.Full && r.Spec.Then == rota.ThenAsk
+	w.Empty = r.Empty(&a, vw.m.Header.Date())
+	return w
+}
+
+// HeldAccounts returns the number of accounts that hold jobs back, and of those that ask.
+func HeldAccounts(vw *View) (held, asking int64) {
+	vw.m.budgets.held.Scan(func(_ string, b *rota.Budget) bool {
+		if b.Then == rota.ThenAsk {
+			asking++
+		}
+		return true
+	})
+	return int64(vw.m.budgets.held.Len()), asking
+}
