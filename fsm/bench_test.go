@@ -16,11 +16,13 @@ type filled struct {
 	*Machine
 	b   *testing.B
 	now rota.Clock
+	// rules is the version that entries are sealed with.
+	rules uint32
 }
 
 func fill(b *testing.B, pending int) *filled {
 	b.Helper()
-	m := &filled{New(), b, startClock}
+	m := &filled{New(), b, startClock, entry.FirstRules}
 	m.entry(&fsmpb.Op{Op: &fsmpb.Op_BeginTerm{BeginTerm: &fsmpb.BeginTerm{Term: 1, Node: "n", Random: make([]byte, 32),
 		ClusterId: "bench", StartMs: startClock}}})
 	m.entry(queueOp("default", "queue_cap", "100000000"), queueOp("backlog", "queue_cap", "100000000"))
@@ -41,7 +43,7 @@ func benchJob(id string, change ...func(*rota.JobSpec)) *rota.JobSpec {
 }
 
 func (m *filled) seal(ops ...*fsmpb.Op) []byte {
-	data, err := entry.Seal(&fsmpb.Entry{Term: 1, NowMs: int64(m.now), Ops: ops}, entry.FirstRules)
+	data, err := entry.Seal(&fsmpb.Entry{Term: 1, NowMs: int64(m.now), Ops: ops}, m.rules)
 	if err != nil {
 		m.b.Fatal(err)
 	}

@@ -148,3 +148,19 @@ func BenchmarkLifeKeyed(b *testing.B) {
 		measure(b, l, "submit", "round", "ack", "complete")
 	})
 }
+
+// BenchmarkLifeCosts is BenchmarkLife for jobs with a cost, a key whose rate it weighs, and a budget.
+func BenchmarkLifeCosts(b *testing.B) {
+	each(b, func(b *testing.B, m *filled) {
+		m.entry(switchOp(2))
+		m.rules = 2
+		m.entry(SetKeyRuleOp(&rota.KeyRule{Name: "k", Rate: rota.MaxCost / unit, PeriodMs: 1000, Unit: "usd",
+			Concurrency: rota.MaxKeyConcurrency}))
+		m.entry(usd("all", rota.MaxCost/unit))
+		l := newLife(m)
+		l.change = func(s *rota.JobSpec) {
+			s.Keys, s.Costs = []string{"k:1"}, rota.Costs{"usd": int64(2+l.n%20) * unit}
+		}
+		measure(b, l, "submit", "round", "ack", "complete")
+	})
+}

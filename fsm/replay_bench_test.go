@@ -48,7 +48,7 @@ func BenchmarkReplay(b *testing.B) {
 // replayLog returns the log of 20,000 jobs in entries of a hundred, placed on four workers.
 func replayLog(b *testing.B) (log [][]byte) {
 	b.Helper()
-	m := &filled{New(), b, startClock}
+	m := &filled{New(), b, startClock, 1}
 	keep := func(ops ...*fsmpb.Op) {
 		data := m.seal(ops...)
 		m.run(data)

@@ -13,7 +13,7 @@ import (
 func BenchmarkTombstones(b *testing.B) {
 	const jobs = 300_000
 	for range b.N {
-		m := &filled{New(), b, startClock}
+		m := &filled{New(), b, startClock, 1}
 		m.entry(&fsmpb.Op{Op: &fsmpb.Op_BeginTerm{BeginTerm: &fsmpb.BeginTerm{Term: 1, Node: "n",
 			Random: make([]byte, 32), ClusterId: "bench", StartMs: startClock}}})
 		m.entry(queueOp("default"))

@@ -147,8 +147,9 @@ var commandCalls = map[string]calls{
 	"operator raft remove-peer":         always("Cluster/Status", "Cluster/RemovePeer"),
 	"operator raft transfer-leadership": always("Cluster/Status", "Cluster/TransferLeadership"),
 
-	"bench fill":  always("Queues/Get", "Queues/Set", "Jobs/Submit"),
-	"bench jobs":  always("Queues/Get", "Queues/Set", "Jobs/Submit", "Workers/Get", "Workers/Work"),
+	"bench fill": always("Queues/Get", "Queues/Set", "Jobs/Submit"),
+	"bench jobs": always("Queues/Get", "Queues/Set", "Jobs/Submit", "Workers/Get", "Workers/Work").
+		with("--costs", "Keys/Set", "Budgets/Set"),
 	"bench trace": always("Queues/Get", "Queues/Set", "Jobs/Submit", "Workers/Get", "Workers/Work"),
 	"bench workflow": always("Queues/Set", "Workflows/Submit", "Workflows/Wait", "Workflows/Show", "Events/Tail",
 		"Workers/Get", "Workers/Work"),

@@ -14,7 +14,9 @@ import (
 type Filling struct {
 	Jobs, Producers, Batch, Payload, Queues, Tenants int
 	// Keys is the number of keys, of which each job has one, in addition to a unique key of its own; 0 gives none.
-	Keys  int
+	Keys int
+	// Costs gives each job a cost, a key whose rate it weighs, and a budget; its handler reports 1.
+	Costs bool
 	Queue string
 }
 
@@ -41,6 +43,9 @@ func (l *Lab) Jobs(ctx context.Context, plan *JobsPlan) (*Report, error) {
 		Workers: Workers{
 			Queues: queues, Count: plan.Workers, Slots: plan.Slots, Prefetch: min(plan.Slots, rota.MaxPrefetch),
 			Handle: func(ctx context.Context, job *client.Job) (client.Result, error) {
+				if plan.Costs {
+					job.Spend(keyName, 1)
+				}
 				return hold(ctx, job, plan.Hold)
 			},
 		},
@@ -81,6 +86,10 @@ func (f *Filling) specs(queues []rota.QueueName) func(i int, id rota.JobID) rota
 		}
 		if f.Keys > 0 {
 			s.Unique, s.Keys = &rota.Unique{Key: string(id)}, []string{fmt.Sprintf("%s:%d", keyName, i%f.Keys)}
+		}
+		if f.Costs {
+			s.Keys = []string{fmt.Sprintf("%s:%d", keyName, i%max(f.Keys, 1))}
+			s.Costs = rota.Costs{keyName: int64(2+i%20) * rota.CostUnit}
 		}
 		return s
 	}

@@ -70,13 +70,20 @@ func (l *Lab) EnsureQueues(ctx context.Context, names ...rota.QueueName) error {
 // keyName is the name of the jobs' keys.
 const keyName = "bench"
 
-// ready creates the missing queues, and the rule of the jobs' keys if they have some. The rule is so wide that it
-// delays nothing: the cost of counting is measured.
+// ready creates the missing queues, and the rule of the jobs' keys and their budget if they have some. These are so
+// wide that they delay nothing: the cost of counting is measured.
 func (l *Lab) ready(ctx context.Context, f *Filling, queues []rota.QueueName) error {
-	if err := l.EnsureQueues(ctx, queues...); err != nil || f.Keys == 0 {
+	if err := l.EnsureQueues(ctx, queues...); err != nil || f.Keys == 0 && !f.Costs {
 		return err
 	}
-	return l.Client.Keys().SetRule(ctx, rota.KeyRule{Name: keyName, Concurrency: rota.MaxKeyConcurrency})
+	rule := rota.KeyRule{Name: keyName, Concurrency: rota.MaxKeyConcurrency}
+	if f.Costs {
+		rule.Unit, rule.Rate, rule.PeriodMs = keyName, rota.MaxCost/rota.CostUnit, 1000
+		if _, err := l.Client.Budgets().Set(ctx, rota.Budget{Name: keyName, Unit: keyName, Limit: rota.MaxCost}); err != nil {
+			return err
+		}
+	}
+	return l.Client.Keys().SetRule(ctx, rule)
 }
 
 // queueNames returns n names: the first, and that name with the suffixes -1, -2 and so on.

@@ -82,6 +82,8 @@ func fillingFlags(flags *pflag.FlagSet, f *loadgen.Filling) {
 	flags.IntVar(&f.Tenants, "tenants", 1, "number of tenants: the default one, and bench-1, bench-2 and so on")
 	flags.IntVar(&f.Keys, "keys", 0,
 		"give each job a unique key, and one of this number of keys whose leases are counted (default: none)")
+	flags.BoolVar(&f.Costs, "costs", false,
+		"give each job a cost, a key whose rate it weighs, and a budget, none of which delays it")
 	cli.Within(flags, 1, cli.MaxBenchJobs, "jobs")
 	cli.Within(flags, 1, cli.MaxBenchWorkers, "producers")
 	cli.Within(flags, 1, limits.MaxBatchJobs, "batch")
