@@ -26,7 +26,9 @@ func (bd *budgets) refresh(b *rota.Budget, key string, left int64) (held bool) {
 	} else if left <= 0 {
 		from.estimate = -1
 	}
-	bd.classes.Descend(&from, func(c *budgetClass) bool { return flip(c, false) })
+	if _, was := bd.held[key]; was {
+		bd.classes.Descend(&from, func(c *budgetClass) bool { return flip(c, false) })
+	}
 	if b.Then != rota.ThenWarn {
 		from.estimate++
 		bd.classes.Ascend(&from, func(c *budgetClass) bool {
@@ -34,48 +36,54 @@ func (bd *budgets) refresh(b *rota.Budget, key string, left int64) (held bool) {
 			return flip(c, true)
 		})
 	}
-	if held {
-		bd.held.Set(key, b)
-	} else {
-		bd.held.Delete(key)
-	}
+	bd.hold(key, b, held)
 	return held
 }
 
-// setQueued adds a job to its classes, or removes it.
-func (bd *budgets) setQueued(j *state.JobRow, queued bool) {
-	var room [fewBudgets]budgetHold
-	for _, h := range bd.of(j.Spec.ID, &j.Spec.JobSpec, room[:0]) {
-		name := h.class()
-		c := bd.byName[name]
-		if !queued {
-			if c.jobs--; c.jobs == 0 {
-				delete(bd.byName, name)
-				bd.classes.Delete(c)
-				bd.held.Delete(c.account) // until it is refreshed
-			}
-			continue
-		}
-		if c == nil {
-			key := h.account()
-			c = &budgetClass{budget: h.budget, account: key, name: name, estimate: h.estimate}
-			c.full = c.fills(bd.left(h.budget, key))
-			bd.byName[name] = c
-			bd.classes.Set(c)
-		}
-		c.jobs++
-	}
-}
-
-// queuedChanged is setQueued for a job that becomes QUEUED, or no longer is.
-func (bd *budgets) queuedChanged(j *state.JobRow, queued bool) {
-	if len(bd.at) == 0 {
+// hold lists an account among those with a full class, or no longer.
+func (bd *budgets) hold(key string, b *rota.Budget, held bool) {
+	asked, was := bd.held[key]
+	if !held && !was {
 		return
 	}
-	bd.setQueued(j, queued)
+	if asked {
+		bd.asking--
+	}
+	if !held {
+		delete(bd.held, key)
+		return
+	}
+	asks := b.Then == rota.ThenAsk
+	if asks {
+		bd.asking++
+	}
+	bd.held[key] = asks
+}
+
+// setQueued adds a job to its classes, or removes it. It settles the accounts that this concerns if settles is set.
+func (bd *budgets) setQueued(j *state.JobRow, queued, settles bool) {
 	var room [fewBudgets]budgetHold
 	for _, h := range bd.of(j.Spec.ID, &j.Spec.JobSpec, room[:0]) {
-		bd.settle(h.budget, h.of)
+		c := bd.classOf(&h)
+		if c == nil {
+			c = &budgetClass{budget: h.budget, account: h.key, name: string(h.appendClass(nil)), estimate: h.estimate}
+			c.full = c.fills(bd.left(h.budget, h.key))
+			bd.byName[c.name] = c
+			bd.classes.Set(c)
+		}
+		if queued {
+			c.jobs++
+		} else if c.jobs--; c.jobs == 0 {
+			delete(bd.byName, c.name)
+			bd.classes.Delete(c)
+		}
+		switch {
+		case !c.full:
+		case settles:
+			bd.settle(&h)
+		case !queued:
+			bd.hold(h.key, h.budget, false) // until it is refreshed
+		}
 	}
 }
 
@@ -83,7 +91,7 @@ func (bd *budgets) queuedChanged(j *state.JobRow, queued bool) {
 func (bd *budgets) counts(id rota.JobID, s *rota.JobSpec, to []string) []string {
 	var room [fewBudgets]budgetHold
 	for _, h := range bd.of(id, s, room[:0]) {
-		to = append(to, bd.byName[h.class()].name)
+		to = append(to, bd.classOf(&h).name)
 	}
 	return to
 }
@@ -100,7 +108,7 @@ func (bd *budgets) amount(c *budgetClass) sched.Amount {
 func (bd *budgets) holds(j *state.JobRow) bool {
 	var room [fewBudgets]budgetHold
 	for _, h := range bd.of(j.Spec.ID, &j.Spec.JobSpec, room[:0]) {
-		if c := bd.byName[h.class()]; c != nil && c.full {
+		if c := bd.classOf(&h); c != nil && c.full {
 			return true
 		}
 	}
@@ -111,7 +119,7 @@ func (bd *budgets) holds(j *state.JobRow) bool {
 func (bd *budgets) obstacles(j *state.JobRow, note func(reason, detail string) bool) {
 	var room [fewBudgets]budgetHold
 	for _, h := range bd.of(j.Spec.ID, &j.Spec.JobSpec, room[:0]) {
-		if c := bd.byName[h.class()]; c != nil && c.full && !note("BUDGET_SPENT", bd.text(&h)) {
+		if c := bd.classOf(&h); c != nil && c.full && !note("BUDGET_SPENT", bd.text(&h)) {
 			return
 		}
 	}
@@ -119,7 +127,7 @@ func (bd *budgets) obstacles(j *state.JobRow, note func(reason, detail string) b
 
 // text describes why a budget holds a job. It has the figures of an account only if that is the tenant's own.
 func (bd *budgets) text(h *budgetHold) string {
-	b, a := h.budget, bd.account(h.account())
+	b, a := h.budget, bd.account(h.key)
 	text := fmt.Sprintf("budget %s has too little left", budgetText(b, h.of))
 	if own := b.Tenant != "" || b.Each == rota.EachTenant || b.Each.Ends(); own {
 		text = fmt.Sprintf("budget %s has %s of %s %s left", budgetText(b, h.of),

@@ -146,8 +146,9 @@ func (bd *budgets) changed(b *rota.Budget, how string) {
 // begin begins a period of a budget's accounts.
 func (bd *budgets) begin(b *rota.Budget) {
 	for _, of := range bd.accountsOf(b.Name) {
-		bd.edit(b.Name, of).Begin(bd.s.Header.Date())
-		bd.settle(b, of)
+		h := hold(b, of)
+		bd.edit(h).Begin(bd.s.Header.Date())
+		bd.settle(h)
 	}
 }
 
@@ -171,7 +172,7 @@ func (bd *budgets) replace(old, r *state.BudgetRow) {
 		})
 	}
 	for _, j := range filed {
-		bd.setQueued(j, false)
+		bd.setQueued(j, false, false)
 		bd.keyring.pending(j).Remove(j.Item)
 	}
 	if old != nil {
@@ -189,11 +190,11 @@ func (bd *budgets) replace(old, r *state.BudgetRow) {
 		})
 	}
 	for _, j := range filed {
-		bd.setQueued(j, true)
+		bd.setQueued(j, true, false)
 	}
 	for _, j := range filed {
 		for _, h := range bd.of(j.Spec.ID, &j.Spec.JobSpec, nil) {
-			bd.refresh(h.budget, h.account(), bd.left(h.budget, h.account())) // it may hold again
+			bd.refresh(h.budget, h.key, bd.left(h.budget, h.key)) // it may hold again
 		}
 	}
 	for _, j := range filed {
@@ -224,15 +225,15 @@ func (bd *budgets) recount(b *rota.Budget) {
 		return true
 	})
 	for _, of := range names {
-		key := state.AccountKey(b.Name, of)
-		if sum := sums[key]; !sum.IsZero() || bd.accounts.Get(key) != nil {
-			r := bd.edit(b.Name, of)
+		h := hold(b, of)
+		if sum := sums[h.key]; !sum.IsZero() || bd.accounts.Get(h.key) != nil {
+			r := bd.edit(h)
 			r.Reserved, r.Warned, r.Full, r.Short = sum, false, false, false
 		}
-		bd.settle(b, of)
+		bd.settle(h)
 	}
 	if b.Each == rota.EachNone { // other accounts without a row emit their event when they change
-		bd.settle(b, "")
+		bd.settle(hold(b, ""))
 		return
 	}
 	var waiting []string
@@ -357,13 +358,14 @@ func (bd *budgets) grant(op *fsmpb.GrantBudget) (*fsmpb.Outcome, error) {
 	case bd.crowded(b.Name, key):
 		return nil, exhausted("budget", "too many accounts of budgets are open: none is opened for %s", budgetText(b, of))
 	}
-	row := bd.edit(b.Name, of)
+	h := hold(b, of)
+	row := bd.edit(h)
 	row.Granted += op.GetAmount()
 	row.Warned, row.Full, row.Short = false, false, false
 	row.Note(rota.BudgetChange{ID: op.GetId(), Amount: amount, Reason: op.GetReason(), By: bd.s.Journal.Caller.Actor,
 		At: bd.s.Header.Date()})
 	bd.tell(rota.EventBudgetGranted, b, of, budgetEvent{Amount: amount, Why: op.GetReason()})
-	bd.settle(b, of)
+	bd.settle(h)
 	return &fsmpb.Outcome{}, nil
 }
 

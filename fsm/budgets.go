@@ -31,7 +31,7 @@ type budgets struct {
 
 	// The following fields are derived. at lists the budgets by where their jobs find them; shapes counts the places by
 	// which of their three fields are set, as bits. flows are the budgets with an account for each workflow.
-	at      map[budgetPlace][]*rota.Budget
+	at      map[budgetPlace][]listedBudget
 	shapes  [8]int
 	ofFlows []rota.BudgetName
 	// rowsOf counts the rows of accounts by budget.
@@ -39,8 +39,15 @@ type budgets struct {
 	// classes are those of QUEUED jobs by account and estimate; byName finds them by the name of their lanes' count.
 	classes *btree.BTreeG[*budgetClass]
 	byName  map[string]*budgetClass
-	// held are the accounts with a full class.
-	held btree.Map[string, *rota.Budget]
+	// held are the accounts with a full class, with whether that is a question; asking is the number of those.
+	held   map[string]bool
+	asking int64
+}
+
+// listedBudget is a budget as jobs find it. key is the AccountKey of its only account, "" if it has several.
+type listedBudget struct {
+	*rota.Budget
+	key string
 }
 
 // budgetPlace is where jobs find a budget: the name of its key, its tenant and its queue, "" for any.
@@ -84,27 +91,32 @@ func (c *budgetClass) fills(left int64) bool {
 	return c.budget.Then != rota.ThenWarn && left < needs(c.estimate)
 }
 
-// budgetHold is a budget that applies to a job: the job's account, and its estimate in millionths.
+// budgetHold is a budget that applies to a job: the job's account and its AccountKey, and its estimate in millionths.
 type budgetHold struct {
 	budget   *rota.Budget
-	of       string
+	of, key  string
 	estimate int64
 }
-
-func (h *budgetHold) account() string { return state.AccountKey(h.budget.Name, h.of) }
 
 // budgetMark begins the names of the classes' counts; no count of a key begins with it.
 const budgetMark = "\x01"
 
-// class returns the name of the job's class.
-func (h *budgetHold) class() string {
-	return budgetMark + h.account() + budgetMark + strconv.FormatInt(h.estimate, 36)
+// appendClass appends the name of the job's class.
+func (h *budgetHold) appendClass(to []byte) []byte {
+	to = append(append(append(to, budgetMark...), h.key...), budgetMark...)
+	return strconv.AppendInt(to, h.estimate, 36)
+}
+
+// classOf returns the class of a job, nil if no job of it is QUEUED.
+func (bd *budgets) classOf(h *budgetHold) *budgetClass {
+	var room [3 * rota.MaxIDBytes]byte
+	return bd.byName[string(h.appendClass(room[:0]))]
 }
 
 func (bd *budgets) reset() {
-	bd.at, bd.byName = map[budgetPlace][]*rota.Budget{}, map[string]*budgetClass{}
+	bd.at, bd.byName = map[budgetPlace][]listedBudget{}, map[string]*budgetClass{}
 	bd.shapes, bd.ofFlows, bd.rowsOf = [8]int{}, nil, map[rota.BudgetName]int{}
-	bd.held = btree.Map[string, *rota.Budget]{}
+	bd.held, bd.asking = map[string]bool{}, 0
 	bd.classes = btree.NewBTreeGOptions(budgetClassLess, btree.Options{NoLocks: true})
 }
 
@@ -142,10 +154,28 @@ func (bd *budgets) of(id rota.JobID, s *rota.JobSpec, to []budgetHold) []budgetH
 func (bd *budgets) find(at budgetPlace, id rota.JobID, s *rota.JobSpec, to []budgetHold) []budgetHold {
 	for _, b := range bd.at[at] {
 		if of, ok := b.Account(id, s); ok {
-			to = append(to, budgetHold{b, of, b.Estimate(s)})
+			to = append(to, budgetHold{b.Budget, of, bd.keyOf(&b, of), b.Estimate(s)})
 		}
 	}
 	return to
+}
+
+// keyOf returns the key of an account, without allocating a text if it is known.
+func (bd *budgets) keyOf(b *listedBudget, of string) string {
+	if b.key != "" {
+		return b.key
+	}
+	var room [3 * rota.MaxIDBytes]byte
+	key := append(append(append(room[:0], b.Name...), budgetMark...), of...)
+	if r := bd.accounts.Known[string(key)]; r != nil {
+		return r.Key
+	}
+	return string(key)
+}
+
+// hold returns an account of a budget without a job.
+func hold(b *rota.Budget, of string) *budgetHold {
+	return &budgetHold{budget: b, of: of, key: state.AccountKey(b.Name, of)}
 }
 
 // fewBudgets is how many budgets usually apply to a job at most.
@@ -154,7 +184,11 @@ const fewBudgets = 4
 // list makes a budget known to its jobs; unlist is its inverse.
 func (bd *budgets) list(b *rota.Budget) {
 	at := placeOfBudget(b)
-	bd.at[at] = append(bd.at[at], b)
+	listed := listedBudget{Budget: b}
+	if b.Each == rota.EachNone {
+		listed.key = state.AccountKey(b.Name, "")
+	}
+	bd.at[at] = append(bd.at[at], listed)
 	bd.shapes[at.shape()]++
 	if b.Each == rota.EachWorkflow {
 		bd.ofFlows = append(bd.ofFlows, b.Name)
@@ -164,7 +198,7 @@ func (bd *budgets) list(b *rota.Budget) {
 
 func (bd *budgets) unlist(b *rota.Budget) {
 	at := placeOfBudget(b)
-	bd.at[at] = slices.DeleteFunc(bd.at[at], func(o *rota.Budget) bool { return o.Name == b.Name })
+	bd.at[at] = slices.DeleteFunc(bd.at[at], func(o listedBudget) bool { return o.Name == b.Name })
 	if len(bd.at[at]) == 0 {
 		delete(bd.at, at)
 	}
@@ -174,14 +208,13 @@ func (bd *budgets) unlist(b *rota.Budget) {
 }
 
 // edit returns the row of an account, editable.
-func (bd *budgets) edit(b rota.BudgetName, of string) *state.AccountRow {
-	key := state.AccountKey(b, of)
-	r := bd.accounts.Edit(key)
+func (bd *budgets) edit(h *budgetHold) *state.AccountRow {
+	r := bd.accounts.Edit(h.key)
 	if r == nil {
 		r = bd.accounts.Fresh()
-		r.Key, r.Budget, r.Of = key, b, of
-		bd.accounts.Insert(key, r)
-		bd.rowsOf[b]++
+		r.Key, r.Budget, r.Of = h.key, h.budget.Name, h.of
+		bd.accounts.Insert(h.key, r)
+		bd.rowsOf[h.budget.Name]++
 	}
 	return r
 }
@@ -221,9 +254,9 @@ func charge(h *budgetHold, spent rota.Costs) int64 { return max(h.estimate, spen
 func (bd *budgets) opened(id rota.JobID, s *rota.JobSpec) {
 	var room [fewBudgets]budgetHold
 	for _, h := range bd.of(id, s, room[:0]) {
-		r := bd.edit(h.budget.Name, h.of)
+		r := bd.edit(&h)
 		r.Reserved = r.Reserved.Plus(state.Product(h.estimate, 1))
-		bd.settle(h.budget, h.of)
+		bd.settle(&h)
 	}
 }
 
@@ -232,7 +265,7 @@ func (bd *budgets) opened(id rota.JobID, s *rota.JobSpec) {
 func (bd *budgets) closed(l *state.LeaseRow, s *rota.JobSpec) {
 	var room [fewBudgets]budgetHold
 	for _, h := range bd.of(l.Job, s, room[:0]) {
-		r := bd.edit(h.budget.Name, h.of)
+		r := bd.edit(&h)
 		r.Reserved = r.Reserved.Minus(state.Product(charge(&h, l.Spent), 1))
 		if l.Ended == nil || !h.budget.Each.Ends() {
 			r.Spent = r.Spent.Plus(state.Product(l.Used(h.budget.Unit, h.estimate), 1))
@@ -240,7 +273,7 @@ func (bd *budgets) closed(l *state.LeaseRow, s *rota.JobSpec) {
 				r.Spent = r.Spent.Plus(state.Product(l.Used(h.budget.Unit, h.estimate), 1))
 			}
 		}
-		bd.settle(h.budget, h.of)
+		bd.settle(&h)
 	}
 }
 
@@ -249,9 +282,9 @@ func (bd *budgets) report(l *state.LeaseRow, s *rota.JobSpec, before rota.Costs)
 	var room [fewBudgets]budgetHold
 	for _, h := range bd.of(l.Job, s, room[:0]) {
 		if more := charge(&h, l.Spent) - charge(&h, before); more > 0 {
-			r := bd.edit(h.budget.Name, h.of)
+			r := bd.edit(&h)
 			r.Reserved = r.Reserved.Plus(state.Product(more, 1))
-			bd.settle(h.budget, h.of)
+			bd.settle(&h)
 		}
 	}
 }
@@ -261,7 +294,7 @@ func (bd *budgets) report(l *state.LeaseRow, s *rota.JobSpec, before rota.Costs)
 func (bd *budgets) stop(l *state.LeaseRow, s *rota.JobSpec) {
 	var room [fewBudgets]budgetHold
 	for _, h := range bd.of(l.Job, s, room[:0]) {
-		if h.budget.Stop && l.Spent[h.budget.Unit] > 0 && bd.left(h.budget, h.account()) < 0 {
+		if h.budget.Stop && l.Spent[h.budget.Unit] > 0 && bd.left(h.budget, h.key) < 0 {
 			bd.fleet.revoke(l, rota.ReasonBudgetSpent)
 		}
 	}
@@ -291,28 +324,29 @@ func (bd *budgets) forget(b *rota.Budget, of string) {
 		return
 	}
 	r.Account = state.Account{Reserved: r.Reserved}
-	bd.settle(b, of)
+	bd.settle(hold(b, of))
 }
 
 // settle updates the lanes of an account after it or its QUEUED jobs changed, emits the events of the period, and drops
 // an idle row.
-func (bd *budgets) settle(b *rota.Budget, of string) {
-	key := state.AccountKey(b.Name, of)
-	a := bd.account(key)
+func (bd *budgets) settle(h *budgetHold) {
+	b, a := h.budget, bd.account(h.key)
 	left := a.Left(int64(b.Limit))
-	held := bd.refresh(b, key, left)
-	if !bd.crowded(b.Name, key) {
-		if full := left <= 0; full && !a.Full || held && !a.Short && !a.Full {
-			r := bd.edit(b.Name, of)
-			r.Full, r.Short = r.Full || full, r.Short || held
-			bd.tell(rota.EventBudgetSpent, b, of, budgetEvent{Asks: b.Then == rota.ThenAsk})
+	held := bd.refresh(b, h.key, left)
+	spent := left <= 0 && !a.Full || held && !a.Short && !a.Full
+	warned := b.WarnPermille > 0 && !a.Warned && a.Left(warnAt(b, a.Granted)) <= a.Granted
+	if (spent || warned) && !bd.crowded(b.Name, h.key) {
+		r := bd.edit(h)
+		if spent {
+			r.Full, r.Short = r.Full || left <= 0, r.Short || held
+			bd.tell(rota.EventBudgetSpent, b, h.of, budgetEvent{Asks: b.Then == rota.ThenAsk})
 		}
-		if b.WarnPermille > 0 && !a.Warned && a.Left(warnAt(b, a.Granted)) <= a.Granted {
-			bd.edit(b.Name, of).Warned = true
-			bd.tell(rota.EventBudgetWarned, b, of, budgetEvent{})
+		if warned {
+			r.Warned = true
+			bd.tell(rota.EventBudgetWarned, b, h.of, budgetEvent{})
 		}
 	}
-	if r := bd.accounts.Get(key); r != nil && r.Idle() {
+	if r := bd.accounts.Get(h.key); r != nil && r.Idle() {
 		bd.drop(r)
 	}
 }
@@ -327,11 +361,10 @@ func warnAt(b *rota.Budget, granted int64) int64 {
 func (bd *budgets) refuse(s *rota.JobSpec) error {
 	var room [fewBudgets]budgetHold
 	for _, h := range bd.of(s.ID, s, room[:0]) {
-		key := h.account()
 		switch {
-		case h.budget.Then == rota.ThenRefuse && bd.left(h.budget, key) < needs(h.estimate):
+		case h.budget.Then == rota.ThenRefuse && bd.left(h.budget, h.key) < needs(h.estimate):
 			return exhausted("budget", "%s", bd.text(&h))
-		case bd.crowded(h.budget.Name, key):
+		case bd.crowded(h.budget.Name, h.key):
 			return exhausted("budget", "too many accounts of budgets are open: none is opened for %s",
 				budgetText(h.budget, h.of))
 		}
@@ -399,13 +432,13 @@ func (bd *budgets) derive() {
 	})
 	bd.s.JobTable.Scan(func(_ rota.JobID, j *state.JobRow) bool {
 		if j.State == rota.JobQueued {
-			bd.setQueued(j, true)
+			bd.setQueued(j, true, false)
 		}
 		return true
 	})
 	bd.classes.Scan(func(c *budgetClass) bool {
 		if c.full {
-			bd.held.Set(c.account, c.budget)
+			bd.hold(c.account, c.budget, true)
 		}
 		return true
 	})
@@ -417,7 +450,7 @@ func (bd *budgets) reserved(only func(*rota.Budget) bool) map[string]state.Int12
 	bd.leasing.leases.Scan(func(_ string, l *state.LeaseRow) bool {
 		for _, h := range bd.of(l.Job, bd.leasing.specOf(l), nil) {
 			if only(h.budget) {
-				sums[h.account()] = sums[h.account()].Plus(state.Product(charge(&h, l.Spent), 1))
+				sums[h.key] = sums[h.key].Plus(state.Product(charge(&h, l.Spent), 1))
 			}
 		}
 		return true
@@ -457,7 +490,7 @@ func (c *checker) budgets() {
 		if err := r.Spec.Check(); err != nil || r.Version > c.m.Header.Index || r.Until != 0 && r.Until <= r.Since {
 			c.fault("I12: budget %s of version %d lasts from %d to %d: %v", name, r.Version, r.Since, r.Until, err)
 		}
-		if !slices.Contains(bd.at[placeOfBudget(r.Spec)], r.Spec) {
+		if !slices.ContainsFunc(bd.at[placeOfBudget(r.Spec)], func(l listedBudget) bool { return l.Budget == r.Spec }) {
 			c.fault("I12: budget %s is not found by its jobs", name)
 		}
 		return true
@@ -466,7 +499,7 @@ func (c *checker) budgets() {
 	c.m.JobTable.Scan(func(_ rota.JobID, j *state.JobRow) bool {
 		if j.State == rota.JobQueued {
 			for _, h := range bd.of(j.Spec.ID, &j.Spec.JobSpec, nil) {
-				queued[h.class()]++
+				queued[string(h.appendClass(nil))]++
 				jobs++
 			}
 		}
@@ -474,7 +507,7 @@ func (c *checker) budgets() {
 	})
 	bd.classes.Scan(func(cl *budgetClass) bool {
 		left := bd.left(cl.budget, cl.account)
-		if _, held := bd.held.Get(cl.account); cl.full != cl.fills(left) || cl.full && !held ||
+		if _, held := bd.held[cl.account]; cl.full != cl.fills(left) || cl.full && !held ||
 			bd.byName[cl.name] != cl || queued[cl.name] != cl.jobs || bd.rows.Get(cl.budget.Name).Spec != cl.budget {
 			c.fault("I12: class %q of %d jobs, %d are QUEUED, is full: %v, with %d left", cl.name, cl.jobs,
 				queued[cl.name], cl.full, left)
@@ -482,7 +515,7 @@ func (c *checker) budgets() {
 		jobs -= cl.jobs
 		return true
 	})
-	if jobs != 0 || bd.classes.Len() != len(bd.byName) || bd.held.Len() > bd.classes.Len() {
+	if jobs != 0 || bd.classes.Len() != len(bd.byName) || len(bd.held) > bd.classes.Len() {
 		c.fault("I12: %d QUEUED jobs are in none of %d classes", jobs, bd.classes.Len())
 	}
 }

@@ -68,10 +68,11 @@ func (kr *keyring) queuedChanged(j *state.JobRow, queued bool) {
 	kr.setQueued(j, queued)
 	var room [maxKeyHolds]keyHold
 	for _, h := range kr.of(&j.Spec.JobSpec, room[:0]) {
-		if h.rule.Unit == "" {
-			continue
+		c := kr.counts.Get(h.count)
+		if h.rule.Unit == "" || !c.Full && (!queued || c.Fits(h.rule, h.rule.CostOf(&j.Spec.JobSpec), kr.s.Header.Clock)) {
+			continue // as before
 		}
-		if c := kr.counts.Get(h.count); kr.full(c, h.rule) != c.Full || kr.due(c, h.rule) != c.Due {
+		if kr.full(c, h.rule) != c.Full || kr.due(c, h.rule) != c.Due {
 			kr.settle(kr.counts.Change(h.count, c), h.rule)
 		}
 	}

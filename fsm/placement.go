@@ -172,7 +172,7 @@ func (pl *placement) file(j *state.JobRow, q *state.QueueRow) {
 	*j.Item = pl.itemOf(j, q)
 	pl.admission.syncLanes(i, q, j.Spec.Tenant)
 	pl.keyring.queuedChanged(j, true)
-	pl.budgets.queuedChanged(j, true)
+	pl.budgets.setQueued(j, true, true)
 	i.pending.Add(j.Item)
 	i.countTier(j, &q.Policy, 1)
 	pl.timePromotion(q, i)
@@ -215,7 +215,7 @@ func (pl *placement) unfile(j *state.JobRow, q *state.QueueRow) {
 		panic(fmt.Sprintf("fsm: job %s is QUEUED but in no lane", j.Spec.ID))
 	}
 	pl.keyring.queuedChanged(j, false)
-	pl.budgets.queuedChanged(j, false)
+	pl.budgets.setQueued(j, false, true)
 	i.countTier(j, &q.Policy, -1)
 	pl.timePromotion(q, i)
 	if len(pl.items) < state.MaxSpare { // rounds keep none beyond their decision

@@ -56,7 +56,7 @@ func (vw *View) budgetState(r *state.BudgetRow) rota.BudgetState {
 		b.Accounts++
 		spent, reserved = spent.Plus(a.Spent), reserved.Plus(a.Reserved)
 		granted = granted.Plus(state.Product(a.Granted, 1))
-		if _, held := vw.m.budgets.held.Get(key); held {
+		if _, held := vw.m.budgets.held[key]; held {
 			b.Held++
 		}
 		return true
@@ -92,7 +92,7 @@ func BudgetAccounts(vw *View, name rota.BudgetName, from string, most int, held 
 		if a.Budget != name || len(list) >= most {
 			return false
 		}
-		if _, holds := bd.held.Get(key); !held || holds {
+		if _, holds := bd.held[key]; !held || holds {
 			list = append(list, vw.budgetAccount(r, a.Of, a.Account))
 		}
 		return true
@@ -118,11 +118,5 @@ func (vw *View) budgetAccount(r *state.BudgetRow, of string, a state.Account) ro
 
 // HeldAccounts returns the number of accounts that hold jobs back, and of those that ask.
 func HeldAccounts(vw *View) (held, asking int64) {
-	vw.m.budgets.held.Scan(func(_ string, b *rota.Budget) bool {
-		if b.Then == rota.ThenAsk {
-			asking++
-		}
-		return true
-	})
-	return int64(vw.m.budgets.held.Len()), asking
+	return int64(len(vw.m.budgets.held)), vw.m.budgets.asking
 }

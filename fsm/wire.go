@@ -121,6 +121,7 @@ func NewKnowing(version uint32) *Machine {
 	m.JobTable.Empty = m.emptyJob
 	m.QueueTable.Known, m.keyring.counts.Known = make(map[rota.QueueName]*state.QueueRow), make(
 		map[string]*state.KeyCountRow)
+	m.budgets.accounts.Known = make(map[string]*state.AccountRow)
 	m.JobTable.Filed = func(j *state.JobRow) { m.Numbers.Set(j.Seq, j) }
 	m.JobTable.Left = func(j *state.JobRow) { m.Numbers.Delete(j.Seq) }
 	m.ended.tombs.Order, m.ended.tombs.Texts, m.ended.staged.loose = state.NewTombOrder(), make(

@@ -274,7 +274,7 @@ var scene = []step{
 	{"operator debug", "--out {data}/debug.tar.gz --interval 1s", 0},
 	{"operator snapshot save", "{data}/snap", 0},
 	{"operator backup now", "", cli.ExitUsage}, // no place for backups is set
-	{"bench jobs", "--jobs 10 --workers 1", 0},
+	{"bench jobs", "--jobs 10 --workers 1 --costs", 0},
 	{"bench fill", "--jobs 10", 0},
 	{"bench workflow", "{flow} --workers 1 --slots 2 --bound 1ms", 0},
 	{"bench trace", "{trace} --workers 1", 0},

@@ -107,6 +107,12 @@ func (r *KeyCountRow) Owed(rule *KeyRuleRow, now rota.Clock) Int128 {
 	return Repaid(r.Debt.Total, rule.RateCost(), now-r.Debt.At)
 }
 
+// Fits reports whether an amount fits below the burst of a weighted rate.
+func (r *KeyCountRow) Fits(rule *KeyRuleRow, amount int64, now rota.Clock) bool {
+	burst := rule.BurstCost()
+	return burst-min(amount, burst) >= r.Owed(rule, now).Quotient(rule.PeriodMs, rota.MaxCost*2)
+}
+
 // RepaidAt returns when a count with a weighted rate must be reviewed: when the amount that its jobs wait for fits below
 // the burst, or when nothing is owed; 0 for never.
 func (r *KeyCountRow) RepaidAt(rule *KeyRuleRow, need int64) rota.Clock {
