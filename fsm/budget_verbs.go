@@ -125,7 +125,7 @@ func (bd *budgets) set(op *fsmpb.SetBudget) (*fsmpb.Outcome, error) {
 		bd.begin(old.Spec)
 	default:
 		if r.Since = old.Since; old.Spec.Every == b.Every && old.Spec.TZ == b.TZ {
-			r.Until = old.Until
+			r.Until, r.Version = old.Until, old.Version // the leader's next period is still the next one
 		}
 	}
 	if old != nil {

@@ -12,7 +12,7 @@ type BudgetRow struct {
 	RowMeta
 	// Spec never changes, and has no ETag.
 	Spec *rota.Budget
-	// Version is the entry that set it. Since is when the period began, Until when it ends; 0 if no end is known.
+	// Version is the entry that set its periods. Since is when the period began, Until when it ends; 0 if no end is known.
 	Version      rota.Index
 	Since, Until rota.Date
 	// Resets are the ids of the newest resets, oldest first; a stored list never changes.

@@ -24,6 +24,7 @@ type whatIf struct {
 	from         string
 	since, until rota.Date
 	set, workers []string
+	budgets      []string
 	without      string
 	backup       cli.BackupFlags
 }
@@ -32,7 +33,7 @@ type whatIf struct {
 func WhatIfCommand(a *cli.App) *cobra.Command {
 	w := whatIf{}
 	cmd := &cobra.Command{
-		Use:   "what-if --from DATA|BACKUP [--since T] [--until T] --set QUEUE.key=value… | --workers +4xSPEC | --without-tenant T",
+		Use:   "what-if --from DATA|BACKUP [--since T] [--until T] --set QUEUE.key=value… | --set-budget NAME=LIMIT… | --workers +4xSPEC | --without-tenant T",
 		Short: "Replay a recorded log under another policy, without a cluster",
 		Long: `Replay what a stopped node's data directory, or a backup, keeps of the log, and say what would have happened under
 another policy. What came from outside comes as it came: submissions, workers and their losses, cancels, settings. A job runs
@@ -52,6 +53,8 @@ once more, as control: how far it is off the record is the error of the method. 
 	f.Var((*cli.DateValue)(&w.until), "until", "replay up to this date (default: to the end)")
 	f.StringArrayVar(&w.set, "set", nil,
 		"a `QUEUE.key=value` as in rota queue set, or QUEUE.preset=NAME; may be repeated")
+	f.StringArrayVar(&w.budgets, "set-budget", nil,
+		"another limit of a budget, `NAME=LIMIT`; may be repeated")
 	f.StringArrayVar(&w.workers, "workers", nil,
 		"add workers: `+4xSPEC`, SPEC being the id of a worker to copy, or slots=4,cpu_milli=8000,queues=a:b,…; may be repeated")
 	f.StringVar(&w.without, "without-tenant", "", "omit the work of this `tenant`")
@@ -71,14 +74,19 @@ func (w *whatIf) change() (c whatif.Change, err error) {
 	switch {
 	case w.from == "":
 		return c, cli.Usagef("--from is missing: a stopped node's data directory, or a backup")
-	case len(w.set)+len(w.workers) == 0 && w.without == "":
-		return c, cli.Usagef("nothing is changed: give --set, --workers or --without-tenant")
+	case len(w.set)+len(w.workers)+len(w.budgets) == 0 && w.without == "":
+		return c, cli.Usagef("nothing is changed: give --set, --set-budget, --workers or --without-tenant")
 	case w.until != 0 && w.until <= w.since:
 		return c, cli.Usagef("--until must be after --since (%[2]s), got %[1]s", w.until, w.since)
 	}
 	for _, text := range w.set {
 		if err := c.ParseSet(text); err != nil {
 			return c, cli.Usagef("--set: %w", err)
+		}
+	}
+	for _, text := range w.budgets {
+		if err := c.ParseBudget(text); err != nil {
+			return c, cli.Usagef("--set-budget: %w", err)
 		}
 	}
 	for _, text := range w.workers {

@@ -207,7 +207,7 @@ func (l *life) word(o *lease) *fsmpb.Op {
 	default:
 		op.Fail, op.AfterMs = o.run.fail, o.run.after
 		if o.run.op != nil {
-			op.OutputDigest, op.Children = o.run.op.GetOutputDigest(), o.run.op.GetChildren()
+			op.OutputDigest, op.Children, op.Costs = o.run.op.GetOutputDigest(), o.run.op.GetChildren(), o.run.op.GetCosts()
 		}
 		if o.filled {
 			j, _ := l.m.Job(o.job)

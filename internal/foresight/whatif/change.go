@@ -25,6 +25,8 @@ const (
 type Change struct {
 	// Queues are the settings of queues, by name.
 	Queues []QueueChange
+	// Budgets are other limits of budgets.
+	Budgets []BudgetLimit
 	// Workers are the added workers.
 	Workers []AddedWorkers
 	// Without is a tenant whose work is left out.
@@ -36,6 +38,27 @@ type QueueChange struct {
 	Queue  rota.QueueName
 	Preset string
 	Set    []rota.Setting
+}
+
+// BudgetLimit is another limit of a budget.
+type BudgetLimit struct {
+	Name  rota.BudgetName
+	Limit rota.Cost
+}
+
+// ParseBudget adds NAME=LIMIT.
+func (c *Change) ParseBudget(text string) error {
+	name, amount, ok := strings.Cut(text, "=")
+	b := BudgetLimit{Name: rota.BudgetName(name)}
+	if !ok {
+		return rota.Refusef(rota.KindInvalid, "set-budget", "set-budget: got %.80q; use NAME=LIMIT", text)
+	}
+	if err := rota.CheckID("set-budget", b.Name); err != nil {
+		return err
+	}
+	err := b.Limit.UnmarshalText([]byte(amount))
+	c.Budgets = append(c.Budgets, b)
+	return err
 }
 
 // AddedWorkers are workers of one kind: of a spec, or like one of the log's.

@@ -21,7 +21,9 @@ type life struct {
 	rec    *record
 	// pending are changes of queues that do not exist yet.
 	pending []QueueChange
-	begun   bool
+	// limits are changes of budgets that do not exist yet, or that the log has set since.
+	limits []BudgetLimit
+	begun  bool
 	// decided and with are rounds of this state, by the height at which the leaders decided.
 	decided, withs map[rota.Index][]*fsmpb.Round
 
@@ -80,6 +82,7 @@ func newLife(w *window, js *jobs, c *Change, rec *record) (*life, error) {
 		return nil, err
 	}
 	l := &life{window: w, course: course{jobs: js}, m: m, change: c, rec: rec, pending: slices.Clone(c.Queues),
+		limits:  slices.Clone(c.Budgets),
 		left:    left{tenant: string(c.Without), workflows: make(map[string]bool), schedules: make(map[string]bool)},
 		decided: make(map[rota.Index][]*fsmpb.Round), withs: make(map[rota.Index][]*fsmpb.Round),
 		leases: make(map[rota.JobID]*lease), theirs: make(map[rota.JobID]rota.LeaseID),
@@ -261,16 +264,35 @@ func (l *life) settings() error {
 		l.pending = slices.Delete(l.pending, i, i+1)
 		i--
 	}
+	for i := 0; i < len(l.limits); i++ {
+		state, ok := fsm.BudgetOf(&l.m.View, l.limits[i].Name)
+		if !ok {
+			continue
+		}
+		b := state.Budget
+		b.Limit, b.ETag = l.limits[i].Limit, ""
+		if err := l.aside([]*fsmpb.Op{fsm.SetBudgetOp(&b)}); err != nil {
+			return err
+		}
+		l.limits = slices.Delete(l.limits, i, i+1)
+		i--
+	}
 	return nil
 }
 
-// again repeats the change of a queue after the log has set that queue.
+// again repeats the change of a queue, or of a budget, after the log has set it.
 func (l *life) again(e *fsmpb.Entry) {
 	for _, op := range e.GetOps() {
 		name := rota.QueueName(op.GetSetQueue().GetName())
 		for _, q := range l.change.Queues {
 			if q.Queue == name && !slices.ContainsFunc(l.pending, func(p QueueChange) bool { return p.Queue == name }) {
 				l.pending = append(l.pending, q)
+			}
+		}
+		set := rota.BudgetName(op.GetSetBudget().GetName())
+		for _, b := range l.change.Budgets {
+			if b.Name == set && !slices.Contains(l.limits, b) {
+				l.limits = append(l.limits, b)
 			}
 		}
 	}

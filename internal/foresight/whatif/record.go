@@ -145,10 +145,11 @@ func brought(op *fsmpb.LeaseOp) *fsmpb.LeaseOp {
 		sum := sha256.Sum256(op.GetOutput())
 		digest = sum[:]
 	}
-	if len(digest) == 0 && len(op.GetChildren()) == 0 {
+	if len(digest) == 0 && len(op.GetChildren()) == 0 && len(op.GetCosts()) == 0 {
 		return nil
 	}
-	return &fsmpb.LeaseOp{OutputDigest: slices.Clone(digest), Children: slices.Clone(op.GetChildren())}
+	return &fsmpb.LeaseOp{OutputDigest: slices.Clone(digest), Children: slices.Clone(op.GetChildren()),
+		Costs: entry.CostOps(entry.CostWords(op.GetCosts()))}
 }
 
 // lease tracks the open leases.

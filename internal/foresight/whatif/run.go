@@ -155,6 +155,12 @@ func (r *Report) changed(w *window, rec *record, change *Change) (*life, error) 
 				q.Queue)
 		}
 	}
+	for _, b := range life.limits {
+		if _, ok := fsm.BudgetOf(&life.m.View, b.Name); !ok {
+			return nil, rota.Refusef(rota.KindNotFound, "set-budget", "there is no budget %q in this stretch of the log",
+				b.Name)
+		}
+	}
 	life.pass(rec.now, len(life.leases))
 	return life, nil
 }

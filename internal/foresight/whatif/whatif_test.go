@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
@@ -375,5 +376,42 @@ func TestParse_refuses(t *testing.T) {
 	if len(c.Queues) != 2 || c.Queues[0].Queue != "a" || c.Queues[0].Set[0].Key != "expected.video.cut" ||
 		c.Queues[1].Queue != "b.w" || c.Queues[1].Preset != "dfps" {
 		t.Errorf("%+v", c.Queues)
+	}
+}
+
+// TestRun_budget compares limits of a budget: as in the record two jobs start, with a lower one the first, with a higher
+// one all; also where the log sets the budget again later.
+func TestRun_budget(t *testing.T) {
+	t.Parallel()
+	for limit, started := range map[string]int64{"4": 2, "2": 1, "9.5": 3} {
+		l := newLeader(t)
+		l.log(&fsmpb.Op{Op: &fsmpb.Op_SwitchRules{SwitchRules: &fsmpb.SwitchRules{Version: 2}}})
+		l.worker("w", 3)
+		budget := rota.Budget{Name: "x", Unit: "usd", Limit: 4 * rota.CostUnit, Every: rota.EveryHour}
+		l.log(fsm.SetBudgetOp(&budget))
+		for _, id := range []string{"a", "b", "c"} {
+			s := jobSpec(id, 3_000)
+			s.Costs = rota.Costs{"usd": 2 * rota.CostUnit}
+			l.submit(s)
+			l.until(l.now + 1_000)
+		}
+		budget.WarnPermille = 900
+		l.log(fsm.SetBudgetOp(&budget))
+		l.until(l.now + 20_000)
+		var c Change
+		if err := c.ParseBudget("x=" + limit); err != nil {
+			t.Fatal(err)
+		}
+		r := mustRun(t, &Plan{Log: l, Change: c})
+		if h := r.Histories[2]; h.Started != started || r.Histories[0].Started != 2 {
+			t.Errorf("limit %s: %d started, want %d; %d in the record", limit, h.Started, started, r.Histories[0].Started)
+		}
+		if err := (&Change{}).ParseBudget("x"); err == nil {
+			t.Error("a budget without a limit")
+		}
+		missing := Change{Budgets: []BudgetLimit{{Name: "none", Limit: 1}}}
+		if _, err := Run(t.Context(), &Plan{Log: l, Change: missing}); rota.KindOf(err) != rota.KindNotFound {
+			t.Errorf("a budget that is not there: %v", err)
+		}
 	}
 }

@@ -45,6 +45,7 @@ var checkers = []checker{
 		checkWorkflows},
 	{"keys", "no more jobs of a key run at once than its rule lets, and those of a sequence in the order of submission",
 		checkKeys},
+	{"limits", "no job starts beyond what is left of its budget, whoever leads", checkLimits},
 	{"schedules", "each date of a schedule is decided once, whoever leads, and each run that is told of is there",
 		checkSchedules},
 	{"webhooks", "each event that a webhook selects is delivered once, in the order of the events, whoever leads",

@@ -44,6 +44,7 @@ var oneBite = map[string]func(s *story){
 		s.submitted("d", 910).worked("w2.1", "d", 6, 1_200, 1_400, DidComplete, OK).ended("d", "quick", "COMPLETED",
 			"d/1.6", 6)
 	},
+	"limits": budgeted(func(s *story) { s.happened("jobAssigned", "x", 11, "").happened("jobAssigned", "y", 12, "") }),
 	"schedules": func(s *story) {
 		s.h.Schedules = []ScheduleFacts{{Name: "tick", EveryMs: 1_000}}
 		s.dated("scheduleFired", 1_000, 0).dated("scheduleFired", 3_000, 0)

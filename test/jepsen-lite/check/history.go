@@ -345,8 +345,9 @@ type History struct {
 	// Flows are the submitted workflows, FinalFlows those that exist at the end.
 	Flows      []FlowFacts `json:"flows,omitempty"`
 	FinalFlows []FinalFlow `json:"final_flows,omitempty"`
-	// Keyed are the keys that jobs were submitted with, Schedules the schedules that were set.
+	// Keyed are the keys that jobs were submitted with, Budgets the budgets that limit them, Schedules the schedules that were set.
 	Keyed     []KeyFacts      `json:"keyed,omitempty"`
+	Budgets   []BudgetFacts   `json:"budgets,omitempty"`
 	Schedules []ScheduleFacts `json:"schedules,omitempty"`
 	// Rooms is the maximum number of leases of each worker, by its id.
 	Rooms map[string]int `json:"rooms,omitempty"`

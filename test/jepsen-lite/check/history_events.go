@@ -32,6 +32,10 @@ type SeenEvent struct {
 	// that a job moved to. Refused is how many jobs refused a plan.
 	Of      string `json:"of,omitempty"`
 	Refused int64  `json:"rf,omitempty"`
+	// Amount was granted, or spent by an attempt that reported (Spends), in millionths; State names the account of a
+	// grant, and what a budget does at its limit.
+	Amount int64 `json:"am,omitempty"`
+	Spends bool  `json:"sp,omitempty"`
 	// Prior and Post begin the hashes of the state before and after the entry.
 	Prior string `json:"a,omitempty"`
 	Post  string `json:"z,omitempty"`

@@ -51,6 +51,10 @@ func submitKeyed(ctx, drain context.Context, w *trial, r *rand.Rand) {
 		}
 		for _, i := range with {
 			spec.Keys = append(spec.Keys, facts[i].Key)
+			if keyRules[i].Name == chaosBudget.Key {
+				spec.Costs = rota.Costs{chaosBudget.Unit: int64(1+r.IntN(80)) * rota.CostUnit / 10}
+				w.noteCost(&spec, facts[i].Key)
+			}
 		}
 		if len(submitAll(drain, w, r, name, []rota.JobSpec{spec})) == 0 && drain.Err() == nil {
 			for _, i := range with {
@@ -75,7 +79,7 @@ func submitKeyed(ctx, drain context.Context, w *trial, r *rand.Rand) {
 // newKeyed draws a job whose handler fails at times, so that the head of a line may come again.
 func newKeyed(id string, r *rand.Rand) rota.JobSpec {
 	payload := jobPlan{Ms: 20 + r.IntN(130), Fail: 80, NoRetry: 20, Decline: 20, Snooze: 40,
-		Clean: r.IntN(maxClean)}.payload()
+		Clean: r.IntN(maxClean), Spend: r.IntN(100)}.payload()
 	spec := rota.NewJobSpec(rota.JobType(fmt.Sprint("keyed-", r.IntN(16))), payload)
 	spec.ID, spec.Queue, spec.Tenant, spec.Priority = rota.JobID(id), "quick", "t-free", int32(r.IntN(11))
 	return spec

@@ -73,6 +73,9 @@ func (w *trial) Settle(ctx context.Context) error {
 	if err := makeKeyRules(ctx, c); err != nil {
 		return err
 	}
+	if err := w.makeBudget(ctx, c); err != nil {
+		return err
+	}
 	if err := w.makeWebhook(ctx, c); err != nil {
 		return err
 	}

@@ -124,6 +124,9 @@ func (p *workProcess) handle(ctx context.Context, job *client.Job) (client.Resul
 	p.emit(begun)
 	logged := check.LogText(op.Lease, plan.Log)
 	_, _ = io.WriteString(job.Log(), logged[:len(logged)/2])
+	if plan.Spend > 0 {
+		_ = job.Spend(chaosBudget.Unit, float64(plan.Spend)/20)
+	}
 	did, output := check.DidComplete, fmt.Sprintf("%s/%s", job.ID(), job.Token())
 	var err error
 	switch chance := p.chance(); {
@@ -151,6 +154,9 @@ func (p *workProcess) handle(ctx context.Context, job *client.Job) (client.Resul
 	case chance < plan.NoRetry+plan.Fail+plan.Decline+plan.Snooze+plan.Cancel+plan.Later:
 		did, op.WaitMs = check.DidLater, int64(1+chance)
 		err = client.RetryAfter(time.Duration(op.WaitMs)*time.Millisecond, errors.New("planned: later"))
+	}
+	if plan.Spend > 0 && did != check.DidLose {
+		_ = job.Spend(chaosBudget.Unit, float64(plan.Spend)/10)
 	}
 	if plan.Log > 0 && did != check.DidLose {
 		_, _ = io.WriteString(job.Log(), logged[len(logged)/2:])

@@ -35,6 +35,7 @@ var workloads = []workload{
 	{"operator", operate, 1, "operator"},
 	{"workflows", submitWorkflows, 2, "submitter"},
 	{"keys", submitKeyed, 2, "submitter"},
+	{"payer", pay, 1, "root"},
 	{"batches", openBatches, 1, "submitter"},
 	{"uniques", submitUnique, 2, "submitter"},
 	{"plans", startPlans, 1, "submitter"},
@@ -84,6 +85,8 @@ type jobPlan struct {
 	Later   int `json:"later,omitempty"`
 	// Clean is how many milliseconds it continues after its job was cancelled, at most maxClean.
 	Clean int `json:"clean,omitempty"`
+	// Spend is what it reports to have used, in tenths of a unit; 0 reports nothing.
+	Spend int `json:"spend,omitempty"`
 	// Log is the number of lines that it logs, Mark the id of the payload's owner (submitUnique), Grow the nodes that a
 	// workflow's node adds as it completes.
 	Log  int          `json:"log,omitempty"`
