@@ -66,6 +66,14 @@ var ofTenants = map[protoreflect.FullName]func(tenant string) []proto.Message{
 			&rotav1.ListKeyStatesRequest{Queue: x + "-queue"},
 			&rotav1.ListKeyStatesRequest{Name: x + "-key"}}
 	},
+	"rota.v1.Budgets.List": func(string) []proto.Message { return []proto.Message{&rotav1.ListBudgetsRequest{}} },
+	"rota.v1.Budgets.Get": func(x string) []proto.Message {
+		return []proto.Message{&rotav1.GetBudgetRequest{Name: x + "-budget"}}
+	},
+	"rota.v1.Budgets.Accounts": func(x string) []proto.Message {
+		return []proto.Message{&rotav1.ListBudgetAccountsRequest{Name: x + "-budget"},
+			&rotav1.ListBudgetAccountsRequest{Name: x + "-budget", Of: x}}
+	},
 	"rota.v1.Schedules.List": func(string) []proto.Message { return []proto.Message{&rotav1.ListSchedulesRequest{}} },
 	"rota.v1.Schedules.Get": func(x string) []proto.Message {
 		return []proto.Message{&rotav1.GetScheduleRequest{Name: x + "-schedule"}}
@@ -139,8 +147,8 @@ func TestReads_everyCall(t *testing.T) {
 				continue // calls between nodes need a node's certificate: TestMethods
 			case "rota.v1.Tenants":
 				by = ofTenant
-			case "rota.v1.Webhooks":
-				by = ofTenant // a hook sees its tenant in every queue
+			case "rota.v1.Webhooks", "rota.v1.Budgets":
+				by = ofTenant // they see their tenant in every queue
 			case "rota.v1.Keys":
 				by = ofQueue
 			}
@@ -253,6 +261,8 @@ func (c *nodes) furnish(t *testing.T, tenant string) {
 	t.Helper()
 	c.rota(t, "tenant", "set", tenant, "--weight", "2").want(t, 0)
 	c.rota(t, "queue", "set", tenant+"-queue").want(t, 0)
+	c.rota(t, "budget", "set", tenant+"-budget", "--tenant", tenant, "--each", "tenant", "--unit", "u", "--limit", "99",
+		"--default-cost", "1").want(t, 0)
 	submit := func(id string, more ...string) {
 		c.rota(t, append([]string{"job", "submit", "--tenant", tenant, "--id", tenant + id, "--type", "x", "--payload",
 			tenant}, more...)...).want(t, 0)
