@@ -81,10 +81,13 @@ type BudgetPeriod uint8
 const (
 	// EveryNone never begins again by itself.
 	EveryNone BudgetPeriod = iota
-	// EveryHour begins at each full hour, EveryDay at midnight, EveryWeek on Monday, EveryMonth on the first.
+	// EveryHour begins at each full hour.
 	EveryHour
+	// EveryDay begins at midnight.
 	EveryDay
+	// EveryWeek begins on Monday.
 	EveryWeek
+	// EveryMonth begins on the first.
 	EveryMonth
 )
 

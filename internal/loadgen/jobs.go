@@ -44,7 +44,7 @@ func (l *Lab) Jobs(ctx context.Context, plan *JobsPlan) (*Report, error) {
 			Queues: queues, Count: plan.Workers, Slots: plan.Slots, Prefetch: min(plan.Slots, rota.MaxPrefetch),
 			Handle: func(ctx context.Context, job *client.Job) (client.Result, error) {
 				if plan.Costs {
-					job.Spend(keyName, 1)
+					_ = job.Spend(keyName, 1)
 				}
 				return hold(ctx, job, plan.Hold)
 			},
