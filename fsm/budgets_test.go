@@ -229,7 +229,7 @@ func TestBudget_ofWorkflow(t *testing.T) {
 	b.sound()
 }
 
-// TestBudget_thens checks what happens at the limit, beside holding jobs.
+// TestBudget_thens checks what happens at the limit, except that jobs wait.
 func TestBudget_thens(t *testing.T) {
 	t.Parallel()
 	b := newestBench(t)

@@ -13,15 +13,14 @@ import (
 	"github.com/rotasched/rota/client/rotatest"
 )
 
-// model is a stub of a model server that counts tokens: of each minute it allows what the key's rule says, and once it
-// says 429.
+// model is a stub of a model server that counts the tokens of each minute, and answers 429 once.
 type model struct {
 	t  *testing.T
 	mu sync.Mutex
 	// calls are those that were answered, most how many tokens of them a minute may have.
 	calls []call
 	most  int
-	// refusal is the date of the only refusal; until pause later no call should come.
+	// refusal is the date of the only 429. No call may come for pause after it.
 	refusal time.Time
 	refuses bool
 	pause   time.Duration
@@ -60,7 +59,7 @@ func (m *model) ask(tokens int) (answered bool) {
 
 // TestLimits_model has eight slots of two workers call a model that allows 2,000 tokens a minute and 500 more at once.
 // Attempts use what they were estimated for, or less: the model is never asked for more, and nearly all it allows is
-// used. After a 429 nobody calls it for as long as it said.
+// used. After a 429 no call comes until the date that it gave.
 func TestLimits_model(t *testing.T) {
 	rotatest.Run(t, func(c *rotatest.Cluster) {
 		const rate, burst, jobs = 2_000, 500, 60

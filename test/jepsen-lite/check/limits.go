@@ -27,6 +27,9 @@ type spender struct {
 // a run, nothing is compared.
 func checkLimits(v *view) (found []Anomaly) {
 	starts, grants, most := 0, 0, int64(0)
+	defer func() {
+		v.figures["limits_starts"], v.figures["limits_grants"], v.figures["limits_most"] = starts, grants, most
+	}()
 	for i := range v.Budgets {
 		b := &v.Budgets[i]
 		sums, granted := map[string]int64{}, map[string]int64{}
@@ -40,13 +43,13 @@ func checkLimits(v *view) (found []Anomaly) {
 			}
 			return sum
 		}
+	scan:
 		for k := range v.Events {
 			e := &v.Events[k]
 			account, ours := b.Accounts[e.Job]
 			switch {
 			case e.Kind == "budgetChanged" && e.Of == b.Name && e.State == "warn":
-				v.figures["limits_starts"], v.figures["limits_grants"], v.figures["limits_most"] = starts, grants, most
-				return found
+				break scan
 			case e.Kind == "budgetGranted" && e.Of == b.Name:
 				granted[e.State] += e.Amount
 				grants++
@@ -84,7 +87,6 @@ func checkLimits(v *view) (found []Anomaly) {
 				}
 			}
 		}
-		v.figures["limits_starts"], v.figures["limits_grants"], v.figures["limits_most"] = starts, grants, most
 	}
 	return found
 }
