@@ -2,7 +2,6 @@ package rota
 
 import (
 	"encoding/json"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -102,7 +101,17 @@ func (c *Cost) UnmarshalJSON(text []byte) error {
 }
 
 // Names returns the names in order.
-func (c Costs) Names() []string { return slices.Sorted(maps.Keys(c)) }
+func (c Costs) Names() []string {
+	if len(c) == 0 {
+		return nil
+	}
+	names := make([]string, 0, len(c))
+	for name := range c {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
 
 // String shows the costs as NAME=AMOUNT, by name.
 func (c Costs) String() string {
@@ -118,11 +127,20 @@ func (c Costs) MarshalJSON() ([]byte, error) {
 	if c == nil {
 		return []byte("null"), nil
 	}
-	decimals := make(map[string]json.Number, len(c))
-	for _, name := range c.Names() {
-		decimals[name] = json.Number(formatCost(c[name]))
+	return c.AppendJSON(nil), nil
+}
+
+// AppendJSON appends the JSON object to b.
+func (c Costs) AppendJSON(b []byte) []byte {
+	b = append(b, '{')
+	for i, name := range c.Names() {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		text, _ := json.Marshal(name) // no text fails
+		b = append(append(append(b, text...), ':'), formatCost(c[name])...)
 	}
-	return json.Marshal(decimals)
+	return append(b, '}')
 }
 
 // UnmarshalJSON implements json.Unmarshaler. It accepts an amount as a number or as a string, and refuses a name that is
@@ -159,7 +177,14 @@ func (c Costs) Check(field string) error {
 	if len(c) > MaxCosts {
 		return TooMany(field, len(c), MaxCosts)
 	}
-	for _, name := range c.Names() {
+	sound := true
+	for name, amount := range c {
+		sound = sound && validCostName(name) && amount >= 0 && amount <= MaxCost
+	}
+	if sound {
+		return nil
+	}
+	for _, name := range c.Names() { // the first fault in their order
 		if !validCostName(name) {
 			return Refusef(KindInvalid, field,
 				"%s: got the name %.80q; use 1 to %d bytes of printable ASCII without blanks and any of : = ,",

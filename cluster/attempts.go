@@ -1,12 +1,12 @@
 package cluster
 
 import (
-	"encoding/json"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/jsonparts"
 	"github.com/rotasched/rota/internal/limits"
 )
 
@@ -97,20 +97,20 @@ func (a *attempts) count(e *rota.Event, after []rota.Event) {
 
 // spend sums what an attempt has used, as the event that ends it reports.
 func (a *attempts) spend(e *rota.Event) {
-	var payload struct {
-		Spent rota.Costs `json:"spent"`
-	}
-	if json.Unmarshal([]byte(e.Payload), &payload) != nil {
-		return
-	}
-	for _, name := range payload.Spent.Names() {
+	var spent rota.Costs
+	jsonparts.Members([]byte(e.Payload), func(member, value []byte) {
+		if jsonparts.Name(member) == "spent" {
+			_ = spent.UnmarshalJSON(value) // the state machine wrote it
+		}
+	})
+	for _, name := range spent.Names() {
 		label := name
 		if !a.names[name] && len(a.names) >= limits.MaxMeasuredCosts {
 			label = ""
 		} else {
 			a.names[name] = true
 		}
-		a.costs.WithLabelValues(a.label(e.Queue), label).Add(float64(payload.Spent[name]) / rota.CostUnit)
+		a.costs.WithLabelValues(a.label(e.Queue), label).Add(float64(spent[name]) / rota.CostUnit)
 	}
 }
 

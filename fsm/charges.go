@@ -11,15 +11,15 @@ import (
 	"github.com/tidwall/btree"
 )
 
-// queuedCost is the estimate of a QUEUED job, in millionths, under a count whose rate weighs it.
+// queuedCost counts the QUEUED jobs of a count whose rate weighs them, by their estimate in millionths.
 type queuedCost struct {
 	count  string
 	amount int64
-	job    rota.JobID
+	jobs   int
 }
 
 func (q queuedCost) less(o queuedCost) bool {
-	return cmp.Or(cmp.Compare(q.count, o.count), cmp.Compare(q.amount, o.amount), cmp.Compare(q.job, o.job)) < 0
+	return cmp.Or(cmp.Compare(q.count, o.count), cmp.Compare(q.amount, o.amount)) < 0
 }
 
 // queuedSum are the QUEUED jobs of a count, and the sum of their estimates.
@@ -43,19 +43,29 @@ func (kr *keyring) setQueued(j *state.JobRow, queued bool) {
 	}
 	var room [maxKeyHolds]keyHold
 	for _, h := range kr.of(&j.Spec.JobSpec, room[:0]) {
-		if h.rule.RefuseFull {
-			kr.queued[h.count] = kr.queued[h.count].with(h.rule.CostOf(&j.Spec.JobSpec), queued)
-			if kr.queued[h.count].jobs == 0 {
-				delete(kr.queued, h.count)
-			}
+		kr.setQueuedCost(&h, h.rule.CostOf(&j.Spec.JobSpec), queued)
+	}
+}
+
+func (kr *keyring) setQueuedCost(h *keyHold, amount int64, queued bool) {
+	if h.rule.RefuseFull {
+		kr.queued[h.count] = kr.queued[h.count].with(amount, queued)
+		if kr.queued[h.count].jobs == 0 {
+			delete(kr.queued, h.count)
 		}
-		switch q := (queuedCost{h.count, h.rule.CostOf(&j.Spec.JobSpec), j.Spec.ID}); {
-		case h.rule.Unit == "":
-		case queued:
-			kr.queuedCosts.Set(q)
-		default:
-			kr.queuedCosts.Delete(q)
-		}
+	}
+	if h.rule.Unit == "" {
+		return
+	}
+	q, _ := kr.queuedCosts.Get(queuedCost{count: h.count, amount: amount})
+	by := 1
+	if !queued {
+		by = -1
+	}
+	if q = (queuedCost{h.count, amount, q.jobs + by}); q.jobs == 0 {
+		kr.queuedCosts.Delete(q)
+	} else {
+		kr.queuedCosts.Set(q)
 	}
 }
 
@@ -65,11 +75,12 @@ func (kr *keyring) queuedChanged(j *state.JobRow, queued bool) {
 	if kr.units == 0 {
 		return
 	}
-	kr.setQueued(j, queued)
 	var room [maxKeyHolds]keyHold
 	for _, h := range kr.of(&j.Spec.JobSpec, room[:0]) {
+		amount := h.rule.CostOf(&j.Spec.JobSpec)
+		kr.setQueuedCost(&h, amount, queued)
 		c := kr.counts.Get(h.count)
-		if h.rule.Unit == "" || !c.Full && (!queued || c.Fits(h.rule, h.rule.CostOf(&j.Spec.JobSpec), kr.s.Header.Clock)) {
+		if h.rule.Unit == "" || !c.Full && (!queued || c.Fits(h.rule, amount, kr.s.Header.Clock)) {
 			continue // as before
 		}
 		if kr.full(c, h.rule) != c.Full || kr.due(c, h.rule) != c.Due {
@@ -85,7 +96,7 @@ func (kr *keyring) needed(c *state.KeyCountRow, r *state.KeyRuleRow) int64 {
 }
 
 func neededBy(queued *btree.BTreeG[queuedCost], c *state.KeyCountRow, r *state.KeyRuleRow) (need int64) {
-	queued.Descend(queuedCost{c.Key, math.MaxInt64, ""}, func(q queuedCost) bool {
+	queued.Descend(queuedCost{count: c.Key, amount: math.MaxInt64}, func(q queuedCost) bool {
 		if q.count == c.Key {
 			need = q.amount
 		}
@@ -116,6 +127,7 @@ func (kr *keyring) charge(c *state.KeyCountRow, r *state.KeyRuleRow, number uint
 	row := kr.charges.Fresh()
 	row.Key, row.Count, row.Number, row.Amount = state.ChargeKey(c.Key, number), c.Key, number, amount
 	kr.charges.Insert(row.Key, row)
+	kr.spans.changed(row)
 }
 
 // advance states the debt of a count as of now; c is editable.
@@ -132,8 +144,9 @@ func (kr *keyring) advance(c *state.KeyCountRow, r *state.KeyRuleRow) {
 	if last := kr.lastCharge(c.Key, math.MaxUint64); last == nil {
 		d.Base = d.Total
 	} else {
-		kr.charges.Change(last.Key, last).Then(state.Int128{}.Minus(state.Product(r.RateCost(), int64(now-d.At))),
-			state.Int128{})
+		last = kr.charges.Change(last.Key, last)
+		last.Then(state.Int128{}.Minus(state.Product(r.RateCost(), int64(now-d.At))), state.Int128{})
+		kr.spans.changed(last)
 	}
 	d.At = now
 }
@@ -159,11 +172,16 @@ func (kr *keyring) scanCharges(count string, visit func(*state.ChargeRow)) {
 
 // total returns the debt of a count as its base and its charges give it.
 func (kr *keyring) total(c *state.KeyCountRow, r *state.KeyRuleRow) state.Int128 {
-	debt := c.Debt.Base
-	kr.scanCharges(c.Key, func(row *state.ChargeRow) {
-		debt = row.After(debt.Plus(state.Product(row.Amount, r.PeriodMs)))
-	})
-	return debt
+	if c.Debt.Charges == 0 {
+		return c.Debt.Base
+	}
+	t := kr.spans[c.Key]
+	if t == nil {
+		t = newSpans(int(c.Debt.Charges), r.PeriodMs)
+		kr.scanCharges(c.Key, func(row *state.ChargeRow) { t.set(row) })
+		kr.spans[c.Key] = t
+	}
+	return t.nodes[1].after(c.Debt.Base)
 }
 
 // report replaces the charge of an open attempt with what it has reported, where that is more than its estimate.
@@ -177,7 +195,9 @@ func (kr *keyring) report(l *state.LeaseRow, s *rota.JobSpec) {
 		if row == nil || l.Spent[h.rule.Unit] <= row.Amount {
 			continue
 		}
-		kr.charges.Change(row.Key, row).Amount = l.Spent[h.rule.Unit]
+		row = kr.charges.Change(row.Key, row)
+		row.Amount = l.Spent[h.rule.Unit]
+		kr.spans.changed(row)
 		c := kr.counts.Edit(h.count)
 		c.Debt.Total = kr.total(c, h.rule)
 		kr.settle(c, h.rule)
@@ -201,12 +221,18 @@ func (kr *keyring) settleCharge(c *state.KeyCountRow, r *state.KeyRuleRow, l *st
 		before = kr.charges.Change(before.Key, before)
 		before.Then(amount, state.Int128{})
 		before.Then(row.Add, row.Least)
+		kr.spans.changed(before)
 	} else {
 		c.Debt.Base = row.After(c.Debt.Base.Plus(amount))
 	}
 	changed := final != row.Amount
 	kr.charges.Drop(row.Key)
-	if c.Debt.Charges--; changed {
+	if c.Debt.Charges--; c.Debt.Charges == 0 {
+		delete(kr.spans, c.Key)
+	} else {
+		kr.spans.ended(row)
+	}
+	if changed {
 		c.Debt.Total = kr.total(c, r)
 	}
 }
@@ -220,6 +246,7 @@ func (kr *keyring) dropDebt(c *state.KeyCountRow) {
 			kr.charges.Drop(key)
 		}
 	}
+	delete(kr.spans, c.Key)
 	c.Debt = state.Debt{}
 }
 
@@ -257,6 +284,7 @@ func (kr *keyring) convertDebts(list []ruledDebt) {
 		if r.PeriodMs == w.rule.PeriodMs {
 			continue
 		}
+		delete(kr.spans, w.key)
 		c.Debt.Base = c.Debt.Base.Scaled(r.PeriodMs, w.rule.PeriodMs)
 		var rows []*state.ChargeRow
 		kr.scanCharges(w.key, func(r *state.ChargeRow) { rows = append(rows, r) })
@@ -294,34 +322,39 @@ func (c *checker) charges() {
 		if listed := kr.stopped.Contains(key); listed != (r.Pause.On || r.Breaker.State != rota.BreakerClosed) {
 			c.fault("I11: key %s is listed as stopped: %v", key, listed)
 		}
-		n := int64(0)
-		kr.scanCharges(key, func(*state.ChargeRow) { n++ })
+		n, debt := int64(0), r.Debt.Base
+		kr.scanCharges(key, func(row *state.ChargeRow) {
+			n++
+			debt = row.After(debt.Plus(state.Product(row.Amount, rule.PeriodMs)))
+		})
 		open += n
 		if n != r.Debt.Charges || rule.Unit == "" && !r.Debt.IsZero() || n > r.Open {
 			c.fault("I11: key %s has %d charges of %d leases, %d are counted", key, n, r.Open, r.Debt.Charges)
-		} else if rule.Unit != "" && kr.total(r, rule) != r.Debt.Total {
-			c.fault("I11: key %s owes %v, its charges give %v", key, r.Debt.Total, kr.total(r, rule))
+		} else if rule.Unit != "" && (debt != r.Debt.Total || debt != kr.total(r, rule)) {
+			c.fault("I11: key %s owes %v, its charges give %v, their spans %v", key, r.Debt.Total, debt,
+				kr.total(r, rule))
 		}
 		return true
 	})
 	if open != int64(kr.charges.Len()) {
 		c.fault("I11: %d charges are open, %d belong to keys", kr.charges.Len(), open)
 	}
-	queued, sums := 0, map[string]queuedSum{}
-	c.m.JobTable.Scan(func(id rota.JobID, j *state.JobRow) bool {
+	type queuedAt struct {
+		count  string
+		amount int64
+	}
+	queued, sums := map[queuedAt]int{}, map[string]queuedSum{}
+	c.m.JobTable.Scan(func(_ rota.JobID, j *state.JobRow) bool {
 		if j.State != rota.JobQueued {
 			return true
 		}
 		for _, h := range kr.of(&j.Spec.JobSpec, nil) {
+			amount := h.rule.CostOf(&j.Spec.JobSpec)
 			if h.rule.RefuseFull {
-				sums[h.count] = sums[h.count].with(h.rule.CostOf(&j.Spec.JobSpec), true)
+				sums[h.count] = sums[h.count].with(amount, true)
 			}
-			if h.rule.Unit == "" {
-				continue
-			}
-			queued++
-			if _, ok := kr.queuedCosts.Get(queuedCost{h.count, h.rule.CostOf(&j.Spec.JobSpec), id}); !ok {
-				c.fault("I11: the estimate of job %s is not filed under key %s", id, h.count)
+			if h.rule.Unit != "" {
+				queued[queuedAt{h.count, amount}]++
 			}
 		}
 		return true
@@ -329,7 +362,14 @@ func (c *checker) charges() {
 	if !maps.Equal(sums, kr.queued) {
 		c.fault("I11: %d keys count QUEUED jobs as %v, the rows say %v", len(sums), kr.queued, sums)
 	}
-	if queued != kr.queuedCosts.Len() {
-		c.fault("I11: %d estimates are filed, jobs have %d", kr.queuedCosts.Len(), queued)
+	kr.queuedCosts.Scan(func(q queuedCost) bool {
+		if queued[queuedAt{q.count, q.amount}] != q.jobs {
+			c.fault("I11: %d QUEUED jobs of key %s with an estimate of %d are filed, there are %d", q.jobs, q.count,
+				q.amount, queued[queuedAt{q.count, q.amount}])
+		}
+		return true
+	})
+	if len(queued) != kr.queuedCosts.Len() {
+		c.fault("I11: %d estimates are filed, jobs have %d", kr.queuedCosts.Len(), len(queued))
 	}
 }

@@ -22,6 +22,9 @@ func (lg *leasing) costs(l *state.LeaseRow, op *fsmpb.LeaseOp) (rota.Costs, erro
 	if err != nil {
 		return nil, err
 	}
+	if len(l.Spent) == 0 {
+		return costs, nil
+	}
 	for _, name := range costs.Names() {
 		if before := l.Spent[name]; costs[name] < before {
 			return nil, rota.Refusef(rota.KindInvalid, "costs",
@@ -29,11 +32,8 @@ func (lg *leasing) costs(l *state.LeaseRow, op *fsmpb.LeaseOp) (rota.Costs, erro
 				rota.Cost(costs[name]), rota.Cost(before))
 		}
 	}
-	all := costs
-	if len(l.Spent) > 0 {
-		all = maps.Clone(l.Spent)
-		maps.Copy(all, costs)
-	}
+	all := maps.Clone(l.Spent)
+	maps.Copy(all, costs)
 	if len(all) > rota.MaxCosts {
 		return nil, rota.TooMany("costs", len(all), rota.MaxCosts)
 	}

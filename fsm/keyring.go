@@ -36,9 +36,11 @@ type keyring struct {
 	// blocks are the counts that an ended job blocks.
 	blocks map[rota.JobID][]string
 	lanes  *sched.Keys
-	// queuedCosts holds the estimates of QUEUED jobs by the counts whose rates weigh them; units is the number of rules
+	// queuedCosts counts QUEUED jobs by the counts whose rates weigh them, and by estimate; units is the number of rules
 	// with a unit or RefuseFull.
 	queuedCosts *btree.BTreeG[queuedCost]
+	// spans compose the charges of the counts for which that was asked.
+	spans chargeSpans
 	// stopped holds the counts that are paused, or whose breaker is open or probing.
 	stopped btree.Set[string]
 	// queued has how many QUEUED jobs a count has, and their estimates, where its rule refuses more than may start.
@@ -78,6 +80,7 @@ type keyHold struct {
 func (kr *keyring) reset() {
 	kr.byName, kr.names = map[keyRuleID]*state.KeyRuleRow{}, map[string]*keyName{}
 	kr.units, kr.queued, kr.stopped = 0, map[string]queuedSum{}, btree.Set[string]{}
+	kr.spans = chargeSpans{}
 	kr.groups, kr.restoring = map[rota.QueueName]*state.KeyRuleRow{}, false
 	kr.line = btree.NewBTreeGOptions(keyPlaceLess, btree.Options{NoLocks: true})
 	kr.blocks = map[rota.JobID][]string{}
@@ -92,11 +95,12 @@ func (kr *keyring) of(s *rota.JobSpec, to []keyHold) []keyHold {
 	}
 	for _, key := range s.Keys {
 		name, value, _ := strings.Cut(key, ":")
-		if kr.names[name] == nil {
+		n := kr.names[name]
+		if n == nil {
 			continue
 		}
 		for _, queue := range [...]rota.QueueName{s.Queue, ""} {
-			r := kr.rule(queue, name, value)
+			r := kr.ruleIn(n, queue, name, value)
 			if r == nil {
 				continue
 			}
@@ -125,10 +129,14 @@ const maxKeyHolds = 2 * rota.MaxKeys
 
 // rule returns the rule for a value, or that of its name.
 func (kr *keyring) rule(queue rota.QueueName, name, value string) *state.KeyRuleRow {
-	n := kr.names[name]
-	if n == nil {
-		return nil
+	if n := kr.names[name]; n != nil {
+		return kr.ruleIn(n, queue, name, value)
 	}
+	return nil
+}
+
+// ruleIn is rule for a name that has rules.
+func (kr *keyring) ruleIn(n *keyName, queue rota.QueueName, name, value string) *state.KeyRuleRow {
 	if n.valued > 0 {
 		if r := kr.byName[keyRuleID{queue, name, value}]; r != nil {
 			return r

@@ -91,7 +91,7 @@ func limitOps(limits map[string]int64) (ops []*fsmpb.Limit) {
 	if len(limits) == 0 {
 		return nil
 	}
-	for _, k := range slices.Sorted(maps.Keys(limits)) {
+	for _, k := range rota.Costs(limits).Names() {
 		ops = append(ops, &fsmpb.Limit{Name: k, Value: limits[k]})
 	}
 	return ops

@@ -128,7 +128,7 @@ func (jn *journal) Done(digest []byte, spent rota.Costs) string {
 	b := append(jn.Scratch[:0], `{"output_digest":"`...)
 	b = append(hex.AppendEncode(b, digest), '"')
 	if len(spent) > 0 {
-		b = append(b, `,"spent":`+Payload(spent)...)
+		b = spent.AppendJSON(append(b, `,"spent":`...))
 	}
 	jn.Scratch = append(b, '}')
 	return jn.payloads.Keep(jn.Scratch)
@@ -139,7 +139,7 @@ func Spent(spent rota.Costs) string {
 	if len(spent) == 0 {
 		return ""
 	}
-	return `{"spent":` + Payload(spent) + `}`
+	return string(append(spent.AppendJSON([]byte(`{"spent":`)), '}'))
 }
 
 // DueAt returns the payload of jobRetryScheduled: when the job is QUEUED again.

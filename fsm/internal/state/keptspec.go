@@ -234,6 +234,12 @@ func place(s *rota.JobSpec) uint64 {
 		uint64(s.Fee), uint64(s.CPUMilli), uint64(s.MemoryBytes), uint64(s.IOBytesPerS), uint64(s.Units)} {
 		h = (h ^ v) * 0x9e3779b97f4a7c15
 	}
+	for _, key := range s.Keys {
+		h = (h ^ xxh3.HashString(key)) * 0x9e3779b97f4a7c15
+	}
+	for _, name := range s.Costs.Names() {
+		h = (h ^ uint64(s.Costs[name])) * 0x9e3779b97f4a7c15
+	}
 	return h >> 54 % specsShared
 }
 

@@ -79,7 +79,7 @@ func encodeLimits(e *Encoder, limits map[string]int64) {
 	if len(limits) == 0 {
 		return
 	}
-	for _, k := range slices.Sorted(maps.Keys(limits)) {
+	for _, k := range rota.Costs(limits).Names() {
 		e.Str(k)
 		e.Int(limits[k])
 	}
