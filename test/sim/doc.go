@@ -25,6 +25,8 @@
 //   - One in eleven has batches, with a ledger of the jobs they accepted and how those ended (batches.go).
 //   - One in thirteen has editors that change versions of settings that they have read (editors.go).
 //
+// The lives of TestLimitSeeds are short and all have keys, costs and budgets.
+//
 // A failing life is reported with the smallest one like it.
 //
 // It never reads a real clock, draws chance except from its seed, starts a goroutine, or is imported by anything that

@@ -45,8 +45,9 @@ func liveOrTell(t *testing.T, o Options) figures {
 	w, err := live(o)
 	if err != nil {
 		small, tried := shrink(o, w.audit.kind, maxShrink)
-		t.Fatalf("seed %d: %v\nthe smallest of %d lives that fail so: %s\nrepeat with: go test ./test/sim -run TestSeeds -seeds 1 -from %d -less '%s'",
-			o.Seed, err, tried, tell(small), o.Seed, lessText(o, small))
+		test, _, _ := strings.Cut(t.Name(), "/")
+		t.Fatalf("seed %d: %v\nthe smallest of %d lives that fail so: %s\nrepeat with: go test ./test/sim -run %s -seeds 1 -from %d -less '%s'",
+			o.Seed, err, tried, tell(small), test, o.Seed, lessText(o, small))
 	}
 	return w.audit.figures
 }
