@@ -75,7 +75,7 @@ there = if ! ls $(1)/*.go >/dev/null 2>&1; then echo "$(2): not run, $(1) is not
 # What x86-64-v3 is by the names of /proc/cpuinfo.
 V3 := avx avx2 bmi1 bmi2 f16c fma abm movbe
 
-.PHONY: help build docs test golden-builds race fuzz sim virtual e2e hostile compat setup-compat chaos chaos-docker crash bite outbox-test upgrade-test bench bench-against bench-nats bench-peers bench-locked bench-profile bench-scale bench-alone bench-rest bench-regions bench-overload bench-soak bench-pieces bench-compare demo packages packages-test helm-test image generate tzdata tzdata-check tidy lint cover fmt clean ci conformance openapi-test bench-http sdk-test sdk-test-python sdk-test-typescript console console-test console-budgets console-pictures findings check hooks setup-bench long
+.PHONY: help build docs test golden-builds race fuzz sim virtual e2e hostile compat setup-compat limits-report chaos chaos-docker crash bite outbox-test upgrade-test bench bench-against bench-nats bench-peers bench-locked bench-profile bench-scale bench-alone bench-rest bench-regions bench-overload bench-soak bench-pieces bench-compare demo packages packages-test helm-test image generate tzdata tzdata-check tidy lint cover fmt clean ci conformance openapi-test bench-http sdk-test sdk-test-python sdk-test-typescript console console-test console-budgets console-pictures findings check hooks setup-bench long
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -108,7 +108,7 @@ sim: ## simulate whole lives: attacks and fixed seeds, then SEEDS=2000 fresh one
 	@$(call there,test/sim,sim); \
 	$(GO) test -count=1 -timeout 30m ./test/sim/; \
 	echo "sim: $(SEEDS) fresh seeds from $(SEED); repeat with: make sim SEED=$(SEED) SEEDS=$(SEEDS)"; \
-	ROTA_SIM_SEEDS=$(SEEDS) ROTA_SIM_FROM=$(SEED) $(GO) test -count=1 -timeout 30m -run '^TestSeeds$$' -v ./test/sim/ | grep -v '^=== '
+	ROTA_SIM_SEEDS=$(SEEDS) ROTA_SIM_FROM=$(SEED) $(GO) test -count=1 -timeout 30m -run '^Test(Limit)?Seeds$$' -v ./test/sim/ | grep -v '^=== '
 
 virtual: ## real clusters in virtual time: VIRTUAL=10h of faults (SEED=n repeats the schedule, SHORT=1 leaves out the tests that take minutes)
 	@echo "virtual: $(VIRTUAL) from seed $(SEED); repeat with: make virtual SEED=$(SEED) VIRTUAL=$(VIRTUAL)"; \
@@ -127,6 +127,12 @@ compat: build ## rota with software of others, installed in a cache: writes docs
 
 setup-compat: build ## install what make compat runs, below the user's cache directory (ONLY=groups, tools or quick)
 	@$(GO) run ./test/compat -rota bin/rota -only "$(ONLY)" -install
+
+limits-report: build ## limits of keys on rota and on other job systems under faults: writes docs/limits-under-failover.md (ONLY=systems; outside CI)
+	@$(POSTGRES); for program in node npm python3 redis-server; do command -v $$program >/dev/null || { \
+	echo "$$program is missing: make setup-bench installs redis-server, apt-get install nodejs npm python3-venv the others" >&2; exit 1; }; done; \
+	ls /usr/lib/*/faketime/libfaketimeMT.so.1 >/dev/null 2>&1 || { echo "libfaketime is missing: apt-get install libfaketime" >&2; exit 1; }; \
+	$(GO) run ./test/limits -rota bin/rota -only "$(ONLY)" -write docs/limits-under-failover.md
 
 chaos: ## real processes, killed, stopped, cut off for CHAOS=60s, and lost for good (SEED=n repeats the faults)
 	@$(call there,test/jepsen-lite,chaos); \

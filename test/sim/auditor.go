@@ -432,7 +432,7 @@ func (a *auditor) assigned(r *fsm.Applied, e *rota.Event, j *auditJob) {
 }
 
 // delivered checks what a lease's worker receives with it: the job or, if the job ended in the same entry, the revoked
-// lease with the job's names and nothing to start with (SPEC §8.8).
+// lease with the job's names and costs, and nothing to start with (SPEC §8.8).
 func delivered(a *auditor, r *fsm.Applied, e *rota.Event, given *rota.Assignment) {
 	over := rota.ReasonNone
 	for i := range r.Events {
@@ -447,7 +447,8 @@ func delivered(a *auditor, r *fsm.Applied, e *rota.Event, given *rota.Assignment
 	if over == rota.ReasonNone {
 		return
 	}
-	bare := rota.JobSpec{ID: e.Job, Queue: e.Queue, Tenant: e.Tenant, Type: spec.Type, Keys: spec.Keys}
+	bare := rota.JobSpec{ID: e.Job, Queue: e.Queue, Tenant: e.Tenant, Type: spec.Type, Keys: spec.Keys,
+		Costs: spec.Costs}
 	if given.Lease.Revoked != over || !reflect.DeepEqual(spec, &bare) {
 		a.failf("job %s ended (%s) as it was leased, and its worker gets the lease revoked by %s with %+v", e.Job, over, given.Lease.Revoked, *spec)
 	}
