@@ -138,13 +138,11 @@ func (s *scheduler) turn(b *fsm.DueBudget, now, wall rota.Date) (op *fsmpb.Op, w
 		}
 		return nil, false
 	}
-	const longest = 32 * 24 * 3600 * 1000
-	begun, _ := cron.Between(table, int64(now)-longest, int64(now), 1)
-	until, ok := table.Next(int64(now))
-	if len(begun) == 0 || !ok {
+	since, until, ok := cron.Period(table, int64(now))
+	if !ok {
 		return nil, false
 	}
-	return fsm.TurnBudgetOp(b, max(rota.Date(begun[0]), b.Until), rota.Date(until), s.zones.Name()), false
+	return fsm.TurnBudgetOp(b, max(rota.Date(since), b.Until), rota.Date(until), s.zones.Name()), false
 }
 
 // next calculates the next date of a schedule, once while it remains unchanged.

@@ -105,6 +105,17 @@ func Between(t Table, from, until int64, most int) (newest []int64, before int64
 	return newest, t.count(from, until) - int64(len(newest))
 }
 
+// Period returns the newest date of a table that is not after now, in ms, and the next one: the period that now is in.
+// It is false for a table whose dates are more than 32 days apart.
+func Period(t Table, now int64) (since, until int64, ok bool) {
+	const longest = 32 * 24 * 3600 * 1000
+	begun, _ := Between(t, now-longest, now, 1)
+	if until, ok = t.Next(now); !ok || len(begun) == 0 {
+		return 0, 0, false
+	}
+	return begun[0], until, true
+}
+
 // clamped are the dates of a table from start on and before end; 0 is no bound.
 type clamped struct {
 	t          Table

@@ -52,6 +52,8 @@ type TimedJob struct {
 	SubmitMs int64
 	// RunMs is -1 for a job that had not ended.
 	RunMs int64
+	// Spent is what the job used of its costs, nil if that is unknown.
+	Spent rota.Costs
 }
 
 // ReadTimed reads jobs one JSON object a line, with the API's field names and submit_ms and run_ms, up to so many. A job whose state says that
@@ -134,6 +136,15 @@ func parseTimed(text []byte) (j TimedJob, err error) {
 	}
 	if started >= 0 && started < j.SubmitMs {
 		return j, fmt.Errorf("start_ms must be at least submit_ms (%d), got %d", j.SubmitMs, started)
+	}
+	if raw, there := fields["spent"]; there {
+		if err := json.Unmarshal(raw, &j.Spent); err != nil {
+			return j, fmt.Errorf("spent: %w", err)
+		}
+		if err := j.Spent.Check("spent"); err != nil {
+			return j, err
+		}
+		delete(fields, "spent")
 	}
 	if fields["type"] == nil {
 		fields["type"] = json.RawMessage(`"batch"`)

@@ -15,7 +15,7 @@ import (
 )
 
 // TimedLine returns a job as a line that ReadTimed reads, with what decides on it: when it first waited for a worker, when its last attempt began and
-// how long that ran. It leaves out what the job carries, and what holds it back beside workers. submit is the submit_ms; why, if it is not
+// how long that ran. It leaves out what the job carries, and of what holds it back all but workers, keys and costs. submit is the submit_ms; why, if it is not
 // empty, is why there is no such line.
 func TimedLine(j *rota.Job) (line []byte, submit int64, why string) {
 	switch {
@@ -37,13 +37,16 @@ func TimedLine(j *rota.Job) (line []byte, submit int64, why string) {
 		CPUMilli: j.CPUMilli, MemoryBytes: j.MemoryBytes, IOBytesPerS: j.IOBytesPerS, Requires: j.Requires,
 		RegionsAllow: j.RegionsAllow, RegionsDeny: j.RegionsDeny,
 		Zone: j.Zone, Domain: j.Domain, Worker: j.Worker, Units: j.Units, Limits: j.Limits, Expected: j.Expected,
-		DataKeys: j.DataKeys}
+		DataKeys: j.DataKeys, Keys: j.Keys, Costs: j.Costs}
 	if its.SizeBytes == 0 {
 		its.SizeBytes = int64(len(j.Payload))
 	}
 	line, err := json.Marshal(its)
 	if err != nil {
 		return nil, 0, fmt.Sprintf("they cannot be written: %v", err)
+	}
+	if ended && len(j.Spent) > 0 {
+		line = append(j.Spent.AppendJSON(append(line[:len(line)-1], `,"spent":`...)), '}')
 	}
 	submit = int64(j.Enqueued.Date)
 	line = fmt.Appendf(line[:len(line)-1], `,"state":%q,"submit_ms":%d`, j.State.String(), submit)

@@ -23,6 +23,7 @@ func ranJob() rota.Job {
 	j.ID, j.Queue, j.Tenant, j.Labels, j.Headers = "a/b", "batch", "ann", map[string]string{"l": "secret"}, map[string]string{"h": "secret"}
 	j.Keys, j.Unique, j.Batch, j.Delay, j.MaxRuntime, j.NotBefore = []string{"k:1"}, &rota.Unique{Key: "u"}, "b", time.Second, time.Hour, time.UnixMilli(900)
 	j.CPUMilli, j.MemoryBytes, j.IOBytesPerS, j.Requires, j.Expected, j.Fee, j.Priority = 2000, 7, 8, []string{"gpu"}, time.Minute, 9, 3
+	j.Costs, j.Spent = rota.Costs{"usd": 5}, rota.Costs{"usd": 7}
 	return j
 }
 
@@ -49,7 +50,7 @@ func TestTimedLine(t *testing.T) {
 		s.CPUMilli != 2000 || s.MemoryBytes != 7 || s.IOBytesPerS != 8 ||
 		!slices.Equal(s.Requires, []string{"gpu"}) || s.Expected != time.Minute || s.Fee != 9 || s.Priority != 3 ||
 		s.SizeBytes != 6 ||
-		s.Keys != nil || s.Unique != nil || s.Batch != "" || s.Delay != 0 || s.MaxRuntime != 0 ||
+		!slices.Equal(s.Keys, []string{"k:1"}) || s.Costs["usd"] != 5 || got.Spent["usd"] != 7 || s.Unique != nil || s.Batch != "" || s.Delay != 0 || s.MaxRuntime != 0 ||
 		!s.NotBefore.IsZero() || s.Labels != nil || s.Headers != nil || s.Payload != nil {
 		t.Errorf("%+v", got)
 	}

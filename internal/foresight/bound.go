@@ -12,6 +12,9 @@ import (
 // bounds computes for each job how long it may wait by SPEC §26.4, in ms; none is the reason if there is no such bound.
 // The simulator decides at every event: δ is 0.
 func (l *Life) bounds(fates []Fate) (of []int64, none string) {
+	if l.Limits != nil {
+		return nil, "limits: jobs also wait for their keys and budgets"
+	}
 	if l.Flow != nil {
 		return nil, "a workflow: its nodes come as others end"
 	}

@@ -154,10 +154,10 @@ func TestFitting(t *testing.T) {
 			t.Errorf("job %d: %+v, want worker %d", i, fates[i], want)
 		}
 	}
-	trace.Timed[0].Spec.Keys = []string{"a:b"}
+	trace.Timed[0].Spec.Batch = "b"
 	if _, _, err := FromTimed(trace.Timed); err == nil || !strings.Contains(err.Error(),
-		"line 1: keys is not simulated") {
-		t.Errorf("a job with keys: %v", err)
+		"line 1: batch is not simulated") {
+		t.Errorf("a job of a batch: %v", err)
 	}
 }
 

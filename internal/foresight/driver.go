@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -19,7 +20,7 @@ const (
 	simQueue = "batch"
 	simType  = "batch"
 	simNode  = "sim"
-	// epoch is where the virtual clock starts, in ms.
+	// epoch is where the virtual clock starts, in ms, unless the load has dates.
 	epoch = 1_700_000_000_000
 	// sweepEach is the number of ends after which a sweep deletes ended jobs.
 	sweepEach = 512
@@ -48,7 +49,8 @@ type driver struct {
 	m        *fsm.Machine
 	index    rota.Index
 	now      int64 // the cluster clock, in ms
-	zero     int64 // the moment of the load that is the clock's epoch
+	epoch    int64 // where the clock starts
+	zero     int64 // the moment of the load at which it does
 	sessions []uint64
 	places   map[rota.WorkerID]int32
 	busy     heap[*running]
@@ -81,8 +83,9 @@ func Simulate(ctx context.Context, l *Life) (fates []Fate, err error) {
 	if len(l.Jobs) == 0 {
 		return nil, nil
 	}
-	d := &driver{Life: l, m: fsm.NewUnlogged(), now: epoch, zero: l.Jobs[0].Submit, fates: make([]Fate, len(l.Jobs)),
-		places: make(map[rota.WorkerID]int32)}
+	d := &driver{Life: l, m: fsm.NewUnlogged(), epoch: l.epoch(), zero: l.Jobs[0].Submit,
+		fates: make([]Fate, len(l.Jobs)), places: make(map[rota.WorkerID]int32)}
+	d.now = d.epoch
 	if l.thorough {
 		d.m = fsm.New()
 	}
@@ -111,6 +114,9 @@ func Simulate(ctx context.Context, l *Life) (fates []Fate, err error) {
 		default:
 			return d.fates, d.unended()
 		}
+		if errors.Is(err, errStuck) && d.Limits != nil {
+			return d.fates, d.unended()
+		}
 		if err != nil {
 			return d.fates, err
 		}
@@ -130,14 +136,18 @@ func (d *driver) event() int64 {
 }
 
 // clock converts a moment of the load to the cluster clock, moment converts back.
-func (d *driver) clock(ms int64) int64 { return epoch + ms - d.zero }
+func (d *driver) clock(ms int64) int64 { return d.epoch + ms - d.zero }
 
-func (d *driver) load(clock int64) int64 { return clock - epoch + d.zero }
+func (d *driver) load(clock int64) int64 { return clock - d.epoch + d.zero }
 
-// unended returns an error that names a job that neither ended nor expired.
+// unended returns an error that names a job that neither ended nor expired. Jobs that limits hold for good are refused
+// instead.
 func (d *driver) unended() error {
 	for i := range d.fates {
-		if d.fates[i].End < 0 {
+		if d.fates[i].End < 0 && d.Limits != nil && d.Flow == nil {
+			d.fates[i].Refused = true
+			d.end(i, d.now)
+		} else if d.fates[i].End < 0 {
 			return fmt.Errorf("job %d of the load never started", i+1)
 		}
 	}
@@ -209,23 +219,23 @@ func (d *driver) begin() error {
 	random := sha256.Sum256([]byte("foresight"))
 	ops := []*fsmpb.Op{{Op: &fsmpb.Op_BeginTerm{BeginTerm: &fsmpb.BeginTerm{Term: 1, Node: simNode, Random: random[:],
 		ClusterId: "sim",
-		StartMs:   epoch, LeapMs: int64(limits.VirtualLeapMax)}}},
+		StartMs:   d.epoch, LeapMs: int64(limits.VirtualLeapMax)}}},
 		{Op: &fsmpb.Op_SwitchRules{SwitchRules: &fsmpb.SwitchRules{Version: entry.RulesVersion}}}}
-	if err := d.apply(epoch, ops); err != nil {
+	if err := d.apply(d.epoch, ops); err != nil {
 		return err
 	}
 	set := &fsmpb.SetQueue{Name: simQueue}
 	for _, s := range d.Settings {
 		set.Set = append(set.Set, &fsmpb.Label{Key: s.Key, Value: s.Value})
 	}
-	if err := d.apply(epoch, []*fsmpb.Op{{Op: &fsmpb.Op_SetQueue{SetQueue: set}}}); err != nil {
+	if err := d.apply(d.epoch, []*fsmpb.Op{{Op: &fsmpb.Op_SetQueue{SetQueue: set}}}); err != nil {
 		return err
 	}
 	for i := range d.Workers {
 		spec := d.Workers[i]
 		spec.Queues = []rota.QueueName{simQueue}
 		secret := sha256.Sum256([]byte(spec.ID))
-		outcomes, err := d.entry(epoch,
+		outcomes, err := d.entry(d.epoch,
 			[]*fsmpb.Op{{Op: &fsmpb.Op_Register{Register: &fsmpb.Register{SecretHash: secret[:],
 				Spec: entry.WorkerOp(&spec)}}}})
 		if err != nil {
@@ -234,7 +244,7 @@ func (d *driver) begin() error {
 		d.places[spec.ID] = int32(i)
 		d.sessions = append(d.sessions, outcomes[0].GetSession())
 	}
-	return nil
+	return d.limit()
 }
 
 // apply applies an entry; it fails if any of its operations is refused.
@@ -269,11 +279,6 @@ func (d *driver) log(ops []*fsmpb.Op) ([]*fsmpb.Outcome, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, o := range a.Outcomes {
-		if err := entry.OutcomeError(o); err != nil {
-			return nil, err
-		}
-	}
 	for i := range a.Events {
 		d.heed(&a.Events[i])
 	}
@@ -281,6 +286,11 @@ func (d *driver) log(ops []*fsmpb.Op) ([]*fsmpb.Outcome, error) {
 	d.m.Recycle(a.Events)
 	clear(ops)
 	d.ops = ops[:0]
+	for _, o := range a.Outcomes {
+		if err := entry.OutcomeError(o); err != nil {
+			return nil, err
+		}
+	}
 	return a.Outcomes, nil
 }
 
@@ -343,7 +353,7 @@ func (d *driver) start(e *rota.Event) {
 	d.started++
 	d.ticks.idle = 0
 	d.fates[i].Start, d.fates[i].Worker = d.load(d.now), r.worker
-	if d.Jobs[i].Run >= ackTimeout || d.thorough {
+	if d.Jobs[i].Run >= ackTimeout || d.thorough || d.Limits != nil {
 		d.owed = append(d.owed, d.verb(rota.VerbAck, r))
 	}
 }
@@ -374,7 +384,11 @@ func (d *driver) verb(verb rota.LeaseVerb, r *running) *fsmpb.Op {
 // completion ends a run as its worker does.
 func (d *driver) completion(r *running) *fsmpb.Op {
 	d.end(r.job, r.end)
-	return d.verb(rota.VerbComplete, r)
+	op := d.verb(rota.VerbComplete, r)
+	if spent := d.Jobs[r.job].Spent; len(spent) > 0 {
+		op.GetLease().Costs = entry.CostOps(spent)
+	}
+	return op
 }
 
 func jobID(i int) rota.JobID { return rota.JobID("j" + strconv.Itoa(i)) }
@@ -387,7 +401,7 @@ func placeOf(id rota.JobID) int {
 
 // submit submits a job, together with the rounds that the leader decides for the same entry, and decides.
 func (d *driver) submit(at int64, i int) error {
-	if err := d.apply(at, d.with(at, append(d.ops[:0], d.submits(i)))); err != nil {
+	if err := d.refused(i, d.apply(at, d.with(at, append(d.ops[:0], d.submits(i))))); err != nil {
 		return err
 	}
 	if err := d.match(at); err != nil || d.Submitted == nil {

@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -351,7 +352,7 @@ func TestClean(t *testing.T) {
 		for _, d := range slices.Concat(dropped, large) {
 			sum += d.Jobs
 		}
-		if !slices.Equal(jobs, test.want) || sum != test.dropped {
+		if !reflect.DeepEqual(jobs, test.want) || sum != test.dropped {
 			t.Errorf("%s: %v, %v", test.how, jobs, dropped)
 		}
 	}

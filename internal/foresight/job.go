@@ -5,6 +5,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/internal/flowfile"
 	"github.com/rotasched/rota/internal/millis"
 )
 
@@ -13,6 +14,8 @@ type Job struct {
 	Submit, Run, Estimate int64
 	CPUMilli              int64
 	Tenant                rota.TenantID
+	// Spent are the totals of its costs, where they are known.
+	Spent rota.Costs
 	// Spec has the job's other requirements; nil is a job of processors only.
 	Spec *rota.JobSpec
 }
@@ -28,6 +31,8 @@ type Fate struct {
 	Worker int32
 	// Expired means that its time to live was over before it had ended.
 	Expired bool
+	// Refused means that a limit refused the job, or held it for good.
+	Refused bool
 	// Preempted is how often it was preempted.
 	Preempted int32
 }
@@ -40,6 +45,8 @@ type Life struct {
 	Settings []rota.Setting
 	// Exact gives the policy the true run times.
 	Exact bool
+	// Limits, if not nil, are the rules of keys and the budgets that apply to the jobs.
+	Limits *flowfile.Limits
 	// Flow, if not nil, is the workflow whose nodes the jobs are.
 	Flow *Flow
 	// Progress, if not nil, is called from time to time with how many jobs have ended.

@@ -11,13 +11,14 @@ import (
 const slowdownTau = 10_000
 
 // Result has the figures of a policy: means over windows, the greatest of maxima, sums of counts. Jobs that expired
-// count only in Jobs.
+// or were refused count only in Jobs.
 type Result struct {
 	Name string `json:"name"`
 	// Partial means that the policy was interrupted: Jobs are those that had ended by then.
 	Partial         bool    `json:"partial,omitempty"`
 	Jobs            int64   `json:"jobs"`
 	Expired         int64   `json:"expired,omitempty"`
+	Refused         int64   `json:"refused,omitempty"`
 	Preempted       int64   `json:"preempted,omitempty"`
 	BoundedSlowdown float64 `json:"bounded_slowdown_mean"`
 	SlowdownP95     float64 `json:"bounded_slowdown_p95"`
@@ -125,6 +126,10 @@ func (t *tally) window(l *Life, fates []Fate) {
 			r.Expired++
 			continue
 		}
+		if f.Refused {
+			r.Refused++
+			continue
+		}
 		wait := f.Start - f.Ready
 		slowdown, cpu := slowdownOf(j, wait), float64(j.Run)*float64(j.CPUMilli)
 		waits, slowdowns = append(waits, wait), append(slowdowns, slowdown)
@@ -219,6 +224,7 @@ func rank[T any](sorted []T, percent int) T { return sorted[max(0, (len(sorted)*
 func (r *Result) add(o *Result) {
 	r.Jobs += o.Jobs
 	r.Expired += o.Expired
+	r.Refused += o.Refused
 	r.Preempted += o.Preempted
 	if r.Unbounded = o.Unbounded; o.WaitMaxS >= r.WaitMaxS {
 		r.WaitMaxS, r.WaitBoundS = o.WaitMaxS, o.WaitBoundS

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/flowfile"
 )
 
 // Plan is the input of a simulation.
@@ -20,6 +21,8 @@ type Plan struct {
 	Flow *Flow
 	// Exact uses the true run times as estimates.
 	Exact bool
+	// Limits, if not nil, are the rules of keys and the budgets that apply to the jobs, under every policy.
+	Limits *flowfile.Limits
 	// Progress, if not nil, is called from time to time with how many of Lives are over.
 	Progress func(over int)
 	// Lived, if not nil, is called with the last window of each policy.
@@ -39,7 +42,8 @@ func Run(ctx context.Context, plan *Plan) ([]Result, error) {
 		p := &plan.Policies[i]
 		t := &tally{result: Result{Name: p.Name}, tenants: make(map[rota.TenantID]*tallied)}
 		for n, w := range windows {
-			l := &Life{Jobs: w, Workers: plan.Workers, Settings: p.Settings, Exact: plan.Exact, Flow: plan.Flow}
+			l := &Life{Jobs: w, Workers: plan.Workers, Settings: p.Settings, Exact: plan.Exact, Flow: plan.Flow,
+				Limits: plan.Limits}
 			if plan.Progress != nil {
 				l.Progress = func(over int) { plan.Progress(before + over) }
 			}

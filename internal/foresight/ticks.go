@@ -122,13 +122,13 @@ func (d *driver) tick() (sweep, match int64) {
 	t := &d.ticks
 	sweep, match = d.sweepDue(), never
 	if due := d.matchDue(); due < never {
-		if due = up(due, epoch, sweepEvery); due > d.now { // a decision uses the clock of the latest entry
+		if due = up(due, d.epoch, sweepEvery); due > d.now { // a decision uses the clock of the latest entry
 			sweep = min(sweep, due)
 		}
 		match = up(max(due, t.matched+1), t.matched, d.m.DispatchMs())
 	}
 	if sweep < never {
-		sweep = up(max(sweep, t.swept+1), epoch, sweepEvery)
+		sweep = up(max(sweep, t.swept+1), d.epoch, sweepEvery)
 	}
 	return sweep, match
 }
@@ -138,10 +138,11 @@ func (d *driver) sweepDue() int64 {
 	if d.thorough || d.ticks.forget {
 		return d.now
 	}
-	if due, ok := fsm.NextClock(&d.m.View); ok {
-		return int64(due)
+	due := d.turnDue()
+	if clock, ok := fsm.NextClock(&d.m.View); ok {
+		due = min(due, int64(clock))
 	}
-	return never
+	return due
 }
 
 // matchDue returns when the decision may differ from the latest one.
@@ -177,7 +178,7 @@ func up(at, origin, step int64) int64 {
 // strike does what the leader does at a tick: a sweep, if one is due, then rounds.
 func (d *driver) strike(sweep, match int64) error {
 	t, at := &d.ticks, min(sweep, match)
-	if t.idle++; t.idle > maxIdle && d.next == len(d.Jobs) && len(d.busy.list) == 0 {
+	if t.idle++; t.idle > d.maxIdle() && d.next == len(d.Jobs) && len(d.busy.list) == 0 {
 		return errStuck
 	}
 	if sweep == at {
@@ -185,7 +186,10 @@ func (d *driver) strike(sweep, match int64) error {
 			return err
 		}
 	}
-	t.asked = t.asked || match == at
+	if err := d.turnBudgets(at); err != nil {
+		return err
+	}
+	t.asked = t.asked || match == at || d.Limits != nil // a key or a budget may have room again
 	if err := d.match(at); err != nil {
 		return err
 	}

@@ -19,8 +19,7 @@ func FromTimed(timed []flowfile.TimedJob) (jobs []Job, unended int64, err error)
 		for _, f := range []struct {
 			name string
 			set  bool
-		}{{"not_before_ms", !spec.NotBefore.IsZero()}, {"unique", spec.Unique != nil}, {"keys", len(spec.Keys) > 0},
-			{"batch", spec.Batch != ""},
+		}{{"not_before_ms", !spec.NotBefore.IsZero()}, {"unique", spec.Unique != nil}, {"batch", spec.Batch != ""},
 			{"expected_digest", len(spec.ExpectedDigest) > 0}, {"max_runtime_ms", spec.MaxRuntime != 0}} {
 			if f.set {
 				return nil, 0, rota.Refusef(rota.KindInvalid, f.name, "line %d: %s is not simulated: omit it", t.Line,
@@ -28,7 +27,7 @@ func FromTimed(timed []flowfile.TimedJob) (jobs []Job, unended int64, err error)
 			}
 		}
 		jobs[i] = Job{Submit: t.SubmitMs, Run: t.RunMs, Estimate: spec.Expected.Milliseconds(), CPUMilli: spec.CPUMilli,
-			Tenant: spec.Tenant, Spec: spec}
+			Tenant: spec.Tenant, Spec: spec, Spent: t.Spent}
 		if t.RunMs < 0 {
 			unended++
 			continue

@@ -41,9 +41,10 @@ depends on, with the API's field names, and
   start_ms    when its last attempt began
   run_ms      how long that attempt ran
   state       how it ended
+  spent       what it used of its costs
 
---live adds jobs that wait or run, without a run_ms. Payloads, labels and headers are left out, and so is anything but
-workers that a job may wait for: keys, unique, dates, batches. The jobs are those of the cluster that the caller may read,
+--live adds jobs that wait or run, without a run_ms. Payloads, labels and headers are left out, and so are unique, dates
+and batches. The jobs are those of the cluster that the caller may read,
 or with --from those that a stopped node or a backup keeps. --filter takes the terms of rota job list.`,
 		Example: `  rota job export --to jobs.jsonl.gz && rota simulate jobs.jsonl.gz --procs 64
   rota job export --from nightly.rota --filter 'queue=batch age<7d' > week.jsonl`,

@@ -21,7 +21,7 @@ import (
 type simulation struct {
 	policies                    []string
 	starts, clean, estimate, by string
-	workers, report             string
+	workers, limits, report     string
 	procs                       int64
 	jobs                        int
 }
@@ -47,7 +47,10 @@ with the processors that the load names, on one with --procs, or on those of --w
 
 A policy is a name and settings of a queue (rota queue set --help). It begins bare: ranking=fifo, estimate=user, and no fair
 share, turn of the oldest, hold, preemption or aging; preset=NAME begins with a preset instead. Slowdowns are
-bounded: (wait + run) ÷ run, with runs of 10 s at least.`,
+bounded: (wait + run) ÷ run, with runs of 10 s at least.
+
+With --limits, jobs wait for the rules of their keys and for budgets too. Jobs have keys, costs (estimates) and spent
+(what they used). A job that a limit refuses, or holds for good, counts as REFUSED. Nobody grants a budget that asks.`,
 		Example: `  rota simulate lublin_256.swf.gz --clean rls \
       --policy fifo:ranking=fifo --policy held:ranking=fifo,hold_after=1h --starts 1981,2756:1024`,
 		Args: cobra.ExactArgs(1),
@@ -58,6 +61,8 @@ bounded: (wait + run) ÷ run, with runs of 10 s at least.`,
 	f.Int64Var(&s.procs, "procs", 0, "processors of the machine (default: the load's)")
 	f.StringVar(&s.workers, "workers", "",
 		"a `FILE` of workers instead: {workers: [{id, count, slots, cpu_milli, memory_bytes, …}]}, YAML or JSON")
+	f.StringVar(&s.limits, "limits", "",
+		"a `FILE` of limits for the jobs' keys and costs: {keys: [{name, rate, unit, …}], budgets: [{name, unit, limit, …}]}, YAML or JSON")
 	f.IntVar(&s.jobs, "jobs", 0, "simulate only this number of the first jobs (default: all)")
 	f.StringVar(&s.starts, "starts", "",
 		"`A,B,…:LEN`: simulate windows of LEN jobs from these jobs on, each on an idle machine")
@@ -262,6 +267,7 @@ func simulationColumns() []cli.Column[foresight.Result] {
 			}
 			return decimal(100*r.WaitOfBound, 1) + " %"
 		}},
+		{Head: "REFUSED", Wide: true, Cell: func(r foresight.Result) any { return r.Refused }},
 		{Head: "EXPIRED", Wide: true, Cell: func(r foresight.Result) any { return r.Expired }},
 		{Head: "PREEMPTED", Wide: true, Cell: func(r foresight.Result) any { return r.Preempted }},
 		{Head: "JAIN", Wide: true, Cell: func(r foresight.Result) any { return decimal(r.Fairness, 3) }},

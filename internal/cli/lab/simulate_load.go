@@ -43,6 +43,15 @@ func (s *simulation) load(ctx context.Context, a *cli.App, plan *foresight.Plan,
 	if plan.Workers, err = s.machine(path, cmp.Or(s.procs, procs)); err != nil {
 		return err
 	}
+	if s.limits != "" {
+		text, err := os.ReadFile(s.limits)
+		if err != nil {
+			return cli.Usagef("read --limits: %w", err)
+		}
+		if plan.Limits, err = flowfile.ParseLimits(text); err != nil {
+			return cli.Failf("read limits %s: %w", s.limits, err)
+		}
+	}
 	fitting, large := foresight.Fitting(jobs, plan.Workers)
 	for _, d := range slices.Concat(dropped, large) {
 		a.Talk("%d jobs dropped: %s", d.Jobs, d.Rule)
