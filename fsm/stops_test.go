@@ -602,3 +602,20 @@ func TestRefuseFull_counts(t *testing.T) {
 	b.rule(rota.KeyRule{Name: "m", Rate: 10, PeriodMs: 60_000, Burst: 500, Unit: "u", RefuseFull: true})
 	b.sound()
 }
+
+// TestPause_extends checks that no pause shortens another: both end by the clock, and dates may have moved in between.
+func TestPause_extends(t *testing.T) {
+	t.Parallel()
+	at := func(clock rota.Clock, date rota.Date) rota.Moment { return rota.Moment{Clock: clock, Date: date} }
+	present := state.Pause{On: true, Since: at(1, 10), Until: at(100, 1_000)}
+	for _, to := range []rota.Moment{at(100, 1_000), at(99, 1_000), at(99, 2_000)} {
+		if p := present; p.Extend(state.Pause{On: true, Until: to}) || p.Until != present.Until {
+			t.Errorf("a pause until %+v replaced one until %+v", to, present.Until)
+		}
+	}
+	for _, to := range []rota.Moment{at(101, 900), {}} {
+		if p := present; !p.Extend(state.Pause{On: true, Until: to}) || p.Until != to || p.Since != present.Since {
+			t.Errorf("a pause until %+v gave %+v", to, p)
+		}
+	}
+}

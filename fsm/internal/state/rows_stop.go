@@ -21,9 +21,10 @@ type Pause struct {
 	Reason string
 }
 
-// Extend applies a pause that begins, unless the present one lasts as long; it reports whether it did.
+// Extend applies a pause that begins, unless the present one lasts as long by the clock, which ends both; it reports
+// whether it did.
 func (p *Pause) Extend(to Pause) bool {
-	if p.On && (p.Until.IsZero() || !to.Until.IsZero() && to.Until.Date <= p.Until.Date) {
+	if p.On && (p.Until.IsZero() || !to.Until.IsZero() && to.Until.Clock <= p.Until.Clock) {
 		return false
 	}
 	if p.On {
