@@ -447,8 +447,7 @@ func delivered(a *auditor, r *fsm.Applied, e *rota.Event, given *rota.Assignment
 	if over == rota.ReasonNone {
 		return
 	}
-	bare := rota.JobSpec{ID: e.Job, Queue: e.Queue, Tenant: e.Tenant, Type: spec.Type, Keys: spec.Keys,
-		Costs: spec.Costs}
+	bare := rota.JobSpec{ID: e.Job, Queue: e.Queue, Tenant: e.Tenant, Type: spec.Type, Keys: spec.Keys, Costs: spec.Costs}
 	if given.Lease.Revoked != over || !reflect.DeepEqual(spec, &bare) {
 		a.failf("job %s ended (%s) as it was leased, and its worker gets the lease revoked by %s with %+v", e.Job, over, given.Lease.Revoked, *spec)
 	}
