@@ -78,6 +78,41 @@ func TestSimulate_workflow(t *testing.T) {
 	}
 }
 
+// TestSimulate_limits runs jobs under a rule of a key and a budget, and refuses files that are none.
+func TestSimulate_limits(t *testing.T) {
+	t.Parallel()
+	limits := filepath.Join(t.TempDir(), "limits.yaml")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(limits, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const log = `{"submit_ms":0,"run_ms":10000,"keys":["m:1"],"costs":{"usd":4},"spent":{"usd":2}}
+{"submit_ms":0,"run_ms":10000,"keys":["m:1"],"costs":{"usd":4}}
+{"submit_ms":0,"run_ms":10000,"costs":{"usd":5}}
+`
+	args := []string{"--procs", "8", "--policy", "p:ranking=fifo", "--limits", limits, "-o", "json"}
+	write("keys: [{name: m, concurrency: 1}]\nbudgets: [{name: b, unit: usd, limit: 6}]\n")
+	out, said, code := simulate(t, log, args...)
+	var got struct{ Policies []foresight.Result }
+	if err := json.Unmarshal([]byte(out), &got); err != nil || code != cli.ExitDone || len(got.Policies) != 1 {
+		t.Fatalf("%v, exit code %d: %s%s", err, code, out, said)
+	}
+	if r := got.Policies[0]; r.Jobs != 3 || r.Refused != 1 || r.WaitMaxS < 10 || r.WaitMaxS > 11 || r.Unbounded == "" {
+		t.Errorf("%+v", r)
+	}
+	write("keys: [{name: m, concurrency: 1, queue: q}]")
+	if out, said, code := simulate(t, log, args...); code != cli.ExitFailed || out != "" ||
+		!strings.Contains(said, "keys[0].queue: got q") {
+		t.Errorf("a rule of a queue: exit code %d, %s%s", code, out, said)
+	}
+	args[5] = limits + ".gone"
+	if _, said, code := simulate(t, log, args...); code != cli.ExitUsage || !strings.Contains(said, "read --limits") {
+		t.Errorf("no such file: exit code %d, %s", code, said)
+	}
+}
+
 // TestSimulate compares the figures of a log with those calculated by hand: the second job waits for 99 s, the third,
 // of the other user, for 147.
 func TestSimulate(t *testing.T) {

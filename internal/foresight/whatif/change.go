@@ -56,9 +56,11 @@ func (c *Change) ParseBudget(text string) error {
 	if err := rota.CheckID("set-budget", b.Name); err != nil {
 		return err
 	}
-	err := b.Limit.UnmarshalText([]byte(amount))
+	if b.Limit.UnmarshalText([]byte(amount)) != nil {
+		return rota.Malformed("limit", amount, "use a decimal such as 500 or 0.25, with at most six digits after the point")
+	}
 	c.Budgets = append(c.Budgets, b)
-	return err
+	return nil
 }
 
 // AddedWorkers are workers of one kind: of a spec, or like one of the log's.
