@@ -257,6 +257,7 @@ type KeyFilter struct {
 	Tenant TenantID
 	Name   string
 	Held   KeyHeld
+	By     KeyOrder
 	// Limit is the maximum number of keys, 0 for all; Cursor continues after an earlier page.
 	Limit  int
 	Cursor string
@@ -297,6 +298,35 @@ func ParseKeyHeld(text string) (KeyHeld, error) {
 	return 0, NotOneOf("held", text, keyHelds[:]...)
 }
 
+// KeyOrder is the order of a list of keys.
+type KeyOrder uint8
+
+const (
+	// KeyByUse lists the keys with the most open leases first, then those with the most live jobs.
+	KeyByUse KeyOrder = iota
+	// KeyBySpent lists the keys first whose weighted rate has the largest part of its burst spent and not yet repaid.
+	KeyBySpent
+)
+
+var keyOrders = [...]string{"use", "spent"}
+
+func (o KeyOrder) String() string {
+	if int(o) < len(keyOrders) {
+		return keyOrders[o]
+	}
+	return "unknown"
+}
+
+// ParseKeyOrder is the inverse of String; "" is KeyByUse.
+func ParseKeyOrder(text string) (KeyOrder, error) {
+	for i, name := range keyOrders {
+		if text == name || text == "" {
+			return KeyOrder(i), nil
+		}
+	}
+	return 0, NotOneOf("by", text, keyOrders[:]...)
+}
+
 // Check rejects a filter that no key could match.
 func (f *KeyFilter) Check() error {
 	if f.Queue != "" {
@@ -315,6 +345,9 @@ func (f *KeyFilter) Check() error {
 	}
 	if f.Held > KeyHeldOpen {
 		return NotOneOf("held", strconv.Itoa(int(f.Held)), keyHelds[:]...)
+	}
+	if f.By > KeyBySpent {
+		return NotOneOf("by", strconv.Itoa(int(f.By)), keyOrders[:]...)
 	}
 	return nil
 }

@@ -59,7 +59,7 @@ func (k Keys) State(ctx context.Context, tenant rota.TenantID, key string,
 	return read(ctx, k.c, "show key", opts, from, ask)
 }
 
-// List lists the keys that rules count, the most used first: by open leases, then by live jobs. A key whose use changes
+// List lists the keys that rules count, the most used first in the order of the filter. A key whose use changes
 // meanwhile may appear twice, or not at all.
 func (k Keys) List(ctx context.Context, filter rota.KeyFilter, opts ...ReadOption) iter.Seq2[rota.KeyState, error] {
 	return list(ctx, k.c, "list keys", filter.Limit, filter.Cursor, opts,
@@ -67,7 +67,7 @@ func (k Keys) List(ctx context.Context, filter rota.KeyFilter, opts ...ReadOptio
 			answer, err := n.keys.States(ctx, &rotav1.ListKeyStatesRequest{Read: words.ReadToWire(p.read),
 				Limit: int32(p.limit), Cursor: p.cursor,
 				Queue: string(filter.Queue), Tenant: string(filter.Tenant), Name: filter.Name,
-				Held: filter.Held.String()})
+				Held: filter.Held.String(), By: filter.By.String()})
 			if err != nil {
 				return got, err
 			}

@@ -143,3 +143,44 @@ func TestKeyList_frozen(t *testing.T) {
 	}
 	b.sound()
 }
+
+// TestKeyList_bySpent checks the order by the part of the burst that is spent, page by page.
+func TestKeyList_bySpent(t *testing.T) {
+	t.Parallel()
+	b := newestBench(t)
+	b.rule(rota.KeyRule{Name: "m", Rate: 1, PeriodMs: 100_000, Burst: 100, Unit: "u"})
+	b.rule(rota.KeyRule{Name: "n", Rate: 1, PeriodMs: 100_000, Burst: 10, Unit: "u"})
+	b.rule(rota.KeyRule{Name: "c", Concurrency: 9})
+	b.worker("w", 40)
+	for key, cost := range map[string]int{"m:1": 50, "m:2": 20, "n:1": 8, "c:1": 90} {
+		b.submit("j-"+key, keys(key), costs("u", cost))
+	}
+	b.submit("j-idle", keys("c:1"))
+	b.match()
+	for _, limit := range []int{1, 2, 3, 0} {
+		f := rota.KeyFilter{By: rota.KeyBySpent, Limit: limit}
+		var got []string
+		for {
+			page, next, err := Keys(b.Machine).Page(f, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, k := range page {
+				got = append(got, k.Key)
+			}
+			if f.Cursor = next; next == "" {
+				break
+			}
+		}
+		if want := []string{"n:1", "m:1", "m:2", "c:1"}; !slices.Equal(got, want) {
+			t.Errorf("by %d: got %v, want %v", limit, got, want)
+		}
+	}
+	for _, cursor := range []string{"1/2/k:1", "x/1/2/k:1", "1/2/3/"} {
+		if _, _, err := Keys(b.Machine).Page(rota.KeyFilter{By: rota.KeyBySpent, Cursor: cursor},
+			nil); rota.KindOf(err) != rota.KindInvalid {
+			t.Errorf("cursor %q: %v", cursor, err)
+		}
+	}
+	b.sound()
+}

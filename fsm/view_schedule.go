@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"container/heap"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -172,8 +173,8 @@ func Keys(m *Machine) *KeyList {
 		queuedCosts: kr.queuedCosts.Copy()}
 }
 
-// Page returns the keys that a filter selects and rd may read: those with the most open leases first, then those with
-// the most live jobs, then by queue, tenant and key. It walks all counted keys, and keeps no more than a page. A key
+// Page returns the keys that a filter selects and rd may read in its order: by what is spent if it asks for that, then
+// those with the most open leases first, then those with the most live jobs, then by queue, tenant and key. It walks all counted keys, and keeps no more than a page. A key
 // whose use changes between two pages may be on both, or on none.
 func (l *KeyList) Page(f rota.KeyFilter, rd *access.Reader) (page []rota.KeyState, next string, err error) {
 	if err := f.Check(); err != nil {
@@ -184,9 +185,9 @@ func (l *KeyList) Page(f rota.KeyFilter, rd *access.Reader) (page []rota.KeyStat
 		limit = 100
 	}
 	limit = min(limit, limits.MaxPage)
-	var after *state.KeyCountRow
+	var after usedKey
 	if f.Cursor != "" {
-		if after, err = keyCursor(f.Cursor); err != nil {
+		if after, err = keyCursor(f.Cursor, f.By); err != nil {
 			return nil, "", err
 		}
 	}
@@ -194,11 +195,18 @@ func (l *KeyList) Page(f rota.KeyFilter, rd *access.Reader) (page []rota.KeyStat
 	more := false
 	may := keyAccess{rd: rd}
 	l.counts.Scan(func(_ string, c *state.KeyCountRow) bool {
-		if !c.Selected(&f) || after != nil && !moreUsed(after, c) || len(first) == limit && !moreUsed(c, first[0]) &&
-			more || !may.read(c) {
+		if !c.Selected(&f) {
 			return true
 		}
-		if heap.Push(&first, c); len(first) > limit {
+		key := usedKey{KeyCountRow: c}
+		if f.By == rota.KeyBySpent {
+			key.spent = l.spent(c)
+		}
+		if f.Cursor != "" && !moreUsed(after, key) || len(first) == limit && !moreUsed(key, first[0]) && more ||
+			!may.read(c) {
+			return true
+		}
+		if heap.Push(&first, key); len(first) > limit {
 			heap.Pop(&first)
 			more = true
 		}
@@ -206,22 +214,40 @@ func (l *KeyList) Page(f rota.KeyFilter, rd *access.Reader) (page []rota.KeyStat
 	})
 	page = make([]rota.KeyState, len(first))
 	for i := len(first) - 1; i >= 0; i-- {
-		c := heap.Pop(&first).(*state.KeyCountRow)
+		c := heap.Pop(&first).(usedKey)
 		if more && next == "" {
-			next = fmt.Sprintf("%d/%d/%s", c.Open, c.Jobs, c.Key)
+			if next = fmt.Sprintf("%d/%d/%s", c.Open, c.Jobs, c.Key); f.By == rota.KeyBySpent {
+				next = fmt.Sprintf("%d/%s", c.spent, next)
+			}
 		}
-		page[i] = l.words(c)
+		page[i] = l.words(c.KeyCountRow)
 	}
 	return page, next, nil
 }
 
-// words returns a key under its rule, which every count has.
-func (l *KeyList) words(c *state.KeyCountRow) rota.KeyState {
+// ruleOf returns the rule of a count.
+func (l *KeyList) ruleOf(c *state.KeyCountRow) *state.KeyRuleRow {
 	name, value, _ := strings.Cut(c.Text, ":")
 	r, ok := l.rules.Get(state.KeyRuleKey(c.Queue, name, value))
 	if !ok {
 		r, _ = l.rules.Get(state.KeyRuleKey(c.Queue, name, ""))
 	}
+	return r
+}
+
+// spent returns the part of its burst that a count owes, in millionths; 0 if its rate has no unit.
+func (l *KeyList) spent(c *state.KeyCountRow) int64 {
+	r := l.ruleOf(c)
+	if r.Unit == "" {
+		return 0
+	}
+	owed := c.Owed(r, l.now.Clock).Quotient(r.PeriodMs, rota.MaxCost*2)
+	return state.Product(owed, 1_000_000).Quotient(r.BurstCost(), math.MaxInt64)
+}
+
+// words returns a key under its rule, which every count has.
+func (l *KeyList) words(c *state.KeyCountRow) rota.KeyState {
+	r := l.ruleOf(c)
 	k := c.Words(r, l.now, neededBy(l.queuedCosts, c, r))
 	l.line.Ascend(state.KeyPlace{Count: c.Key}, func(p state.KeyPlace) bool {
 		k.Head = c.TurnAt(p)
@@ -230,24 +256,37 @@ func (l *KeyList) words(c *state.KeyCountRow) rota.KeyState {
 	return k
 }
 
-// moreUsed reports whether a key comes before another in a list by use.
-func moreUsed(a, b *state.KeyCountRow) bool {
-	return cmp.Or(cmp.Compare(b.Open, a.Open), cmp.Compare(b.Jobs, a.Jobs), cmp.Compare(a.Key, b.Key)) < 0
+// usedKey is a count and what orders it in a list.
+type usedKey struct {
+	spent int64
+	*state.KeyCountRow
 }
 
-// keyCursor decodes the start of a page: after the row that it returns.
-func keyCursor(text string) (*state.KeyCountRow, error) {
-	open, rest, _ := strings.Cut(text, "/")
-	jobs, key, whole := strings.Cut(rest, "/")
-	r := &state.KeyCountRow{Key: key}
-	var err, err2 error
-	r.Open, err = strconv.ParseInt(open, 10, 64)
-	r.Jobs, err2 = strconv.ParseInt(jobs, 10, 64)
-	if err != nil || err2 != nil || !whole || key == "" {
-		return nil, rota.Refusef(rota.KindInvalid, "cursor",
+// moreUsed reports whether a key comes before another in a list.
+func moreUsed(a, b usedKey) bool {
+	return cmp.Or(cmp.Compare(b.spent, a.spent), cmp.Compare(b.Open, a.Open), cmp.Compare(b.Jobs, a.Jobs),
+		cmp.Compare(a.Key, b.Key)) < 0
+}
+
+// keyCursor decodes the start of a page: after the key that it returns.
+func keyCursor(text string, by rota.KeyOrder) (usedKey, error) {
+	k := usedKey{KeyCountRow: new(state.KeyCountRow)}
+	numbers := []*int64{&k.Open, &k.Jobs}
+	if by == rota.KeyBySpent {
+		numbers = append([]*int64{&k.spent}, numbers...)
+	}
+	rest, sound := text, true
+	for _, n := range numbers {
+		number, after, whole := strings.Cut(rest, "/")
+		var err error
+		*n, err = strconv.ParseInt(number, 10, 64)
+		rest, sound = after, sound && whole && err == nil
+	}
+	if k.Key = rest; !sound || rest == "" {
+		return k, rota.Refusef(rota.KindInvalid, "cursor",
 			"cursor: got %.80q, which is not of this list; use the next_cursor of the previous page", text)
 	}
-	return r, nil
+	return k, nil
 }
 
 // keyAccess checks once, for adjacent keys that count in the same queue and tenant, whether they may be read.
@@ -274,14 +313,14 @@ func (a *keyAccess) read(c *state.KeyCountRow) bool {
 }
 
 // keyHeap has the least used key on top.
-type keyHeap []*state.KeyCountRow
+type keyHeap []usedKey
 
 func (h keyHeap) Len() int           { return len(h) }
 func (h keyHeap) Less(i, j int) bool { return moreUsed(h[j], h[i]) }
 func (h keyHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
 
 // Push implements heap.Interface.
-func (h *keyHeap) Push(x any) { *h = append(*h, x.(*state.KeyCountRow)) }
+func (h *keyHeap) Push(x any) { *h = append(*h, x.(usedKey)) }
 
 // Pop implements heap.Interface.
 func (h *keyHeap) Pop() any {

@@ -267,6 +267,7 @@ func TestHTTP_refuses(t *testing.T) {
 		"another rule": {"PUT", "/v1/key-rules/album?queue=q", `{"queue":"r"}`, nil, 400, "INVALID", "id",
 			"equal"}, "no key": {"GET", "/v1/keys", "", nil, 400, "INVALID", "key", "required"},
 		"a past of no moment":   {"GET", "/v1/past?at=yesterday", "", nil, 400, "INVALID", "at", "an index"},
+		"keys in an order":      {"GET", "/v1/key-states?by=size", "", nil, 400, "INVALID", "by", "spent"},
 		"keys of a state":       {"GET", "/v1/key-states?held=empty", "", nil, 400, "INVALID", "held", "blocked"},
 		"a key without a value": {"GET", "/v1/keys?key=album", "", nil, 400, "INVALID", "key", "NAME:VALUE"},
 		"a token's secret": {"PUT", "/v1/tokens/t", `{"secret":"s","roles":["reader"]}`, nil, 400,

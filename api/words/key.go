@@ -125,6 +125,9 @@ func KeyFilterFromWire(w *rotav1.ListKeyStatesRequest) (rota.KeyFilter, error) {
 		Cursor: w.GetCursor()}
 	var err error
 	if f.Held, err = rota.ParseKeyHeld(w.GetHeld()); err == nil {
+		f.By, err = rota.ParseKeyOrder(w.GetBy())
+	}
+	if err == nil {
 		err = f.Check()
 	}
 	return f, err

@@ -163,6 +163,7 @@ type KeyList struct {
 	Tenant string `query:"tenant" maxLength:"255" doc:"Only keys of this tenant."`
 	Name   string `query:"name" maxLength:"128" doc:"Only keys with this name before the colon."`
 	Held   string `query:"held" enum:"any,full,blocked,paused,open" default:"any" doc:"full selects keys whose jobs are not assigned now because of their rule or a pause; blocked selects keys whose sequence is blocked by a job that ended DEAD or EXPIRED; open selects keys whose breaker is open or probing."`
+	By     string `query:"by" enum:"use,spent" default:"use" doc:"The order: use lists the keys with the most open leases first, spent those whose weighted rate has the largest part of its burst spent and not yet repaid."`
 }
 
 func (s keyCalls) listKeyStates(ctx context.Context, in *KeyList) (*Answer[rest.KeyStates], error) {
@@ -171,7 +172,7 @@ func (s keyCalls) listKeyStates(ctx context.Context, in *KeyList) (*Answer[rest.
 		return nil, err
 	}
 	got, err := s.options.Calls.Keys.States(ctx, &rotav1.ListKeyStatesRequest{Read: read, Limit: in.Limit,
-		Cursor: in.Cursor, Queue: in.Queue, Tenant: in.Tenant, Name: in.Name, Held: in.Held})
+		Cursor: in.Cursor, Queue: in.Queue, Tenant: in.Tenant, Name: in.Name, Held: in.Held, By: in.By})
 	if err != nil {
 		return nil, err
 	}

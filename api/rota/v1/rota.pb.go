@@ -8270,7 +8270,10 @@ type ListKeyStatesRequest struct {
 	Tenant string `protobuf:"bytes,5,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	Name   string `protobuf:"bytes,6,opt,name=name,proto3" json:"name,omitempty"`
 	// any, full, blocked, paused or open; empty is any.
-	Held          string `protobuf:"bytes,7,opt,name=held,proto3" json:"held,omitempty"`
+	Held string `protobuf:"bytes,7,opt,name=held,proto3" json:"held,omitempty"`
+	// The order: use is by open leases, then by live jobs; spent is by the part of the burst of a weighted rate that is
+	// spent and not yet repaid. Empty is use.
+	By            string `protobuf:"bytes,8,opt,name=by,proto3" json:"by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -8354,9 +8357,16 @@ func (x *ListKeyStatesRequest) GetHeld() string {
 	return ""
 }
 
+func (x *ListKeyStatesRequest) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
 type ListKeyStatesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Those with the most leases open first, then by their live jobs.
+	// The most used first.
 	Keys []*KeyState `protobuf:"bytes,1,rep,name=keys,proto3" json:"keys,omitempty"`
 	At   *ReadAt     `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`
 	// Empty after the last page.
@@ -13169,7 +13179,7 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\n" +
 	"KeyFailure\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\"\xbd\x01\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"\xcd\x01\n" +
 	"\x14ListKeyStatesRequest\x12!\n" +
 	"\x04read\x18\x01 \x01(\v2\r.rota.v1.ReadR\x04read\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\x05R\x05limit\x12\x16\n" +
@@ -13177,7 +13187,8 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\x05queue\x18\x04 \x01(\tR\x05queue\x12\x16\n" +
 	"\x06tenant\x18\x05 \x01(\tR\x06tenant\x12\x12\n" +
 	"\x04name\x18\x06 \x01(\tR\x04name\x12\x12\n" +
-	"\x04held\x18\a \x01(\tR\x04held\"\x80\x01\n" +
+	"\x04held\x18\a \x01(\tR\x04held\x12\x0e\n" +
+	"\x02by\x18\b \x01(\tR\x02by\"\x80\x01\n" +
 	"\x15ListKeyStatesResponse\x12%\n" +
 	"\x04keys\x18\x01 \x03(\v2\x11.rota.v1.KeyStateR\x04keys\x12\x1f\n" +
 	"\x02at\x18\x02 \x01(\v2\x0f.rota.v1.ReadAtR\x02at\x12\x1f\n" +

@@ -172,17 +172,19 @@ func (a KeyCommands) states(states []rota.KeyState) error {
 
 func (a KeyCommands) top() *cobra.Command {
 	var f rota.KeyFilter
-	var queue, tenant, held string
+	var queue, tenant, held, by string
 	cmd := a.ListCommand(&cobra.Command{
-		Use:   "top [--held full|blocked|paused|open] [--name N] [--queue Q] [--tenant T] [--limit N]",
+		Use:   "top [--by use|spent] [--held full|blocked|paused|open] [--name N] [--queue Q] [--tenant T] [--limit N]",
 		Short: "List the keys that rules count, the most used first",
-		Long: "List the keys that rules count: those with the most leases open first, of equals those with the most live jobs. --held full are those at a\n" +
+		Long: "List the keys that rules count: those with the most leases open first, of equals those with the most live jobs. With --by spent,\n" +
+			"those come first whose weighted rate has the largest part of its burst spent and not yet repaid. --held full are those at a\n" +
 			"limit of their rule or stopped, --held blocked those whose sequence a job holds up, which `rota key skip` passes, --held paused and\n" +
 			"--held open those that a pause or a breaker stops, which `rota key resume` ends.",
 		Example: "  rota key top --limit 20\n  rota key top --held blocked",
 		Args:    cobra.NoArgs,
 	})
 	flags := cmd.Flags()
+	flags.StringVar(&by, "by", "use", "the `order`: use or spent")
 	flags.StringVar(&held, "held", "any", "only those in this `state`: any, full, blocked, paused or open")
 	flags.StringVar(&f.Name, "name", "", "only those with this `name` before the colon")
 	flags.StringVar(&queue, "queue", "", "only those that a rule of this `queue` counts")
@@ -193,6 +195,9 @@ func (a KeyCommands) top() *cobra.Command {
 		f.Queue, f.Tenant = rota.QueueName(queue), rota.TenantID(tenant)
 		var err error
 		if f.Held, err = rota.ParseKeyHeld(held); err != nil {
+			return err
+		}
+		if f.By, err = rota.ParseKeyOrder(by); err != nil {
 			return err
 		}
 		if err := f.Check(); err != nil {

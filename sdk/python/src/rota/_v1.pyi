@@ -1842,6 +1842,7 @@ class ListKeyStatesRequest(Message):
     tenant: str
     name: str
     held: str
+    by: str
     def __init__(
         self,
         *,
@@ -1852,6 +1853,7 @@ class ListKeyStatesRequest(Message):
         tenant: str | None = ...,
         name: str | None = ...,
         held: str | None = ...,
+        by: str | None = ...,
     ) -> None: ...
 
 class ListKeyStatesResponse(Message):
