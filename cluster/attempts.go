@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/rotasched/rota"
-	"github.com/rotasched/rota/internal/jsonparts"
+	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/internal/limits"
 )
 
@@ -97,12 +97,7 @@ func (a *attempts) count(e *rota.Event, after []rota.Event) {
 
 // spend sums what an attempt has used, as the event that ends it reports.
 func (a *attempts) spend(e *rota.Event) {
-	var spent rota.Costs
-	jsonparts.Members([]byte(e.Payload), func(member, value []byte) {
-		if jsonparts.Name(member) == "spent" {
-			_ = spent.UnmarshalJSON(value) // the state machine wrote it
-		}
-	})
+	spent := fsm.SpentIn(e.Payload)
 	for _, name := range spent.Names() {
 		label := name
 		if !a.names[name] && len(a.names) >= limits.MaxMeasuredCosts {

@@ -18,7 +18,7 @@ func TestSpans(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		amount := func() state.Int128 { return state.Product(r.Int64N(1000), period) }
 		var rows []*state.ChargeRow
-		cs := chargeSpans{"c": newSpans(0, period)}
+		cs := state.ChargeSpans{"c": state.NewSpans(0, period)}
 		base, number := amount(), uint64(0)
 		for step := range 300 {
 			i := r.IntN(len(rows) + 1)
@@ -26,26 +26,26 @@ func TestSpans(t *testing.T) {
 			case i == len(rows) || r.IntN(3) == 0:
 				number += 1 + r.Uint64N(3)
 				rows = append(rows, &state.ChargeRow{Count: "c", Number: number, Amount: r.Int64N(1000)})
-				cs.changed(rows[len(rows)-1])
+				cs.Changed(rows[len(rows)-1])
 			case r.IntN(2) == 0:
 				rows[i].Then(state.Int128{}.Minus(amount()), state.Int128{})
 				rows[i].Amount += r.Int64N(10)
-				cs.changed(rows[i])
+				cs.Changed(rows[i])
 			default:
-				cs.ended(rows[i])
+				cs.Ended(rows[i])
 				rows = append(rows[:i:i], rows[i+1:]...)
 			}
 			if cs["c"] == nil { // its leaves are used up
-				cs["c"] = newSpans(len(rows), period)
+				cs["c"] = state.NewSpans(len(rows), period)
 				for _, row := range rows {
-					cs.changed(row)
+					cs.Changed(row)
 				}
 			}
 			want := base
 			for _, row := range rows {
 				want = row.After(want.Plus(state.Product(row.Amount, period)))
 			}
-			if got := cs["c"].nodes[1].after(base); got != want {
+			if got := cs["c"].After(base); got != want {
 				t.Fatalf("seed %d, step %d: the spans of %d charges give %v, want %v", seed, step, len(rows), got, want)
 			}
 		}

@@ -36,51 +36,38 @@ func (q queuedSum) with(amount int64, more bool) queuedSum {
 	return queuedSum{q.jobs - 1, q.amount.Minus(state.Product(amount, 1))}
 }
 
-// setQueued adds or removes a job's estimates.
-func (kr *keyring) setQueued(j *state.JobRow, queued bool) {
+// setQueued adds or removes a job's estimates. With settles it settles the counts for which that changes anything.
+func (kr *keyring) setQueued(j *state.JobRow, queued, settles bool) {
 	if kr.units == 0 {
 		return
 	}
-	var room [maxKeyHolds]keyHold
-	for _, h := range kr.of(&j.Spec.JobSpec, room[:0]) {
-		kr.setQueuedCost(&h, h.rule.CostOf(&j.Spec.JobSpec), queued)
-	}
-}
-
-func (kr *keyring) setQueuedCost(h *keyHold, amount int64, queued bool) {
-	if h.rule.RefuseFull {
-		kr.queued[h.count] = kr.queued[h.count].with(amount, queued)
-		if kr.queued[h.count].jobs == 0 {
-			delete(kr.queued, h.count)
-		}
-	}
-	if h.rule.Unit == "" {
-		return
-	}
-	q, _ := kr.queuedCosts.Get(queuedCost{count: h.count, amount: amount})
 	by := 1
 	if !queued {
 		by = -1
 	}
-	if q = (queuedCost{h.count, amount, q.jobs + by}); q.jobs == 0 {
-		kr.queuedCosts.Delete(q)
-	} else {
-		kr.queuedCosts.Set(q)
-	}
-}
-
-// queuedChanged is setQueued for a job that becomes QUEUED, or no longer is; it settles the counts for which that
-// changes anything.
-func (kr *keyring) queuedChanged(j *state.JobRow, queued bool) {
-	if kr.units == 0 {
-		return
-	}
 	var room [maxKeyHolds]keyHold
 	for _, h := range kr.of(&j.Spec.JobSpec, room[:0]) {
 		amount := h.rule.CostOf(&j.Spec.JobSpec)
-		kr.setQueuedCost(&h, amount, queued)
+		if h.rule.RefuseFull {
+			kr.queued[h.count] = kr.queued[h.count].with(amount, queued)
+			if kr.queued[h.count].jobs == 0 {
+				delete(kr.queued, h.count)
+			}
+		}
+		if h.rule.Unit == "" {
+			continue
+		}
+		q, _ := kr.queuedCosts.Get(queuedCost{count: h.count, amount: amount})
+		if q = (queuedCost{h.count, amount, q.jobs + by}); q.jobs == 0 {
+			kr.queuedCosts.Delete(q)
+		} else {
+			kr.queuedCosts.Set(q)
+		}
+		if !settles {
+			continue
+		}
 		c := kr.counts.Get(h.count)
-		if h.rule.Unit == "" || !c.Full && (!queued || c.Fits(h.rule, amount, kr.s.Header.Clock)) {
+		if !c.Full && (!queued || c.Fits(h.rule, amount, kr.s.Header.Clock)) {
 			continue // as before
 		}
 		if kr.full(c, h.rule) != c.Full || kr.due(c, h.rule) != c.Due {
@@ -127,7 +114,7 @@ func (kr *keyring) charge(c *state.KeyCountRow, r *state.KeyRuleRow, number uint
 	row := kr.charges.Fresh()
 	row.Key, row.Count, row.Number, row.Amount = state.ChargeKey(c.Key, number), c.Key, number, amount
 	kr.charges.Insert(row.Key, row)
-	kr.spans.changed(row)
+	kr.spans.Changed(row)
 }
 
 // advance states the debt of a count as of now; c is editable.
@@ -146,7 +133,7 @@ func (kr *keyring) advance(c *state.KeyCountRow, r *state.KeyRuleRow) {
 	} else {
 		last = kr.charges.Change(last.Key, last)
 		last.Then(state.Int128{}.Minus(state.Product(r.RateCost(), int64(now-d.At))), state.Int128{})
-		kr.spans.changed(last)
+		kr.spans.Changed(last)
 	}
 	d.At = now
 }
@@ -177,11 +164,11 @@ func (kr *keyring) total(c *state.KeyCountRow, r *state.KeyRuleRow) state.Int128
 	}
 	t := kr.spans[c.Key]
 	if t == nil {
-		t = newSpans(int(c.Debt.Charges), r.PeriodMs)
-		kr.scanCharges(c.Key, func(row *state.ChargeRow) { t.set(row) })
+		t = state.NewSpans(int(c.Debt.Charges), r.PeriodMs)
+		kr.scanCharges(c.Key, func(row *state.ChargeRow) { t.Set(row) })
 		kr.spans[c.Key] = t
 	}
-	return t.nodes[1].after(c.Debt.Base)
+	return t.After(c.Debt.Base)
 }
 
 // report replaces the charge of an open attempt with what it has reported, where that is more than its estimate.
@@ -197,7 +184,7 @@ func (kr *keyring) report(l *state.LeaseRow, s *rota.JobSpec) {
 		}
 		row = kr.charges.Change(row.Key, row)
 		row.Amount = l.Spent[h.rule.Unit]
-		kr.spans.changed(row)
+		kr.spans.Changed(row)
 		c := kr.counts.Edit(h.count)
 		c.Debt.Total = kr.total(c, h.rule)
 		kr.settle(c, h.rule)
@@ -221,7 +208,7 @@ func (kr *keyring) settleCharge(c *state.KeyCountRow, r *state.KeyRuleRow, l *st
 		before = kr.charges.Change(before.Key, before)
 		before.Then(amount, state.Int128{})
 		before.Then(row.Add, row.Least)
-		kr.spans.changed(before)
+		kr.spans.Changed(before)
 	} else {
 		c.Debt.Base = row.After(c.Debt.Base.Plus(amount))
 	}
@@ -230,7 +217,7 @@ func (kr *keyring) settleCharge(c *state.KeyCountRow, r *state.KeyRuleRow, l *st
 	if c.Debt.Charges--; c.Debt.Charges == 0 {
 		delete(kr.spans, c.Key)
 	} else {
-		kr.spans.ended(row)
+		kr.spans.Ended(row)
 	}
 	if changed {
 		c.Debt.Total = kr.total(c, r)

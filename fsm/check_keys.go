@@ -138,7 +138,7 @@ func (kr *keyring) derive() {
 	if len(kr.names) > 0 {
 		kr.s.JobTable.Scan(func(_ rota.JobID, j *state.JobRow) bool {
 			if kr.lineUp(kr.line, j); j.State == rota.JobQueued {
-				kr.setQueued(j, true)
+				kr.setQueued(j, true, false)
 			}
 			return true
 		})

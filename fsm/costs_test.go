@@ -543,3 +543,20 @@ func TestCosts_ofANodeWithoutAttempts(t *testing.T) {
 		t.Errorf("of a completed one: %+v", v.Past)
 	}
 }
+
+// TestSpentIn reads the payloads of events that end attempts, as the counter of costs does.
+func TestSpentIn(t *testing.T) {
+	t.Parallel()
+	spent := rota.Costs{"model": 7_312_500_000, `a"<>`: 1}
+	var jn = &newestBench(t).State.Journal
+	for _, payload := range []string{jn.Done([]byte{1}, spent), state.Spent(spent)} {
+		if got := SpentIn(payload); !maps.Equal(got, spent) {
+			t.Errorf("%s: got %s", payload, got)
+		}
+	}
+	for _, payload := range []string{"", "{}", jn.Done(nil, nil), `{"detail":{"spent":{"x":1}}}`} {
+		if got := SpentIn(payload); got != nil {
+			t.Errorf("%s: got %s", payload, got)
+		}
+	}
+}

@@ -19,6 +19,9 @@ func DecodeEvents(index rota.Index, b []byte) ([]rota.Event, error) {
 	return state.DecodeEvents(index, b)
 }
 
+// SpentIn returns what an attempt has spent, by the payload of the event that ends it.
+func SpentIn(payload string) rota.Costs { return state.SpentIn(payload) }
+
 // NextChain extends a chain by the entry at an index, given its events' bytes: H(previous, index, bytes) as in SPEC
 // §7.1. It hashes the bytes in place.
 func NextChain(previous sched.Hash, index rota.Index, events []byte) sched.Hash {

@@ -40,7 +40,7 @@ type keyring struct {
 	// with a unit or RefuseFull.
 	queuedCosts *btree.BTreeG[queuedCost]
 	// spans compose the charges of the counts for which that was asked.
-	spans chargeSpans
+	spans state.ChargeSpans
 	// stopped holds the counts that are paused, or whose breaker is open or probing.
 	stopped btree.Set[string]
 	// queued has how many QUEUED jobs a count has, and their estimates, where its rule refuses more than may start.
@@ -80,7 +80,7 @@ type keyHold struct {
 func (kr *keyring) reset() {
 	kr.byName, kr.names = map[keyRuleID]*state.KeyRuleRow{}, map[string]*keyName{}
 	kr.units, kr.queued, kr.stopped = 0, map[string]queuedSum{}, btree.Set[string]{}
-	kr.spans = chargeSpans{}
+	kr.spans = state.ChargeSpans{}
 	kr.groups, kr.restoring = map[rota.QueueName]*state.KeyRuleRow{}, false
 	kr.line = btree.NewBTreeGOptions(keyPlaceLess, btree.Options{NoLocks: true})
 	kr.blocks = map[rota.JobID][]string{}
@@ -100,7 +100,7 @@ func (kr *keyring) of(s *rota.JobSpec, to []keyHold) []keyHold {
 			continue
 		}
 		for _, queue := range [...]rota.QueueName{s.Queue, ""} {
-			r := kr.ruleIn(n, queue, name, value)
+			r := n.rule(kr.byName, keyRuleID{queue, name, value})
 			if r == nil {
 				continue
 			}
@@ -130,19 +130,19 @@ const maxKeyHolds = 2 * rota.MaxKeys
 // rule returns the rule for a value, or that of its name.
 func (kr *keyring) rule(queue rota.QueueName, name, value string) *state.KeyRuleRow {
 	if n := kr.names[name]; n != nil {
-		return kr.ruleIn(n, queue, name, value)
+		return n.rule(kr.byName, keyRuleID{queue, name, value})
 	}
 	return nil
 }
 
-// ruleIn is rule for a name that has rules.
-func (kr *keyring) ruleIn(n *keyName, queue rota.QueueName, name, value string) *state.KeyRuleRow {
+// rule returns the rule for a value of the name, or that of the name.
+func (n *keyName) rule(valued map[keyRuleID]*state.KeyRuleRow, id keyRuleID) *state.KeyRuleRow {
 	if n.valued > 0 {
-		if r := kr.byName[keyRuleID{queue, name, value}]; r != nil {
+		if r := valued[id]; r != nil {
 			return r
 		}
 	}
-	return n.whole[queue]
+	return n.whole[id.queue]
 }
 
 // ruleOf returns the rule of a count, nil if it no longer exists.

@@ -167,7 +167,7 @@ func (kr *keyring) replace(id keyRuleID, to *rota.KeyRule) error {
 		kr.recount(id, j)
 	}
 	for _, j := range filed {
-		kr.setQueued(j, true)
+		kr.setQueued(j, true, false)
 	}
 	kr.recountOpen(id, lingers, 1)
 	var rows []*state.KeyCountRow
@@ -246,7 +246,7 @@ func (kr *keyring) withdraw(id keyRuleID, jobs []*state.JobRow) (filed []*state.
 	var room [maxKeyHolds]keyHold
 	for _, j := range jobs {
 		if j.Item != nil {
-			kr.setQueued(j, false)
+			kr.setQueued(j, false, false)
 			kr.pending(j).Remove(j.Item)
 			filed = append(filed, j)
 		}

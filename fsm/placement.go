@@ -171,7 +171,7 @@ func (pl *placement) file(j *state.JobRow, q *state.QueueRow) {
 	}
 	*j.Item = pl.itemOf(j, q)
 	pl.admission.syncLanes(i, q, j.Spec.Tenant)
-	pl.keyring.queuedChanged(j, true)
+	pl.keyring.setQueued(j, true, true)
 	pl.budgets.setQueued(j, true, true)
 	i.pending.Add(j.Item)
 	i.countTier(j, &q.Policy, 1)
@@ -214,7 +214,7 @@ func (pl *placement) unfile(j *state.JobRow, q *state.QueueRow) {
 	if !i.pending.Remove(j.Item) {
 		panic(fmt.Sprintf("fsm: job %s is QUEUED but in no lane", j.Spec.ID))
 	}
-	pl.keyring.queuedChanged(j, false)
+	pl.keyring.setQueued(j, false, true)
 	pl.budgets.setQueued(j, false, true)
 	i.countTier(j, &q.Policy, -1)
 	pl.timePromotion(q, i)

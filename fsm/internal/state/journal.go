@@ -13,6 +13,7 @@ import (
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/access"
+	"github.com/rotasched/rota/internal/jsonparts"
 	"github.com/rotasched/rota/sched"
 )
 
@@ -140,6 +141,16 @@ func Spent(spent rota.Costs) string {
 		return ""
 	}
 	return string(append(spent.AppendJSON([]byte(`{"spent":`)), '}'))
+}
+
+// SpentIn is the inverse of Done and Spent: what an attempt has spent, by the payload of the event that ends it.
+func SpentIn(payload string) (spent rota.Costs) {
+	jsonparts.Members([]byte(payload), func(member, value []byte) {
+		if jsonparts.Name(member) == "spent" {
+			_ = spent.UnmarshalJSON(value) // it is what AppendJSON wrote
+		}
+	})
+	return spent
 }
 
 // DueAt returns the payload of jobRetryScheduled: when the job is QUEUED again.
