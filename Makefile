@@ -293,6 +293,7 @@ tidy: ## the rules of the house alone (part of make test)
 lint: ## the linters of .golangci.yml, and whether go.mod and go.sum hold what they should and no more
 	$(GO) mod tidy -diff
 	cd test/bench/peerjobs && $(GO) mod tidy -diff
+	cd test/limits/peers/gopeers && $(GO) mod tidy -diff
 	cd deploy/packages && $(GO) mod tidy -diff
 	cd deploy/helm && $(GO) mod tidy -diff
 	$(GO) run $(LINT) run ./...
