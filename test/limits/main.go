@@ -141,7 +141,8 @@ func readResults(file string) (results []result, err error) {
 	if err != nil {
 		return nil, err
 	}
-	return results, json.Unmarshal(text, &results)
+	err = json.Unmarshal(text, &results)
+	return results, err
 }
 
 func writeResults(file string, results []result) error {

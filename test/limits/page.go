@@ -134,11 +134,15 @@ func table(results []result, under fault, rows []measure) string {
 	}
 	fmt.Fprintf(&b, "\n|---|%s\n", strings.Repeat("---:|", len(some)))
 	for _, m := range rows {
-		fmt.Fprintf(&b, "| %s |", m.title)
+		cells, shown := "", under == ""
 		for _, s := range some {
-			fmt.Fprintf(&b, " %s |", m.cell(s, runsOf(results, s.name, under)))
+			cell := m.cell(s, runsOf(results, s.name, under))
+			shown = shown || cell != "–" && cell != "0" && cell != "0 %"
+			cells += " " + cell + " |"
 		}
-		b.WriteString("\n")
+		if shown { // the page says that rows of zeros are left out
+			b.WriteString("| " + m.title + " |" + cells + "\n")
+		}
 	}
 	return b.String()
 }

@@ -55,7 +55,8 @@ func startPostgres(ctx context.Context, b *bench) (*postgresServer, error) {
 		"-E", "UTF8").CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("initdb: %w: %s", err, said)
 	}
-	return p, p.start(ctx)
+	err = p.start(ctx)
+	return p, err
 }
 
 func (p *postgresServer) command(name string, args ...string) *exec.Cmd {

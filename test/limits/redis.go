@@ -35,7 +35,8 @@ func startRedis(ctx context.Context, b *bench) (*redisServer, error) {
 		return nil, err
 	}
 	r := &redisServer{dir: dir, address: address}
-	return r, r.start(ctx)
+	err = r.start(ctx)
+	return r, err
 }
 
 func (r *redisServer) start(ctx context.Context) error {
