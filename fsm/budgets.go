@@ -191,7 +191,8 @@ func (bd *budgets) list(b *rota.Budget) {
 	bd.at[at] = append(bd.at[at], listed)
 	bd.shapes[at.shape()]++
 	if b.Each == rota.EachWorkflow {
-		bd.ofFlows = append(bd.ofFlows, b.Name)
+		at, _ := slices.BinarySearch(bd.ofFlows, b.Name) // in order: they emit events
+		bd.ofFlows = slices.Insert(bd.ofFlows, at, b.Name)
 	}
 	bd.keyring.lanes.All = true
 }

@@ -209,3 +209,25 @@ func TestKeys_moved(t *testing.T) {
 	b.ok(deleteQueueOp("q"))
 	b.sound()
 }
+
+// TestDelete_ofABlockerOfTwoKeys deletes a job that blocks two sequences, on a node and on one that was restored before:
+// both continue them in the same order, though the job names its keys in the other one.
+func TestDelete_ofABlockerOfTwoKeys(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.rule(rota.KeyRule{Name: "z", Sequence: rota.SequenceBlock})
+	b.rule(rota.KeyRule{Name: "a", Sequence: rota.SequenceBlock})
+	l := b.leased("dead", "w", keys("z:1", "a:1"))
+	b.ok(verb(rota.VerbFail, l, func(c *peer.LeaseCommand) { c.Fail = peer.FailNoRetry }))
+	b.twin = b.restored()
+	var passed []string
+	for _, e := range b.entry(b.deleteOf("dead")).Events { // entry compares the twin's events
+		if e.Kind == rota.EventKeyPassed {
+			passed = append(passed, e.Payload)
+		}
+	}
+	if len(passed) != 2 || !strings.Contains(passed[0], `"a:1"`) || !strings.Contains(passed[1], `"z:1"`) {
+		t.Errorf("passed: %v", passed)
+	}
+	b.sound()
+}

@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/internal/state"
@@ -93,10 +94,11 @@ func (kr *keyring) dropBlock(c *state.KeyCountRow) {
 	}
 }
 
-// release lets sequences continue that a deleted job blocks.
+// release lets sequences continue that a deleted job blocks, in the order of their counts. Of v0.1.0 a node did so that
+// had restarted since; others did it in the order in which they were blocked, which no snapshot has, and diverged.
 func (kr *keyring) release(id rota.JobID) {
-	for len(kr.blocks[id]) > 0 {
-		kr.skip(kr.counts.Edit(kr.blocks[id][0]), "DELETED")
+	for _, key := range slices.Sorted(slices.Values(kr.blocks[id])) {
+		kr.skip(kr.counts.Edit(key), "DELETED")
 	}
 }
 

@@ -160,6 +160,15 @@ func TestSeeds(t *testing.T) {
 func TestFoundSeeds(t *testing.T) {
 	t.Parallel()
 	for name, seed := range map[string]uint64{
+		"a pause with a later date came sooner by the clock":           1211,
+		"a job that blocked two sequences was deleted after a restart": 7023,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			liveOrTell(t, limited(seed))
+		})
+	}
+	for name, seed := range map[string]uint64{
 		"a renewal was under way when its worker died":               4184485015,
 		"a workflow was cancelled in the entry that ran it again":    5745,
 		"a node was run again before its worker heard of its expiry": 6866,
