@@ -102,12 +102,7 @@ func (c *Cost) UnmarshalJSON(text []byte) error {
 }
 
 // Names returns the names in order.
-func (c Costs) Names() []string {
-	if len(c) == 0 {
-		return nil
-	}
-	return slices.Sorted(maps.Keys(c))
-}
+func (c Costs) Names() []string { return slices.Sorted(maps.Keys(c)) }
 
 // String shows the costs as NAME=AMOUNT, by name.
 func (c Costs) String() string {

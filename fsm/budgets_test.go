@@ -706,3 +706,17 @@ func (b *bench) compareBudget(seed uint64, step int, limit int64, used func(stri
 func (b *bench) account(name rota.BudgetName, of string) state.Account {
 	return b.budgets.account(state.AccountKey(name, of))
 }
+
+// TestBudget_ofWorkflows_inOrder sets budgets against the order of their names: the end of a workflow emits their events
+// in the order that a restored node has.
+func TestBudget_ofWorkflows_inOrder(t *testing.T) {
+	t.Parallel()
+	b := newestBench(t)
+	for _, name := range []string{"z", "a", "m"} {
+		b.ok(usd(name, 5, func(x *rota.Budget) { x.Each = rota.EachWorkflow }))
+	}
+	want := []rota.BudgetName{"a", "m", "z"}
+	if mine, its := b.budgets.ofFlows, b.restored().budgets.ofFlows; !slices.Equal(mine, want) || !slices.Equal(its, want) {
+		t.Errorf("%v, restored %v, want %v", mine, its, want)
+	}
+}

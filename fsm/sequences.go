@@ -94,8 +94,8 @@ func (kr *keyring) dropBlock(c *state.KeyCountRow) {
 	}
 }
 
-// release lets sequences continue that a deleted job blocks, in the order of their counts. Of v0.1.0 a node did so that
-// had restarted since; others did it in the order in which they were blocked, which no snapshot has, and diverged.
+// release lets the sequences that a deleted job blocks continue, in the order of their counts. No snapshot keeps the order
+// in which they were blocked, which v0.1.0 used on nodes that had not restarted.
 func (kr *keyring) release(id rota.JobID) {
 	for _, key := range slices.Sorted(slices.Values(kr.blocks[id])) {
 		kr.skip(kr.counts.Edit(key), "DELETED")

@@ -173,9 +173,9 @@ func Keys(m *Machine) *KeyList {
 		queuedCosts: kr.queuedCosts.Copy()}
 }
 
-// Page returns the keys that a filter selects and rd may read in its order: by what is spent if it asks for that, then
-// those with the most open leases first, then those with the most live jobs, then by queue, tenant and key. It walks all counted keys, and keeps no more than a page. A key
-// whose use changes between two pages may be on both, or on none.
+// Page returns the keys that a filter selects and rd may read: by what is spent if the filter says so, then those with
+// the most open leases first, then those with the most live jobs, then by queue, tenant and key. It walks all counted
+// keys, and keeps no more than a page. A key whose use changes between two pages may be on both, or on none.
 func (l *KeyList) Page(f rota.KeyFilter, rd *access.Reader) (page []rota.KeyState, next string, err error) {
 	if err := f.Check(); err != nil {
 		return nil, "", err
