@@ -258,9 +258,21 @@ func (d *driver) reported(worker string) client.Middleware {
 				d.say(map[string]any{"on": what, "worker": worker, "job": job.ID(), "token": job.Token().String()})
 			}
 			say("started")
-			told := context.AfterFunc(ctx, func() { say("lost") })
-			defer func() {
-				told()
+			ended, watched := make(chan struct{}), make(chan struct{})
+			go func() {
+				defer close(watched)
+				select {
+				case <-ctx.Done():
+				case <-ended:
+					if ctx.Err() == nil {
+						return
+					}
+				}
+				say("lost")
+			}()
+			defer func() { // a handler that ends because its lease is lost may be first to see it
+				close(ended)
+				<-watched
 				say("ended")
 			}()
 			return next(ctx, job)
