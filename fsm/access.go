@@ -138,7 +138,7 @@ func (a *Access) Rights(p rota.Principal, date rota.Date) (*access.Rights, error
 	return rights, nil
 }
 
-// Prove returns the principal of a token on a date. The error for an invalid token says no more than a thief may learn.
+// Prove returns the principal of a token on a date. The error for an invalid token reveals nothing useful to a thief.
 func (a *Access) Prove(c access.Credential, date rota.Date) (rota.Principal, error) {
 	var hash [32]byte
 	r, ok := a.tokens.Get(state.TokenID(c.ID))
@@ -216,7 +216,7 @@ func (a *Access) ofSession(id string, parent rota.Principal, date rota.Date) (*a
 	return rights, until, nil
 }
 
-// granted returns what roles grant within a narrowing; a missing role grants nothing.
+// granted returns the rights that roles grant within a narrowing; a missing role grants nothing.
 func (a *Access) granted(roles, tenants, queues []string) *access.Rights {
 	set := make([]rota.Role, 0, len(roles))
 	for _, name := range roles {

@@ -286,7 +286,7 @@ func (lm *admission) fireLimiter(key string) {
 	lm.reviewLimiter(lm.limiters.Edit(key))
 }
 
-// reviewLimiter removes from a limiter what has passed.
+// reviewLimiter removes expired data from a limiter.
 func (lm *admission) reviewLimiter(r *state.LimiterRow) {
 	if state.Ahead(r.Tat, lm.s.Header.Clock) == 0 {
 		r.Tat = 0

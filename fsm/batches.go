@@ -130,7 +130,7 @@ func (c *pendingCallbacks) count(r *state.BatchRow, by int64) {
 	c.naming.Add(r.Queue, by)
 }
 
-// sealOp seals a batch: it accepts no more jobs.
+// sealOp seals a batch: it no longer accepts jobs.
 func (b *batches) sealOp(op *fsmpb.SealBatch) *fsmpb.Outcome {
 	r := b.rows.Get(rota.BatchID(op.GetId()))
 	if r == nil {
@@ -214,7 +214,7 @@ func (b *batches) jobEnded(id rota.BatchID, state rota.JobState) {
 	b.await(r)
 }
 
-// seal makes a batch accept no more jobs; r is editable.
+// seal closes a batch for new jobs; r is editable.
 func (b *batches) seal(r *state.BatchRow, why string) {
 	before := r.Times()
 	r.Sealed = b.s.Header.Now()
@@ -360,7 +360,7 @@ func (b *batches) tally() (c pendingCallbacks) {
 // batchEvent is the payload of events about a batch.
 type batchEvent struct {
 	Batch rota.BatchID `json:"batch"`
-	// What is why the batch was sealed, or why its callback waits.
+	// What gives the reason why the batch was sealed, or why its callback waits.
 	What string `json:"what,omitempty"`
 	rota.BatchCounts
 }

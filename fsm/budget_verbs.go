@@ -46,7 +46,8 @@ func ResetBudgetOp(name rota.BudgetName, of string, all bool, c rota.BudgetChang
 		Reason: c.Reason, Id: c.ID}}}
 }
 
-// TurnBudgetOp returns the leader's operation that says which period of a budget has begun, with the named time zones.
+// TurnBudgetOp returns the leader's operation that records which period of a budget has begun, with the named time
+// zones.
 func TurnBudgetOp(d *DueBudget, since, until rota.Date, zones string) *fsmpb.Op {
 	return &fsmpb.Op{Op: &fsmpb.Op_TurnBudget{TurnBudget: &fsmpb.TurnBudget{Name: string(d.Name),
 		Version: uint64(d.Version), FromMs: int64(d.Until), SinceMs: int64(since), UntilMs: int64(until),
@@ -401,8 +402,8 @@ func (bd *budgets) forgive(op *fsmpb.ResetBudget) (*fsmpb.Outcome, error) {
 	return &fsmpb.Outcome{}, nil
 }
 
-// turn states the present period of a budget, or begins the next one: what was spent and granted is forgotten, what
-// open attempts reserve stays. It names the end of the last period, so that each begins once.
+// turn states the present period of a budget, or begins the next one: it clears the amounts spent and granted, and
+// keeps the reservations of open attempts. It names the end of the last period, so that each begins once.
 func (bd *budgets) turn(op *fsmpb.TurnBudget) (*fsmpb.Outcome, error) {
 	name, from := rota.BudgetName(op.GetName()), rota.Date(op.GetFromMs())
 	since, until, now := rota.Date(op.GetSinceMs()), rota.Date(op.GetUntilMs()), bd.s.Header.Date()

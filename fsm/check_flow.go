@@ -175,8 +175,8 @@ func (c *checker) redo(f *flow, r *state.WorkflowRow) {
 	}
 }
 
-// growths checks what vertices added on completion. It returns which vertices are through, which are lost or grew a
-// lost one, and which are settled.
+// growths checks the vertices that were added on completion. It returns which vertices are through, which are lost or
+// grew a lost one, and which are settled.
 func (c *checker) growths(f *flow, r *state.WorkflowRow) (through, lost, settled []bool) {
 	through, lost, settled = make([]bool, len(f.rows)), make([]bool, len(f.rows)), make([]bool, len(f.rows))
 	want := make(map[uint32]*sprouts)

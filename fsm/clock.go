@@ -93,7 +93,7 @@ func (m *Machine) beginTerm(op *fsmpb.BeginTerm, term uint64) *fsmpb.Outcome {
 	return &fsmpb.Outcome{}
 }
 
-// sweepDue fires what is due; only sweeps do (SPEC §3.6). The order is by kind, then by due time, then by id, with at
+// sweepDue fires due timers; only sweeps do (SPEC §3.6). The order is by kind, then by due time, then by id, with at
 // most MaxFiringsPerSweep per entry.
 func (m *Machine) sweepDue() *fsmpb.Outcome {
 	if o := m.Internal(); o != nil {

@@ -20,7 +20,7 @@ type decision struct {
 	// placed counts the pairs; most is their limit.
 	placed, most int
 	holds        []sched.Hold
-	// before counts by queue what was placed before its round. since replaces sinceInterleave if earlier rounds change
+	// before counts by queue the jobs placed before its round. since replaces sinceInterleave if earlier rounds change
 	// it.
 	before, since map[rota.QueueName]uint64
 	// lots are the queues that have work and are not paused, in turn order; names are their names.

@@ -155,7 +155,7 @@ type tenantIn struct {
 
 // takeAll processes the operations in order until take returns false for one.
 func (s *arriving) takeAll(ops []*fsmpb.Op) bool {
-	for _, op := range ops { // their room is taken, wherever they are in the entry
+	for _, op := range ops { // these rounds use room, wherever they are in the entry
 		if r := op.GetRound(); r != nil && !s.round(r) {
 			return false
 		}
@@ -312,7 +312,7 @@ func (s *arriving) join(q *state.QueueRow) {
 	s.turns = append(s.turns, t)
 }
 
-// leave removes what was counted for the call. If the draft is still in use (looked), its lots stay unchanged.
+// leave removes everything counted for the call. If the draft is still in use (looked), its lots stay unchanged.
 func (s *arriving) leave(looked bool) {
 	for _, f := range s.filed {
 		s.m.placement.registry.supply.Release(f.item.Class)

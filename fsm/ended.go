@@ -152,7 +152,7 @@ type Staging struct {
 	Since        rota.Clock
 }
 
-// Staging describes what waits for the archive.
+// Staging describes the records that wait for the archive.
 func (vw *View) Staging() Staging {
 	s := Staging{Records: vw.m.ended.staged.records.Len(), Bytes: vw.m.ended.staged.bytes,
 		Dropped: vw.m.ended.staged.dropped, Last: vw.m.Header.TombSeq}

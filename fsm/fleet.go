@@ -195,8 +195,8 @@ func (fl *fleet) attest(w *state.WorkerRow, a attestation) {
 	}
 }
 
-// fireAttestation records that a worker's attestation has expired. It ends no lease (SPEC §8.5): the worker gets no
-// more from queues that require one.
+// fireAttestation records that a worker's attestation has expired. It ends no lease (SPEC §8.5), but the worker no
+// longer gets leases of queues that require one.
 func (fl *fleet) fireAttestation(id string) {
 	w := fl.workers.Edit(rota.WorkerID(id))
 	w.Lapsed = true
@@ -370,8 +370,8 @@ func only(by rota.Principal) func(rota.Principal) bool {
 const nobody rota.Principal = "nobody"
 
 // fireDisowned ends the session of a worker whose credential is gone, as a takeover does (SPEC §8.5): its leases are
-// revoked and end by silence, and it gets no more. The worker's own secret, under a valid credential, can use the id
-// again.
+// revoked and end by silence, and it gets no new ones. The worker's own secret, under a valid credential, can use the
+// id again.
 func (fl *fleet) fireDisowned(id string) {
 	w := fl.workers.Edit(rota.WorkerID(id))
 	fl.s.Timers.Disowned.Refile(id, 1, 0)

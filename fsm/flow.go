@@ -22,8 +22,8 @@ type flowIndex struct {
 	// leaving those whose rows are being dropped; all in the order in which they were opened.
 	ready, passing btree.Map[uint64, *flow]
 	leaving        btree.Map[uint64, rota.WorkflowID]
-	// all counts what every row holds, kept what rows that are not leaving hold, over the part of kept that has ended:
-	// these are dropped for new ones.
+	// all counts the content of every row, kept that of the rows that are not leaving, over the part of kept that has
+	// ended: these are dropped for new ones.
 	all, kept, over flowSize
 	// attempts counts the attempts that vertices keep.
 	attempts int
@@ -212,7 +212,7 @@ func (fs *flows) dropWork(f *flow, number uint32) {
 
 // settleFlows does, at the end of an entry, a bounded part of the work of workflows: passes over those that end, are
 // retried or leave; then releases and skips, oldest workflow first, by number. If both have work each gets half of the
-// room, so that neither delays the other for long. What ends leaves records for the archive, which is behind by at
+// room, so that neither delays the other for long. Ended workflows leave records for the archive, which is behind by at
 // least one entry, so their bytes are bounded too.
 func (fs *flows) settleFlows() {
 	if !fs.flowIndex.pending() {
@@ -326,9 +326,10 @@ func ManyAtOnce(err error) bool {
 	return errors.As(err, &e) && e.Kind == rota.KindExhausted && e.Subject == manyAtOnce
 }
 
-// after marks what a retry from a vertex runs again: the vertex, what follows from it, and what any of those wait for,
-// unless it COMPLETED; any reports whether there is such a vertex. While the retry continues it returns the same for
-// all vertices that were not taken back yet: those have not COMPLETED since, nor has anything between them.
+// after marks the vertices that a retry from a vertex runs again: that vertex, its descendants, and everything that any
+// of those wait for, except COMPLETED ones; any reports whether there is such a vertex. While the retry continues it
+// returns the same for all vertices that were not taken back yet: those have not COMPLETED since, nor has anything
+// between them.
 //
 // Both walks pass over every vertex twice: n represents its job, n+len(rows) the vertex being through.
 func (f *flow) after(number uint32) (marked []bool, any bool) {

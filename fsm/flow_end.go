@@ -122,8 +122,8 @@ func (fs *flows) failVertex(f *flow, r *state.WorkflowRow, v *state.VertexRow) {
 	})
 }
 
-// endFlow starts the end of a RUNNING workflow: nothing more is released, a pass cancels what must be cancelled, and
-// nodes that may continue are awaited.
+// endFlow starts the end of a RUNNING workflow: nothing more is released, a pass cancels the nodes that must not
+// continue, and nodes that may continue are awaited.
 func (fs *flows) endFlow(f *flow, r *state.WorkflowRow, as rota.WorkflowState) {
 	r.Ending, r.Cursor, r.Redo, r.From = as, 0, false, 0
 	f.redo = nil
@@ -317,8 +317,8 @@ func (fs *flows) cancelVertex(f *flow, r *state.WorkflowRow, number uint32) bool
 	return true
 }
 
-// takeBack makes a vertex that a retry runs again Blocked, and reports whether it is such a vertex. Vertices that it
-// waits for may be taken back after it.
+// takeBack makes a vertex that a retry runs again Blocked, and reports whether it is such a vertex. It may run before
+// takeBack of the vertices that this one waits for.
 func (fs *flows) takeBack(f *flow, r *state.WorkflowRow, number uint32) bool {
 	v := f.rows[number]
 	if !v.Lost() || f.redo != nil && !f.redo[number] {

@@ -193,7 +193,7 @@ func goldenLosses(c *bench) {
 }
 
 // goldenCosts weighs jobs: with reports that are more, less, missing and refused, a node of a workflow and a job among
-// them that run again, and rules that take over what is owed.
+// them that run again, and rules that take over debts.
 func goldenCosts(c *bench) {
 	c.worker("costs", 20)
 	rule := rota.KeyRule{Name: "costs", Rate: 2, PeriodMs: 1_000, Burst: 20, Unit: "u", DefaultCost: rota.CostUnit / 2}

@@ -187,7 +187,7 @@ func (pl *placement) runsOf(w *state.WorkerRow) (runs []sched.Run) {
 	return runs
 }
 
-// reestimate applies a change that affects the estimates of a queue's jobs, and recounts what depends on them.
+// reestimate applies a change that affects the estimates of a queue's jobs, and recounts the runs of its open leases.
 func (pl *placement) reestimate(q *state.QueueRow, change func()) {
 	var open []*state.LeaseRow
 	pl.leasing.leases.Scan(func(_ string, l *state.LeaseRow) bool {

@@ -105,8 +105,7 @@ func TestPage_groups(t *testing.T) {
 	}
 }
 
-// TestPage_groupsAreBounded checks that a page has no more groups than fit in a response; its cursor continues with the
-// next.
+// TestPage_groupsAreBounded checks that the groups of a page fit in a response; its cursor continues with the next.
 func TestPage_groupsAreBounded(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

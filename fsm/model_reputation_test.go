@@ -30,8 +30,8 @@ func newModelReputation(now rota.Clock) modelReputation {
 		bad: map[rota.JobType]int64{}, denied: map[rota.JobType]rota.Clock{}}
 }
 
-// anew returns the part of it that outlasts a session.
-func (s modelReputation) anew() modelReputation {
+// lasting returns the part of it that outlasts a session.
+func (s modelReputation) lasting() modelReputation {
 	s.unreachable, s.draining, s.retired, s.dismissed = false, false, false, false
 	return s
 }

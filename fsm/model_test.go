@@ -324,7 +324,7 @@ func (m *model) register(id rota.WorkerID, secret string, takeover bool, slots i
 		}
 	}
 	m.count++
-	m.workers[id] = &modelWorker{session: m.count, secret: secret, slots: slots, modelReputation: w.anew()}
+	m.workers[id] = &modelWorker{session: m.count, secret: secret, slots: slots, modelReputation: w.lasting()}
 	return true
 }
 

@@ -84,8 +84,8 @@ func (n need) met() bool { return n.slots <= 0 && n.CPU <= 0 && n.Memory <= 0 &&
 func (n need) less(g *going) need { return need{n.slots - 1, n.Minus(g.Load)} }
 
 // preempt revokes leases of background jobs for a critical one, and holds their worker for it (SPEC §7.9), outside the
-// bound on holds. Everything is checked again, and no more leases are revoked than are needed now. A preemption that
-// can no longer make room is dropped as a whole, with an event that gives the reason.
+// bound on holds. Everything is checked again, and only the leases needed now are revoked. A preemption that can no
+// longer make room is dropped as a whole, with an event that gives the reason.
 func (pl *placement) preempt(op *fsmpb.Preempt, epoch uint64) {
 	job, worker := rota.JobID(op.GetJob()), rota.WorkerID(op.GetWorker())
 	j := pl.s.JobTable.Get(job)

@@ -77,8 +77,8 @@ func fewest(leases []going, lack need) ([]going, bool) {
 // maxPlanned is the number of leases among which every choice is tried: 4,096 choices.
 const maxPlanned = 12
 
-// choice is the search for the fewest leases. The leases after a place bound what can still be gained. So a worker on
-// which no end of leases would help, as most are in a cluster short of cpu, costs next to nothing.
+// choice is the search for the fewest leases. The leases after a place bound the room that can still be gained. So a
+// worker on which no end of leases would help, as most are in a cluster short of cpu, costs next to nothing.
 type choice struct {
 	leases []going
 	// sum and most are, for the leases from a place on, their total load and the largest single load; looks counts the

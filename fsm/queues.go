@@ -323,7 +323,7 @@ func (pl *placement) forgetQueue(q *state.QueueRow) *fsmpb.Outcome {
 	return &fsmpb.Outcome{}
 }
 
-// drainQueue takes one step of emptying a queue into another one (SPEC §21.5): it accepts no more submissions, some of
+// drainQueue takes one step of emptying a queue into another one (SPEC §21.5): the queue refuses submissions, some of
 // its pending jobs move, and once nothing names it, it is deleted. A repetition is the next step; it continues where
 // the last one stopped, whichever caller sends it.
 func (pl *placement) drainQueue(q *state.QueueRow, into rota.QueueName) *fsmpb.Outcome {
@@ -467,7 +467,7 @@ func (pl *placement) stays(name rota.QueueName) error {
 	return nil
 }
 
-// tells reports whether the caller of the current operation may read objects of a tenant and a queue.
+// tells returns whether the caller of the current operation may read objects of a tenant and a queue.
 func (pl *placement) tells(tenant rota.TenantID, queue rota.QueueName) bool {
 	actor := pl.s.Journal.Caller.Actor
 	if actor == "" {

@@ -302,8 +302,8 @@ func (sc *schedules) remove(op *fsmpb.DeleteSchedule) *fsmpb.Outcome {
 	return &fsmpb.Outcome{}
 }
 
-// fire decides what is due after one moment and up to another (SPEC §17.4). The next one begins where it ends, so that
-// no date is decided twice or skipped, whichever node leads.
+// fire decides the dates after one moment and up to another (SPEC §17.4). The next one begins where it ends, so that no
+// date is decided twice or skipped, whichever node leads.
 func (sc *schedules) fire(op *fsmpb.Fire) *fsmpb.Outcome {
 	if o := sc.s.Internal(); o != nil {
 		return o

@@ -170,8 +170,7 @@ func (fl *fleet) gone(op *fsmpb.Gone) *fsmpb.Outcome {
 }
 
 // disconnect applies the leader's report that a worker's stream has ended (SPEC §16.7). From now on the grace of its
-// leases counts, and it gets no more of them until it registers. A report on another connection than the newest is
-// ignored.
+// leases counts, and it gets no new ones until it registers. A report on another connection than the newest is ignored.
 func (fl *fleet) disconnect(op *fsmpb.Disconnect) *fsmpb.Outcome {
 	if o := fl.s.Internal(); o != nil {
 		return o

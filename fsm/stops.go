@@ -209,7 +209,7 @@ func (kr *keyring) advanceStops(c *state.KeyCountRow, r *state.KeyRuleRow) {
 	case r.Breaker.Trip == 0 || c.Open == 0 && b.Idle():
 		*b = state.Breaker{}
 	case b.Idle():
-		*b = b.Closed() // a snapshot has no more of it
+		*b = b.Closed() // snapshots omit everything else
 	}
 }
 

@@ -331,7 +331,7 @@ func (c *checker) settings() {
 	}
 }
 
-// ClusterSettings returns the cluster's settings, and what counts against them.
+// ClusterSettings returns the cluster's settings with their ETag.
 func (vw *View) ClusterSettings() rota.ClusterSettings {
 	s := vw.m.Header.Settings
 	s.ETag = vw.m.Header.SettingsETag()

@@ -133,8 +133,8 @@ func (pl *placement) timePromotion(q *state.QueueRow, i *queueIndex) {
 	i.promoteDue = due
 }
 
-// firePromote promotes one aged job of a queue (SPEC §10.3): each counts as a firing, so that a sweep carries no more
-// of them than of anything else.
+// firePromote promotes one aged job of a queue (SPEC §10.3): each counts as a firing, so the limit on a sweep's firings
+// holds for promotions too.
 func (pl *placement) firePromote(queue string) {
 	q := pl.s.QueueTable.Get(rota.QueueName(queue))
 	i := pl.registry.queues[q.Name]

@@ -219,7 +219,7 @@ func (ts *typeStats) forget(r *estimateRow) {
 	ts.estimates.Drop(r.key)
 }
 
-// forgetQueue drops what was learned in a deleted queue; forgetTenant drops what was learned of a tenant.
+// forgetQueue drops the estimates of a deleted queue; forgetTenant drops those of a tenant.
 func (ts *typeStats) forgetQueue(name rota.QueueName) {
 	for _, key := range keysUnder(&ts.estimates, string(name)+"/") {
 		ts.forget(ts.estimates.Get(key))

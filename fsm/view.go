@@ -240,7 +240,7 @@ func (vw *View) Assignments(id rota.WorkerID, session rota.Session) []rota.Assig
 func Deliverable(vw *View, id rota.WorkerID, session rota.Session,
 	by rota.Principal) (leases []rota.Assignment, ours bool) {
 	w := vw.m.fleet.workers.Get(id)
-	if w == nil || w.Session != session { // what remains of an older session is revoked
+	if w == nil || w.Session != session { // the remaining leases of an older session are revoked
 		return vw.Assignments(id, session), true
 	}
 	if w.By != by {

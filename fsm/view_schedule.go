@@ -173,9 +173,10 @@ func Keys(m *Machine) *KeyList {
 		queuedCosts: kr.queuedCosts.Copy()}
 }
 
-// Page returns the keys that a filter selects and rd may read: by what is spent if the filter says so, then those with
-// the most open leases first, then those with the most live jobs, then by queue, tenant and key. It walks all counted
-// keys, and keeps no more than a page. A key whose use changes between two pages may be on both, or on none.
+// Page returns the keys that a filter selects and rd may read. If the filter asks for it, the order is first by cost
+// spent. Then come the keys with the most open leases, then those with the most live jobs, then the order is by queue,
+// tenant and key. It walks all counted keys, and keeps at most a page. A key whose use changes between two pages may be
+// on both, or on none.
 func (l *KeyList) Page(f rota.KeyFilter, rd *access.Reader) (page []rota.KeyState, next string, err error) {
 	if err := f.Check(); err != nil {
 		return nil, "", err
@@ -256,7 +257,7 @@ func (l *KeyList) words(c *state.KeyCountRow) rota.KeyState {
 	return k
 }
 
-// usedKey is a count and what orders it in a list.
+// usedKey is a count with the values that a list is ordered by.
 type usedKey struct {
 	spent int64
 	*state.KeyCountRow

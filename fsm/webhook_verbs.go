@@ -254,7 +254,7 @@ func (h *hooks) advance(op *fsmpb.AdvanceHook) *fsmpb.Outcome {
 	return &fsmpb.Outcome{}
 }
 
-// mayAdvance refuses what was read for another cursor or another version, and what is not a range of events.
+// mayAdvance refuses deliveries for another cursor or another version, and a range of events that is not valid.
 func (h *hooks) mayAdvance(r *state.HookRow, op *fsmpb.AdvanceHook) *rota.Error {
 	from, to, gap := entry.EventWords(op.GetFrom()), entry.EventWords(op.GetTo()), entry.EventWords(op.GetGap())
 	n := len(op.GetDeliveries())

@@ -60,8 +60,8 @@ func (h *hooks) delivery(id rota.JobID) *state.HookRow {
 	return h.rows.Edit(name)
 }
 
-// jobEnded counts a delivery that has ended. A delivery that failed for good disables its hook: a receiver that is away
-// so long needs attention, and misses no further events meanwhile.
+// jobEnded counts a delivery that has ended. A delivery that failed for good disables its hook: a receiver that fails
+// for that long needs attention, and misses no further events meanwhile.
 func (h *hooks) jobEnded(j *state.JobRow, st rota.JobState) {
 	r := h.delivery(j.Spec.ID)
 	if r == nil {

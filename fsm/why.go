@@ -14,10 +14,10 @@ import (
 	"github.com/rotasched/rota/sched"
 )
 
-// Why explains the state of a live job (SPEC §6.1, §7.7): for a pending job every reason, its rank, and what would let
-// it run; for a leased job the recorded decision. It uses the code that decides: the obstacles that rounds and the
-// re-check meet, the rules of Supply, and Decide itself, of which it looks at `most` pairs at most. It is a pure read;
-// ok is false if the job is not live.
+// Why explains the state of a live job (SPEC §6.1, §7.7): for a pending job every reason, its rank, and the remedies;
+// for a leased job the recorded decision. It uses the code that decides: the obstacles that rounds and the re-check
+// meet, the rules of Supply, and Decide itself, of which it looks at `most` pairs at most. It is a pure read; ok is
+// false if the job is not live.
 func (vw *View) Why(id rota.JobID, most int) (x rota.Explanation, ok bool) {
 	return vw.WhyFor(id, most, nil)
 }
@@ -549,7 +549,7 @@ var remedies = map[string]string{
 	"TYPE_NOT_HANDLED":      "a worker that handles its type registers (rota worker run --types …, or without --types for every type)",
 }
 
-// remedy returns what would end a reason, "" if nothing simple does.
+// remedy describes the event that would end a reason, "" if no simple one does.
 func (vw *View) remedy(j *state.JobRow, w rota.Why) string {
 	pinned := vw.m.fleet.workers.Get(j.Spec.Worker)
 	absent := j.Spec.Worker != "" && (pinned == nil || pinned.Status == rota.WorkerRetired)

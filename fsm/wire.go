@@ -64,7 +64,7 @@ type lifecycle struct {
 func New() *Machine { return NewKnowing(entry.RulesVersion) }
 
 // NewUnlogged is New for a state whose entries no log holds: it keeps no digest, no chain of its events and no count of
-// its bytes, as nothing compares them. It decides like any other, and admits what would only be refused for its bytes.
+// its bytes, as nothing compares them. It decides like any other, but never refuses an operation for its bytes.
 func NewUnlogged() *Machine {
 	m := New()
 	m.Ledger.Unlogged = true

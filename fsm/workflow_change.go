@@ -49,7 +49,7 @@ func (fs *flows) growing(l *state.LeaseRow, op *fsmpb.LeaseOp) (*chunk, error) {
 		content: state.HashBytes(encoded)}
 	switch {
 	case r.Ending != rota.WorkflowNone:
-		return c, nil // it accepts the completion, but no more nodes
+		return c, nil // it accepts the completion, but no new nodes
 	case r.Redo:
 		return nil, exhausted("children", "workflow %s is being retried: complete again in a moment", r.ID)
 	}
@@ -109,7 +109,7 @@ func (c *chunk) admitGrowth() error {
 	return c.fs.admitSize(c.need())
 }
 
-// drop returns what was taken for children that are not added after all; nil has none.
+// drop releases the classes of children that are not added after all; a nil chunk has none.
 func (c *chunk) drop() {
 	if c != nil {
 		c.fs.dropKinds(c.f, c.kinds)

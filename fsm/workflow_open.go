@@ -176,8 +176,8 @@ func (fs *flows) admitNodes(spec *rota.JobSpec, q *state.QueueRow, n int64) erro
 	return fs.admission.admitPressure(spec, q)
 }
 
-// admitSize refuses what exceeds the caps on all workflows, after dropping those that ended. Workflows being dropped
-// still take memory: they may use up to a quarter in addition to the caps.
+// admitSize refuses an addition beyond the caps on all workflows, after dropping those that ended. Workflows being
+// dropped still use memory: they may use up to a quarter in addition to the caps.
 func (fs *flows) admitSize(need flowSize) error {
 	s := &fs.flowIndex
 	most := flowSize{limits.MaxWorkflows, limits.MaxVertices, limits.MaxWorkflowsBytes}
@@ -259,9 +259,9 @@ func flowRefused(r *state.WorkflowRow, err error) *fsmpb.Outcome {
 	return o
 }
 
-// retryWorkflow runs again what did not complete in a workflow that FAILED or was CANCELLED: all of it or what depends
-// on a node (SPEC §11.3). What COMPLETED stays. The workflow is RUNNING at once; vertices that the pass has not reached
-// keep the state in which they ended. The number of runs identifies a retry that was already counted.
+// retryWorkflow runs the incomplete nodes of a FAILED or CANCELLED workflow again: all of them, or those that a
+// retry from one node needs (SPEC §11.3). COMPLETED nodes stay. The workflow is RUNNING at once; vertices that the pass
+// has not reached keep the state in which they ended. The number of runs identifies a retry that was already counted.
 func (fs *flows) retryWorkflow(op *fsmpb.RetryWorkflow) *fsmpb.Outcome {
 	r, err := fs.committed(rota.WorkflowID(op.GetId()))
 	switch {

@@ -148,7 +148,7 @@ func (s *schedulers) work() {
 			s.t.Fatalf("got decisions\n%v\nby the other scheduler\n%v", mine, its)
 		}
 		if len(mine) > 0 {
-			s.heed(s.entry(opsOf(mine)...).Events)
+			s.checkAssignments(s.entry(opsOf(mine)...).Events)
 		}
 		w, _ := s.View.Workflow("wf")
 		switch {
@@ -164,8 +164,8 @@ func (s *schedulers) work() {
 	}
 }
 
-// heed checks each assignment at the moment when it was made.
-func (s *schedulers) heed(events []rota.Event) {
+// checkAssignments checks each assignment at the moment when it was made.
+func (s *schedulers) checkAssignments(events []rota.Event) {
 	s.t.Helper()
 	for _, e := range events {
 		switch e.Kind {

@@ -107,7 +107,7 @@ type chunk struct {
 	content rota.Digest
 }
 
-// refused returns what was taken for the chunk, and a refusal.
+// refused releases the chunk's classes and returns a refusal.
 func (c *chunk) refused(err error) *fsmpb.Outcome {
 	c.fs.dropKinds(c.f, c.kinds)
 	return entry.Refused(err)

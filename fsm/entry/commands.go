@@ -10,8 +10,8 @@ import (
 )
 
 // Operations are encoded once, where they are created, as fsmpb.Commands, the form that nodes forward. They are copied
-// into an entry unchanged. The leader decodes what was forwarded, as an entry must not contain anything undecodable,
-// but does not encode it again.
+// into an entry unchanged. The leader decodes forwarded operations, as an entry must not contain anything undecodable,
+// but does not encode them again.
 
 // The tags of an operation in fsmpb.Commands and in fsmpb.Entry: one byte each, so changing that byte converts one form
 // to the other.

@@ -12,8 +12,8 @@ import (
 // objects that live for one entry. It passes anything unknown or not in the usual form to package proto, which decides
 // what an entry contains (FuzzDecoder). The zero Decoder is ready for use.
 //
-// An entry is valid until the next call. What lives on, such as payloads and outputs, is copied: a slice of the entry's
-// bytes would keep all of them alive.
+// An entry is valid until the next call. Data that outlives it, such as payloads and outputs, is copied: a slice of the
+// entry's bytes would keep all of them alive.
 type Decoder struct {
 	entry   fsmpb.Entry
 	list    []*fsmpb.Op
@@ -106,7 +106,7 @@ func (d *Decoder) usual(b []byte) bool {
 	return true
 }
 
-// begin reserves room for `ops` operations and discards what was read before.
+// begin reserves room for `ops` operations and discards the previous entry.
 func (d *Decoder) begin(ops int) {
 	if cap(d.submits) < ops { // both at their maximum: neither may move while it is filled
 		d.submits, d.leases = make([]submitRoom, 0, ops), make([]leaseRoom, 0, ops)

@@ -5,7 +5,7 @@ import (
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
-// Peeked is what can be read from an entry before it is applied.
+// Peeked holds the parts of an entry that can be read before it is applied.
 type Peeked struct {
 	// Term in which it was stamped, its number of operations, and its rounds.
 	Term       uint64

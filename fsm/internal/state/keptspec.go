@@ -29,8 +29,8 @@ type SharedSpec struct {
 	restBytes int64
 }
 
-// says reports whether a spec equals this one except for its own parts.
-func (r *SharedSpec) says(s *rota.JobSpec) bool {
+// matches reports whether a spec equals this one except for its own parts.
+func (r *SharedSpec) matches(s *rota.JobSpec) bool {
 	return r.headed == (len(s.Headers) > 0) && saysAlike(s, &r.JobSpec)
 }
 
@@ -161,9 +161,9 @@ func (k *Specs) Keep(s *rota.JobSpec) *KeptSpec {
 
 // rest returns a spec without its own parts, shared with equal ones.
 func (k *Specs) rest(s *rota.JobSpec) *SharedSpec {
-	if k.last == nil || !k.last.spec.says(s) {
+	if k.last == nil || !k.last.spec.matches(s) {
 		at := &k.Shared[place(s)]
-		if at.spec == nil || !at.spec.says(s) {
+		if at.spec == nil || !at.spec.matches(s) {
 			at.Take(&k.Enc, s)
 		}
 		k.last = at

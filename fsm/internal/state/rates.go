@@ -96,9 +96,9 @@ func decodeSlots(d *Decoder) (w Window) {
 // in nanoseconds on the cluster clock (SPEC §4.5; the generic cell rate algorithm). A full bucket has a tat in the
 // past, or 0.
 //
-// The clock counts milliseconds, and clock·10⁶ exceeds 2⁶³ in the year 2262. So products are taken modulo 2⁶⁴ and only
-// ever subtracted from each other: a tat is at most burst·every ahead (10⁶·10⁹ ns, eleven days) and less than 292 years
-// (2⁶³ ns) behind, as a sweep clears past ones.
+// The clock counts milliseconds, and clock·10⁶ exceeds 2⁶³ in the year 2262. So products are calculated modulo 2⁶⁴ and
+// only ever subtracted from each other: a tat is at most burst·every ahead (10⁶·10⁹ ns, eleven days) and less than 292
+// years (2⁶³ ns) behind, as a sweep clears past ones.
 //
 // every is 10⁹ ÷ rate rounded down: a full bucket's tokens are back after exactly one second, and the rate is exceeded
 // by less than rate ÷ 10⁹ of itself.

@@ -101,7 +101,7 @@ func decodeLimits(d *Decoder) map[string]int64 {
 	return limits
 }
 
-// decodeSpent reads what was spent at the end of a row, where it is written only if there is anything.
+// decodeSpent reads the spent costs at the end of a row, where they are written only if there are any.
 func decodeSpent(d *Decoder) rota.Costs {
 	if len(d.B) == 0 {
 		return nil
@@ -209,7 +209,7 @@ type LeaseRow struct {
 	Index rota.Index
 	// Spent is the total that the attempt has reported (SPEC §30.1); it never changes, but is replaced.
 	Spent rota.Costs
-	// Ended is what is kept of its job once the job ended before the lease; nil while the job lives (SPEC §8.8).
+	// Ended holds the data kept of a job that ended before the lease; nil while the job lives (SPEC §8.8).
 	Ended *EndedJob
 	// Key is the id as a string, the key of the row.
 	Key string

@@ -11,7 +11,7 @@ import (
 type Debt struct {
 	// At is the time as of which the debt is stated.
 	At rota.Clock
-	// Total is the whole debt, Base what was left of it when the oldest open charge began, or all of it without one.
+	// Total is the whole debt, Base the rest of it when the oldest open charge began, or all of it without one.
 	Total, Base Int128
 	// Charges counts the open charges.
 	Charges int64
@@ -38,7 +38,7 @@ func decodeDebt(d *Decoder) (debt Debt) {
 	return debt
 }
 
-// Repaid returns what is left of a debt after a number of ms at a rate in millionths per period.
+// Repaid returns the rest of a debt after a number of ms at a rate in millionths per period.
 func Repaid(debt Int128, rate int64, ms rota.Clock) Int128 {
 	return debt.Minus(Product(rate, int64(ms))).Max(Int128{})
 }

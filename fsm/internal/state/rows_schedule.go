@@ -106,7 +106,7 @@ func DecodeSchedule(d *Decoder) *ScheduleRow {
 	return r
 }
 
-// SpecSize returns the size in bytes of what was set.
+// SpecSize returns the size in bytes of the schedule as it was set.
 func (r *ScheduleRow) SpecSize() int64 {
 	return r.Kept.Bytes() + int64(len(r.Spec.Name)+len(r.Spec.Cron)+len(r.Spec.TZ)+8*len(r.Spec.Dates))
 }
@@ -255,8 +255,8 @@ func (r *ScheduleRow) DateOf(id rota.JobID) rota.Date {
 	return date
 }
 
-// Follow takes over what persists when a schedule is set again. Its dates are counted from now on only if its times
-// change, or if it was over.
+// Follow takes over the old row's progress when a schedule is set again. Its dates are counted from now on only if its
+// times change, or if it was over.
 func (r *ScheduleRow) Follow(old *ScheduleRow) {
 	over := old.State() == rota.ScheduleDone
 	kept := *old

@@ -174,11 +174,11 @@ func (r *WorkerRow) SettleHealth(now rota.Clock) {
 	}
 }
 
-// StakeLeft returns the last attested stake minus what was slashed.
+// StakeLeft returns the last attested stake minus the slashed amount.
 func (r *WorkerRow) StakeLeft() int64 { return max(0, r.AttestedStake-r.Slashed) }
 
-// StakeNow returns the stake that counts for min_stake: what is left, while the attestation is valid. A stake that a
-// worker declares itself counts for nothing.
+// StakeNow returns the stake that counts for min_stake: StakeLeft while the attestation is valid. A stake that a worker
+// declares itself counts for nothing.
 func (r *WorkerRow) StakeNow() int64 {
 	if !r.Attested() {
 		return 0

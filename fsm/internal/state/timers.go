@@ -6,8 +6,7 @@ import (
 	"github.com/tidwall/btree"
 )
 
-// Timers holds what is due when, all derived from the rows. Timers fire only in sweeps (SPEC §3.6), in the order (due,
-// id).
+// Timers holds the due times, all derived from the rows. They fire only in sweeps (SPEC §3.6), in the order (due, id).
 type Timers struct {
 	Lease  TimerSet // by lease id: ack_by, deadline, or the worker's silence
 	Expire TimerSet // by job: the earlier of its two times to live

@@ -224,7 +224,7 @@ type blockDue struct {
 	block uint64
 }
 
-// edition marks what was created since the last frozen copy.
+// edition marks the blocks created since the last frozen copy.
 type edition struct{ _ byte }
 
 // Freeze returns a copy that later changes do not affect, without the order of dates.
