@@ -12,10 +12,10 @@ var asynqSystem = system{
 	name: "asynq", title: "Asynq", has: map[kind]bool{long: true}, server: "Redis", holds: 2 * time.Minute,
 	settings: []string{
 		redisSetting,
-		"A semaphore of `x/rate` with 3 tokens for each key; a task without a token returns an error that is not a " +
-			"failure and is tried again after 100 ms.",
+		"A semaphore of `x/rate` with 3 tokens for each key; a task without a token is tried again after 100 ms, not " +
+			"as a failure.",
 		"`Concurrency: 64`, `DelayedTaskCheckInterval: 100ms`, task timeout 2 minutes.",
-		"Version 0.23.0 is the last that `x/rate`, as the Go module proxy has it, compiles and runs with.",
+		"Version 0.23.0 is the last that works with the `x/rate` of the Go module proxy.",
 	},
 	goDir: goPeersDir,
 	start: func(ctx context.Context, b *bench) (servers, error) {

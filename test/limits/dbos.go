@@ -13,15 +13,15 @@ var dbosSystem = system{
 		Units: 100_000, UnitsBurst: 20_000}},
 	settings: []string{
 		"100 keys with 10 starts per second each, two of them with short calls and a backlog, and 4 jobs per second for " +
-			"those without a backlog. A worker visits one partition with waiting jobs after the other, so the whole load " +
-			"was more than two workers could do here: they reached 15 to 20 starts per second and key.",
+			"those without. A worker visits one partition with waiting jobs after the other: with the whole load two workers " +
+			"reached only 15 to 20 starts per second and key.",
 		postgresSetting,
 		"One queue with a partition for each key: `partition_concurrency=3`, " +
 			"`partition_limiter={limit: 10, period: 1}`, `polling_interval_sec=0.05` (the default of 1 s would start at " +
 			"most three jobs per second and key).",
-		"A job is a workflow with one step, the call. Each worker process has an `executor_id`; " +
-			"the process that replaces a killed one has the same, so it recovers the workflows of the killed one.",
-		"DBOS Conductor, a service of its makers that detects dead workers, is not used.",
+		"A job is a workflow with one step, the call. A worker process that replaces a killed one has its `executor_id`, " +
+			"so it recovers its workflows.",
+		"DBOS Conductor, a service that detects dead workers, is not used.",
 	},
 	start: func(ctx context.Context, b *bench) (servers, error) {
 		if err := b.pip(ctx, "dbos-"+dbosVersion, "dbos=="+dbosVersion); err != nil {

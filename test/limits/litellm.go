@@ -15,13 +15,13 @@ var litellmSystem = system{
 	load: &load{keys: 50, trickle: 2, shortKeys: 1, ahead: 12, limits: limits{Concurrency: 3, Rate: 5, Burst: 5,
 		Units: 100_000, UnitsBurst: 20_000}},
 	settings: []string{
-		"A proxy for calls: there are no jobs. Two proxies share one Redis; the faults of a worker are those of a proxy. " +
-			"Six clients for each key send calls, so at most six are in flight, and send refused ones again after 300 ms.",
+		"Two proxies for calls, not jobs, share one Redis; the faults of a worker are those of a proxy. Six clients for " +
+			"each key send calls, so at most six are in flight, and send refused ones again after 300 ms.",
 		redisSetting,
-		"50 keys. `custom_auth` returns for each `max_parallel_requests=3`, `rpm_limit=300` and `tpm_limit=100000`; " +
-			"the limits are per minute, so only windows of 60 s are judged, and not what is left unused.",
+		"50 keys. `custom_auth` returns for each `max_parallel_requests=3`, `rpm_limit=300` and `tpm_limit=100000`, " +
+			"limits per minute.",
 		"`cache_params` of type Redis and `supported_call_types: []`; the rest has its defaults.",
-		"Version 1.83.14 is the newest tried whose extra `proxy` PyPI has all parts of; that of 1.110.2 is missing one.",
+		"Version 1.83.14 is the newest tried whose extra `proxy` is complete on PyPI; that of 1.110.2 is not.",
 	},
 	start: func(ctx context.Context, b *bench) (servers, error) {
 		if err := b.pip(ctx, "litellm-"+litellmVersion, "litellm[proxy]=="+litellmVersion); err != nil {

@@ -25,11 +25,11 @@ var (
 		workerFault: "A worker is killed", clockFault: "A worker's clock is wrong", cutFault: "A worker is cut off"}
 	faultTexts = map[fault]string{
 		noFault: "The measured part follows the calm part after 10 s.",
-		serverFault: "The server that decides gets SIGKILL and is started again after 2 s: rota's leader, Redis, PostgreSQL " +
-			"or the server\nof Temporal.",
-		workerFault: "One of two worker processes gets SIGKILL. After 2 s another is started.",
-		clockFault: "One of two workers is stopped with SIGTERM, and replaced by one whose wall clock is 90 s ahead. " +
-			"libfaketime moves the clock\nof Node and Python, and costs these some time; Go programs are built with another `time.Now`.",
+		serverFault: "The deciding server gets SIGKILL and starts again after 2 s: rota's leader, Redis, PostgreSQL " +
+			"or Temporal's server.",
+		workerFault: "One of two workers gets SIGKILL. Another starts after 2 s.",
+		clockFault: "One of two workers gets SIGTERM, and is replaced by one whose wall clock is 90 s ahead. libfaketime moves " +
+			"the\nclock of Node and Python, and costs these some time; Go programs are built with another `time.Now`.",
 		cutFault: "The proxy of one worker passes no bytes for 50 s, and keeps connections open. Four more keys have calls of " +
 			"70 s, which\nbegin 5 s before the cut. The worker can still reach the provider.",
 	}

@@ -23,15 +23,14 @@ var temporalSystem = system{
 		Units: 6000, UnitsBurst: 2000}},
 	settings: []string{
 		"5 starts per second for each of 50 keys, one of them with short calls and a backlog, and 1 job per second for the " +
-			"others: the development server with SQLite did some 10 jobs per second here.",
+			"others: the server did some 10 jobs per second here.",
 		"The development server with a SQLite file and one partition for each task queue.",
-		"An activity task queue for each key: a worker for each of them in each worker process, with " +
-			"`TaskQueueActivitiesPerSecond: 5`, which the server keeps for all workers of the queue together.",
+		"An activity task queue for each key, with a worker in each worker process and `TaskQueueActivitiesPerSecond: 5`, " +
+			"which the server keeps for all workers of the queue together.",
 		"A job is a workflow with one activity, the call, which sends heartbeats; `HeartbeatTimeout` is 30 s. " +
-			"Fairness keys with `--fairness-key-rps-limit-default` were tried first: " +
-			"they reached a fifth of a limit of 5 per second.",
-		"There is no limit of concurrency for a key: the limits of a worker are for one process.",
-		"Version 1.5.1 is the last that the Go module proxy serves with all its parts.",
+			"Fairness keys with `--fairness-key-rps-limit-default` reached only a fifth of a limit of 5 per second.",
+		"A key has no limit of concurrency: a worker's limits are for one process.",
+		"Version 1.5.1 is the last that the Go module proxy has all parts of.",
 	},
 	goDir: goPeersDir,
 	start: startTemporal,
