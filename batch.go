@@ -50,8 +50,7 @@ type BatchSpec struct {
 
 // BatchCounts count the jobs of a batch.
 type BatchCounts struct {
-	// Total counts all jobs added to the batch, Live those that have not ended. The other fields count the ended jobs
-	// by state.
+	// Total counts all its jobs, Live those that have not ended; the other counts are by end state.
 	Total     int64 `json:"total"`
 	Live      int64 `json:"live"`
 	Completed int64 `json:"completed"`
@@ -159,7 +158,7 @@ type Batch struct {
 	Finished Moment `json:"finished"`
 	// SealsAt is when an open batch is sealed if no job is added.
 	SealsAt Date `json:"seals_at_ms,omitempty"`
-	// Why is the reason why the callback could not be submitted yet.
+	// Why explains why the callback could not be submitted yet.
 	Why string `json:"why,omitempty"`
 	// Callback is the id of the callback job, set after it was submitted.
 	Callback JobID     `json:"callback,omitempty"`
@@ -264,7 +263,7 @@ func (s *PlanState) UnmarshalText(text []byte) error {
 	return err
 }
 
-// PlanSpec is the definition of a plan, given when it is started: one verb for all jobs that a filter selects.
+// PlanSpec is the definition of a plan: one verb for all jobs that a filter selects.
 type PlanSpec struct {
 	ID   PlanID   `json:"id"`
 	Verb PlanVerb `json:"verb"`
@@ -315,14 +314,14 @@ func (p *PlanSpec) CheckShape() error {
 type Plan struct {
 	PlanSpec
 	State PlanState `json:"state"`
-	// Why is the reason why the plan was cancelled.
+	// Why explains why the plan was cancelled.
 	Why     string `json:"why,omitempty"`
 	Started Moment `json:"started"`
 	Ended   Moment `json:"ended,omitzero"`
-	// Cursor is the last job that the plan has processed, in the order of ids.
+	// Cursor is the last processed job, in the order of ids.
 	Cursor JobID `json:"cursor,omitempty"`
-	// Done counts the jobs to which the verb was applied, Refused those for which it was refused, and Passed those that
-	// had changed before their turn.
+	// Done counts the jobs to which the verb was applied, Refused the refused ones, and Passed those that had changed
+	// before their turn.
 	Done    int64 `json:"done"`
 	Refused int64 `json:"refused"`
 	Passed  int64 `json:"passed"`
@@ -337,7 +336,7 @@ type PlanRefusal struct {
 	Text string `json:"text"`
 }
 
-// PlanPreview describes the jobs that a plan would process if it were started now.
+// PlanPreview describes the jobs that a plan would process now.
 type PlanPreview struct {
 	Count int64 `json:"count"`
 	// Jobs are the first of them.

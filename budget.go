@@ -5,18 +5,18 @@ import "strings"
 // BudgetName names a budget.
 type BudgetName string
 
-// Budget limits how much of a cost jobs spend in a period (SPEC §30.5). It applies to the jobs of its tenant, its queue and
-// its key, of all of them where one is not set.
+// Budget limits how much of a cost jobs spend in a period (SPEC §30.5). It applies to the jobs of its tenant, queue and
+// key; one that is not set means all.
 type Budget struct {
 	Name   BudgetName `json:"name"`
 	Tenant TenantID   `json:"tenant,omitempty"`
 	Queue  QueueName  `json:"queue,omitempty"`
 	// Key is NAME:VALUE, or NAME for every value of it.
 	Key string `json:"key,omitempty"`
-	// Each gives every tenant, key, workflow or job an account of its own, each with the whole limit.
+	// Each gives every tenant, key, workflow or job an account with the whole limit.
 	Each BudgetEach `json:"each"`
-	// Unit is the cost that it limits, Limit how much of it a period may spend. A job without an estimate of the cost
-	// counts as DefaultCost, 0 by default.
+	// Unit is the cost that it limits, Limit how much of it a period may spend. A job without an estimate counts as
+	// DefaultCost, 0 by default.
 	Unit        string `json:"unit"`
 	Limit       Cost   `json:"limit"`
 	DefaultCost Cost   `json:"default_cost,omitempty"`
@@ -281,7 +281,7 @@ func (b *Budget) checkKey() error {
 // BudgetState is a budget and the sums of its accounts.
 type BudgetState struct {
 	Budget
-	// Since is when the present period began, Until when it ends; 0 if it has no end, or none is calculated yet.
+	// Since is when the present period began, Until when it ends; 0 without an end, or if none is calculated yet.
 	Since Date `json:"since_ms"`
 	Until Date `json:"until_ms,omitempty"`
 	// Accounts is the number of accounts that hold anything. Spent, Reserved and Granted are their sums; Held of them
@@ -296,7 +296,7 @@ type BudgetState struct {
 // BudgetAccount is one account of a budget in the present period.
 type BudgetAccount struct {
 	Budget BudgetName `json:"budget"`
-	// Of is the tenant, key, workflow or job that it belongs to, "" if the budget has one account.
+	// Of is its owner: a tenant, key, workflow or job, "" if the budget has one account.
 	Of string `json:"of,omitempty"`
 	// Limit includes grants. Spent is the use of ended attempts, Reserved that of open attempts: the
 	// greater of their estimates and their reports. Left is never negative.
@@ -309,12 +309,12 @@ type BudgetAccount struct {
 	// Waiting is the number of QUEUED jobs that it applies to, Held of which do not fit.
 	Waiting int64 `json:"waiting"`
 	Held    int64 `json:"held,omitempty"`
-	// Warned reports that the event of this period was emitted. Full reports that nothing is left, or that jobs are held
-	// back; Asks that this is an open question.
+	// Warned reports that this period's event was emitted, Full that nothing is left or jobs are held back, Asks that
+	// this is an open question.
 	Warned bool `json:"warned,omitempty"`
 	Full   bool `json:"full,omitempty"`
 	Asks   bool `json:"asks,omitempty"`
-	// Empty is when nothing is left if it continues to be spent as since the period began, 0 if not in this period.
+	// Empty is when nothing is left at the period's rate so far, 0 if not in this period.
 	Empty Date `json:"empty_ms,omitempty"`
 	// Changes are the newest grants and resets, oldest first.
 	Changes []BudgetChange `json:"changes,omitempty"`

@@ -20,11 +20,11 @@ type Submitted struct {
 	// Index is the index of the entry that decided it.
 	Index Index `json:"index"`
 	Err   error `json:"-"`
-	// Throttle requests that the submitter slow down: the queue is more than half full, or its workers are more than
-	// half busy (SPEC §4.6).
+	// Throttle asks for fewer submissions: the queue is more than half full, or its workers more than half busy (SPEC
+	// §4.6).
 	Throttle bool `json:"throttle,omitempty"`
-	// Holder is the job with the same key into which the submission was merged; State is that job's (SPEC §18.2). It is
-	// set only if the caller may read that job.
+	// Holder is the job into which the submission was merged, if the caller may read it; State is that job's (SPEC
+	// §18.2).
 	Holder JobID `json:"holder,omitempty"`
 	// Merge is what happened to the payload of a merged submission; MergeNone if it was not merged.
 	Merge Merge `json:"merge,omitempty"`
@@ -69,8 +69,7 @@ type Queue struct {
 	DeadTotal      uint64 `json:"dead_total"`
 	ExpiredTotal   uint64 `json:"expired_total"`
 	CancelledTotal uint64 `json:"cancelled_total"`
-	// Staged counts those of them that are in memory, not yet in the archive, on the node that answers, at the same
-	// moment.
+	// Staged counts those that are still in memory, not in the archive, of the node that answers.
 	Staged int64 `json:"staged"`
 	// Lanes counts the lanes with pending jobs; Workers counts the workers that serve the queue.
 	Lanes   int64 `json:"lanes"`
@@ -83,14 +82,14 @@ type Queue struct {
 	BacklogUsagePermille int64 `json:"backlog_usage_permille"`
 	// LeaseUsagePermille is open leases ÷ the capacity of its workers.
 	LeaseUsagePermille int64 `json:"lease_usage_permille"`
-	// Backpressure is the effect of the first two on a submission with a priority other than 0: one of the three words
-	// below.
+	// Backpressure is the effect of the first two on submissions with a priority other than 0: NONE, THROTTLE or
+	// REFUSE.
 	Backpressure string `json:"backpressure"`
 	// Bytes is the size that bytes_max limits (SPEC §4.14).
 	Bytes int64 `json:"bytes"`
-	// Throttled counts the lanes that are excluded from the draw by a limit.
+	// Throttled counts the lanes that a limit excludes from the draw.
 	Throttled int64 `json:"throttled_lanes"`
-	// Tiers counts QUEUED jobs by tier, starting with the critical tier; in an adaptive queue, by their current tier.
+	// Tiers counts QUEUED jobs by tier, from the critical one; in an adaptive queue, by their current tier.
 	Tiers []int64 `json:"tiers"`
 	// Domains are those with outcomes in their window; set by `queue show` only.
 	Domains []Domain `json:"domains,omitempty"`
@@ -174,7 +173,7 @@ type Tenant struct {
 	Known bool `json:"known"`
 	// Bytes is the size that bytes_max limits (SPEC §4.14).
 	Bytes int64 `json:"bytes"`
-	// RateLeft is how many jobs rate_limit_rps allows the tenant to submit now; also 0 if there is no limit.
+	// RateLeft is how many jobs the tenant may submit now; also 0 if there is no limit.
 	RateLeft int64 `json:"rate_left,omitempty"`
 	// Changes lists what the call would change; only in the answer to a dry run.
 	Changes []SettingChange `json:"changes,omitempty"`
@@ -255,15 +254,14 @@ type ProofReport struct {
 // Why is one reason why a pending job does not run (SPEC §6.1).
 type Why struct {
 	Reason string `json:"reason"`
-	// Workers counts the workers that fail this rule; 0 for a reason on the side of the job.
+	// Workers counts the workers that fail this rule; 0 for a reason of the job.
 	Workers int64 `json:"workers"`
 	// WorkerIDs are the first of these workers by id, at most 100.
 	WorkerIDs []WorkerID `json:"worker_ids,omitempty"`
 	Detail    string     `json:"detail,omitempty"`
 }
 
-// Explanation is the answer of `job why`: all reasons for a pending job, or the whole decision for a placed one. The
-// deciding code runs with a recorder to produce it.
+// Explanation is the answer of `job why`: all reasons for a pending job, or the whole decision for a placed one.
 type Explanation struct {
 	Job   JobID    `json:"job"`
 	State JobState `json:"state"`
@@ -272,10 +270,10 @@ type Explanation struct {
 	Clock   Clock `json:"clock_ms"`
 	Date    Date  `json:"date_ms"`
 	Reasons []Why `json:"reasons,omitempty"`
-	// UniqueHolder is the same as in Job.
+	// UniqueHolder is the holder of its unique key.
 	UniqueHolder JobID `json:"unique_holder,omitempty"`
-	// Rank is the job's position in its queue's ranking order, from 0, among the jobs that the caller may read. Before
-	// counts the QUEUED jobs of those that are ahead of it.
+	// Rank is the job's position in its queue's order, from 0, among jobs that the caller may read. Before counts the
+	// QUEUED jobs ahead of it.
 	Rank   int64 `json:"rank"`
 	Before int64 `json:"before"`
 	// Score is the number that the ranking calculates for the job at Clock; nil unless the job is QUEUED and the caller
@@ -292,7 +290,7 @@ type PlacedDecision struct {
 	Worker  WorkerID `json:"worker"`
 	Attempt int32    `json:"attempt"`
 	// Others are the workers that were considered and not chosen, at most 100, each with a reason. If the past state is
-	// no longer kept, Others is nil and Note is set.
+	// no longer kept, Others is nil and Note says so.
 	Others []OtherWorker `json:"others"`
 	Note   string        `json:"note,omitempty"`
 }
@@ -345,8 +343,7 @@ type NodeStatus struct {
 	Healthy      bool   `json:"healthy"`
 	// Problems are the node's problems, each with what to do.
 	Problems []string `json:"problems"`
-	// RulesVersion is the newest version of the rules that its binary supports; 0 if the node does not answer (SPEC
-	// §2.6).
+	// RulesVersion is the newest version of the rules that its binary supports; 0 without an answer (SPEC §2.6).
 	RulesVersion uint32 `json:"rules_version"`
 	// NonVoter reports that the node was started with --non-voter: it never gets a vote.
 	NonVoter bool `json:"non_voter"`
@@ -382,15 +379,15 @@ type NodeArchive struct {
 	// Lag is the age of the oldest of the Staged records, which are in memory and not yet on disk.
 	Lag    time.Duration `json:"lag_ms"`
 	Staged int64         `json:"staged"`
-	// Lacking counts the records still to be fetched from other nodes, Lost those that no node has.
+	// Lacking counts the records to fetch from other nodes, Lost those that no node has.
 	Lacking int64 `json:"lacking"`
 	Lost    int64 `json:"lost"`
 }
 
 // NodeHealth is the health of a node according to the leader's own calls, by the leader's wall clock; 0 if unknown.
 type NodeHealth struct {
-	// HealthySince is since when the node has answered and followed the log, with or without a vote. LastContact is
-	// when it last answered. Both start with the leadership.
+	// HealthySince is since when the node, voter or not, has answered and followed the log, LastContact when it last
+	// answered. Both start with the leadership.
 	HealthySince Date `json:"healthy_since_ms"`
 	LastContact  Date `json:"last_contact_ms"`
 }
@@ -399,10 +396,9 @@ type NodeHealth struct {
 type Autopilot struct {
 	On           bool  `json:"on"`
 	VotersWanted int64 `json:"voters_wanted"`
-	// HealthyVoters counts the voters that have been healthy for a minute; 0 if no leader answers.
+	// HealthyVoters counts the voters that were healthy for a minute; 0 if no leader answers.
 	HealthyVoters int64 `json:"healthy_voters"`
-	// Text describes what the leader will do about voters that do not answer, or why it does nothing; empty if there is
-	// no problem.
+	// Text is what the leader will do about voters that do not answer, or why it does nothing; empty without a problem.
 	Text string `json:"text,omitempty"`
 }
 
@@ -443,7 +439,7 @@ type StoredBackup struct {
 	// Index is that of the state in it; Date is when the cluster recorded it.
 	Index Index `json:"index"`
 	Date  Date  `json:"date_ms"`
-	// Name is that of the file or object; SHA256 and Bytes are those of its stored bytes.
+	// Name is the file or object, SHA256 the hash and Bytes the number of its stored bytes.
 	Name   string `json:"name"`
 	SHA256 Hex    `json:"sha256"`
 	Bytes  int64  `json:"bytes"`
@@ -472,8 +468,7 @@ type NodeVerdict struct {
 	Error string `json:"error,omitempty"`
 }
 
-// Verdict is the answer of `operator verify`: the result of checking every node's invariants, and its digest at one
-// common index.
+// Verdict is the answer of `operator verify`: every node's invariants, and its digest at one index.
 type Verdict struct {
 	Index Index         `json:"index"`
 	Nodes []NodeVerdict `json:"nodes"`

@@ -118,8 +118,7 @@ func (r RetryPolicy) Over(p *QueuePolicy) *QueuePolicy {
 // JobSpec is the definition of a job, given at submission. Only a JobChange changes it afterwards. CheckShape checks
 // its ranges (SPEC §4.2).
 //
-// Durations are stored in whole milliseconds; the client library rounds up. JSON has durations and dates in
-// milliseconds.
+// Durations are stored in whole milliseconds; the client library rounds up.
 type JobSpec struct {
 	// ID is the idempotency key; the client library sets one where it is empty.
 	ID JobID `json:"id"`
@@ -143,13 +142,13 @@ type JobSpec struct {
 	NotBefore time.Time `json:"not_before_ms,omitempty"`
 	// TTL overrides the queue's ttl_abs, from submission; 0 means the queue's value.
 	TTL time.Duration `json:"ttl_ms,omitempty"`
-	// StartBy is the time after submission, or after the last retry, at which the job expires unless it has been leased
-	// by then; 0 means no limit.
+	// StartBy is the time after submission or the last retry within which the job must be leased, or it expires; 0
+	// means no limit.
 	StartBy time.Duration `json:"start_by_ms,omitempty"`
 	// MaxRuntime overrides the queue's max_runtime; 0 means the queue's value.
 	MaxRuntime time.Duration `json:"max_runtime_ms,omitempty"`
-	// CPUMilli, MemoryBytes and IOBytesPerS are reserved at the worker while the job is leased. IOBytesPerS is how much
-	// the work reads and writes per second, on disk and network.
+	// CPUMilli, MemoryBytes and IOBytesPerS (disk and network, read and written per second) are reserved at the worker
+	// during the lease.
 	CPUMilli    int64 `json:"cpu_milli,omitempty"`
 	MemoryBytes int64 `json:"memory_bytes,omitempty"`
 	IOBytesPerS int64 `json:"io_bytes_per_s,omitempty"`
@@ -172,32 +171,29 @@ type JobSpec struct {
 	Units int64 `json:"units,omitempty"`
 	// Labels are the submitter's own, at most MaxLabels.
 	Labels map[string]string `json:"labels,omitempty"`
-	// Limits are what the work requires of a worker, by name, such as depth or width: the worker must offer at least as
-	// much of each (SPEC §6.1).
+	// Limits are what a worker must offer at least, by name, such as depth or width (SPEC §6.1).
 	Limits map[string]int64 `json:"limits,omitempty"`
-	// Expected declares how long the job should take (SPEC §26.1). It is used in a queue whose estimate is `user`, to
-	// order and backfill jobs; under the adaptive ranking, the type's newest declaration is used. 0 declares nothing
-	// (SPEC §5.3).
+	// Expected is how long the job should take, used in queues whose estimate is `user`, to order and backfill jobs
+	// (SPEC §26.1). The adaptive ranking uses the type's newest value (SPEC §5.3). 0 is none.
 	Expected time.Duration `json:"expected_ms,omitempty"`
 	// RetryOnInvalidProof requests another run if a verifier rejects the proof after the job is COMPLETED (SPEC §9.5).
 	RetryOnInvalidProof bool `json:"retry_on_invalid_proof,omitempty"`
-	// DataKeys name the data that the work reads, at most MaxDataKeys; the affinity strategy prefers workers that hold
-	// that data (SPEC §7.6).
+	// DataKeys name the data that the work reads, at most MaxDataKeys; affinity prefers workers that hold it (SPEC
+	// §7.6).
 	DataKeys []string `json:"data_keys,omitempty"`
 	// Retry overrides the queue's retry policy.
 	Retry RetryPolicy `json:"retry,omitzero"`
 	// Unique requires that no other job with the same unique key exists; nil requires nothing (SPEC §18).
 	Unique *Unique `json:"unique,omitempty"`
-	// Keys name resources that the job shares with other jobs, each as name:value, with distinct names, at most MaxKeys
-	// (SPEC §19). Key rules limit jobs by them.
+	// Keys are resources shared with other jobs, as name:value with distinct names, at most MaxKeys (SPEC §19). Key
+	// rules limit jobs by them.
 	Keys []string `json:"keys,omitempty"`
 	// Costs are how much the job is expected to use of what its keys' rules limit by unit, at most MaxCosts (SPEC §30).
 	Costs Costs `json:"costs,omitempty"`
 	// Batch is the batch that the job belongs to; "" is none (SPEC §24).
 	Batch BatchID `json:"batch,omitempty"`
-	// Headers are passed to the worker unchanged and have no meaning to the cluster: trace context, for example (SPEC
-	// §13.16). There are at most MaxHeaders of them, of MaxHeadersBytes in total. No filter selects by them. A
-	// submission that differs only in its headers counts as the same one.
+	// Headers are passed to the worker unchanged, such as trace context (SPEC §13.16). At most MaxHeaders, of
+	// MaxHeadersBytes in total. No filter selects by them, and submissions that differ only in them are equal.
 	Headers map[string]string `json:"headers,omitempty"`
 	// Minted reports that the client library generated ID and submits it for the first time, so that no archive must be
 	// searched for it (SPEC §9.4). It is not part of the job.
@@ -213,8 +209,7 @@ func NewJobSpec(typ JobType, payload []byte) JobSpec {
 // Attempt is one leased execution, as `job show` prints it.
 type Attempt struct {
 	Number int32 `json:"attempt"`
-	// Life is the life of the job that the attempt belongs to: 0 until the first retry, increased by one with each
-	// retry.
+	// Life is the life of the job that the attempt belongs to: the number of retries before it.
 	Life     int32    `json:"life,omitempty"`
 	Worker   WorkerID `json:"worker"`
 	Lease    LeaseID  `json:"lease_id"`
@@ -245,7 +240,7 @@ type Job struct {
 	FirstLease Moment `json:"first_lease"`
 	Finished   Moment `json:"finished"`
 	Due        Moment `json:"due"`
-	// Expires is when a live job becomes EXPIRED: the earliest of its times to live and its deadline to start.
+	// Expires is when a live job expires: the earliest of its times to live and its deadline to start.
 	Expires Moment `json:"expires"`
 	// Life counts the retries (SPEC §16.6). Retried is the time of the last retry, from which times to live count.
 	Life    int32  `json:"life,omitempty"`
@@ -270,22 +265,20 @@ type Job struct {
 	Meta map[string]string `json:"meta,omitempty"`
 	// Spent is what the attempts of the job have reported that they used, by cost (SPEC §30).
 	Spent Costs `json:"spent,omitempty"`
-	// UniqueHolder is the job that holds this job's unique key, usually the job itself (SPEC §18.1). It is set only if
-	// that job is in the same queue.
+	// UniqueHolder is the job that holds this job's unique key, usually itself, if it is in the same queue (SPEC
+	// §18.1).
 	UniqueHolder JobID `json:"unique_holder,omitempty"`
-	// MergedInto is set if the id is that of a submission that was merged into another job: it is that job's id, and
-	// the other fields describe that job (SPEC §18.2).
+	// MergedInto is the job that a submission of this id was merged into; the other fields describe that job (SPEC
+	// §18.2).
 	MergedInto JobID `json:"merged_into,omitempty"`
-	// Tier is the job's current tier in an adaptive queue. Preempted counts how often it was preempted by a critical
-	// job.
+	// Tier is the job's tier in an adaptive queue. Preempted counts the preemptions by critical jobs.
 	Tier      int32 `json:"tier,omitempty"`
 	Preempted int32 `json:"preempted,omitempty"`
-	// WorkerLosses counts the attempts of this life that ended because their worker was lost, while the job is live;
-	// Isolated reports that it therefore runs alone on a worker (SPEC §9.7).
+	// WorkerLosses counts the attempts of this life that ended because their worker was lost, while the job is live.
+	// Isolated jobs therefore run alone on a worker (SPEC §9.7).
 	WorkerLosses int32 `json:"worker_losses,omitempty"`
 	Isolated     bool  `json:"isolated,omitempty"`
-	// RecordDropped reports that only the tombstone is left: payload, output and
-	// attempts were dropped by retention.
+	// RecordDropped reports that retention has dropped payload, output and attempts.
 	RecordDropped bool `json:"record_dropped,omitempty"`
 	// Archived reports that the record was read from a node's archive.
 	Archived bool `json:"archived,omitempty"`
@@ -315,8 +308,8 @@ type Lease struct {
 	RenewBy  Moment     `json:"renew_by"`
 	Deadline Moment     `json:"deadline"`
 	Renewals int32      `json:"renewals"`
-	// Revoked is the reason for the revocation, none if the lease is not revoked (SPEC §8.5). A revoked lease is not
-	// renewable; it ends when the worker confirms, at its deadline, or by silence.
+	// Revoked is the reason of a revoked lease (SPEC §8.5). It is not renewable, and ends when the worker confirms, at
+	// its deadline, or by silence.
 	Revoked Reason `json:"revoked,omitempty"`
 	// Decision is how the worker was chosen.
 	Decision Decision `json:"decision"`

@@ -25,8 +25,8 @@ type JobFilter struct {
 	Cursor string
 }
 
-// JobPage is one page of jobs, newest first: live jobs, then nodes that wait for their parents, then terminal jobs by
-// the time of their end.
+// JobPage is one page of jobs, newest first: live jobs, nodes that wait for their parents, then terminal jobs by their
+// end.
 type JobPage struct {
 	Jobs       []Job  `json:"jobs"`
 	NextCursor string `json:"next_cursor,omitempty"`
@@ -44,7 +44,7 @@ type JobCount struct {
 	NextCursor string `json:"next_cursor,omitempty"`
 }
 
-// JobGroup is a count of dead jobs that failed in the same way, with one of them.
+// JobGroup counts dead jobs that failed alike, with one of them.
 type JobGroup struct {
 	Fingerprint Hex     `json:"fingerprint,omitempty"`
 	Count       int64   `json:"count"`
@@ -59,7 +59,7 @@ type JobChange struct {
 	ID       JobID
 	Priority *int32
 	Fee      *int64
-	// Labels are added to the labels of the job; an empty value removes a label.
+	// Labels are added to the job's labels; an empty value removes one.
 	Labels map[string]string
 	// TTL counts from the submission or the last retry; 0 means the queue's value.
 	TTL *time.Duration
@@ -137,7 +137,7 @@ type AttemptLog struct {
 	Attempt int32    `json:"attempt"`
 	Lease   LeaseID  `json:"lease_id"`
 	Worker  WorkerID `json:"worker"`
-	// Open reports that the attempt has not ended, so that the log may still grow.
+	// Open reports that the attempt has not ended: the log may grow.
 	Open bool `json:"open"`
 	// Parts are whole lines, in order.
 	Parts []LogPart `json:"parts"`
@@ -145,8 +145,7 @@ type AttemptLog struct {
 
 // LogPart is a piece of a log: whole lines, each with its newline.
 type LogPart struct {
-	// At is the number of bytes of the log before this part; CutLines is the number of lines before it that are not
-	// kept.
+	// At is the number of bytes before this part, CutLines that of lines before it that were cut.
 	At       uint64 `json:"at"`
 	CutLines uint64 `json:"cut_lines,omitempty"`
 	Text     Blob   `json:"text"`

@@ -7,13 +7,12 @@ import (
 	"strings"
 )
 
-// KeyRule limits jobs that name a key (SPEC §19). A rule of a queue applies to its jobs, a rule without a queue to the
-// jobs of all queues together. If both exist, both apply.
+// KeyRule limits jobs that name a key (SPEC §19). A rule of a queue applies to its jobs, one without a queue to the
+// jobs of all queues together; both apply if both exist.
 type KeyRule struct {
 	Queue QueueName `json:"queue,omitempty"`
 	Name  string    `json:"name"`
-	// Value is the single value that the rule applies to, instead of the rule of the name alone; "" applies to all
-	// other values.
+	// Value is the value that the rule applies to; "" applies to all others.
 	Value string `json:"value,omitempty"`
 	// Scope determines which keys are counted together.
 	Scope KeyScope `json:"scope"`
@@ -26,11 +25,10 @@ type KeyRule struct {
 	Burst    int64 `json:"burst,omitempty"`
 	// Sequence runs the jobs of a key one after another in order of submission.
 	Sequence KeySequence `json:"sequence"`
-	// Group makes the keys of a queue take turns: the next turn goes to the waiting key that had the fewest.
+	// Group makes the keys of a queue take turns: next is the waiting key that had the fewest.
 	Group bool `json:"group,omitempty"`
 	// Unit is the cost that Rate and Burst count, in whole units, instead of assignments (SPEC §30.2). Burst then
-	// defaults to Rate. A job without an estimate of it counts as DefaultCost, in millionths of a unit, which defaults
-	// to one unit.
+	// defaults to Rate. A job without an estimate counts as DefaultCost, by default one unit.
 	Unit        string `json:"unit,omitempty"`
 	DefaultCost Cost   `json:"default_cost,omitempty"`
 	// Breaker stops the jobs of a key after failures (SPEC §30.4). RefuseFull refuses submissions whose job could not
@@ -203,14 +201,14 @@ type KeyState struct {
 	// Head is the next job of a sequence; Blocker is the job that blocks it.
 	Head    JobID `json:"head,omitempty"`
 	Blocker JobID `json:"blocker,omitempty"`
-	// Concurrency, Rate and PeriodMs are those of its rule, 0 if there is no limit. Tokens is how many of its jobs the
-	// rate would allow to be assigned now.
+	// Concurrency, Rate and PeriodMs are those of its rule, 0 for no limit. Tokens is how many jobs the rate allows
+	// now.
 	Concurrency int64 `json:"concurrency,omitempty"`
 	Rate        int64 `json:"rate,omitempty"`
 	PeriodMs    int64 `json:"period_ms,omitempty"`
 	Tokens      int64 `json:"tokens,omitempty"`
-	// Unit is the cost that the rate counts, "" for assignments. Debt is how much of it the rate has yet to repay,
-	// Needed how much below the burst the debt must be for the largest waiting job.
+	// Unit is the cost that the rate counts, "" for assignments. Debt is what the rate has yet to repay, Needed how far
+	// below the burst the debt must be for the largest waiting job.
 	Unit   string `json:"unit,omitempty"`
 	Debt   Cost   `json:"debt,omitempty"`
 	Needed Cost   `json:"needed,omitempty"`

@@ -83,7 +83,7 @@ func (r Right) ByTenant() bool {
 // ByQueue reports whether a queue scopes the right.
 func (r Right) ByQueue() bool { return r >= RightSubmit && r <= RightQueue || r >= RightBudget }
 
-// Grant is one right over the tenants and queues that match two patterns: an id, or a prefix and "*".
+// Grant is one right over the tenants and queues that match the patterns: an id, or a prefix and "*".
 type Grant struct {
 	Right  Right  `json:"right"`
 	Tenant string `json:"tenant"`
@@ -115,7 +115,7 @@ type RoleLimits struct {
 	MaxWebhooks  int64 `json:"max_webhooks,omitempty"`
 }
 
-// Role is a named list of grants, with limits on what each of its principals may own.
+// Role is a named list of grants, with limits on what each of its principals owns.
 type Role struct {
 	Name   string  `json:"name"`
 	Grants []Grant `json:"grants"`
@@ -133,8 +133,8 @@ type Role struct {
 // AccessToken is a token as the cluster knows it.
 type AccessToken struct {
 	ID string `json:"id"`
-	// Roles are the token's roles, limited to the patterns in Tenants and Queues (no patterns: no limit). WorkerPrefix
-	// is the prefix of the ids of workers that it may register.
+	// Roles are limited to the patterns in Tenants and Queues, if any. WorkerPrefix begins the ids of workers that it
+	// may register.
 	Roles        []string `json:"roles"`
 	Tenants      []string `json:"tenants,omitempty"`
 	Queues       []string `json:"queues,omitempty"`
@@ -142,8 +142,8 @@ type AccessToken struct {
 	// Expires is when the token expires. Its row is kept until then.
 	Expires Date      `json:"expires_ms"`
 	By      Principal `json:"by,omitempty"`
-	// Parent is set for the token of a browser session: the principal that opened the session. The token has that
-	// principal's rights at each call and ends with it. Parent is empty for any other token.
+	// Parent is the principal that opened a browser session, for the session's token. The token has that principal's
+	// current rights and ends with it.
 	Parent  Principal `json:"parent,omitempty"`
 	Created Moment    `json:"created"`
 	// Revoked is when the token was revoked; the zero moment if it was not.
@@ -164,10 +164,9 @@ type Issuer struct {
 	// URL is the exact issuer named by its tokens; Audience is the audience that they must have.
 	URL      string `json:"url"`
 	Audience string `json:"audience"`
-	// CA has the certificates, in PEM, of the authorities for its web server; without it, the system's certificates
-	// apply.
+	// CA has the certificates (PEM) of its web server's authorities; the default is the system's.
 	CA string `json:"ca,omitempty"`
-	// Maps determine the role of a token: the role of the first entry that matches it.
+	// Maps give a token the role of the first entry that matches.
 	Maps []ClaimRole `json:"maps"`
 	// By is the principal that set it last, At is when.
 	By Principal `json:"by,omitempty"`
@@ -177,8 +176,8 @@ type Issuer struct {
 	ETag string `json:"etag,omitempty"`
 }
 
-// ClaimRole gives a role to tokens that have a claim: one whose value, or one of them, is Value,
-// or begins with it where Value ends in "*".
+// ClaimRole gives a role to tokens with a claim that has this value, alone or among others; a Value that ends in "*"
+// matches by prefix.
 type ClaimRole struct {
 	Claim string `json:"claim"`
 	Value string `json:"value"`
@@ -194,15 +193,13 @@ func (m ClaimRole) Fits(value string) bool {
 // String writes the map as CLAIM=VALUE:ROLE.
 func (m ClaimRole) String() string { return m.Claim + "=" + m.Value + ":" + m.Role }
 
-// Identity describes a caller and its rights: the grants, each limited to the patterns of tenants and queues (no
-// patterns: no limit).
+// Identity describes a caller and its rights: the grants, limited to the patterns of tenants and queues, if any.
 type Identity struct {
 	Principal Principal `json:"principal"`
 	Grants    []Grant   `json:"grants"`
 	Tenants   []string  `json:"tenants,omitempty"`
 	Queues    []string  `json:"queues,omitempty"`
-	// By is the creator of the token that the caller presented: oidc:ISSUER/SUBJECT if an identity token was exchanged
-	// for it.
+	// By is the creator of the caller's token: oidc:ISSUER/SUBJECT if it was exchanged for an identity token.
 	By Principal `json:"by,omitempty"`
 }
 

@@ -98,8 +98,8 @@ type ScheduleSpec struct {
 	// Jitter spreads the runs: each starts at most this much later.
 	Jitter  time.Duration `json:"jitter_ms,omitempty"`
 	Overlap Overlap       `json:"overlap"`
-	// CatchUp is the maximum delay with which a date still becomes a run. CatchUpMax is the maximum number of late
-	// dates that do, the newest ones.
+	// CatchUp is the maximum delay with which a date still becomes a run, CatchUpMax the maximum number of such dates,
+	// the newest ones.
 	CatchUp    time.Duration `json:"catch_up_ms"`
 	CatchUpMax int64         `json:"catch_up_max"`
 	// PauseOnFailure pauses the schedule when a run of it ends DEAD or EXPIRED.
@@ -225,12 +225,12 @@ func SplitRunID(id JobID) (name ScheduleName, ok bool) {
 type Schedule struct {
 	ScheduleSpec
 	State ScheduleState `json:"state"`
-	// Why is the reason why the schedule is paused, or why a date could not be handled yet.
+	// Why explains the pause, or why a date could not be handled yet.
 	Why string `json:"why,omitempty"`
 	// Version grows by one with each change.
 	Version uint64 `json:"version"`
-	// ETag identifies this version; no earlier schedule of the same name had the same one. Pass it
-	// to client.IfMatch, or in the header If-Match, to change that version only.
+	// ETag identifies this version; no earlier schedule of the name had it. Pass it to client.IfMatch, or in the header
+	// If-Match, to change that version only.
 	ETag string `json:"etag,omitempty"`
 	// Set is when it was set; Through is the date up to which every date is decided.
 	Set     Date `json:"set_ms"`
@@ -240,8 +240,7 @@ type Schedule struct {
 	// Live are the live runs, Waiting the dates that wait for them.
 	Live    []JobID `json:"live,omitempty"`
 	Waiting []JobID `json:"waiting,omitempty"`
-	// Runs, Skipped and Missed count the dates that became runs, were skipped or were missed. Failed counts the runs
-	// that ended in a state other than COMPLETED.
+	// Runs, Skipped and Missed count dates. Failed counts the runs that did not end COMPLETED.
 	Runs    uint64 `json:"runs"`
 	Skipped uint64 `json:"skipped"`
 	Missed  uint64 `json:"missed"`
@@ -298,7 +297,7 @@ func (f *Fate) UnmarshalText(text []byte) error {
 // have 49 KB, or 130 KB if a release lists every year.
 const MaxTZDataBytes = 256 << 10
 
-// TZData describes a release of the IANA time zone database that was installed on the whole cluster.
+// TZData is a release of the IANA time zone database that was installed on the cluster.
 type TZData struct {
 	// Release is a name such as 2026f.
 	Release string `json:"release"`

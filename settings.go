@@ -28,7 +28,7 @@ type ClusterSettings struct {
 	// StateBytesMax is the maximum number of bytes of jobs, workflows, workers, queues and tenants (SPEC §4.14).
 	StateBytesMax int64 `json:"state_bytes_max"`
 	// VotersWanted is the number of healthy voters that the cluster should have (SPEC §13.10). A dead voter is removed
-	// once there are this many others. The leader raises the value to the number of voters that exist.
+	// once there are this many others. The leader raises it to the number of voters.
 	VotersWanted int64 `json:"voters_wanted"`
 	// Autopilot reports whether the leader removes dead voters.
 	Autopilot bool `json:"autopilot"`

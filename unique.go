@@ -7,15 +7,15 @@ import (
 	"unicode/utf8"
 )
 
-// Unique requires that at most one job at a time holds a key (SPEC §18). A submission whose key is held by another job
-// is refused or merged into that job, depending on OnConflict.
+// Unique requires that at most one job at a time holds a key (SPEC §18). OnConflict decides whether a submission whose
+// key another job holds is refused or merged into that job.
 type Unique struct {
 	// Key is a key chosen by the submitter, at most MaxLabelBytes of UTF-8. It excludes By.
 	Key string `json:"key,omitempty"`
 	// By builds the key from the job's own UniqueByQueue, UniqueByType and UniqueByArgs.
 	By []string `json:"by,omitempty"`
-	// Period, if not 0, divides time into buckets, counted from 1970; the key applies within the bucket in which the
-	// job is to run.
+	// Period, if not 0, divides time into buckets from 1970 on; the key applies within the bucket in which the job is
+	// to run.
 	Period time.Duration `json:"period_ms,omitempty"`
 	// Scope lists the phases in which a job holds its key: UniquePending, UniqueRunning and UniqueCompleted. Empty
 	// means the first two.

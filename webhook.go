@@ -51,7 +51,7 @@ type WebhookSpec struct {
 	Kinds []EventKind `json:"kinds,omitempty"`
 	// Filter narrows the events: a line of the terms queue, tenant, id, schedule and workflow.
 	Filter string `json:"filter,omitempty"`
-	// Generation is the generation of its secret: increase it by one to rotate the secret; 0 leaves it unchanged.
+	// Generation is that of its secret: one more rotates the secret; 0 leaves it unchanged.
 	Generation uint64 `json:"generation,omitempty"`
 }
 
@@ -59,37 +59,34 @@ type WebhookSpec struct {
 type Webhook struct {
 	WebhookSpec
 	State WebhookState `json:"state"`
-	// Why is the reason why it is disabled, or why its cursor waits.
+	// Why explains why it is disabled, or why its cursor waits.
 	Why string `json:"why,omitempty"`
 	// Version grows by one with each change of its definition or state.
 	Version uint64 `json:"version"`
-	// ETag identifies this version; no earlier webhook of the same name had the same one. Pass it to
-	// client.IfMatch, or in the header If-Match, to change that version only.
+	// ETag identifies this version; no earlier webhook of the name had it. Pass it to client.IfMatch, or in the header
+	// If-Match, to change that version only.
 	ETag string `json:"etag,omitempty"`
-	// Began is the event of its creation, Cursor the last event that is decided. Each event between them that it
-	// selects became a delivery.
+	// Began is the event of its creation, Cursor the last decided event. The selected events between them became
+	// deliveries.
 	Began  EventID `json:"began"`
 	Cursor EventID `json:"cursor"`
-	// Pending counts the deliveries that have not ended. Delivered counts those that ended COMPLETED, Failed those that
-	// ended DEAD or EXPIRED.
+	// Pending counts live deliveries, Delivered those that ended COMPLETED, Failed those that ended DEAD or EXPIRED.
 	Pending   int64 `json:"pending"`
 	Delivered int64 `json:"delivered"`
 	Failed    int64 `json:"failed"`
-	// Gaps counts the ranges of events that were no longer retained when its cursor reached them; Gap is the last of
-	// them.
+	// Gaps counts the ranges of events that were no longer retained at the cursor; Gap is the last.
 	Gaps uint64      `json:"gaps,omitempty"`
 	Gap  *WebhookGap `json:"gap,omitempty"`
-	// Sees are the rights by which events are selected: the rights over events that the principal that set it had at
-	// that time.
+	// Sees are the rights by which events are selected: those that its principal had when it was set.
 	Sees []Grant `json:"sees"`
-	// Rotated is when its secret was last changed; for a day, the previous secret signs as well.
+	// Rotated is when its secret was last changed; the previous one also signs for a day.
 	Rotated Date `json:"rotated_ms,omitempty"`
 	// Set is when it was last set, By the principal that set it.
 	Set Date      `json:"set_ms"`
 	By  Principal `json:"by,omitempty"`
 }
 
-// WebhookGap is a range of events that a webhook missed: those between two events, if there were any.
+// WebhookGap is a range of missed events: those between two events, if any.
 type WebhookGap struct {
 	After  EventID `json:"after"`
 	Before EventID `json:"before"`

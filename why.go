@@ -17,8 +17,7 @@ type WhyQuery struct {
 // Past is what reading a past state costs the node that answers.
 type Past struct {
 	Index Index `json:"index"`
-	// From is the index of the state from which the node would start, Entries the number of log entries that it would
-	// replay.
+	// From is the index of the state to start from, Entries the number of log entries to replay.
 	From    Index `json:"from"`
 	Entries int64 `json:"entries"`
 }
@@ -106,18 +105,18 @@ func (r *Reasoning) UnmarshalJSON(text []byte) error {
 type ETA struct {
 	Job   JobID    `json:"job"`
 	State JobState `json:"state"`
-	// Index, Clock and Date are those of the state that the forecast started from, on the node that answers.
+	// Index, Clock and Date are those of the state that the forecast started from.
 	Index Index `json:"index"`
 	Clock Clock `json:"clock_ms"`
 	Date  Date  `json:"date_ms"`
 	// Started is when the newest attempt of a running or ended job began; 0 if there was none.
 	Started Date `json:"started_ms,omitempty"`
-	// Expected is when a pending job should start. At least 9 of 10 such jobs should start between Earliest and Latest.
-	// All three are 0 if no date can be given; Reasons and WouldRun then show what prevents the start.
+	// Expected is when a pending job should start; at least 9 of 10 such jobs start between Earliest and Latest. All
+	// are 0 if no date is known: see Reasons and WouldRun.
 	Expected Date `json:"expected_start_ms,omitempty"`
 	Earliest Date `json:"earliest_start_ms,omitempty"`
 	Latest   Date `json:"latest_start_ms,omitempty"`
-	// HangsOn lists what the job waits for, limited to what the caller may read.
+	// HangsOn lists what the job waits for and the caller may read.
 	HangsOn []HangsOn `json:"hangs_on,omitempty"`
 	// Basis describes the data from which the dates were calculated.
 	Basis    []string `json:"basis,omitempty"`
@@ -125,18 +124,18 @@ type ETA struct {
 	WouldRun []string `json:"would_run_if,omitempty"`
 }
 
-// HangsOn counts jobs of a tenant that run before another job, limited to jobs that the caller may read.
+// HangsOn counts the jobs of a tenant that run before another job and that the caller may read.
 type HangsOn struct {
 	Tenant TenantID `json:"tenant,omitempty"`
-	// Jobs is the number of jobs. If Running is set, they run on Worker and end before the job starts there; otherwise
-	// they are pending, and start before it on workers that serve its queue.
+	// Jobs is their number. With Running they run on Worker and end before the job starts there; otherwise they are
+	// pending and start before it, on workers of its queue.
 	Jobs    int64    `json:"jobs"`
 	Running bool     `json:"running,omitempty"`
 	Worker  WorkerID `json:"worker,omitempty"`
 }
 
-// Attention lists the problems that need an operator, worst first, as seen by one node. A caller sees only those that
-// its rights cover.
+// Attention lists the problems that need an operator, worst first, as one node sees them. Callers see those that their
+// rights cover.
 type Attention struct {
 	Node NodeID `json:"node"`
 	// Date is when it was computed, by the node's clock.

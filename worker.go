@@ -24,8 +24,8 @@ type WorkerSpec struct {
 	CPUMilli    int64 `json:"cpu_milli,omitempty"`
 	MemoryBytes int64 `json:"memory_bytes,omitempty"`
 	IOBytesPerS int64 `json:"io_bytes_per_s,omitempty"`
-	// Stake is the stake that it declares, in millionths of a unit (SPEC §6.5). It is only displayed: a stake counts
-	// only if it is signed by an attestation.
+	// Stake is the stake that it declares, in millionths of a unit (SPEC §6.5). Only a stake signed by an attestation
+	// counts.
 	Stake int64 `json:"stake,omitempty"`
 	// Limits are the maximum values that it offers, by name, such as depth or width.
 	Limits map[string]int64 `json:"limits,omitempty"`
@@ -55,15 +55,15 @@ type Attestation struct {
 	Signature Hex `json:"signature"`
 }
 
-// TypeUntil is a job type of which a worker gets no jobs until a moment, in queues whose policy applies this, with the
-// reason: PROVIDER_FAIL in a row, DECLINED or LEASE_EXPIRED.
+// TypeUntil is a job type of which a worker gets no jobs until a moment, if the queue's policy says so. The reason is
+// PROVIDER_FAIL in a row, DECLINED or LEASE_EXPIRED.
 type TypeUntil struct {
 	Type  JobType `json:"type"`
 	Until Moment  `json:"until"`
 	Cause Reason  `json:"cause"`
 }
 
-// UnitsUsed is how much of a queue's units_per_period a worker has used in the period between two moments.
+// UnitsUsed is how much of a queue's units_per_period a worker has used in a period.
 type UnitsUsed struct {
 	Queue QueueName `json:"queue"`
 	Since Moment    `json:"since"`
@@ -95,11 +95,10 @@ type Worker struct {
 	Health int32 `json:"health"`
 	// Load is Idle, Busy or Overloaded: displayed, not stored (SPEC §6.3).
 	Load string `json:"load"`
-	// AttestedStake is the stake signed by its attestation, in millionths of a unit; 0 if no attestation is valid (SPEC
-	// §6.5). For min_stake, AttestedStake minus Slashed counts.
+	// AttestedStake is the stake signed by its attestation, in millionths of a unit; 0 without a valid one (SPEC §6.5).
+	// For min_stake, AttestedStake minus Slashed counts.
 	AttestedStake int64 `json:"attested_stake,omitempty"`
-	// Slashed is the part of the attested stake that was permanently removed; InvalidProofs counts the invalid proofs
-	// that caused it.
+	// Slashed is the part of the attested stake that was removed for good, by InvalidProofs invalid proofs.
 	Slashed       int64 `json:"slashed,omitempty"`
 	InvalidProofs int32 `json:"invalid_proofs,omitempty"`
 	// JailedUntil and AttestedUntil are 0 if the worker is not jailed or attested.

@@ -130,7 +130,7 @@ type NodeSpec struct {
 	ID string `json:"id"`
 	// Parents are the ids of nodes that must complete, or end as Run requires, before this node starts.
 	Parents []string `json:"parents,omitempty"`
-	// Run determines how its parents must end for the node to run; a gate runs on success.
+	// Run is how its parents must end for the node to run; a gate runs on success.
 	Run NodeRun `json:"run,omitzero"`
 	// Gate makes the node a gate, which is not a job: all of its JobSpec except queue, priority and labels must be
 	// empty.
@@ -219,19 +219,17 @@ type Workflow struct {
 	Progress int32 `json:"progress"`
 	// Runs counts the submission and every retry.
 	Runs int32 `json:"runs"`
-	// Ending is the state that a RUNNING workflow will have when its running nodes have ended; NONE as long as it may
-	// complete.
+	// Ending is the state of a RUNNING workflow once its running nodes have ended; NONE while it may complete.
 	Ending WorkflowState `json:"ending,omitempty"`
-	// FailedNode is the first node that did not complete in this run, Reason is why.
+	// FailedNode is the first node that did not complete in this run, Reason why.
 	FailedNode string `json:"failed_node,omitempty"`
 	Reason     Reason `json:"reason,omitempty"`
 	Submitted  Moment `json:"submitted"`
 	Finished   Moment `json:"finished"`
-	// CriticalPath has the nodes of the longest chain by duration, from a root to a leaf; among equal chains, that with
-	// the most nodes. Durations are measured for nodes that have run and estimated for others. CriticalPathLength is
-	// its length. Remaining estimates the work left: the longest chain of it, or its sum over the nodes that run at a
-	// time, whichever is more. It does not include the time that gates wait, as the time of a signal is unknown. These
-	// are set by reads with nodes.
+	// CriticalPath has the nodes of the longest chain by duration, from a root to a leaf; among equal chains, the one
+	// with the most nodes. Durations of nodes that have not run are estimates. CriticalPathLength is its length.
+	// Remaining estimates the work left: its longest chain, or its sum over the nodes that run at a time, whichever is
+	// more. It excludes waits of gates. Set by reads with nodes.
 	CriticalPath       []string      `json:"critical_path,omitempty"`
 	CriticalPathLength time.Duration `json:"critical_path_ms"`
 	Remaining          time.Duration `json:"remaining_ms"`
@@ -272,8 +270,8 @@ type WorkflowNode struct {
 	Reason  Reason `json:"reason,omitempty"`
 	// Run is how its parents must end for the node to run.
 	Run NodeRun `json:"run,omitzero"`
-	// Duration is how long the node ran, or how long it is expected to run. For an open gate it is how long the gate
-	// had waited when the state last changed; use Waiting for its current age.
+	// Duration is how long the node ran or should run. For an open gate it is the wait until the state last changed;
+	// use Waiting for its age.
 	Duration time.Duration `json:"duration_ms"`
 }
 

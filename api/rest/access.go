@@ -8,17 +8,17 @@ type Tokens struct {
 	NextCursor string             `json:"next_cursor,omitempty"`
 }
 
-// TokenSetting creates a token from the hash of its secret. No node ever sees the secret.
+// TokenSetting creates a token from the hash of its secret.
 type TokenSetting struct {
 	// Hash is the SHA-256 of rota|token|ID|SECRET, in hex.
 	Hash rota.Hex `json:"hash"`
-	// Roles are the token's roles, limited to the patterns in Tenants and Queues (no patterns: no limit). WorkerPrefix
-	// is the prefix of the ids of workers that it may register.
+	// Roles are limited to the patterns in Tenants and Queues, if any. WorkerPrefix begins the ids of workers that it
+	// may register.
 	Roles        []string `json:"roles"`
 	Tenants      []string `json:"tenants,omitempty"`
 	Queues       []string `json:"queues,omitempty"`
 	WorkerPrefix string   `json:"worker_prefix,omitempty"`
-	// ExpiresMs is when the token expires, in Unix milliseconds; ExpiresAt is the same in RFC 3339. Set one of them.
+	// ExpiresMs is when the token expires. Set it or ExpiresAt.
 	ExpiresMs int64  `json:"expires_ms,omitempty"`
 	ExpiresAt string `json:"expires_at,omitempty"`
 }
@@ -29,7 +29,7 @@ type Roles struct {
 	NextCursor string      `json:"next_cursor,omitempty"`
 }
 
-// RoleSetting has the grants of a role, and the limits on what each of its principals may own.
+// RoleSetting has the grants of a role, and limits on what each of its principals owns.
 type RoleSetting struct {
 	Grants []rota.Grant `json:"grants"`
 	rota.RoleLimits
@@ -46,10 +46,9 @@ type IssuerSetting struct {
 	// URL is the exact issuer named by its tokens; Audience is the audience that they must have.
 	URL      string `json:"url"`
 	Audience string `json:"audience"`
-	// CA has the certificates, in PEM, of the authorities for its web server; without it, the system's certificates
-	// apply.
+	// CA has the certificates (PEM) of its web server's authorities; the default is the system's.
 	CA string `json:"ca,omitempty"`
-	// Maps determine the role of a token: the role of the first entry that matches it.
+	// Maps give a token the role of the first entry that matches.
 	Maps []rota.ClaimRole `json:"maps"`
 }
 
@@ -61,7 +60,7 @@ type Blocks struct {
 
 // Anonymous has the roles of callers without a credential.
 type Anonymous struct {
-	// Roles are the roles of such callers; with an empty list they have no rights.
+	// Roles are those of such callers; without any they have no rights.
 	Roles []string `json:"roles"`
 }
 

@@ -12,8 +12,7 @@ type JobIDs struct {
 type JobRetries struct {
 	// IDs are 1 to 1,000 ids.
 	IDs []rota.JobID `json:"ids"`
-	// Lives are as many as the ids, or none: the ended life of each job, after which a new one begins. -1 means the
-	// job's current life.
+	// Lives are the ended lives of the jobs, as many as the ids, or none. -1 means the job's current life.
 	Lives []int32 `json:"lives,omitempty"`
 }
 
@@ -31,7 +30,7 @@ type JobsChanged struct {
 	Refused int `json:"refused"`
 }
 
-// JobEnded is a line of a wait for many jobs: a job that has ended, or why the wait is over before all jobs have ended.
+// JobEnded is a line of a wait for many jobs: an ended job, or why the wait is over before.
 type JobEnded struct {
 	Job   *rota.Job `json:"job,omitempty"`
 	Error *Problem  `json:"error,omitempty"`
@@ -69,18 +68,18 @@ type KeyStates struct {
 
 // KeyPauseSetting holds the jobs of a key.
 type KeyPauseSetting struct {
-	// Queue and Tenant are those in which the key's rule counts it: no tenant if its scope is the cluster.
+	// Queue and Tenant are those of its rule: no tenant if its scope is the cluster.
 	Queue  string `json:"queue,omitempty"`
 	Tenant string `json:"tenant,omitempty"`
 	Key    string `json:"key"`
-	// UntilMs is when the pause ends, a date in ms; without it the key is paused until it is resumed.
+	// UntilMs is when the pause ends; the default is when the key is resumed.
 	UntilMs int64  `json:"until_ms,omitempty"`
 	Reason  string `json:"reason,omitempty"`
 }
 
 // KeyResumption ends the pause of a key, and closes its breaker.
 type KeyResumption struct {
-	// Queue and Tenant are those in which the key's rule counts it: no tenant if its scope is the cluster.
+	// Queue and Tenant are those of its rule: no tenant if its scope is the cluster.
 	Queue  string `json:"queue,omitempty"`
 	Tenant string `json:"tenant,omitempty"`
 	Key    string `json:"key"`
@@ -100,7 +99,7 @@ type BudgetAccounts struct {
 
 // BudgetGrant adds to the limit of an account for the present period.
 type BudgetGrant struct {
-	// Of is the tenant, key, workflow or job whose account it is, if the budget has several.
+	// Of is the owner of the account, if the budget has several: a tenant, key, workflow or job.
 	Of     string    `json:"of,omitempty"`
 	Amount rota.Cost `json:"amount"`
 	Reason string    `json:"reason,omitempty"`
@@ -110,7 +109,7 @@ type BudgetGrant struct {
 
 // BudgetReset forgets the spent and granted amounts in the present period.
 type BudgetReset struct {
-	// Of is the tenant, key, workflow or job whose account it is, if the budget has several; All is all of them.
+	// Of is the owner of the account, if the budget has several: a tenant, key, workflow or job. All is all of them.
 	Of     string `json:"of,omitempty"`
 	All    bool   `json:"all,omitempty"`
 	Reason string `json:"reason,omitempty"`

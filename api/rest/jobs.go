@@ -32,8 +32,7 @@ type JobOutcome struct {
 
 // JobRetry requests another life of a job.
 type JobRetry struct {
-	// Life is the ended life, after which a new one begins; with it, a repeated call is recognised. Without it, the
-	// job's current life is used.
+	// Life is the ended life, by which a repeated call is recognised; the default is the current one.
 	Life *int32 `json:"life,omitempty"`
 }
 
@@ -47,15 +46,15 @@ type JobInterruption struct {
 type JobChange struct {
 	Priority *int32 `json:"priority,omitempty"`
 	Fee      *int64 `json:"fee,omitempty"`
-	// Labels are added to the labels of the job; an empty value removes a label.
+	// Labels are added to the job's labels; an empty value removes one.
 	Labels map[string]string `json:"labels,omitempty"`
 	// TTLMs counts from the submission or the last retry; 0 means the queue's value.
 	TTLMs *int64 `json:"ttl_ms,omitempty"`
 	// StartByMs counts from the same time as TTLMs; 0 means no limit.
 	StartByMs *int64     `json:"start_by_ms,omitempty"`
 	Payload   *rota.Blob `json:"payload,omitempty"`
-	// Life and Changes are the last known values of the job, both or none: the change is refused as STALE if the job
-	// has newer ones.
+	// Life and Changes are the job's last known values, both or none: the change is refused as STALE if there are newer
+	// ones.
 	Life    *int32 `json:"life,omitempty"`
 	Changes *int32 `json:"changes,omitempty"`
 }

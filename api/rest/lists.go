@@ -28,7 +28,7 @@ type Batches struct {
 
 // BatchOpening opens a batch.
 type BatchOpening struct {
-	// Size is the number of jobs after which the batch is sealed automatically; without it, a call must seal the batch.
+	// Size is the number of jobs that seals the batch; without it, a call must.
 	Size int64 `json:"size,omitempty"`
 	// Callback is the job that is submitted once all jobs have ended. It has no id of its own.
 	Callback rota.JobSpec `json:"callback"`
@@ -43,8 +43,8 @@ type Schedules struct {
 // Dates are future dates, in Unix milliseconds.
 type Dates struct {
 	Dates []rota.Date `json:"dates"`
-	// TZData identifies the time zones used to calculate them: a release such as 2026f, followed by a part of its hash
-	// if it was installed on the cluster.
+	// TZData identifies the time zones used: a release such as 2026f, and a part of its hash if it was installed on the
+	// cluster.
 	TZData string `json:"tzdata"`
 }
 
@@ -56,7 +56,7 @@ type SchedulePause struct {
 
 // ScheduleResumption resumes a schedule.
 type ScheduleResumption struct {
-	// CatchUp runs the dates that passed in the meantime, according to the schedule's catch-up settings.
+	// CatchUp runs the dates that passed meanwhile, by the schedule's catch-up settings.
 	CatchUp bool `json:"catch_up,omitempty"`
 }
 
@@ -66,15 +66,14 @@ type ScheduleRun struct {
 	ID string `json:"id"`
 }
 
-// Backfill runs past dates of a schedule; dates that already have a run do not run again.
+// Backfill runs past dates of a schedule that have no run.
 type Backfill struct {
-	// FromMs and UntilMs limit the dates, at most 1,000 of them, in Unix milliseconds; FromAt and UntilAt are the same
-	// in RFC 3339.
+	// FromMs and UntilMs limit the dates, at most 1,000.
 	FromMs  int64  `json:"from_ms,omitempty"`
 	FromAt  string `json:"from_at,omitempty"`
 	UntilMs int64  `json:"until_ms,omitempty"`
 	UntilAt string `json:"until_at,omitempty"`
-	// Overlap is queue_all by default.
+	// Overlap is the overlap policy, queue_all by default.
 	Overlap string `json:"overlap,omitempty"`
 }
 
@@ -108,17 +107,17 @@ type ModeChange struct {
 	Reason string `json:"reason"`
 }
 
-// Settings change settings of a queue, a tenant or the cluster; keys that are left out stay unchanged.
+// Settings change settings of a queue, a tenant or the cluster; other keys stay unchanged.
 type Settings struct {
-	// Preset is the preset that a queue starts from; without it, the queue's current settings are changed.
+	// Preset is the preset that a queue starts from; the default is its current settings.
 	Preset string `json:"preset,omitempty"`
-	// Set has a value for each key that changes, in the form that the command line accepts: a string such as "1h" or
-	// "64MiB", a number, or true or false.
+	// Set has a value for each key that changes, as on the command line: a string such as "1h" or "64MiB", a number,
+	// true or false.
 	Set map[string]Value `json:"set,omitempty"`
 }
 
 // Deleted is the answer to a deletion.
 type Deleted struct {
-	// Left is how many live jobs a queue still has while it is drained: repeat the call until it is 0.
+	// Left is how many live jobs a drained queue still has: repeat the call until it is 0.
 	Left uint64 `json:"left,omitempty"`
 }

@@ -6,12 +6,12 @@ import "github.com/rotasched/rota"
 type Acquire struct {
 	// Worker is the registration of the worker; its id is that in the path. Slots defaults to 1.
 	Worker rota.WorkerSpec `json:"worker"`
-	// Max is the maximum number of new leases, 1 by default: at most the number of free slots, and 100.
+	// Max is the maximum number of new leases, 1 by default, at most the free slots and 100.
 	Max int32 `json:"max"`
-	// WaitMs is how long the call waits for a lease: 5,000 by default, at most 8,000. With 0 it assigns no new lease,
-	// and returns the leases that the worker has.
+	// WaitMs is how long the call waits for a lease: 5,000 by default, at most 8,000. With 0 it only returns the leases
+	// that the worker has.
 	WaitMs int64 `json:"wait_ms"`
-	// Holding are the leases that the worker already has. The other open leases of the worker are returned.
+	// Holding are the leases that the worker has; its other open leases are returned.
 	Holding []string `json:"holding,omitempty"`
 	// Takeover takes the id over from another process, which requires the right to stop workers.
 	Takeover bool `json:"takeover,omitempty"`
@@ -23,11 +23,11 @@ type Acquired struct {
 	Status rota.WorkerStatus `json:"status"`
 	// Leases are the open leases that were not in holding.
 	Leases []GivenLease `json:"leases"`
-	// More reports that there are more leases than fit into one response: call again, with these in holding.
+	// More reports that there are more leases: call again, with these in holding.
 	More bool `json:"more,omitempty"`
 	// Revoked are leases to stop, then decline.
 	Revoked []RevokedLease `json:"revoked"`
-	// Ended are the leases in holding that have ended; do not report anything for them.
+	// Ended are the leases in holding that have ended; report nothing for them.
 	Ended []string `json:"ended"`
 }
 
@@ -35,13 +35,13 @@ type Acquired struct {
 type GivenLease struct {
 	Lease rota.LeaseID `json:"lease"`
 	// Token is the fencing token, which grows from attempt to attempt. Calls on the lease pass it. A system that stores
-	// the last token it saw can reject older ones.
+	// the last token can reject older ones.
 	Token rota.Token `json:"token"`
-	// ValidMs is how long the worker may work on the job, counted from when the call was sent. A beat extends it.
+	// ValidMs is how long the worker may work on the job, from when the call was sent. A beat extends it.
 	ValidMs int64 `json:"valid_ms"`
 	// Attempt is the number of the attempt, from 0.
 	Attempt int32 `json:"attempt"`
-	// MaxRuntimeMs is the attempt's timeout, counted from the start of the lease; 0 means none.
+	// MaxRuntimeMs is the attempt's timeout from the start of the lease; 0 means none.
 	MaxRuntimeMs int64        `json:"max_runtime_ms,omitempty"`
 	Job          rota.JobSpec `json:"job"`
 }
@@ -63,18 +63,18 @@ type WorkerBeat struct {
 // WorkerBeaten is the answer to a heartbeat.
 type WorkerBeaten struct {
 	Status rota.WorkerStatus `json:"status"`
-	// Leases are the open leases in holding, with the time for which the worker may now work on them.
+	// Leases are the open leases in holding, with the time left to work on them.
 	Leases []HeldLease `json:"leases"`
 	// Revoked are leases to stop, then decline.
 	Revoked []RevokedLease `json:"revoked"`
-	// Ended are the leases in holding that have ended: stop their jobs, and do not report anything for them.
+	// Ended are the leases in holding that have ended: stop their jobs and report nothing.
 	Ended []string `json:"ended"`
 }
 
 // HeldLease is a lease that a worker continues to hold.
 type HeldLease struct {
 	Lease rota.LeaseID `json:"lease"`
-	// ValidMs is how long the worker may work on the job, counted from when the call was sent.
+	// ValidMs is how long the worker may work on the job, from when the call was sent.
 	ValidMs  int64 `json:"valid_ms"`
 	Renewals int32 `json:"renewals"`
 }
@@ -89,7 +89,7 @@ type LeaseClaim struct {
 type LeaseCompletion struct {
 	LeaseClaim
 	Output rota.Blob `json:"output,omitempty"`
-	// OutputDigest is the SHA-256 of an output that is stored elsewhere; without it, the SHA-256 of output.
+	// OutputDigest is the SHA-256 of an output that is stored elsewhere; the default is that of output.
 	OutputDigest rota.Hex `json:"output_digest,omitempty"`
 	// Meta is kept with the job, within the bounds of labels.
 	Meta map[string]string `json:"meta,omitempty"`
@@ -109,9 +109,9 @@ type LeaseFailure struct {
 	Error string `json:"error,omitempty"`
 	// RetryAfterMs is how long the next attempt waits; the attempt counts.
 	RetryAfterMs int64 `json:"retry_after_ms,omitempty"`
-	// SnoozeMs is how long to wait before the same attempt is made again; the attempt does not count.
+	// SnoozeMs is how long the attempt waits to be made again, uncounted.
 	SnoozeMs int64 `json:"snooze_ms,omitempty"`
-	// PauseKey, with snooze_ms, is a key of the job that is paused for as long, for all workers.
+	// PauseKey, with snooze_ms, is a key of the job to pause for as long, for all workers.
 	PauseKey string `json:"pause_key,omitempty"`
 	// NoRetry makes the job DEAD.
 	NoRetry bool `json:"no_retry,omitempty"`
@@ -139,8 +139,7 @@ type LeaseProgress struct {
 	// Progress is 0 to 100.
 	Progress int32  `json:"progress"`
 	Note     string `json:"note,omitempty"`
-	// Final reports that this is the attempt's last report before its outcome: it is stored even if it comes soon after
-	// the previous one.
+	// Final reports that this is the last report before the outcome: it is stored even if it follows another closely.
 	Final bool `json:"final,omitempty"`
 	// Costs are the totals that the attempt has used so far, by name. They only grow.
 	Costs rota.Costs `json:"costs,omitempty"`

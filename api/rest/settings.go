@@ -14,8 +14,7 @@ type PolicyKeys struct {
 // PolicyKey is a key of a queue's policy, of a tenant or of the cluster.
 type PolicyKey struct {
 	Key string `json:"key"`
-	// Alias is another name of the key, without the unit; for a number in permille or ppm, the name that accepts a
-	// ratio instead.
+	// Alias is the name of the key without the unit; for permille and ppm it accepts a ratio.
 	Alias string `json:"alias,omitempty"`
 	// Sentence describes the key; Zero is what 0 means if it is not an ordinary number.
 	Sentence string `json:"sentence"`
@@ -23,7 +22,7 @@ type PolicyKey struct {
 	// Values describes the values accepted under Key; AliasValues those accepted under Alias, if different.
 	Values      string `json:"values"`
 	AliasValues string `json:"alias_values,omitempty"`
-	// Unit is ms, bytes, permille, ppm, thousandths, count, switch, or choice of one of Choices.
+	// Unit is the unit: ms, bytes, permille, ppm, thousandths, count, switch, or choice of one of Choices.
 	Unit string `json:"unit"`
 	// Least and Most are the limits of the number, in that unit.
 	Least   int64    `json:"least"`

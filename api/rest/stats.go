@@ -1,13 +1,13 @@
 package rest
 
-// Stats are the statistics of one node, in columns, oldest first: each position in every column is one step. Events
-// during the fetch of a snapshot are not counted.
+// Stats are the statistics of one node, in columns, oldest first: each position is one step. Events during the fetch of
+// a snapshot are not counted.
 type Stats struct {
 	// Node is the node of the statistics.
 	Node string `json:"node"`
 	// StepMs is the length of a step.
 	StepMs int64 `json:"step_ms"`
-	// DateMs are the end times of the steps, by the node's own clock.
+	// DateMs are the ends of the steps, by the node's clock.
 	DateMs []int64 `json:"date_ms"`
 	// Submitted counts the jobs that became pending for the first time.
 	Submitted []int64 `json:"submitted"`

@@ -2,14 +2,14 @@ package rest
 
 import "github.com/rotasched/rota"
 
-// Lanes are the first lanes of a queue in an order. A lane is a group of pending jobs that rounds treat as one.
+// Lanes are the first lanes of a queue in an order: groups of pending jobs that rounds treat as one.
 type Lanes struct {
 	Queue rota.QueueName `json:"queue"`
-	// LanesTotal and ThrottledTotal count all lanes, and those from which rounds do not draw; they are left out for
-	// callers that may not read all of the queue.
+	// LanesTotal counts all lanes, ThrottledTotal those from which rounds do not draw. Both need the right to read all
+	// of the queue.
 	LanesTotal     int64 `json:"lanes_total,omitempty"`
 	ThrottledTotal int64 `json:"throttled_total,omitempty"`
-	// Lanes are in the requested order: the largest first, or those whose oldest jobs have waited longest.
+	// Lanes are in the requested order.
 	Lanes []Lane `json:"lanes"`
 }
 
@@ -53,8 +53,8 @@ type NodeView struct {
 	Gossip string `json:"gossip"`
 	// AnsweredMsAgo is how long ago the other node answered a call; left out if it never did.
 	AnsweredMsAgo *int64 `json:"answered_ms_ago,omitempty"`
-	// RaftMsAgo is the time since raft last received a message from the other node: a leader receives messages from all
-	// others, another node only from its leader.
+	// RaftMsAgo is the time since raft last received a message from the other node; followers receive only their
+	// leader's.
 	RaftMsAgo *int64 `json:"raft_ms_ago,omitempty"`
 	// Error is why its last call failed.
 	Error string `json:"error,omitempty"`
@@ -72,7 +72,7 @@ type WebhookPause struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// Round is a matching decision for one queue, computed again on the state on which it was made.
+// Round is a matching decision for one queue, computed again on its state.
 type Round struct {
 	Epoch uint64 `json:"epoch"`
 	// Height is the index of that state, Index that of the entry with the round.
@@ -82,15 +82,15 @@ type Round struct {
 	Seed   rota.Hex       `json:"seed"`
 	// Proved reports that the log has exactly the round that was computed again.
 	Proved bool `json:"proved"`
-	// Candidates are the jobs that the round drew, by rank, and those placed before its draw: on a worker kept for
-	// them, or by the turn of the oldest job.
+	// Candidates are the drawn jobs, by rank, and those placed before the draw: on a worker kept for them, or as the
+	// oldest job.
 	Candidates []Candidate `json:"candidates"`
-	// Workers are the workers that had room when the round began, in its order, at most 100 of Room; left out for
-	// callers that may not see the state of workers.
+	// Workers are those that had room when the round began, in its order, at most 100 of Room. Callers need the right
+	// to see workers.
 	Workers []rota.WorkerID `json:"workers,omitempty"`
 	Room    int             `json:"room"`
-	// Logged are the pairs in the log, set if they differ from the pairs that were computed again. LoggedText and
-	// ComputedText show both rounds from the first difference.
+	// Logged are the pairs in the log, if they differ from the computed ones. LoggedText and ComputedText show both
+	// rounds from the first difference.
 	Logged       []Candidate `json:"logged,omitempty"`
 	LoggedText   string      `json:"logged_text,omitempty"`
 	ComputedText string      `json:"computed_text,omitempty"`

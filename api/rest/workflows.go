@@ -5,10 +5,9 @@ import "github.com/rotasched/rota"
 // WorkflowRetry runs again the nodes of a workflow that did not complete.
 type WorkflowRetry struct {
 	// From is a node's id: only this node, its descendants that did not complete, and the nodes that they wait for run
-	// again. Without it, all nodes that did not complete run again.
+	// again. The default is all that did not complete.
 	From string `json:"from,omitempty"`
-	// Runs is the workflow's last known number of runs; with it, a repeated call is recognised. Without it, the current
-	// number is used.
+	// Runs is the last known number of runs, by which a repeated call is recognised; the default is the current one.
 	Runs int32 `json:"runs,omitempty"`
 }
 

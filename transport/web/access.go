@@ -20,7 +20,7 @@ func (s *Site) access() {
 		says: "List the tokens"}, c.listTokens)
 	add(s, route{method: http.MethodPut, path: tokens + "/{id}", call: rotav1.Auth_CreateToken_FullMethodName,
 		id:   "createToken",
-		says: "Create a token from the hash of its secret; the caller makes the secret, and no node sees it"},
+		says: "Create a token from the hash of its secret, which no node sees"},
 		c.createToken)
 	add(s, route{method: http.MethodDelete, path: tokens + "/{id}", call: rotav1.Auth_RevokeToken_FullMethodName,
 		id: "revokeToken", says: "Revoke a token permanently"}, c.revokeToken)
@@ -56,7 +56,7 @@ func (s *Site) access() {
 		says: "Claim a session by its link, once, with the link's secret"}, c.claimSession)
 	add(s, route{method: http.MethodDelete, path: "/v1/sessions/{id}", call: rotav1.Auth_EndSession_FullMethodName,
 		id:   "endSession",
-		says: "Sign out: end a session, called by the session itself or by the caller that opened it"}, c.endSession)
+		says: "End a session, called by itself or by the caller that opened it"}, c.endSession)
 }
 
 func (s accessCalls) listTokens(ctx context.Context, in *List) (*Answer[rest.Tokens], error) {

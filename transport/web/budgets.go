@@ -21,7 +21,7 @@ func (s *Site) budgets() {
 	add(s, route{method: http.MethodGet, path: one, call: rotav1.Budgets_Get_FullMethodName, id: "getBudget",
 		says: "Read a budget"}, c.get)
 	add(s, route{method: http.MethodPut, path: one, call: rotav1.Budgets_Set_FullMethodName, id: "setBudget",
-		says: "Create a budget, or replace it; The spent amount stays, unless it is then about other jobs or another unit"},
+		says: "Create a budget, or replace it; the spent amount stays while jobs and unit are the same"},
 		c.set)
 	add(s, route{method: http.MethodDelete, path: one, call: rotav1.Budgets_Delete_FullMethodName, id: "deleteBudget",
 		says: "Delete a budget, and its accounts"}, c.delete)

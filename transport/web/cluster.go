@@ -18,7 +18,7 @@ const backupTime = time.Hour
 func (s *Site) maintenance() {
 	inPieces(s, route{method: http.MethodGet, path: "/v1/cluster/snapshot",
 		call: rotav1.Cluster_SaveSnapshot_FullMethodName, id: "saveSnapshot",
-		lasts: backupTime, says: "Download a backup of the state of the node that answers, as written by rota operator snapshot save; complete if the response ends properly"},
+		lasts: backupTime, says: "Download a backup of the state of the node that answers, as of rota operator snapshot save; complete if the response ends properly"},
 		rawType, binary, s.snapshot)
 	add(s, route{method: http.MethodPost, path: "/v1/cluster/backup", call: rotav1.Cluster_StoreBackup_FullMethodName,
 		id:   "storeBackup",

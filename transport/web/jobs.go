@@ -26,7 +26,7 @@ func (s *Site) jobs() {
 	add(s, route{method: http.MethodPost, path: jobs, call: rotav1.Jobs_Submit_FullMethodName, id: "submitJobs",
 		says: "Submit 1 to 1,000 jobs; each job has its own outcome"}, s.submitJobs)
 	add(s, route{method: http.MethodGet, path: job, call: rotav1.Jobs_Get_FullMethodName, id: "getJob", waits: true,
-		says: "Read a job with its attempts, lease, progress and output; wait= waits until the job has ended"},
+		says: "Read a job with its attempts, lease, progress and output"},
 		s.getJob)
 	add(s, route{method: http.MethodPut, path: job, call: rotav1.Jobs_Submit_FullMethodName, id: "submitJob",
 		statuses: []int{http.StatusCreated},
@@ -38,7 +38,7 @@ func (s *Site) jobs() {
 	add(s, route{method: http.MethodGet, path: job + "/eta", call: rotav1.Explain_Eta_FullMethodName, id: "forecastJob",
 		says: "Estimate when a job starts, and list the jobs that it depends on"}, s.eta)
 	add(s, route{method: http.MethodGet, path: "/v1/past", call: rotav1.Explain_Past_FullMethodName, id: "getPast",
-		says: "Count the log entries that the node would have to replay to read a past state; the call itself replays none"},
+		says: "Count the log entries to replay to read a past state; the call itself replays none"},
 		s.past)
 	add(s, route{method: http.MethodGet, path: job + "/logs", call: rotav1.Jobs_Log_FullMethodName, id: "getJobLog",
 		says: "Read the log of an attempt of a job"}, s.jobLog)
@@ -62,10 +62,10 @@ func (s *Site) jobs() {
 // JobsQuery holds the parameters of a list of jobs.
 type JobsQuery struct {
 	List
-	Q       string `query:"q" maxLength:"4096" doc:"Terms that a job must match, such as queue=images type=mail label.team=film age>1h: the terms of rota job list --filter."`
+	Q       string `query:"q" maxLength:"4096" doc:"Terms that a job must match, such as queue=images age>1h: those of rota job list --filter."`
 	View    string `query:"view" enum:"brief,full" default:"brief" doc:"brief leaves out payload, headers, output and attempts."`
-	Count   bool   `query:"count" doc:"1 returns the number of jobs instead of the jobs. A page examines 100,000 jobs: if complete is false, continue with counted.next_cursor."`
-	GroupBy string `query:"group_by" enum:"fingerprint" doc:"Groups jobs that failed in the same way, with a count and one example each, in counted.groups."`
+	Count   bool   `query:"count" doc:"1 returns the number of jobs instead. A page examines 100,000 jobs: if complete is false, continue with counted.next_cursor."`
+	GroupBy string `query:"group_by" enum:"fingerprint" doc:"Groups jobs that failed alike, with a count and one example each, in counted.groups."`
 }
 
 func (s *Site) listJobs(ctx context.Context, in *JobsQuery) (*Answer[rota.JobPage], error) {
@@ -98,7 +98,7 @@ func (s *Site) listJobs(ctx context.Context, in *JobsQuery) (*Answer[rota.JobPag
 
 // Submission holds the parameters of a batch.
 type Submission struct {
-	Key   string `header:"Idempotency-Key" maxLength:"255" doc:"Derives ids for jobs without one from the tenant, this key and the job's position, so that a repeated call is recognised."`
+	Key   string `header:"Idempotency-Key" maxLength:"255" doc:"Derives the ids of jobs without one from the tenant, this key and the position: a repeated call is recognised."`
 	Given In[rest.JobSubmission]
 }
 
@@ -179,7 +179,7 @@ func keyedID(tenant rota.TenantID, key string, place int) rota.JobID {
 // OneJob holds the parameters of a read of a job.
 type OneJob struct {
 	One
-	Wait string `query:"wait" maxLength:"32" doc:"Maximum time to wait for the end of the job, at most 60s. The response has the job as it is then."`
+	Wait string `query:"wait" maxLength:"32" doc:"Waits this long, at most 60s, for the end of the job, and returns it as it is then."`
 }
 
 func (s *Site) getJob(ctx context.Context, in *OneJob) (*Answer[rota.Job], error) {
@@ -322,7 +322,7 @@ func outcomeOf(w *rotav1.JobOutcome) (*Answer[rest.JobOutcome], error) {
 type WhyQuery struct {
 	One
 	At     string `query:"at" maxLength:"40" doc:"A past index, or a time in RFC 3339; without it, now."`
-	Others bool   `query:"others" doc:"1 also returns the other workers considered when the job was placed, which requires a replay of the log."`
+	Others bool   `query:"others" doc:"1 also returns the other workers considered, which requires a replay of the log."`
 }
 
 // wire returns the gRPC request.

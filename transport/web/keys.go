@@ -54,7 +54,7 @@ func (s keyCalls) listKeyRules(ctx context.Context, in *List) (*Answer[rest.KeyR
 // KeyOf selects a rule by name.
 type KeyOf struct {
 	Queue string `query:"queue" maxLength:"255" doc:"The queue that the rule applies to; without it, all queues together."`
-	Value string `query:"value" maxLength:"255" doc:"The single value that the rule applies to; without it, all values that have no rule of their own."`
+	Value string `query:"value" maxLength:"255" doc:"The value that the rule applies to; without it, all values without a rule of their own."`
 }
 
 // OneKeyRule holds the parameters of a read of a rule.
@@ -162,8 +162,8 @@ type KeyList struct {
 	Queue  string `query:"queue" maxLength:"255" doc:"Only keys that a rule of this queue counts."`
 	Tenant string `query:"tenant" maxLength:"255" doc:"Only keys of this tenant."`
 	Name   string `query:"name" maxLength:"128" doc:"Only keys with this name before the colon."`
-	Held   string `query:"held" enum:"any,full,blocked,paused,open" default:"any" doc:"full selects keys whose jobs are not assigned now because of their rule or a pause; blocked selects keys whose sequence is blocked by a job that ended DEAD or EXPIRED; open selects keys whose breaker is open or probing."`
-	By     string `query:"by" enum:"use,spent" default:"use" doc:"The order: use lists the keys with the most open leases first, spent those whose weighted rate has the largest part of its burst spent and not yet repaid."`
+	Held   string `query:"held" enum:"any,full,blocked,paused,open" default:"any" doc:"full: keys whose rule or pause stops their jobs now. blocked: keys whose sequence is blocked by a DEAD or EXPIRED job. open: keys whose breaker is open or probing."`
+	By     string `query:"by" enum:"use,spent" default:"use" doc:"The order: use lists the keys with the most open leases first, spent those with the largest unrepaid part of their burst."`
 }
 
 func (s keyCalls) listKeyStates(ctx context.Context, in *KeyList) (*Answer[rest.KeyStates], error) {

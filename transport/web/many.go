@@ -26,7 +26,7 @@ func (s *Site) manyJobs() {
 		id: "deleteJobs", says: "Delete 1 to 1,000 jobs that have ended; each job has its own outcome"}, c.deleteJobs)
 	inPieces(s, route{method: http.MethodPost, path: "/v1/jobs:wait", call: rotav1.Jobs_Wait_FullMethodName,
 		id: "waitJobs", lasts: maxWait,
-		says: "Stream each of 1 to 1,000 jobs as it ends, one per line; a last line with an error reports the end of the waiting time"},
+		says: "Stream each of 1 to 1,000 jobs as it ends, one per line"},
 		linesType, schemaOf[rest.JobEnded], c.waitJobs)
 	add(s, route{method: http.MethodPost, path: "/v1/jobs/{id}/report-proof",
 		call: rotav1.Jobs_ReportProof_FullMethodName, id: "reportProof",
@@ -110,7 +110,7 @@ func (s manyCalls) retryJobs(ctx context.Context, in *RetriesCall) (*Answer[rest
 
 // JobsWait is a call that waits for many jobs.
 type JobsWait struct {
-	Wait  string `query:"wait" maxLength:"32" default:"60s" doc:"Maximum time to wait, at most 60s. After it, the last line has an error of kind TIMEOUT: call again with the remaining jobs."`
+	Wait  string `query:"wait" maxLength:"32" default:"60s" doc:"Maximum time to wait, at most 60s. Then the last line has an error of kind TIMEOUT: call again with the remaining jobs."`
 	Given In[rest.JobIDs]
 }
 

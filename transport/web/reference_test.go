@@ -9,11 +9,16 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/rotasched/rota"
 )
 
 var update = flag.Bool("update", false, "write the descriptions of HTTP anew")
@@ -68,7 +73,7 @@ func TestReference_http(t *testing.T) {
 	b.WriteString("# HTTP\n\n<!-- written by go test ./transport/web -run TestReference -update -->\n\n" +
 		"The calls of `/v1` with their parameters and bodies. [The guide](../guides/http.md) describes what they have in common. A node\n" +
 		"serves the same as [OpenAPI 3.1](openapi.json) at `/openapi.json`, and in 3.0, for older tools, at `/openapi-3.0.json`.\n\n" +
-		"## Shared parameters\n\nSeveral calls share these parameters and list them by name only:\n\n|parameter|type||\n|---|---|---|\n")
+		"## Shared parameters\n\nSeveral calls have these parameters and list only their names, after \"Also\".\n\n|parameter|type||\n|---|---|---|\n")
 	shared := map[string]int{}
 	for _, item := range api.Paths {
 		for _, op := range []*huma.Operation{item.Get, item.Post, item.Put, item.Delete} {
@@ -96,22 +101,185 @@ func TestReference_http(t *testing.T) {
 			}
 		}
 	}
-	b.WriteString("## Bodies\n\n")
-	schemas := api.Components.Schemas.Map()
-	for _, name := range slices.Sorted(maps.Keys(schemas)) {
-		s := schemas[name]
-		fmt.Fprintf(&b, "### %s\n\n%s\n\n|field|type||\n|---|---|---|\n", name, s.Description)
-		for _, field := range slices.Sorted(maps.Keys(s.Properties)) {
-			p := s.Properties[field]
-			fmt.Fprintf(&b, "|`%s`|%s|%s|\n", field, typeOf(p), cell(p.Description))
-		}
-		b.WriteString("\n")
+	b.WriteString("## Types\n\nBodies have fields of these types.\n\n|type|JSON|\n|---|---|\n" +
+		"|date|Two fields: `X_ms`, in Unix milliseconds, and `X_at`, the same in RFC 3339. Requests accept either.|\n" +
+		"|moment|A date, and in `X_clock_ms` the same moment on the cluster clock.|\n" +
+		"|decimal|A number with at most six digits after the point.|\n" +
+		"|bytes|Text, or {\"base64\": \"…\"} for other bytes. An object, a list, a number, true or false is stored as its JSON text.|\n")
+	for _, e := range namedTypes {
+		fmt.Fprintf(&b, "|<a id=\"%s\"></a>%s|%s|\n", strings.ToLower(e.name), e.name, enumText(names(e.of)))
 	}
+	b.WriteString("\n## Bodies\n\n")
+	writeBodies(&b, api.Components.Schemas.Map())
 	same(t, "http.md", append(bytes.TrimRight(b.Bytes(), "\n"), '\n'))
 }
 
 // sharedParameter is the number of calls from which a parameter with the same description is described only once.
-const sharedParameter = 4
+const sharedParameter = 3
+
+// namedTypes are the enumerations that several bodies have, each described once.
+var namedTypes = []struct {
+	name string
+	of   reflect.Type
+}{{"State", reflect.TypeFor[rota.JobState]()}, {"Reason", reflect.TypeFor[rota.Reason]()},
+	{"WorkerStatus", reflect.TypeFor[rota.WorkerStatus]()}, {"WorkflowState", reflect.TypeFor[rota.WorkflowState]()},
+	{"EventKind", reflect.TypeFor[rota.EventKind]()}}
+
+// writeBodies writes a section for each schema. One that has the fields of another refers to it.
+func writeBodies(b *bytes.Buffer, schemas map[string]*huma.Schema) {
+	tables := make(map[string]map[string]string, len(schemas))
+	for name, s := range schemas {
+		tables[name] = fieldRows(s)
+	}
+	for _, name := range slices.Sorted(maps.Keys(schemas)) {
+		rows := tables[name]
+		fmt.Fprintf(b, "### %s\n\n%s\n\n", name, inJSON(schemas[name].Description, name, nil))
+		if base := baseOf(name, tables); base != "" {
+			fmt.Fprintf(b, "Fields: those of [%s](#%s)", base, strings.ToLower(base))
+			rows = maps.Clone(rows)
+			maps.DeleteFunc(rows, func(field, row string) bool { return tables[base][field] == row })
+			if len(rows) > 0 {
+				b.WriteString(", and these:\n\n")
+			} else {
+				b.WriteString(".\n\n")
+			}
+		}
+		if len(rows) > 0 {
+			b.WriteString("|field|type||\n|---|---|---|\n")
+			for _, field := range slices.Sorted(maps.Keys(rows)) {
+				b.WriteString(rows[field])
+			}
+			b.WriteString("\n")
+		}
+	}
+}
+
+// baseOf returns the largest schema all of whose fields this one has, and most of them with the same description.
+func baseOf(name string, tables map[string]map[string]string) (base string) {
+	const fewest, others = 4, 2
+	for _, other := range slices.Sorted(maps.Keys(tables)) {
+		rows := tables[other]
+		if other == name || len(rows) < fewest || len(rows) > len(tables[name]) || len(rows) <= len(tables[base]) ||
+			len(rows) == len(tables[name]) && other > name {
+			continue
+		}
+		has, same := 0, 0
+		for field, row := range rows {
+			if own, ok := tables[name][field]; ok {
+				has++
+				if own == row {
+					same++
+				}
+			}
+		}
+		if has == len(rows) && same >= max(fewest, has-others) {
+			base = other
+		}
+	}
+	return base
+}
+
+// fieldRows returns the lines of a schema's table by field. A date or a moment is one line.
+func fieldRows(s *huma.Schema) map[string]string {
+	rows, inGo := make(map[string]string, len(s.Properties)), make(map[string]string)
+	for field := range s.Properties {
+		inGo[plain(field)] = field
+		if _, isDate := s.Properties[strings.TrimSuffix(field, "_ms")+"_at"]; isDate || strings.HasSuffix(field, "_ms") {
+			inGo[plain(strings.TrimSuffix(field, "_ms"))] = field
+		}
+	}
+	for field, p := range s.Properties {
+		date, isAt := strings.CutSuffix(field, "_at")
+		_, isDate := s.Properties[date+"_ms"]
+		clock, isClock := strings.CutSuffix(field, "_clock_ms")
+		if isAt && isDate || isClock && s.Properties[clock+"_ms"] != nil {
+			continue
+		}
+		kind, name := typeOf(p), strings.TrimSuffix(field, "_ms")
+		switch {
+		case s.Properties[name+"_clock_ms"] != nil:
+			kind = "moment"
+		case name != field && s.Properties[name+"_at"] != nil:
+			kind = "date"
+		}
+		text := p.Description
+		if kind == "bytes" || kind == "decimal" || kind == "object of decimal" {
+			text = ""
+		}
+		rows[field] = fmt.Sprintf("|`%s`|%s|%s|\n", field, kind, cell(inJSON(text, name, inGo)))
+	}
+	return rows
+}
+
+// withoutName returns a doc comment without the name that it begins with, which is the name in Go of what it describes.
+func withoutName(text, name string) string {
+	first, rest, _ := strings.Cut(text, " ")
+	if plain(first) != plain(name) {
+		return text
+	}
+	verb, more, _ := strings.Cut(rest, " ")
+	switch verb {
+	case "and", "or", "of":
+		return text
+	case "is", "are":
+		rest = more
+	case "reports":
+		if that, what, _ := strings.Cut(more, " "); that == "that" || that == "whether" {
+			rest = "whether " + what
+		}
+	}
+	return strings.ToUpper(rest[:1]) + rest[1:]
+}
+
+// goName matches a name as Go writes it.
+var goName = regexp.MustCompile(`(^|[ (])([A-Z][A-Za-z0-9]*)\b`)
+
+// inJSON returns the doc comment of what has a name, without that name at its beginning, and with the names that fields
+// have in JSON and the values of limits.
+func inJSON(text, name string, fields map[string]string) string {
+	// The parameter If-Match is described with the others.
+	text = strings.ReplaceAll(text, " Pass it to client.IfMatch, or in the header If-Match, to change that version only.", "")
+	short := withoutName(text, name)
+	first, rest := "", short
+	if short != text {
+		first, rest = short[:1], short[1:]
+	}
+	return first + goName.ReplaceAllStringFunc(rest, func(found string) string {
+		word := strings.TrimLeft(found, " (")
+		before := strings.TrimSuffix(found, word)
+		if value, ok := limitValues[word]; ok {
+			return before + value
+		}
+		if field := fields[plain(word)]; field != "" && (word != strings.ToUpper(word) || len(word) < 4) {
+			return before + "`" + field + "`"
+		}
+		return found
+	})
+}
+
+// limitValues are the values of the constants that doc comments name.
+var limitValues = map[string]string{
+	"DefaultPriority": fmt.Sprint(rota.DefaultPriority), "DefaultQueue": string(rota.DefaultQueue),
+	"DefaultTenant": string(rota.DefaultTenant), "MaxDataKeys": fmt.Sprint(rota.MaxDataKeys),
+	"MaxFee": fmt.Sprint(rota.MaxFee), "MaxGateTimeout": fmt.Sprint(rota.MaxGateTimeout), "MaxHeaders": fmt.Sprint(rota.MaxHeaders),
+	"MaxHeadersBytes": fmt.Sprint(rota.MaxHeadersBytes, " bytes"), "MaxKeyBackoff": fmt.Sprint(rota.MaxKeyBackoff),
+	"MaxKeyOpen":     fmt.Sprint(time.Duration(rota.MaxKeyOpen) * time.Millisecond),
+	"MaxKeyOutcomes": fmt.Sprint(rota.MaxKeyOutcomes),
+	"MaxKeyProbes":   fmt.Sprint(rota.MaxKeyProbes), "MaxKeys": fmt.Sprint(rota.MaxKeys),
+	"MaxLabelBytes": fmt.Sprint(rota.MaxLabelBytes, " bytes"), "MaxLabels": fmt.Sprint(rota.MaxLabels),
+	"MaxTypesHandled": fmt.Sprint(rota.MaxTypesHandled), "MaxUniqueKeep": fmt.Sprint(rota.MaxUniqueKeep),
+	"MergeNone": "none", "UniqueAfter": rota.UniqueAfter, "UniqueByArgs": rota.UniqueByArgs,
+	"UniqueByQueue": rota.UniqueByQueue, "UniqueByType": rota.UniqueByType, "UniqueCollect": rota.UniqueCollect,
+	"UniqueCompleted": rota.UniqueCompleted, "UniqueExisting": rota.UniqueExisting, "UniqueExtend": rota.UniqueExtend,
+	"UniqueExtendMax": fmt.Sprint(rota.UniqueExtendMax), "UniquePending": rota.UniquePending,
+	"UniqueRefuse": rota.UniqueRefuse, "UniqueReplace": rota.UniqueReplace, "UniqueRunning": rota.UniqueRunning,
+}
+
+func plain(s string) string { return strings.ToLower(strings.ReplaceAll(s, "_", "")) }
+
+func enumText(values []any) string {
+	return strings.Trim(fmt.Sprint(slices.DeleteFunc(slices.Clone(values), func(v any) bool { return v == nil })), "[]")
+}
 
 // parameterRow returns a parameter's line in a table, empty for one in the path.
 func parameterRow(p *huma.Param) string {
@@ -128,7 +296,7 @@ func parameterRow(p *huma.Param) string {
 func writeCall(b *bytes.Buffer, method, path string, op *huma.Operation, shared map[string]int) {
 	fmt.Fprintf(b, "### %s %s\n\n%s.", method, path, op.Summary)
 	if op.RequestBody != nil {
-		fmt.Fprintf(b, " Request body: %s.", typeOf(op.RequestBody.Content[mediaType].Schema))
+		fmt.Fprintf(b, " Body: %s.", typeOf(op.RequestBody.Content[mediaType].Schema))
 	}
 	if c := op.Responses["200"].Content[mediaType]; c != nil {
 		fmt.Fprintf(b, " Response: %s.", typeOf(c.Schema))
@@ -151,7 +319,7 @@ func writeCall(b *bytes.Buffer, method, path string, op *huma.Operation, shared 
 		b.WriteString("|parameter|type||\n|---|---|---|\n" + strings.Join(own, "") + "\n")
 	}
 	if len(named) > 0 {
-		fmt.Fprintf(b, "[Shared parameters](#shared-parameters): %s.\n\n", strings.Join(named, ", "))
+		fmt.Fprintf(b, "Also %s.\n\n", strings.Join(named, ", "))
 	}
 }
 
@@ -172,8 +340,17 @@ func typeOf(s *huma.Schema) string {
 		}
 		return "object"
 	case len(s.Enum) > 0:
-		return strings.Trim(fmt.Sprint(slices.DeleteFunc(slices.Clone(s.Enum), func(v any) bool { return v == nil })),
-			"[]")
+		text := enumText(s.Enum)
+		for _, e := range namedTypes {
+			if text == enumText(names(e.of)) {
+				return "[" + e.name + "](#" + strings.ToLower(e.name) + ")"
+			}
+		}
+		return text
+	case s.Description == amount().Description:
+		return "decimal"
+	case s.Description == ownJSON[reflect.TypeFor[rota.Blob]()]().Description:
+		return "bytes"
 	case s.Type == "":
 		return "any"
 	}

@@ -105,7 +105,7 @@ func (s *Site) deleteSchedule(ctx context.Context, in *NamedVersion) (*Answer[re
 type NextQuery struct {
 	One
 	Limit int32 `query:"limit" minimum:"1" maximum:"1000" default:"10" doc:"Maximum number of dates."`
-	After int64 `query:"after_ms" minimum:"0" doc:"Lists dates after this one, which may be in the past; without it, the dates that are not decided yet."`
+	After int64 `query:"after_ms" minimum:"0" doc:"Lists dates after this one, also past ones; without it, the dates not decided yet."`
 }
 
 func (s *Site) nextDates(ctx context.Context, in *NextQuery) (*Answer[rest.Dates], error) {

@@ -14,7 +14,7 @@ import (
 func (s *Site) policyKeys() {
 	add(s, route{method: http.MethodGet, path: "/v1/settings", call: rotav1.Auth_WhoAmI_FullMethodName,
 		id:   "listSettings",
-		says: "List every key of a queue's policy, of a tenant and of the cluster: its meaning, range, default, and value in each preset"},
+		says: "List every setting of queues, tenants and the cluster: its meaning, range, default, and value in each preset"},
 		func(context.Context, *None) (*Answer[rest.PolicyKeys], error) {
 			var tenant rota.TenantLimits
 			var cluster rota.ClusterSettings

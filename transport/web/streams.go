@@ -38,7 +38,7 @@ func (s *Site) streams() {
 			{"tenant", "Only events of this tenant.", false},
 			{"worker", "Only events that name this worker.", false},
 			{"workflow", "Only events of this workflow and the jobs of its nodes.", false},
-			{"actor", "Only events of operations requested by this principal, such as token:ID, directly or through a browser session of its own.", false},
+			{"actor", "Only events of operations requested by this principal, such as token:ID, or by a browser session of it.", false},
 		}})
 	s.stream(streamed{path: livePath, id: "live",
 		says:  "Stream the current state of topics as server-sent events, at most one per second for each topic",

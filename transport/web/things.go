@@ -296,7 +296,7 @@ func (s *Site) cluster() {
 		})
 	add(s, route{method: http.MethodGet, path: "/v1/attention", call: rotav1.Cluster_Attention_FullMethodName,
 		id:   "getAttention",
-		says: "List the problems that need an operator, worst first, each with its runbook, as seen by the node that answers"},
+		says: "List the problems that need an operator, worst first, as the node that answers sees them"},
 		func(ctx context.Context, _ *None) (*Answer[rota.Attention], error) {
 			got, err := s.options.Calls.Cluster.Attention(ctx, &rotav1.AttentionRequest{})
 			if err != nil {

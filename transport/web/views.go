@@ -12,14 +12,14 @@ import (
 // LanesQuery holds the parameters of a list of lanes.
 type LanesQuery struct {
 	One
-	Order string `query:"order" enum:"largest,oldest" default:"largest" doc:"largest lists the lanes with the most jobs first; oldest lists the lanes whose oldest jobs have waited longest first."`
+	Order string `query:"order" enum:"largest,oldest" default:"largest" doc:"largest lists the lanes with the most jobs first, oldest those whose oldest jobs have waited longest."`
 	Limit int32  `query:"limit" minimum:"1" maximum:"100" default:"100" doc:"Maximum number of rows."`
 }
 
 // RoundQuery selects a round.
 type RoundQuery struct {
 	Epoch  uint64 `path:"epoch" minimum:"1"`
-	Height uint64 `query:"height" minimum:"1" required:"true" doc:"Index of the state that the round was computed on; every decision has both the epoch and the height."`
+	Height uint64 `query:"height" minimum:"1" required:"true" doc:"Index of the state of the round; every decision has its epoch and height."`
 }
 
 // DatesQuery describes when a schedule would run: by a cron expression, or once in a period.
@@ -34,7 +34,7 @@ type DatesQuery struct {
 // them.
 func (s *Site) views() {
 	add(s, route{method: http.MethodGet, path: "/v1/queues/{id}/lanes", id: "listLanes",
-		says: "List the largest lanes of a queue, or the longest waiting ones, with the reasons why their jobs are not placed"},
+		says: "List the largest or longest waiting lanes of a queue, and why their jobs are not placed"},
 		func(ctx context.Context, in *LanesQuery) (*Answer[rest.Lanes], error) {
 			read, err := in.wire()
 			if err != nil {
@@ -60,7 +60,7 @@ func (s *Site) views() {
 			return answer(views, nil), err
 		})
 	add(s, route{method: http.MethodGet, path: "/v1/rounds/{epoch}", id: "getRound",
-		says: "Compute a round again on the state at its height: the jobs drawn, the workers with room, the assignments, and whether the log has the same"},
+		says: "Compute a round again on its state: drawn jobs, workers with room, assignments, and whether the log has the same"},
 		func(ctx context.Context, in *RoundQuery) (*Answer[rest.Round], error) {
 			round, at, err := s.options.Calls.Round(ctx, in.Epoch, in.Height)
 			if err != nil {

@@ -34,7 +34,7 @@ func (s *Site) workflows() {
 		says: "List workflows by id, without their nodes"}, c.listWorkflows)
 	add(s, route{method: http.MethodGet, path: one, call: rotav1.Workflows_Show_FullMethodName, id: "getWorkflow",
 		waits: true,
-		says:  "Read a workflow with its nodes, its critical path and the remaining work; wait= waits until it has ended"},
+		says:  "Read a workflow with its nodes, critical path and remaining work"},
 		c.getWorkflow)
 	add(s, route{method: http.MethodPut, path: one, call: rotav1.Workflows_Submit_FullMethodName, id: "submitWorkflow",
 		statuses: []int{http.StatusCreated},
@@ -56,7 +56,7 @@ func (s *Site) workflows() {
 		says: "Read the job of a node; also available at /v1/jobs/WORKFLOW%2FNODE"}, c.getNode)
 	add(s, route{method: http.MethodPost, path: node + "/signal", call: rotav1.Workflows_Signal_FullMethodName,
 		id:   "signalNode",
-		says: "Signal a gate: the nodes that depend on it continue, or do not; each signal id counts once"},
+		says: "Signal a gate: its children continue, or do not; each signal id counts once"},
 		c.signalNode)
 }
 
@@ -89,7 +89,7 @@ func (s workflowCalls) listWorkflows(ctx context.Context, in *WorkflowsQuery) (*
 type WorkflowQuery struct {
 	One
 	View string `query:"view" enum:"brief,full" default:"full" doc:"brief leaves out nodes, critical path and estimates."`
-	Wait string `query:"wait" maxLength:"32" doc:"Maximum time to wait for the end of the workflow, at most 60s. The response has the workflow as it is then."`
+	Wait string `query:"wait" maxLength:"32" doc:"Waits this long, at most 60s, for the end of the workflow, and returns it as it is then."`
 }
 
 func (s workflowCalls) getWorkflow(ctx context.Context, in *WorkflowQuery) (*Answer[rota.Workflow], error) {
