@@ -12,9 +12,9 @@ const pageHead = `# Compatibility
 
 <!-- Written by make compat (test/compat). Do not edit. -->
 
-How rota works with software of others, as ` + "`make compat`" + ` saw it. A row is one tool at one pinned version, run against
-a real cluster on one machine. *Works* means that the cluster confirmed the outcome. A failed row names the error and its
-cause. [test/compat](../test/compat/doc.go) explains how rows are run and added.
+The last results of ` + "`make compat`" + `: each row is a tool at a pinned version, run against a real cluster on one machine.
+*Works* means that the cluster confirmed the outcome. [test/compat](../test/compat/doc.go) explains how rows are run and
+added.
 `
 
 // titles are the headings of the groups.
