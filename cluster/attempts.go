@@ -13,7 +13,7 @@ import (
 // attempts counts attempts by outcome, as applied by this node. The caller serialises the calls.
 type attempts struct {
 	ended, retried, types *prometheus.CounterVec
-	// costs sums what attempts spent; names are the costs that are summed by themselves.
+	// costs sums the costs of attempts; names are the costs that are summed by themselves.
 	costs  *prometheus.CounterVec
 	names  map[string]bool
 	queues map[rota.QueueName]*[rota.ReasonLast + 1]endedAttempts
@@ -37,7 +37,7 @@ func newAttempts() *attempts {
 		types: vec("type_attempts_total",
 			"Attempts that completed, used up one of their job's or lost their worker, by the job's type.", "type",
 			"outcome"),
-		costs:  vec("cost_total", "What attempts that ended have used of a cost, in units.", "queue", "name"),
+		costs:  vec("cost_total", "Costs used by ended attempts, in units.", "queue", "name"),
 		names:  make(map[string]bool),
 		queues: make(map[rota.QueueName]*[rota.ReasonLast + 1]endedAttempts),
 		byType: make(map[rota.JobType]*[len(attemptOutcomes)]prometheus.Counter),

@@ -117,7 +117,7 @@ func TestAttempts_boundsSeries(t *testing.T) {
 	}
 }
 
-// TestAttempts_sumsCosts: what attempts spent is summed by queue and name, and names beyond the limit together.
+// TestAttempts_sumsCosts: costs of attempts are summed by queue and name, and names beyond the limit together.
 func TestAttempts_sumsCosts(t *testing.T) {
 	t.Parallel()
 	m := newMeasures()

@@ -230,7 +230,7 @@ type voterVerdict struct {
 	why    string
 	// healthy are the voters that have been healthy for long enough.
 	healthy []string
-	// text states what is done about silent voters, or why nothing is.
+	// text states the action taken about silent voters, or why there is none.
 	text string
 }
 

@@ -67,7 +67,7 @@ func (bv *batchVerbs) OpenBatch(ctx context.Context, spec rota.BatchSpec) (rota.
 	return bv.changed(ctx, spec.ID, entry.BatchOp(&spec))
 }
 
-// SealBatch makes a batch accept no more jobs.
+// SealBatch closes a batch for new jobs.
 func (bv *batchVerbs) SealBatch(ctx context.Context, id rota.BatchID) (rota.Batch, error) {
 	if err := id.Check("id"); err != nil {
 		return rota.Batch{}, err

@@ -87,9 +87,9 @@ func shelved(t *testing.T) *rotShelf {
 	return s
 }
 
-// told compares an archive's answers with the written records: a missing record must be listed as lacking or reported
-// as damaged; with repaired the latter is no longer allowed.
-func (s *rotShelf) told(a *archive.Jobs, repaired bool) (faults []string) {
+// compare compares an archive's answers with the written records: a missing record must be listed as lacking or
+// reported as damaged; with repaired the latter is no longer allowed.
+func (s *rotShelf) compare(a *archive.Jobs, repaired bool) (faults []string) {
 	lacks := a.Lacks(s.last, 1<<20)
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
 	judge := func(what string, seq uint64, ok, same bool, err error) {
@@ -185,7 +185,7 @@ func (s *rotShelf) judge(dir string, file []byte) (outcome string, faults []stri
 	scrub := func() error {
 		return opened.ScrubJobs(1<<20, func(string, string) { found++ }, func(int) bool { return true })
 	}
-	faults = s.told(a, false)
+	faults = s.compare(a, false)
 	err = scrub()
 	before := found
 	switch {
@@ -196,7 +196,7 @@ func (s *rotShelf) judge(dir string, file []byte) (outcome string, faults []stri
 	default:
 		outcome = "harmless"
 	}
-	faults = append(faults, s.told(a, true)...)
+	faults = append(faults, s.compare(a, true)...)
 	if lacks := a.Lacks(s.last, 9); found == 0 && len(lacks) > 0 && len(faults) == 0 {
 		outcome = "lacking"
 	}

@@ -102,10 +102,10 @@ func (s *soundDir) copyTo(t *testing.T, dir string, d *rotSpot) {
 	}
 }
 
-// nobody is Peers that must never be called.
-type nobody struct{ Peers }
+// noPeers is an implementation of Peers that must never be called.
+type noPeers struct{ Peers }
 
-func (nobody) Calls(string, func(rota.NodeID) error) {}
+func (noPeers) Calls(string, func(rota.NodeID) error) {}
 
 // lonely finds no other nodes.
 type lonely struct{ gossip.Discovery }
@@ -122,7 +122,7 @@ func (s *soundDir) openAsNode(dir string) (o opening, err error) {
 	cfg.Environment.Discover = func(gossip.Options) (gossip.Discovery, error) { return lonely{}, nil }
 	var fatal error
 	cfg.Fatal = func(err error) { fatal = err }
-	n, err := newNode(cfg, nobody{})
+	n, err := newNode(cfg, noPeers{})
 	if err != nil {
 		return o, err
 	}

@@ -42,12 +42,12 @@ func TestGather(t *testing.T) {
 			t.Fatalf("%+v, want %+v", g, want)
 		}
 	}
-	t.Run("alone it waits for nobody", func(t *testing.T) {
+	t.Run("a single one does not wait", func(t *testing.T) {
 		t.Parallel()
 		_, done := begin(1)
 		want(t, done, gathered{1, 1, false})
 	})
-	t.Run("beside another it waits until that has landed", func(t *testing.T) {
+	t.Run("it waits until another one has landed", func(t *testing.T) {
 		t.Parallel()
 		l, done := begin(2)
 		l.normal <- of(3, 300)
@@ -76,7 +76,7 @@ func TestGather(t *testing.T) {
 		l.normal <- of(1, secondBytes)
 		want(t, done, gathered{2, 2, false})
 	})
-	t.Run("what does not fit any more is carried over", func(t *testing.T) {
+	t.Run("operations that do not fit are carried over", func(t *testing.T) {
 		t.Parallel()
 		l, done := begin(2)
 		l.normal <- of(1_024, 100)

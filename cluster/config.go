@@ -117,8 +117,8 @@ type Config struct {
 }
 
 // ExposedText is the status text of a node that listens beyond loopback in clear text.
-const ExposedText = "everyone who reaches these addresses can read and change everything and pose as a node: set up TLS and a gossip key, " +
-	"or listen on loopback"
+const ExposedText = "everyone who reaches these addresses can read and change everything and pose as a node. " +
+	"Set up TLS and a gossip key, or listen on loopback"
 
 // DefaultAuditRetention is the value of SPEC §2.4, in operations.
 const DefaultAuditRetention = 1_000_000
@@ -246,7 +246,7 @@ func (c *Config) settingFaults() (faults []error) {
 		faults = append(faults, fmt.Errorf("--backup-every: got %s, want at least %s", c.BackupEvery, BackupEveryLeast))
 	}
 	if c.BackupKeep != 0 && c.BackupKeep < depot.KeepLeast {
-		faults = append(faults, fmt.Errorf("--backup-keep is %d: at least %d are kept", c.BackupKeep, depot.KeepLeast))
+		faults = append(faults, fmt.Errorf("--backup-keep: got %d, want at least %d", c.BackupKeep, depot.KeepLeast))
 	}
 	if low, critical := c.DiskLow, c.DiskCritical; low > MaxDiskPercent || critical > MaxDiskPercent || low > 0 &&
 		critical > low {

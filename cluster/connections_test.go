@@ -73,7 +73,7 @@ func TestCommitNews(t *testing.T) {
 	}
 	b.startPlanned()
 	leader := b.leader()
-	jobs := specs("told", 1)
+	jobs := specs("informed", 1)
 	submitAll(t, leader, jobs)
 	for _, id := range b.ids() {
 		n := b.node(id)

@@ -176,7 +176,7 @@ func diskEffect(level diskLevel) string {
 
 // ownDiskEffect is diskEffect for one node's level, which may affect that node alone (weighDisks).
 func ownDiskEffect(level diskLevel) string {
-	return "If it leads, or a majority of the disks is no better: " + diskEffect(level)
+	return "If it leads, or a majority of the disks is not better: " + diskEffect(level)
 }
 
 // diskVerdict is the result of inForce.
@@ -216,7 +216,7 @@ func (dg *diskGate) space() (free, total int64) {
 	return int64(min(dg.free, math.MaxInt64)), int64(min(dg.total, math.MaxInt64))
 }
 
-// Problems reports what is wrong with this node's disk.
+// Problems reports the faults of this node's disk.
 func (dg *diskGate) Problems() []string {
 	dg.mu.Lock()
 	level, err := dg.level, dg.err
@@ -249,9 +249,8 @@ func (dg *diskGate) Collectors() []prometheus.Collector {
 // diskCost is how many bytes of disk a byte of an operation may use: partly filled pages, and files other than the log.
 const diskCost = 2
 
-// diskView is what is known about a node's disk: the level and the room at a check, and how many bytes this node, the
-// leader, had answered before it. A burst fills a small disk between two checks; so bytes proposed since then count as
-// written.
+// diskView describes a node's disk: the level and the room at a check, and how many bytes this node, the leader, had
+// answered before it. A burst fills a small disk between two checks; so bytes proposed since then count as written.
 type diskView struct {
 	level diskLevel
 	// room is how many bytes may be written before the next level, math.MaxUint64 if there is none.

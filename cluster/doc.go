@@ -19,8 +19,8 @@
 //
 // # Full disk
 //
-// New work is rejected before the disk is full (gate_disk.go). A write that fails ends the process with a message that
-// says so: otherwise raft would step down, win again, and use up terms. The other nodes elect a leader and continue;
+// New work is rejected before the disk is full (gate_disk.go). A write that fails ends the process with an error
+// message: otherwise raft would step down, win again, and use up terms. The other nodes elect a leader and continue;
 // the node joins them again when it is started with free space.
 //
 // The package never uses gRPC: it does not import api or transport, and reaches other nodes only through raft's

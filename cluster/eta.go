@@ -20,7 +20,7 @@ const (
 	// all queues.
 	ranKept = 10 * time.Second
 	maxRan  = 500
-	// maxNoted bounds the forecasts kept for comparison with the actual start. While that many wait for it, no more
+	// maxNoted bounds the forecasts kept for comparison with the actual start. While that many wait for it, no others
 	// are recorded, because dropping the oldest would mean learning only from short waits. maxSettled is how many are
 	// looked up in the archive at a time.
 	maxNoted, maxSettled = 1_000, 32
@@ -164,9 +164,9 @@ func (fc *forecaster) basis(x *rota.ETA, f *eta.Forecast, past *eta.Past, queue 
 	}
 	switch {
 	case f.Beyond && rd.ReadsAll():
-		say("%d pending jobs were left out: the pace of those before them goes on", f.Cut)
+		say("%d pending jobs were left out: the pace of those before them is assumed to continue", f.Cut)
 	case f.Beyond:
-		say("pending jobs were left out: the pace of those before them goes on")
+		say("pending jobs were left out: the pace of those before them is assumed to continue")
 	}
 	if fc.errors.Learned > 0 && !f.Never && rd.ReadsAll() {
 		say("%d forecasts of this node were held against what became of them", fc.errors.Learned)

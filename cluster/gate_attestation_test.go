@@ -53,7 +53,7 @@ func TestForwarded_attestations(t *testing.T) {
 	for name, forge := range map[string]func(*fsmpb.Register){
 		"a date":                     func(r *fsmpb.Register) { r.AttestedUntilMs = int64(until) },
 		"a stake":                    func(r *fsmpb.Register) { r.AttestedStake = 1 },
-		"a date beside one":          func(r *fsmpb.Register) { whole(r); r.AttestedUntilMs = int64(until) + 1 },
+		"a date next to one":         func(r *fsmpb.Register) { whole(r); r.AttestedUntilMs = int64(until) + 1 },
 		"a later one than is signed": func(r *fsmpb.Register) { whole(r); r.Attestation.ExpiresMs++ },
 		"a larger stake":             func(r *fsmpb.Register) { whole(r); r.Attestation.Stake++ },
 		"another worker's":           func(r *fsmpb.Register) { whole(r); r.Spec.Id = "w2" },

@@ -86,7 +86,7 @@ func (pr *proposer) fullOutcome(level diskLevel, from []rota.NodeID) *fsmpb.Outc
 		for i, id := range from {
 			names[i] = string(id)
 		}
-		where = "the disks of nodes " + strings.Join(names, ", ") + " fill up (rota cluster status says more)."
+		where = "the disks of nodes " + strings.Join(names, ", ") + " fill up (details: rota cluster status)."
 	}
 	pr.disk.mu.Lock()
 	pr.disk.refused++

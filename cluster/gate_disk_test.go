@@ -374,7 +374,7 @@ func TestDiskProblems(t *testing.T) {
 		n.disk.level = level
 		said := strings.Join(n.disk.Problems(), "\n")
 		if (want == "") != (said == "") || !strings.Contains(said, want) || want != "" &&
-			!strings.Contains(said, "If it leads, or a majority of the disks is no better: ") {
+			!strings.Contains(said, "If it leads, or a majority of the disks is not better: ") {
 			t.Errorf("level %v: got %q, want %q", level, said, want)
 		}
 	}
@@ -405,7 +405,7 @@ func TestDisk_beforeTheFirstLook(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.plan("n1", 1)
-	n, err := newNode(b.addrs["n1"], nobody{})
+	n, err := newNode(b.addrs["n1"], noPeers{})
 	if err != nil {
 		t.Fatal(err)
 	}

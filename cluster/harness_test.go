@@ -126,7 +126,7 @@ func (b *bench) startAll(ids []rota.NodeID) {
 	}
 	all.Wait()
 	if n := b.node(ids[rand.IntN(len(ids))]); n != nil {
-		stand(n)
+		electNow(n)
 	}
 }
 
@@ -134,9 +134,9 @@ func (b *bench) startAll(ids []rota.NodeID) {
 // leader leads without a majority. With less, a busy machine deposes leaders that a test relies on.
 const leaderPatience = 2 * time.Second
 
-// stand makes a node without a known leader start an election now rather than when its timeout ends: raft checks again
-// when that is shortened.
-func stand(n *Node) {
+// electNow makes a node without a known leader start an election now rather than when its timeout ends: raft checks
+// again when that is shortened.
+func electNow(n *Node) {
 	usual := n.raft.ReloadableConfig()
 	longer := usual
 	longer.HeartbeatTimeout++
@@ -302,7 +302,7 @@ func (b *bench) tryStart(id rota.NodeID) (*Node, error) {
 	defer b.mu.Unlock()
 	b.nodes[id] = n
 	if len(n.membership.servers()) == 1 { // there is no other node
-		stand(n)
+		electNow(n)
 	}
 	return n, nil
 }

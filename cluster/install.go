@@ -88,10 +88,9 @@ func (rp *replica) passSnapshot(content io.Reader) error {
 func (rp *replica) followsPassed(index rota.Index) error {
 	if head := rp.machine.Head().Index; head != rp.passed || index <= head {
 		return rota.Refusef(rota.KindInternal, "entry",
-			"entry %d was to be applied to the state of entry %d, and the newest one given before was %d: "+
-				"this node's state is not that of its log. Start it again, which builds the state anew from snapshot and log",
-			index, head,
-			rp.passed)
+			"entry: got %d after %d, want the one after %d: this node's state is not that of its log. "+
+				"Start the node again, which rebuilds the state from snapshot and log",
+			index, rp.passed, head)
 	}
 	return nil
 }

@@ -90,7 +90,7 @@ func attemptOf(job *rota.Job, of *rota.LogOf) (l rota.AttemptLog, err error) {
 	}
 	if len(job.Attempts) == 0 && job.Lease == nil {
 		return l, rota.Refusef(rota.KindNotFound, "attempt",
-			"job %s has had no attempt yet: rota job why %s says for what it waits", of.Job, of.Job)
+			"job %s has had no attempt yet: to see what it waits for, run rota job why %s", of.Job, of.Job)
 	}
 	return l, rota.Refusef(rota.KindNotFound, "attempt",
 		"job %s has no attempt %s among the last %d, which are kept; the first is 0",

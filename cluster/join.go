@@ -82,18 +82,18 @@ func (mb *membership) waits(seen, withState int) {
 	mb.n.cfg.Starting(waitText(seen, withState, mb.n.cfg.BootstrapExpect, refusers))
 	if time.Since(mb.waiting.said) > 10*time.Second {
 		mb.waiting.said = time.Now()
-		mb.n.log.Info("waiting for other nodes: as many fresh ones as --bootstrap-expect says found a cluster, "+
-			"one that has state takes others in", "seen", seen, "bootstrap_expect", mb.n.cfg.BootstrapExpect,
+		mb.n.log.Info("waiting for other nodes: --bootstrap-expect fresh nodes found a cluster, "+
+			"a node with state adds others", "seen", seen, "bootstrap_expect", mb.n.cfg.BootstrapExpect,
 			"with_state", withState, "refused_by", strings.Join(refusers, ","))
 	}
 }
 
 // waitText describes what a node waits for that sees this many nodes, including itself.
 func waitText(seen, withState, expect int, refusers []string) string {
-	text := "waiting to be taken in by a node that has state"
+	text := "waiting to be added by a node that has state"
 	switch {
 	case withState > 0:
-		text = "waiting to be taken in: the nodes that have state do not answer, or have not caught up"
+		text = "waiting to be added: the nodes that have state do not answer, or have not caught up"
 	case expect > 0:
 		text = fmt.Sprintf("waiting for other nodes: %d of --bootstrap-expect %d are here", seen, expect)
 	}
@@ -168,7 +168,7 @@ func (mb *membership) proves(m gossip.Member) bool {
 		return true
 	}
 	if mb.n.lines.Allow("prove/" + string(m.ID)) {
-		mb.n.log.Warn("a node that gossip suggests does not prove that it is who gossip says", "other_node",
+		mb.n.log.Warn("a node that gossip suggests does not prove its identity", "other_node",
 			string(m.ID), "raft", m.Raft, "identity", m.Identity, "answered_with", said.Identity, "err", err)
 	}
 	return false

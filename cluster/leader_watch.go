@@ -106,7 +106,7 @@ func (lw *leaderWatch) behind() error {
 	}
 	return &rota.Error{Kind: rota.KindUnavailable, Subject: "node", RetryAfter: rebuild.Pause,
 		Text: fmt.Sprintf(
-			"node %s has not caught up with the cluster since it started, and does not know what was taken back meanwhile: "+
+			"node %s has not caught up with the cluster since it started, and may not know revoked rights: "+
 				"read without --stale, or ask another node", lw.n.cfg.Node)}
 }
 
@@ -114,8 +114,8 @@ func (lw *leaderWatch) behind() error {
 // contact with a leader: otherwise it may not know a valid credential.
 func (n *Node) CaughtUp() bool { return n.leader.behind() == nil && n.leader.vouched() == nil }
 
-// vouched returns an error if no leader has vouched for this node's state for so long that rights it still grants may
-// have been revoked (SECURITY §5.4).
+// vouched returns an error if no leader has vouched for this node's state for limits.VouchedFor: rights that it still
+// grants may have been revoked (SECURITY §5.4).
 func (lw *leaderWatch) vouched() error {
 	lw.mu.Lock()
 	lost := lw.lost
@@ -126,8 +126,8 @@ func (lw *leaderWatch) vouched() error {
 	if alone := lw.n.sinceBoot() - lost; alone >= limits.VouchedFor {
 		return &rota.Error{Kind: rota.KindUnavailable, Subject: "node", RetryAfter: rebuild.Pause,
 			Text: fmt.Sprintf(
-				"node %s has heard of no leader for %s, and shows its state for %s at most: who may read it can have changed. "+
-					"Ask another node; `rota cluster status` says what each of them hears", lw.n.cfg.Node,
+				"node %s has heard of no leader for %s, and shows its state for %s at most: rights may have changed. "+
+					"Ask another node; `rota cluster status` lists the connections of each", lw.n.cfg.Node,
 				alone.Truncate(time.Second), limits.VouchedFor)}
 	}
 	return nil
@@ -136,7 +136,7 @@ func (lw *leaderWatch) vouched() error {
 // Vouched returns nil while a leader vouches for this node's state (SECURITY §5.4).
 func (n *Node) Vouched() error { return n.leader.vouched() }
 
-// until returns a context that also ends with the leader's, which must be taken before the leader's address is read.
+// until returns a context that also ends with the leader's. Get the leader's context before reading its address.
 func until(ctx, leader context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(leader, cancel)
@@ -200,7 +200,7 @@ func (w *watcher) askWhenAlone(cutOff bool) {
 	w.refused = err
 	w.mu.Unlock()
 	if w.n.lines.Allow("alone") {
-		w.n.log.Error("the cluster goes on without this node", "err", err)
+		w.n.log.Error("the cluster continues without this node", "err", err)
 	}
 }
 

@@ -88,7 +88,7 @@ func (mb *membership) wouldBeLeft(id rota.NodeID, dead bool) (left uint32, err e
 	case !member && of.removed:
 		return 0, rota.Refusef(rota.KindNotFound, subjectRemoved, "node %q is no longer a member", id)
 	case !member:
-		return 0, rota.Refusef(rota.KindNotFound, "node", "node %q is no member", id)
+		return 0, rota.Refusef(rota.KindNotFound, "node", "node %q is not a member", id)
 	case voters == 0 || healthy <= voters/2:
 		return 0, rota.Refusef(rota.KindConflict, "node",
 			"without node %s only %d of %d voters would be healthy: bring others back first",
@@ -272,7 +272,7 @@ func (mb *membership) successor(named rota.NodeID) (best raft.Server, err error)
 	views := mb.watch.inspectAll(servers, nil)
 	err = rota.Refusef(rota.KindConflict, "node", "no other voter answers: leadership stays here")
 	if named != "" {
-		err = rota.Refusef(rota.KindNotFound, "node", "node %q is no member", named)
+		err = rota.Refusef(rota.KindNotFound, "node", "node %q is not a member", named)
 	}
 	level, applied, found := diskRoomy, rota.Index(0), false
 	for _, s := range servers {
@@ -282,7 +282,7 @@ func (mb *membership) successor(named rota.NodeID) (best raft.Server, err error)
 		case !other || named != "" && id != named:
 		case s.Suffrage != raft.Voter:
 			if named != "" {
-				err = rota.Refusef(rota.KindConflict, "node", "node %s is no voter yet: wait until it has caught up",
+				err = rota.Refusef(rota.KindConflict, "node", "node %s is not a voter yet: wait until it has caught up",
 					id)
 			}
 		case v.err != nil:

@@ -81,13 +81,13 @@ func TestLoss_whatWasAcknowledgedOutlivesItsLeader(t *testing.T) {
 		b.eventually(what, func() bool { return p.count.Load() >= until })
 	}
 	for range 3 {
-		more("jobs are taken")
+		more("jobs are accepted")
 		old := b.leader()
 		b.isolate(old.cfg.Node)
 		b.eventually("another node leads", func() bool {
 			return slices.ContainsFunc(nodes, func(n *Node) bool { return n != old && n.terms.leading() != nil })
 		})
-		more("jobs are taken by the others")
+		more("the others accept jobs")
 		b.heal(old.cfg.Node)
 		b.eventually("it is back", func() bool { return old.terms.leading() == nil && old.Ready() == nil })
 	}

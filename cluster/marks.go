@@ -56,7 +56,7 @@ func (mk *marks) open(found raftstore.Mark) error {
 	if found.Index < had && !n.data.Rebuild().Open && !n.cfg.AdoptData {
 		return raftstore.WentBack("data directory "+n.cfg.Data, n.cfg.Node, found,
 			raftstore.Mark{Term: found.Term, Index: had},
-			"as its own archive.db says")
+			"according to its own archive.db")
 	}
 	kept, err := raftstore.ReadMarks(mk.files()[0])
 	if err == nil && kept.ClusterID == n.data.ClusterID() && kept.Identity == n.data.Identity() {
@@ -129,8 +129,8 @@ func (mk *marks) alarms() map[rota.NodeID]string {
 	texts := make(map[rota.NodeID]string)
 	for id, now := range mk.behind {
 		texts[id] = fmt.Sprintf(
-			"the disk of node %s went back in time, to entry %d of term %d: what it acknowledged after "+
-				"that may be lost; stop and replace it (runbook RotaLogReplaced)", id, now.Index, now.Term)
+			"the disk of node %s went back in time, to entry %d of term %d: entries that it acknowledged after "+
+				"that may be lost. Stop and replace it (runbook RotaLogReplaced)", id, now.Index, now.Term)
 	}
 	return texts
 }

@@ -72,7 +72,7 @@ func (ch *chores) matchOnce(l *leadership, last []*fsmpb.Round) (rounds []*fsmpb
 }
 
 // samePairs reports whether two entries of rounds begin with the same pair, or with none and the same preemption: a
-// pair that was placed, or a job that gave way, is not decided again.
+// pair that was placed, or a job that was preempted, is not decided again.
 func samePairs(a, b []*fsmpb.Round) bool {
 	first := func(rounds []*fsmpb.Round) (job, worker string) {
 		for _, r := range rounds {

@@ -82,7 +82,7 @@ func newMeasures() *measures {
 		unknown:        c("ambiguous_outcomes_total", "Entries whose outcome was unknown, as leadership was lost."),
 		rounds:         c("rounds_total", "Entries of rounds that this node decided."),
 		refusedEntries: c("entries_refused_total", "Entries refused for a stamp too far ahead."),
-		released:       c("workflow_nodes_released_total", "Nodes of workflows whose jobs came to be queued."),
+		released:       c("workflow_nodes_released_total", "Nodes of workflows whose jobs were queued."),
 		commitMessages: c("commit_messages_total",
 			"Messages that only say to a follower how far the log is committed."),
 	}

@@ -122,7 +122,7 @@ func (mb *membership) judge(of member, id rota.NodeID, identity string) error {
 	case of.known:
 		return nil
 	case mb.terms.leading() != nil:
-		return rota.Refusef(rota.KindDenied, peer.Unrecorded, "node %s is no member of this cluster", id)
+		return rota.Refusef(rota.KindDenied, peer.Unrecorded, "node %s is not a member of this cluster", id)
 	}
 	return rota.Refusef(rota.KindUnavailable, peer.Unrecorded,
 		"this node does not know node %s yet: ask again, or the leader", id)
@@ -188,14 +188,14 @@ func (mb *membership) Introduce(in peer.Introduction) error {
 				"with a --node id that was never used", in.Node)
 	case of.identity != in.Identity && in.Fresh:
 		return rota.Refusef(rota.KindConflict, "node",
-			"node id %s is known to the cluster but this data directory is empty: what it "+
-				"promised is forgotten. Put its old directory back, or remove it (rota operator raft remove-peer %s) and start "+
-				"with a --node id that was never used and an empty --data, as this one bears the old id by now",
+			"node id %s is known to the cluster but this data directory is empty: its votes and entries are lost. "+
+				"Put its old directory back. Or remove the node (rota operator raft remove-peer %s), and start with a "+
+				"new --node id and another empty --data, as this directory has the old id",
 			in.Node, in.Node)
 	case of.identity != in.Identity:
 		return rota.Refusef(rota.KindConflict, "node",
 			"node id %s belongs to another data directory of this cluster: start with "+
-				"the right --data, or with a --node id that was never used on an empty one", in.Node)
+				"the right --data, or with a new --node id and an empty --data", in.Node)
 	case in.Starts < of.starts:
 		return rota.Refusef(rota.KindConflict, "node",
 			"this data directory of node %s is at start %d but the cluster saw start %d: "+
@@ -281,8 +281,8 @@ func (mb *membership) votes() bool {
 }
 
 // keepsVote is the problem text of a voter that was started with --non-voter.
-const keepsVote = "it was started with --non-voter, and keeps the vote that it has: for a node without a vote remove this one, and start another " +
-	"under an id that was never used; else start it without the flag"
+const keepsVote = "it was started with --non-voter, and keeps the vote that it has: remove it and start a node with a " +
+	"new id, or start it without the flag"
 
 // servers returns raft's latest configuration.
 func (mb *membership) servers() []raft.Server {

@@ -89,6 +89,6 @@ func (n *Node) littleMemory() string {
 	}
 	const mib = 1 << 20
 	return fmt.Sprintf(
-		"it may use %d MiB of memory, and the state may grow to %d MiB (state_bytes_max), which wants %d times that: give it "+
-			"more, or set a lower state_bytes_max", has/mib, most/mib, memoryOfState)
+		"it may use %d MiB of memory, and the state may grow to %d MiB (state_bytes_max), which needs %d times that. "+
+			"Add memory, or set a lower state_bytes_max", has/mib, most/mib, memoryOfState)
 }

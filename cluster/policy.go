@@ -163,7 +163,7 @@ func (pv *policyVerbs) Queues(ctx context.Context, opt peer.ReadOptions) ([]rota
 	})
 }
 
-// Queue reads one queue, with its failure domains and what is known of its types.
+// Queue reads one queue, with its failure domains and the estimates of its types.
 func (pv *policyVerbs) Queue(ctx context.Context, name rota.QueueName,
 	opt peer.ReadOptions) (rota.Queue, rota.ReadAt, error) {
 	return readAs(ctx, &pv.n.replica, opt, func(s *fsm.View, rd *access.Reader) (rota.Queue, error) {

@@ -111,7 +111,7 @@ func (mb *membership) finishRemovals(servers map[rota.NodeID]raft.Server) {
 			continue
 		}
 		err := mb.n.settled(mb.n.raft.RemoveServer(raft.ServerID(id), 0, raftTimeout))
-		mb.n.log.Info("a removed node was taken out of the configuration", "other_node", string(id), "err", err)
+		mb.n.log.Info("a removed node is no longer in the configuration", "other_node", string(id), "err", err)
 	}
 }
 

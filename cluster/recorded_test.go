@@ -150,7 +150,7 @@ func TestForgedFounders(t *testing.T) {
 	}
 }
 
-// untilSaid is a log output that calls said at the first line containing what.
+// untilSaid is a log output that calls its function at the first line containing what.
 type untilSaid struct {
 	what string
 	said func()

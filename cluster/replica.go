@@ -68,7 +68,7 @@ func (rp *replica) view(f func(*fsm.View)) error {
 	return nil
 }
 
-// freezing is view for callers that take a frozen part of the state: freezing marks what is shared, so no one else may
+// freezing is view for callers that take a frozen part of the state: freezing marks the shared data, so no one else may
 // read meanwhile.
 func (rp *replica) freezing(f func(*fsm.Machine)) error {
 	rp.mu.Lock()

@@ -325,9 +325,9 @@ func TestMarks_refuse(t *testing.T) {
 		return files
 	}
 	b.rewind(f, mixed("archive.db"))
-	refused("marks.json says")
+	refused("according to " + filepath.Join(b.addrs[f].Data, raftstore.MarkFile))
 	b.rewind(f, mixed(raftstore.MarkFile))
-	refused("archive.db says")
+	refused("according to its own archive.db")
 
 	// Everything went back, except for a mark on another disk.
 	mark := filepath.Join(t.TempDir(), "mark")
@@ -336,7 +336,7 @@ func TestMarks_refuse(t *testing.T) {
 	}
 	b.alter(f, func(c *Config) { c.MarkFile = mark })
 	b.rewind(f, disk)
-	refused(mark + " says")
+	refused("according to " + mark)
 	b.rewind(f, now)
 	b.heal(f)
 	b.start(f)

@@ -29,8 +29,8 @@ func errNewer(needs, in uint32) error {
 		what = fmt.Sprintf("it needs rules version %d", needs)
 	}
 	return rota.Refusef(rota.KindConflict, fsm.SubjectRules,
-		"%s, the cluster is at version %d: it switches on when every node runs a "+
-			"newer binary (rota cluster status -o wide shows which do not)", what, in)
+		"%s, the cluster is at version %d. It switches on when every node runs a "+
+			"newer binary (rota cluster status -o wide shows the others)", what, in)
 }
 
 // refuseOlder rejects a node that would stop at the next entry.

@@ -235,7 +235,7 @@ func (s *WorkerSession) confirms() (open bool) {
 	return open
 }
 
-// costRules is the rules version that knows what attempts spend (SPEC §30.1).
+// costRules is the rules version that introduced costs of attempts (SPEC §30.1).
 const costRules = 2
 
 // Do proposes a batch of verbs on the worker's leases.

@@ -111,7 +111,7 @@ func (n *Node) open() (err error) {
 	n.transport = stream.NewTransport(stream.TransportConfig{Layer: n.stream, Logger: libraries,
 		Address: n.membership.raftAddress, Silent: n.silent,
 		Muted: n.terms.muted, Wrong: n.replica.dropped.Load, OnDisk: n.stores.OnDisk, Leads: n.terms.leads,
-		Room: n.snapshotRoom, Told: n.measures.commitMessages.Inc, Acknowledged: n.marks.acknowledged})
+		Room: n.snapshotRoom, Notified: n.measures.commitMessages.Inc, Acknowledged: n.marks.acknowledged})
 	discover := discoverGossip
 	if n.cfg.Environment.Discover != nil {
 		discover = n.cfg.Environment.Discover
@@ -210,7 +210,7 @@ func (n *Node) Stop(ctx context.Context) error {
 	return err
 }
 
-// maxStop bounds the wait for raft's goroutines: one may hang on a disk or a peer.
+// maxStop bounds the wait for raft's goroutines: a disk or a peer may block one of them.
 const maxStop = 10 * time.Second
 
 func (n *Node) stopRaft() error {

@@ -16,15 +16,15 @@ func TestRoundTurn(t *testing.T) {
 	round := &fsmpb.Op{Op: &fsmpb.Op_Round{Round: &fsmpb.Round{}}}
 	for _, c := range []struct {
 		name string
-		// before prepares the situation that the entry finds; beside runs while it waits.
+		// before prepares the situation that the entry finds; during runs while it waits.
 		before func(l *leadership)
-		beside func(l *leadership)
+		during func(l *leadership)
 		wait   time.Duration
 		want   int
 	}{
 		{name: "nothing is due", want: 1},
 		{name: "a decision is due, and somebody decides", before: func(l *leadership) { l.n.replica.hub.matchSoon() },
-			beside: func(l *leadership) {
+			during: func(l *leadership) {
 				time.Sleep(roundPatience / 4)
 				l.turn.begin()
 				l.n.replica.hub.due.Store(false)
@@ -33,16 +33,16 @@ func TestRoundTurn(t *testing.T) {
 				l.turn.queued()
 			}, wait: roundPatience / 2, want: 2},
 		{name: "there is nothing to place", before: func(l *leadership) { l.turn.begin() },
-			beside: func(l *leadership) {
+			during: func(l *leadership) {
 				time.Sleep(roundPatience / 4)
 				l.turn.rest()
 			}, wait: roundPatience / 4, want: 1},
-		{name: "nobody decides", before: func(l *leadership) { l.n.replica.hub.matchSoon() }, wait: roundPatience,
+		{name: "no round is decided", before: func(l *leadership) { l.n.replica.hub.matchSoon() }, wait: roundPatience,
 			want: 1},
 		{name: "a round is in the log", before: func(l *leadership) { l.turn.queued(); l.n.replica.hub.matchSoon() },
 			want: 1},
 		{name: "a round has just applied", before: func(l *leadership) { l.turn.queued(); l.turn.landed() },
-			beside: func(l *leadership) { l.turn.rest() }, want: 1},
+			during: func(l *leadership) { l.turn.rest() }, want: 1},
 		{name: "deciding takes long", before: func(l *leadership) {
 			l.turn.took.Store(int64(roundPatience) + 1)
 			l.n.replica.hub.matchSoon()
@@ -56,8 +56,8 @@ func TestRoundTurn(t *testing.T) {
 				if c.before != nil {
 					c.before(l)
 				}
-				if c.beside != nil {
-					go c.beside(l)
+				if c.during != nil {
+					go c.during(l)
 				}
 				start := time.Now()
 				batch, _, carried := l.gather(ops(&fsmpb.Op{}))

@@ -104,8 +104,8 @@ func (zd *zoneData) Problems() (problems []string) {
 	zones, err := zd.open(z)
 	if err != nil {
 		return []string{fmt.Sprintf(
-			"this binary cannot read the installed time zone data %s: while this node leads, no schedule in a time zone fires; "+
-				"run a newer rota here (%v)", z.Name(), err)}
+			"this binary cannot read the installed time zone data %s: while this node leads, no schedule in a time "+
+				"zone fires. Run a newer rota here (%v)", z.Name(), err)}
 	}
 	lacks := slices.DeleteFunc(slices.Sorted(maps.Keys(used)), func(zone string) bool {
 		_, err := zones.Zone(zone)
@@ -113,15 +113,16 @@ func (zd *zoneData) Problems() (problems []string) {
 	})
 	for _, zone := range lacks[:min(len(lacks), zonesShown)] {
 		problems = append(problems,
-			fmt.Sprintf("%d active schedules are in time zone %.80q, which the time zone data %s of this node lacks: while this node "+
-				"leads, none of them fires; install newer data (rota tzdata install), or run a newer rota here",
+			fmt.Sprintf("%d active schedules are in time zone %.80q, which the time zone data %s of this node lacks. "+
+				"None of them fires while this node leads: install newer data (rota tzdata install), or run a newer "+
+				"rota here",
 				used[zone], zone, zones.Name()))
 	}
 	now := z.report()
 	if age, stale := zones.Stale(rota.DateOf(zd.n.wall())); stale {
 		problems = append(problems,
-			fmt.Sprintf("the time zone data, release %s, is %d days old: dates of schedules may be wrong where rules of daylight "+
-				"saving time have changed; install a newer release (rota tzdata install)", now.Release,
+			fmt.Sprintf("the time zone data, release %s, is %d days old: dates of schedules are wrong where daylight "+
+				"saving time has changed. Install a newer release (rota tzdata install)", now.Release,
 				int(age.Hours())/24))
 	}
 	if z.packed != nil && cron.Release > z.Release {

@@ -99,7 +99,7 @@ func TestVouched_partition(t *testing.T) {
 	}
 	ahead[cut.cfg.Node].Add(int64(limits.VouchedFor))
 	refusedBecause(t, "a stale read", readStale(holder, cut), "heard of no leader for")
-	refusedBecause(t, "what streams show", cut.Vouched(), "heard of no leader for")
+	refusedBecause(t, "streamed data", cut.Vouched(), "heard of no leader for")
 	short, cancel := context.WithTimeout(holder, 100*time.Millisecond)
 	defer cancel()
 	if err := minReadAt(short, cut); rota.KindOf(err) != rota.KindUnavailable {

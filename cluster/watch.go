@@ -35,7 +35,7 @@ type watcher struct {
 	// at is the index whose digests are compared next.
 	at rota.Index
 	// seen is how much of this node's log was answered when the others were previously queried: a node's own check of
-	// its disk is no older than that.
+	// its disk is at least as new.
 	seen     atomic.Uint64
 	seenNext uint64
 	// leaderless counts the seconds without a leader; refused is another node's answer then on whether this one may

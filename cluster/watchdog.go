@@ -86,7 +86,7 @@ func (wd *watchdog) look(s *stallLook) {
 	if wd.n.raft.State() == raft.Leader && wd.yielding.CompareAndSwap(false, true) {
 		go func() {
 			defer wd.yielding.Store(false)
-			// Do this even if BeginTerm was never applied. raft's own loop may also hang on applying while its
+			// Do this even if BeginTerm was never applied. raft's own loop may also block on applying while its
 			// heartbeats continue: then they are suppressed.
 			wd.terms.standDown(func() bool { return wd.stalled.Load() > 0 })
 		}()

@@ -55,7 +55,8 @@ func (ex *explainer) indexOf(ctx context.Context, q rota.WhyQuery) (rota.Index, 
 			q.At, q.AtDate)
 	}
 	if now := rota.DateOf(time.Now()); q.AtDate > now+maxAhead {
-		return 0, rota.Refusef(rota.KindOutOfRange, "at", "%s is to come: this node's clock says %s", q.AtDate, now)
+		return 0, rota.Refusef(rota.KindOutOfRange, "at",
+			"at: got %s, want a date in the past; this node's clock is at %s", q.AtDate, now)
 	}
 	return ex.n.events.IndexAt(ctx, q.AtDate)
 }

@@ -101,7 +101,7 @@ func TestAudit_fires(t *testing.T) {
 				Reason: "x"}}})
 			return []*fsmpb.Fire{l.fireOp("s", l.m.Head().Date)}
 		}, "schedule s is paused"},
-		"a date that had fired, beside one that is due": {func(l *memoryLog) []*fsmpb.Fire {
+		"a date that had fired, next to one that is due": {func(l *memoryLog) []*fsmpb.Fire {
 			f := l.fireOp("s", l.m.Head().Date)
 			f.DatesMs = append([]int64{f.GetDatesMs()[0] - 60_000}, f.GetDatesMs()...)
 			return []*fsmpb.Fire{f}

@@ -68,7 +68,7 @@ func TestAudit_with(t *testing.T) {
 			}
 			l.commit(ops[0], &fsmpb.Op{Op: &fsmpb.Op_Round{Round: rounds[0]}})
 		}, true},
-		{"with the room of what completes", func(l *memoryLog) { l.refill(nothing) }, true},
+		{"with the room of completed jobs", func(l *memoryLog) { l.refill(nothing) }, true},
 		{"another than comes first with that room", func(l *memoryLog) {
 			l.refill(func(r []*fsmpb.Round) { r[0].Pairs[0].Job = "w1" })
 		}, false},
@@ -84,11 +84,11 @@ func TestAudit_with(t *testing.T) {
 		{"one left out", func(l *memoryLog) {
 			l.with(func(r []*fsmpb.Round) { r[0].Pairs = r[0].Pairs[1:] }, jobOp("a", "t1"), jobOp("b", "t1"))
 		}, false},
-		{"said to be decided without", func(l *memoryLog) {
+		{"claims to be decided without", func(l *memoryLog) {
 			l.with(func(r []*fsmpb.Round) { r[0].With = 0 }, jobOp("a", "t1"))
 		}, false},
 		{"past a job that waits", func(l *memoryLog) {
-			ops := []*fsmpb.Op{jobOp("overtakes", "t1")}
+			ops := []*fsmpb.Op{jobOp("passes", "t1")}
 			rounds := l.m.DecideWith(&fsm.Arrivals{Ops: ops, Now: rota.Clock(l.now + 50)}, limits.MaxDecide)
 			l.commit(jobOp("waits", "t1"))
 			rounds[0].Height = uint64(l.m.Head().Index)

@@ -59,7 +59,7 @@ type gate struct {
 	packets chan *memberlist.Packet
 	streams chan net.Conn
 	open    chan struct{} // one value for each inbound stream
-	// closed ends passing data on, ended the loops: the inner transport cannot stop until the data it holds was taken.
+	// closed ends passing data on, ended the loops: the inner transport cannot stop until its data was received.
 	closed, ended chan struct{}
 	loops         sync.WaitGroup
 	once          sync.Once

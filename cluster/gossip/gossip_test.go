@@ -228,7 +228,7 @@ func TestGossipRefusesToStart(t *testing.T) {
 	}{
 		"in the open without a key": {func(o *Options) { o.Bind = ":0" }, rota.KindDenied, "--insecure"},
 		"with a key for all to see": {func(o *Options) { o.KeyFile = open }, rota.KindDenied, "chmod 600"},
-		"with what is no key":       {func(o *Options) { o.KeyFile = short }, rota.KindInvalid, "openssl rand"},
+		"with an invalid key":       {func(o *Options) { o.KeyFile = short }, rota.KindInvalid, "openssl rand"},
 		"without a name":            {func(o *Options) { o.ID = "" }, rota.KindInvalid, "node id"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -140,7 +140,7 @@ func resolveAddress(ctx context.Context, address string) (net.IP, int, error) {
 	}
 	port, err := strconv.ParseUint(portText, 10, 16)
 	if err != nil {
-		return nil, 0, fmt.Errorf("address %q: port %q is no number up to 65535", address, portText)
+		return nil, 0, fmt.Errorf("address %q: invalid port %q: use a number up to 65535", address, portText)
 	}
 	if host == "" {
 		return net.IPv4zero, int(port), nil

@@ -140,8 +140,8 @@ func parseKeys(path string, text []byte) (all [][]byte, err error) {
 			key = line
 		default:
 			return nil, rota.Refusef(rota.KindInvalid, "gossip-key-file",
-				"gossip key file %s: line %d has %d bytes that are not a "+
-					"key; use 16, 24 or 32 bytes, raw, in hex or in base64. Make one with: openssl rand -base64 32 > %s",
+				"gossip key file %s: line %d: got %d bytes, want a key of 16, 24 or 32 bytes, raw, in hex or base64. "+
+					"Make one with: openssl rand -base64 32 > %s",
 				path, i+1, len(line), path)
 		}
 		if !slices.ContainsFunc(all, func(k []byte) bool { return bytes.Equal(k, key) }) {

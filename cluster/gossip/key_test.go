@@ -42,7 +42,7 @@ func TestGossipKeys_rotate(t *testing.T) {
 		t.Helper()
 		for i, from := range nodes {
 			said++
-			version := fmt.Sprint("said ", said)
+			version := fmt.Sprint("version ", said)
 			if err := from.UpdateMeta(func(m *Meta) { m.Version = version }); err != nil {
 				t.Fatal(err)
 			}

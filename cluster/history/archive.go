@@ -216,7 +216,7 @@ func (a *Archive) ArchiveStatus() Status {
 // maxLack bounds the spans read to calculate a total.
 const maxLack = 10_000
 
-// Problems lists what is wrong with this node's history.
+// Problems lists the faults of this node's history.
 func (a *Archive) Problems() (problems []string) {
 	s := a.ArchiveStatus()
 	a.mu.Lock()

@@ -64,7 +64,7 @@ func (w *chainWalk) entries(entries []archive.EventEntry) {
 		// The chain cannot be followed across a gap, which the other nodes fill.
 		if e.End() == w.place {
 			if got := fsm.NextChain(e.Chain, e.Index, e.Bytes); got != w.expected {
-				w.fault("events: the chain breaks at entry %d: its events give %x, what follows was chained to %x",
+				w.fault("events: the chain breaks at entry %d: its events give %x, the next entry was chained to %x",
 					e.Index, got[:8], w.expected[:8])
 			}
 		}

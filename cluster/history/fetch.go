@@ -89,7 +89,7 @@ func (a *Archive) fetchGap(gap archive.Span) (more bool, err error) {
 	}
 	switch others, member := a.host.Others(); {
 	case !member:
-		return false, rota.Refusef(rota.KindUnavailable, "archive", "this node is no member yet")
+		return false, rota.Refusef(rota.KindUnavailable, "archive", "this node is not a member yet")
 	case len(silent) > 0:
 		return false, rota.Refusef(rota.KindUnavailable, "archive", "%d of %d other nodes do not answer", len(silent),
 			len(others))
@@ -136,8 +136,8 @@ func (a *Archive) fetchSlice(from peer.NodeAddress, gap archive.Span) (peer.Arch
 // are included.
 func (a *Archive) ArchiveRange(_ context.Context, span peer.ArchiveSpan, maxBytes int64) (peer.ArchiveSlice, error) {
 	if span.From == 0 || span.To < span.From {
-		return peer.ArchiveSlice{}, rota.Refusef(rota.KindInvalid, "archive", "numbers %d to %d are no span", span.From,
-			span.To)
+		return peer.ArchiveSlice{}, rota.Refusef(rota.KindInvalid, "archive",
+			"span: got numbers %d to %d, want 1 or more in ascending order", span.From, span.To)
 	}
 	var s fsm.Staging
 	if err := a.host.State.View(func(m *fsm.View) { s = m.Staging() }); err != nil { // else it would report none

@@ -108,8 +108,8 @@ func (o *FileOptions) refuseOther(cluster rota.ClusterID) error {
 	case cluster == "" || cluster == o.Cluster:
 	case o.Cluster != "":
 		return rota.Refusef(rota.KindConflict, "archive",
-			"%s holds the history of cluster %s, but this node belongs to cluster %s: move "+
-				"the file away, and the right history is fetched from the other nodes", o.Path, cluster, o.Cluster)
+			"%s holds the history of cluster %s, but this node belongs to cluster %s. Move the file away: "+
+				"the right history is then fetched from the other nodes", o.Path, cluster, o.Cluster)
 	case o.Fresh:
 		return rota.Refusef(rota.KindConflict, "archive",
 			"%s holds the history of cluster %s, but this node has no state yet: move the "+
@@ -121,8 +121,8 @@ func (o *FileOptions) refuseOther(cluster rota.ClusterID) error {
 // damaged returns the error for an archive that cannot be trusted; unlike the log, it holds no promises.
 func damaged(path, what string) *rota.Error {
 	return rota.Refusef(rota.KindConflict, "archive",
-		"%s is damaged: %s. Move it away and start again: ended jobs and events are "+
-			"fetched from the other nodes (on a cluster of one they are lost, unless a backup holds them)", path, what)
+		"%s is damaged: %s. Move it away and start again: ended jobs and events are fetched from the other nodes. "+
+			"On a cluster of one they are lost, unless a backup holds them", path, what)
 }
 
 // claim binds the file to the node's cluster before its first write, so that the history of another cluster is never

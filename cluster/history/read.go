@@ -186,8 +186,8 @@ func (a *Archive) List(ctx context.Context, f rota.JobFilter, at rota.Index, sta
 		return a.listJobs(f, rd)
 	}
 	return rota.JobPage{}, &rota.Error{Kind: rota.KindUnavailable, Subject: "archive", RetryAfter: RetryAfter,
-		Text: "this node's " +
-			"history of ended jobs has gaps, and no node that has it all answers: try again, or read stale what is here",
+		Text: "this node's history of ended jobs has gaps, and no node with a complete history answers: " +
+			"try again, or read this node's part with stale",
 		Cause: errors.Join(append(refused, silent...)...)}
 }
 

@@ -98,7 +98,7 @@ func (ev *Events) Flush() {
 	}
 }
 
-// Problems lists what is wrong with this node's events.
+// Problems lists the faults of this node's events.
 func (ev *Events) Problems() (problems []string) {
 	ev.mu.Lock()
 	defer ev.mu.Unlock()

@@ -29,7 +29,7 @@ func (f *File) ScrubJobs(piece int, found func(name, why string), rest func(read
 			return nil
 		}
 	}
-	return f.Jobs.Mended(partial)
+	return f.Jobs.Completed(partial)
 }
 
 // scrubMarks verifies the index of ended jobs by id, and returns where it is incomplete.

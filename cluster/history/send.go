@@ -133,7 +133,7 @@ func (s *eventSender) tooSlow() error {
 		where += ", " + s.before.String() + " or later"
 	}
 	return rota.Refusef(rota.KindExhausted, "events",
-		"this consumer is too slow, nothing was taken for %s: resume after %s", s.ev.maxSend, where)
+		"this consumer is too slow: it received nothing for %s; resume after %s", s.ev.maxSend, where)
 }
 
 // finish waits until the last batch is sent.

@@ -102,7 +102,7 @@ func (ev *Events) serve(ctx context.Context, filter *rota.EventFilter, place, en
 // IndexAt returns the index of the newest entry at or before a moment, by the times in the events; OutOfRange if no
 // entry of that time is retained.
 func (ev *Events) IndexAt(ctx context.Context, date rota.Date) (rota.Index, error) {
-	if err := ev.enter(); err != nil { // followers are shown what is applied
+	if err := ev.enter(); err != nil { // followers receive applied events only
 		return 0, err
 	}
 	defer ev.leave()
@@ -201,8 +201,8 @@ func (ev *Events) eventsFrom(ctx context.Context, filter *rota.EventFilter) (pla
 	}
 	if after.Index > state.index || after.Incarnation > state.incarnation {
 		return 0, 0, rota.Refusef(rota.KindOutOfRange, "event_id",
-			"event %s is of the future: the newest entry is %d of "+
-				"incarnation %d; where it came from this cluster, that was restored since: begin without an event id",
+			"event_id: got %s, want at most entry %d of incarnation %d; "+
+				"if this cluster sent the id, the cluster was restored since: begin without an event id",
 			after, state.index, state.incarnation)
 	}
 	place, err = ev.placeAfter(ctx, after)

@@ -19,7 +19,7 @@ const maxAhead = 8
 // raft then counts this node for an entry that may not be on its disk yet. That has no effect until it is:
 //   - the machine applies an entry only once it is on this disk (await), so no caller is answered before a majority,
 //     this node included, holds the entry;
-//   - followers never receive a commit index beyond what is on this disk (Stores.OnDisk);
+//   - followers never receive a commit index beyond the entries on this disk (Stores.OnDisk);
 //   - any other write comes after the pending ones (writer.do): before this node takes part in another term, every entry
 //     it was counted for is on its disk.
 //

@@ -273,9 +273,9 @@ func (d *DataDir) misfits(kept, now nodeRecord, adopt bool) (faults []error) {
 	}
 	if kept.Node != now.Node {
 		faults = append(faults, rota.Refusef(rota.KindConflict, "node",
-			"data directory %s belongs to node %s, but this node was "+
-				"started as %s: a node that votes under two ids, or on another's votes, can lose data. Start it "+
-				"with --node %s, or give %s an empty --data of its own",
+			"data directory %s belongs to node %s, but this node was started as %s. "+
+				"A node that votes under two ids, or on another's votes, can lose data. "+
+				"Start it with --node %s, or give %s an empty --data of its own",
 			d.path, kept.Node, now.Node, kept.Node, now.Node))
 	}
 	if kept.ClusterName != now.ClusterName {
@@ -287,9 +287,9 @@ func (d *DataDir) misfits(kept, now nodeRecord, adopt bool) (faults []error) {
 	if !sameBirth(kept, now) && !adopt {
 		faults = append(faults, rota.Refusef(rota.KindConflict, "data",
 			"data directory %s was copied or moved from elsewhere, or "+
-				"restored in place (it, or its file LOCK, is not the one that node %s made): a copy may have "+
+				"restored in place: it, or its file LOCK, is not the one that node %s made. A copy may have "+
 				"forgotten votes and acknowledged entries. Start the original, or remove this copy and join as "+
-				"a new node with a new id; if the original is gone for good and this is its only and newest copy, "+
+				"a new node with a new id. If the original is lost and this is its only and newest copy, "+
 				"start once with --adopt-data", d.path, kept.Node))
 	}
 	if d.fresh && kept.ClusterID != "" {
@@ -299,7 +299,7 @@ func (d *DataDir) misfits(kept, now nodeRecord, adopt bool) (faults []error) {
 	return faults
 }
 
-// hasRaftState reports whether raft ever wrote here. Unreadable state counts: Preflight will report what is wrong.
+// hasRaftState reports whether raft ever wrote here. Unreadable state counts: Preflight will report the fault.
 func (d *DataDir) hasRaftState() (bool, error) {
 	for _, name := range []string{raftFile, snapshotsDir, logDir} {
 		info, err := os.Stat(filepath.Join(d.path, name))

@@ -116,7 +116,7 @@ func TestDataDirRefuses(t *testing.T) {
 			_, err := OpenDataDir(path, "n1", "c1", false)
 			return err
 		}, []string{"restored in place", "--adopt-data"}},
-		{"a directory made anew with a backup in it", func(t *testing.T, path string) error {
+		{"a new directory with a backup in it", func(t *testing.T, path string) error {
 			backup := filepath.Join(t.TempDir(), "backup")
 			copyTo(t, path, backup)
 			os.RemoveAll(path)
@@ -169,7 +169,7 @@ func TestDataDirRefuses(t *testing.T) {
 			}
 		})
 	}
-	t.Run("a later binary of this format is no refusal", func(t *testing.T) {
+	t.Run("a later binary of this format is accepted", func(t *testing.T) {
 		t.Parallel()
 		path := usedDir(t, "k1")
 		editNode(t, path, func(text string) string {
@@ -269,10 +269,10 @@ func TestDataDirFresh(t *testing.T) {
 		"a term":     {func(t *testing.T, path string) { writeState(t, path, 1, nil) }, false},
 		"an entry":   {func(t *testing.T, path string) { writeState(t, path, 1, testEntries(1, 1, 1)) }, false},
 		"a snapshot": {func(t *testing.T, path string) { writeSnapshot(t, path, 1, 9) }, false},
-		"what cannot be read": {func(t *testing.T, path string) {
+		"an unreadable file": {func(t *testing.T, path string) {
 			os.WriteFile(filepath.Join(path, raftFile), []byte("junk"), 0o600)
 		}, false},
-		// Its heads are whole: bbolt opens it, and reads as many bytes as the page says.
+		// Its heads are whole: bbolt opens it, and reads as many bytes as the page states.
 		"a damaged page": {func(t *testing.T, path string) {
 			openTestStores(t, path, nil).Close()
 			file := filepath.Join(path, raftFile)

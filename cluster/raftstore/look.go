@@ -99,12 +99,12 @@ func usable(path string) (absent bool, err error) {
 		return absent, fmt.Errorf("look at data directory: %w", err)
 	case !info.IsDir():
 		return absent, rota.Refusef(rota.KindInvalid, "data",
-			"%s is no directory: give --data a directory of this node's own", path)
+			"%s is not a directory: give --data a directory of this node's own", path)
 	}
 	if err := unix.Access(path, unix.R_OK|unix.W_OK|unix.X_OK); err != nil {
 		return absent, rota.Refusef(rota.KindDenied, "data",
 			"data directory %s cannot be written by account %d (%v): give it to the "+
-				"account that the node runs as (chown -R), or start the node as its owner", path, os.Getuid(), err)
+				"node's account (chown -R), or start the node as its owner", path, os.Getuid(), err)
 	}
 	return absent, nil
 }

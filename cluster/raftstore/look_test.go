@@ -83,7 +83,7 @@ func TestLookAt(t *testing.T) {
 		}, "n1", "c1", []string{"has format 9", "raft.db is damaged"}},
 		{"a strange snapshot", write("snapshots/mine/x", "x"), "n1", "c1",
 			[]string{"its name is not that of a snapshot"}},
-		{"a damaged snapshot that nothing stands in for", write("snapshots/1-9-3/state.bin", "x"), "n1", "c1",
+		{"a damaged snapshot that nothing replaces", write("snapshots/1-9-3/state.bin", "x"), "n1", "c1",
 			[]string{"meta data cannot be read"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -92,7 +92,7 @@ func JudgeMarks(where string, node rota.NodeID, cluster rota.ClusterID, identity
 			unread = append(unread, err)
 		case kept.ClusterID != cluster || kept.Identity != identity: // of another cluster or directory
 		case found.Less(kept.Own):
-			return unread, WentBack("data directory "+where, node, found, kept.Own, "as "+path+" says")
+			return unread, WentBack("data directory "+where, node, found, kept.Own, "according to "+path)
 		}
 	}
 	return unread, nil
@@ -101,8 +101,8 @@ func JudgeMarks(where string, node rota.NodeID, cluster rota.ClusterID, identity
 // WentBack returns the error for a data directory, named by what, whose disk went back in time.
 func WentBack(what string, node rota.NodeID, found, kept Mark, by string) error {
 	return rota.Refusef(rota.KindConflict, "data", "%s is behind what node %s acknowledged: its log ends "+
-		"at entry %d in term %d, but had come to entry %d in term %d, %s. Its disk, or a part of it, went back in time, as "+
-		"a snapshot of a volume or of a machine that is put back does: it counts as lost. Start on the newest disk, or move "+
-		"this one away and replace the node by one with a NEW node id",
+		"at entry %d in term %d, but had come to entry %d in term %d, %s. Its disk, or a part of it, went back in "+
+		"time, for example because a snapshot of a volume or machine was restored. The disk counts as lost. "+
+		"Start on the newest disk, or move this one away and replace the node by one with a NEW node id",
 		what, node, found.Index, found.Term, kept.Index, kept.Term, by)
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// nodeRecord is the content of node.json: the node that this data directory belongs to, and what distinguishes the
-// directory from a copy of itself.
+// nodeRecord is the content of node.json: the node that this data directory belongs to, and the properties that
+// distinguish the directory from a copy.
 type nodeRecord struct {
 	Format      int            `json:"format"`
 	Node        rota.NodeID    `json:"node"`
@@ -125,8 +125,8 @@ func (d *DataDir) checkWriter(data []byte) error {
 	}
 	if by.Draft != 0 {
 		return rota.Refusef(rota.KindConflict, "data",
-			"data directory %s was written by draft %d of rota, from before its first release: "+
-				"start with an empty --data, or run the binary that wrote it", d.path, by.Draft)
+			"data directory %s was written by draft %d of rota, from before its first release. "+
+				"Start with an empty --data, or run the binary that wrote it", d.path, by.Draft)
 	}
 	return nil
 }

@@ -135,7 +135,7 @@ func coverState(dir string, log *logSummary, snapshots []*snapshotFound, report 
 		}
 		if span.first > reach+1 {
 			return damaged(path, fmt.Sprintf("entries %d to %d are missing: the newest whole snapshot ends at %d "+
-				"and the log goes on at %d%s", reach+1, span.first-1, report.SnapshotIndex, span.first,
+				"and the log continues at %d%s", reach+1, span.first-1, report.SnapshotIndex, span.first,
 				damageList(snapshots)))
 		}
 		reach = span.last

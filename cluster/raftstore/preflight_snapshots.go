@@ -58,8 +58,8 @@ func surveySnapshots(dir string) (all []*snapshotFound, unfinished []string, err
 		}
 		found, ok := snapshotAt(path)
 		if !ok {
-			return nil, nil, damaged(path, "its name is not that of a snapshot (term-index-time), so what it held is "+
-				"unknown (if it is a directory of your own, put it elsewhere and start again)")
+			return nil, nil, damaged(path, "its name is not that of a snapshot (term-index-time), so its content is "+
+				"unknown. If it is a directory of your own, put it elsewhere and start again")
 		}
 		all = append(all, found)
 	}
@@ -106,7 +106,7 @@ func compareDown(a, b uint64) int {
 	return 1
 }
 
-// examine returns what is wrong with a snapshot: with its metadata and size and, if state is set, with its state.
+// examine returns the faults of a snapshot: of its metadata and size and, if state is set, of its state.
 func (s *snapshotFound) examine(state bool) (damage string) {
 	data, err := readSmallFile(filepath.Join(s.path, snapshotMeta), snapshotMetaMax)
 	if err != nil {

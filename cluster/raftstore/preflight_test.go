@@ -92,7 +92,7 @@ func TestPreflight(t *testing.T) {
 		{name: "a whole log is counted",
 			make: func(t *testing.T, dir string) { writeState(t, dir, 3, testEntries(1, 50, 3)) },
 			sees: func(r *Report) bool { return r.FirstIndex == 1 && r.LastIndex == 50 && r.Entries == 50 }},
-		{name: "a log that goes on after a snapshot",
+		{name: "a log that continues after a snapshot",
 			make: func(t *testing.T, dir string) { writeState(t, dir, 3, testEntries(91, 120, 3), 100) },
 			sees: func(r *Report) bool { return r.SnapshotIndex == 100 && r.LastIndex == 120 }},
 		{name: "a gap that an installed snapshot covers",
@@ -128,7 +128,7 @@ func TestPreflight(t *testing.T) {
 		{name: "a stranger among the snapshots",
 			make: func(t *testing.T, dir string) { os.MkdirAll(filepath.Join(dir, snapshotsDir, "mine"), 0o700) },
 			want: "not that of a snapshot"},
-		{name: "a file that is no bbolt file",
+		{name: "a file that is not a bbolt file",
 			make: func(t *testing.T, dir string) {
 				os.WriteFile(filepath.Join(dir, raftFile), bytes.Repeat([]byte("x"), 1<<16), 0o600)
 			},

@@ -28,7 +28,7 @@ func (e *DamagedEntryError) Error() string {
 	return fmt.Sprintf("log entry %d is damaged: %s", e.Index, e.Reason)
 }
 
-// DamagedValueError reports that the stored term or vote differs from what was written.
+// DamagedValueError reports that the stored term or vote differs from the one written.
 type DamagedValueError struct {
 	// Key is the value's name in the stable store.
 	Key string

@@ -104,8 +104,8 @@ func describeFault(dir string, err error) error {
 // unreleased rejects a directory of a build that no release has.
 func unreleased(path string) error {
 	return rota.Refusef(rota.KindConflict, "data",
-		"%s was written by an unreleased build of rota, which spaced its log: "+
-			"start with an empty --data and a NEW node id, or run the build that wrote it", path)
+		"%s was written by an unreleased build of rota, with a spaced log. "+
+			"Start with an empty --data and a NEW node id, or run that build", path)
 }
 
 // moveLog moves the log of a directory from raft.db into files of its own. A process that dies in between leaves raft.db

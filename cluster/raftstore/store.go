@@ -228,8 +228,8 @@ func (s *Stores) TermOf(index uint64) uint64 {
 	return entry.Term
 }
 
-// cutAtOnce is how many entries are cut in one write: cutting a million at once would block raft's own writes for so
-// long that the disk counts as dead.
+// cutAtOnce is how many entries are cut in one write. Cutting a million at once would block raft's own writes, until
+// the disk counts as dead.
 const cutAtOnce = 10_000
 
 // CutStored removes the entries from first to last from the beginning of the log.
@@ -369,14 +369,14 @@ func diskFailed(dir string, cause error) *rota.Error {
 // dataGone returns the error for a log that was removed from under a live node.
 func dataGone(path, how string) *rota.Error {
 	return rota.Refusef(rota.KindConflict, "data",
-		"%s %s: what this node promises from now on would be forgotten, so it ends. "+
-			"If its data directory was moved, put it back and start again; if it was deleted, replace the node by one with a NEW "+
-			"node id and an empty data directory (docs/operations/replace-a-node.md)", path, how)
+		"%s %s: this node's next votes and entries would be lost, so it ends. "+
+			"If its data directory was moved, put it back and start again. If it was deleted, replace the node by one "+
+			"with a NEW node id and an empty data directory (docs/operations/replace-a-node.md)", path, how)
 }
 
 // damaged returns the error for a file whose content cannot be trusted.
 func damaged(path, what string) *rota.Error {
 	return rota.Refusef(rota.KindConflict, "data", "%s is damaged: %s. This node may have forgotten a vote or "+
 		"an acknowledged entry, so it does not start. Move %s away, start with an empty data directory and a NEW "+
-		"node id so that it joins afresh, then remove the old id from the cluster", path, what, filepath.Dir(path))
+		"node id, then remove the old id from the cluster", path, what, filepath.Dir(path))
 }

@@ -111,9 +111,9 @@ func (rb *Rebuilder) Compare(at rota.Index, servers []raft.Server, answers map[r
 		rb.quarantine(own, right)
 	case agreeDoubt, agreeSplit:
 		rb.host.Fatal(rota.Refusef(rota.KindInternal, "digest",
-			"at index %d no digest of the state is known to be held by a majority of the "+
-				"voters, so it is unknown which is right: all stop. Start them again, which rebuilds the state from snapshot "+
-				"and log; should it recur, restore a backup", at))
+			"at index %d no majority of the voters is known to have the same state, so all stop. "+
+				"Start them again, which rebuilds the state from snapshot and log. "+
+				"If this happens again, restore a backup", at))
 	case agreeUnknown:
 	}
 }
@@ -148,6 +148,6 @@ func (rb *Rebuilder) recordDiffering(own indexedDigest, answers map[rota.NodeID]
 		return
 	}
 	if err := rb.host.Record(ops); err != nil && rb.host.Lines.Allow("differs") {
-		rb.host.Log.Warn("no event says yet that a node's state differs: it is tried again", "err", err)
+		rb.host.Log.Warn("the event that a node's state differs is not recorded yet: trying again", "err", err)
 	}
 }

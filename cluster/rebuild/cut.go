@@ -124,8 +124,8 @@ func (rb *Rebuilder) Alarms(of map[rota.NodeID]raftstore.CutRecord) (texts map[r
 		if rb.Shown(cut) {
 			texts[id] = fmt.Sprintf(
 				"node %s had applied entries %d to %d, from term %d on, when a leader replaced them: "+
-					"work of that time that was acknowledged is lost, and the disk of another voter went back in time; find "+
-					"that node, replace it, and have what was lost submitted again (runbook RotaLogReplaced)",
+					"acknowledged work of that time is lost. The disk of another voter went back in time: find and "+
+					"replace that node, and have the lost jobs submitted again (runbook RotaLogReplaced)",
 				id, cut.From, cut.To, cut.Term)
 		}
 	}

@@ -54,7 +54,7 @@ func (rb *Rebuilder) scour(record raftstore.RebuildRecord) error {
 	return rb.host.File.Jobs.Drop(lost)
 }
 
-// Problems lists what is wrong.
+// Problems lists the faults.
 func (rb *Rebuilder) Problems() (problems []string) {
 	record := rb.host.Data.Rebuild()
 	if !record.Open {

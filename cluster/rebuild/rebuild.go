@@ -23,7 +23,7 @@ import (
 //
 //	quarantine  it records that its state is wrong and from where on, gives
 //	            leadership up, ends its workers' streams and drops the state; raft
-//	            continues below: it stores, acknowledges and votes, never stands
+//	            continues below: it stores, acknowledges and votes, never leads
 //	fetch       another node's state, whose digest a majority holds
 //	adopt       that state, with the entries of this node's own log after it
 //	scour       events, ended jobs and snapshots that the wrong state left behind
@@ -99,7 +99,7 @@ func (rb *Rebuilder) quarantine(own indexedDigest, right rota.Digest) {
 	if last := rb.host.Data.Rebuild(); rb.host.Wall().UnixMilli()-last.DoneMs < rebuildWindow.Milliseconds() ||
 		last.Open {
 		record.Again = last.Again + 1
-		if last.Open { // the disk was not scoured yet: what was wrong then still is
+		if last.Open { // the disk was not scoured yet: that fault remains
 			record.Agreed, record.Ended, record.Past = min(record.Agreed, last.Agreed), min(record.Ended,
 				last.Ended), last.Past
 		}

@@ -63,7 +63,7 @@ func (sc *Scrubber) Pass() {
 		}
 		sc.mu.Unlock()
 		if err != nil {
-			sc.host.Log.Error("scrubbing found what it cannot mend", "what", part.what, "err", err)
+			sc.host.Log.Error("scrubbing found damage that it cannot repair", "what", part.what, "err", err)
 		}
 	}
 	sc.mu.Lock()

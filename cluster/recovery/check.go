@@ -21,7 +21,7 @@ func CheckBackup(open snapshot.Opener) (rota.SnapshotInfo, error) {
 		return info, rota.Refusef(rota.KindInvalid, "backup", "the state contradicts itself: %s", faults[0])
 	}
 	if got := m.Head().Digest; got != info.Digest {
-		return info, rota.Refusef(rota.KindInvalid, "backup", "the state has digest %s, the file says %s", got,
+		return info, rota.Refusef(rota.KindInvalid, "backup", "digest: got state %s, want %s as the file states", got,
 			info.Digest)
 	}
 	if err := sections(open, func(byte, []byte) error { return nil }); err != nil {

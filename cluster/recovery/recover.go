@@ -71,7 +71,7 @@ func begin(ctx context.Context, o Options, dir *raftstore.DataDir) (Report, erro
 	at := slices.IndexFunc(s.report.Members, func(m Member) bool { return m.ID == s.report.Node })
 	if at < 0 {
 		return s.report, rota.Refusef(rota.KindConflict, "data",
-			"node %s is no member of its last configuration: recover from the disk "+
+			"node %s is not a member of its last configuration: recover from the disk "+
 				"of one that is", s.report.Node)
 	}
 	if err := anyAnswers(ctx, s.report.others()); err != nil {

@@ -22,8 +22,8 @@ type Report struct {
 	Cluster     string         `json:"cluster"`
 	ClusterID   rota.ClusterID `json:"cluster_id"`
 	Incarnation uint64         `json:"incarnation"`
-	// Term and Index belong to the last entry: of two disks, the one with the greater values, term first, holds more of
-	// what was acknowledged.
+	// Term and Index belong to the last entry: of two disks, the one with the greater values, term first, holds more
+	// acknowledged entries.
 	Term    uint64      `json:"last_term"`
 	Index   uint64      `json:"last_index"`
 	Date    rota.Date   `json:"date_ms"`

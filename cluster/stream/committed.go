@@ -12,13 +12,13 @@ import (
 // time that the leader needs to apply the committed entry, decide on it, and pass the new entry to raft.
 const newsPatience = time.Millisecond
 
-// commitNews tells followers immediately how far the log is committed. hashicorp/raft sends this with the next entry,
-// or once CommitTimeout has passed without one. On a quiet cluster a worker at a follower waited that long for its
-// lease, and a shorter timeout would cost every idle cluster an RPC per timeout.
+// commitNews notifies followers immediately how far the log is committed. hashicorp/raft sends this with the next
+// entry, or once CommitTimeout has passed without one. On a quiet cluster a worker at a follower waited that long for
+// its lease, and a shorter timeout would cost every idle cluster an RPC per timeout.
 //
 // The message is an additional AppendEntries of the same leadership, without entries, as raft could have sent it: its
 // previous entry is the one that this node has applied, by index and term. A follower that holds this exact entry may
-// treat it as committed, whoever is the leader by now; any other follower rejects it. The answer has no effect:
+// treat it as committed, even if the leader has changed; any other follower rejects it. The answer has no effect:
 // contact, leases and terms remain raft's responsibility.
 //
 // If entries follow each other closely, the next one carries the news, and the follower processes that part before it
@@ -40,8 +40,9 @@ type replicaNews struct {
 	// header and term belong to the leadership that sent it.
 	header raft.RPCHeader
 	term   uint64
-	// matched is the last entry that the follower is known to hold, told the last one that it knows to be committed.
-	matched, told uint64
+	// matched is the last entry that the follower is known to hold, notified the last one that it knows to be
+	// committed.
+	matched, notified uint64
 	// appending counts calls in progress: no message is sent before they end, since raft's next call carries the news
 	// anyway.
 	appending int
@@ -60,7 +61,7 @@ func (c *commitNews) applied(log *raft.Log) {
 
 // wake notifies a follower's loop if there is news for it and no call in progress.
 func (c *commitNews) wake(f *replicaNews) {
-	if f.appending == 0 && f.told < c.index && f.matched >= c.index {
+	if f.appending == 0 && f.notified < c.index && f.matched >= c.index {
 		notify(f.wake)
 	}
 }
@@ -111,7 +112,7 @@ func (c *commitNews) end(f *replicaNews, address raft.ServerAddress, args *raft.
 	}
 	f.address, f.header, f.term = address, args.RPCHeader, args.Term
 	f.matched = args.PrevLogEntry + uint64(len(args.Entries))
-	f.told = min(args.LeaderCommitIndex, f.matched)
+	f.notified = min(args.LeaderCommitIndex, f.matched)
 	c.wake(f)
 }
 
@@ -119,10 +120,10 @@ func (c *commitNews) end(f *replicaNews, address raft.ServerAddress, args *raft.
 func (c *commitNews) next(f *replicaNews) (raft.ServerAddress, *raft.AppendEntriesRequest) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if f.appending > 0 || f.told >= c.index || f.matched < c.index {
+	if f.appending > 0 || f.notified >= c.index || f.matched < c.index {
 		return "", nil
 	}
-	f.told = c.index // sent once: raft makes up for a lost one
+	f.notified = c.index // sent once: raft makes up for a lost one
 	return f.address, &raft.AppendEntriesRequest{RPCHeader: f.header, Term: f.term,
 		PrevLogEntry: c.index, PrevLogTerm: c.term, LeaderCommitIndex: c.index}
 }
@@ -166,7 +167,7 @@ func (t *Transport) tell(ctx context.Context, f *replicaNews) {
 			}
 		}
 		if address, args := t.news.next(f); args != nil {
-			t.cfg.Told()
+			t.cfg.Notified()
 			_ = t.NetworkTransport.AppendEntries(f.id, address, args, &raft.AppendEntriesResponse{})
 		}
 	}

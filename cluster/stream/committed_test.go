@@ -25,7 +25,7 @@ func TestCommitNews_says(t *testing.T) {
 		}
 	}
 	c.applied(&raft.Log{Index: 11, Term: 6})
-	none("while raft's call is under way")
+	none("during raft's call")
 	c.end(f, "there:1", entries(10, 0, 9), true)
 	none("of an entry that it was not seen to hold")
 	c.begin("n2")
@@ -46,7 +46,7 @@ func TestCommitNews_says(t *testing.T) {
 	c.begin("n2")
 	none("as raft's next call brings it")
 	c.end(f, "there:1", entries(12, 1, 12), true)
-	none("after raft has told it")
+	none("after raft has sent it")
 	c.begin("n2")
 	c.end(f, "there:1", entries(13, 1, 12), false)
 	c.applied(&raft.Log{Index: 13, Term: 7})
@@ -64,7 +64,7 @@ func TestCommitFirst(t *testing.T) {
 	}{
 		"entries behind a commit": {raft.AppendEntriesRequest{PrevLogEntry: 110, Entries: []*raft.Log{log(111)},
 			LeaderCommitIndex: 108}, 108},
-		"a commit of what is not written": {raft.AppendEntriesRequest{PrevLogEntry: 110, Entries: []*raft.Log{log(111)},
+		"a commit of an unwritten entry": {raft.AppendEntriesRequest{PrevLogEntry: 110, Entries: []*raft.Log{log(111)},
 			LeaderCommitIndex: 111}, 110},
 		"no news": {raft.AppendEntriesRequest{PrevLogEntry: 110, Entries: []*raft.Log{log(111)},
 			LeaderCommitIndex: 100}, 0},

@@ -149,8 +149,9 @@ func (m *frameMeter) step(b byte, used int64) error {
 	return nil
 }
 
-// msgpackShape describes what follows a header byte from 0xc0 to 0xdf: a fixed number of bytes of content, or a length
-// of lengthBytes bytes for the type of 0xc6 (bytes), 0xc9 (extension), 0xdb (string), 0xdd (array) or 0xdf (map).
+// msgpackShape describes the content after a header byte from 0xc0 to 0xdf: a fixed number of bytes of content, or a
+// length of lengthBytes bytes for the type of 0xc6 (bytes), 0xc9 (extension), 0xdb (string), 0xdd (array) or 0xdf
+// (map).
 type msgpackShape struct {
 	fixed       int64
 	lengthBytes int

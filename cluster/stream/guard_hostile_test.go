@@ -86,8 +86,8 @@ func TestRPCGuard(t *testing.T) {
 			c.Configuration = []byte("junk")
 		}), "decoded"}, "a handover of the leader": {&raft.TimeoutNowRequest{RPCHeader: of("b")}, ""},
 		"a handover of another": {&raft.TimeoutNowRequest{RPCHeader: of("c")}, "not its own"},
-		"a handover of nobody":  {&raft.TimeoutNowRequest{}, "not its own"},
-		"what is no request":    {"x", "unknown"},
+		"a handover of no node": {&raft.TimeoutNowRequest{}, "not its own"},
+		"not a request":         {"x", "unknown"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -92,7 +92,7 @@ func decodeHello(body []byte) (Hello, error) {
 		Node: rota.NodeID(fields[2]), Identity: fields[3]}
 	switch {
 	case !rota.ValidID(h.ClusterName), !rota.ValidID(h.Node), h.ClusterID != "" && !rota.ValidID(h.ClusterID):
-		return h, fmt.Errorf("%w: its hello holds what is no id", errMalformed)
+		return h, fmt.Errorf("%w: its hello holds an invalid id", errMalformed)
 	case !validIdentity(h.Identity):
 		return h, fmt.Errorf("%w: its identity is not 32 hex digits", errMalformed)
 	}

@@ -64,7 +64,7 @@ func TestStreamLayerHostile(t *testing.T) {
 		}
 	})
 
-	t.Run("a slow one is cut off and keeps nobody out", func(t *testing.T) {
+	t.Run("a slow one is cut off and blocks no other", func(t *testing.T) {
 		t.Parallel()
 		b := newTestLayer(t, testHello("b"), Options{HandshakeTimeout: 2 * time.Second, MaxInbound: 4})
 		var slow []net.Conn

@@ -74,8 +74,8 @@ func NewLayer(bind string, advertise raft.ServerAddress, hello func() Hello,
 		addr = layerAddr(listener.Addr().String())
 	}
 	if host, _, err := net.SplitHostPort(string(addr)); err != nil || host == "" || isUnspecified(host) {
-		return nil, errors.Join(rota.Refusef(rota.KindInvalid, "raft address", "raft address %q cannot be told to "+
-			"other nodes: name one that they can reach", addr), listener.Close())
+		return nil, errors.Join(rota.Refusef(rota.KindInvalid, "raft address", "raft address %q is not valid for "+
+			"other nodes: use one that they can reach", addr), listener.Close())
 	}
 	s := &Layer{
 		hello:    hello,

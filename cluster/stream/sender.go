@@ -30,7 +30,7 @@ func (m *frameMeter) place(b byte) error {
 		if b >= 0x80 && b < 0x90 || b == 0xde || b == 0xdf {
 			return nil
 		}
-		return fmt.Errorf("%w: a request that is no map", errFrame)
+		return fmt.Errorf("%w: a request that is not a map", errFrame)
 	case 2:
 		key := m.stack[1]%2 == 0
 		m.text = topText{key: key, sender: m.text.sender && !key}

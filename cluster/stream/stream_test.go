@@ -194,7 +194,7 @@ func TestStreamLayerRefuses(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 	})
-	t.Run("an address that nobody can reach", func(t *testing.T) {
+	t.Run("an address that no node can reach", func(t *testing.T) {
 		t.Parallel()
 		_, err := NewLayer("127.0.0.1:0", "0.0.0.0:6471", nil, Options{})
 		if rota.KindOf(err) != rota.KindInvalid {

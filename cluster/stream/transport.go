@@ -51,8 +51,8 @@ type TransportConfig struct {
 	// Acknowledged is called for each answer in which a follower confirms that it holds this leader's entries up to an
 	// index, in a term.
 	Acknowledged func(id raft.ServerID, term, index uint64)
-	// Told is called for each message that only notified a follower of a commit.
-	Told func()
+	// Notified is called for each message that only notified a follower of a commit.
+	Notified func()
 }
 
 // Transport is raft's transport over a Layer: it sends only what this node is allowed to send, and everything it

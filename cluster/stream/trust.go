@@ -22,7 +22,7 @@ func (s *Layer) certified(peer Hello, state tls.ConnectionState) error {
 		return fmt.Errorf("%w: %w", errDenied, err)
 	}
 	if id != peer.Node {
-		return fmt.Errorf("%w: it says that it is node %s, its certificate is node %s's", errDenied, peer.Node, id)
+		return fmt.Errorf("%w: it claims to be node %s, its certificate is node %s's", errDenied, peer.Node, id)
 	}
 	return nil
 }

@@ -93,7 +93,7 @@ func TestServerCheck(t *testing.T) {
 				"--client-ca", "none.ca",
 				"--join", "x", "--config", late, "--admin", taken.Addr().String(), "--log-level", "loud"}, 2,
 			[]string{"--snapshot-every", `"loud"`, "--cluster", `--join: got "x"`, "none.pem",
-				key + " has no certificate", "none.ca", "chmod 600 " + open, key + " is no directory",
+				key + " has no certificate", "none.ca", "chmod 600 " + open, key + " is not a directory",
 				"--admin " + taken.Addr().String()}},
 		{"beyond loopback", []string{"--node", "n1", "--data", data, "--bootstrap-expect", "1", "--api", "0.0.0.0:0",
 			"--gossip-key-file", short}, 1, []string{"--api 0.0.0.0:0 is no loopback", short + ": line 1 has"}},

@@ -348,7 +348,7 @@ func (l *Log) save(head Head) error {
 	return nil
 }
 
-// Newest returns the path of the newest file, empty for none, and whether what is there is the file that is open.
+// Newest returns the path of the newest file, empty for none. held reports whether the file there is the open one.
 func (l *Log) Newest() (path string, held func(there os.FileInfo) bool) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()

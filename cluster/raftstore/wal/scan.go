@@ -11,7 +11,7 @@ import (
 
 // Head is what the owner of a log keeps durably: where the log begins, and a mark.
 type Head struct {
-	// File is the number of the first file and Offset where in it the first entry is. Older files are no part of the
+	// File is the number of the first file and Offset where in it the first entry is. Older files do not belong to the
 	// log. The zero value is that of a log that was never written.
 	File   uint64
 	Offset int64
@@ -25,11 +25,11 @@ type Mark struct {
 	Sum         uint32
 }
 
-// DamageError reports that a log differs from what was written. Nothing was changed.
+// DamageError reports that a log differs from the data written. Nothing was changed.
 type DamageError struct {
 	// Path is the file, or the directory if a file is missing.
 	Path string
-	// Reason states what is wrong.
+	// Reason states the fault.
 	Reason string
 }
 
@@ -149,7 +149,7 @@ func (found *Found) read(path string, number uint64, head Head, newest bool) err
 	s.end = at
 	if at < int64(len(data)) {
 		if !newest {
-			return &DamageError{path, fmt.Sprintf("what follows entry %d does not match its checksum",
+			return &DamageError{path, fmt.Sprintf("the bytes after entry %d do not match their checksum",
 				found.last.Index)}
 		}
 		if later, ok := laterBatch(data[at:], h.salt, found.last.Index); ok {
