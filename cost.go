@@ -102,7 +102,14 @@ func (c *Cost) UnmarshalJSON(text []byte) error {
 }
 
 // Names returns the names in order.
-func (c Costs) Names() []string { return slices.Sorted(maps.Keys(c)) }
+func (c Costs) Names() []string {
+	if len(c) == 0 {
+		return nil
+	}
+	names := slices.AppendSeq(make([]string, 0, len(c)), maps.Keys(c))
+	slices.Sort(names)
+	return names
+}
 
 // String shows the costs as NAME=AMOUNT, by name.
 func (c Costs) String() string {
