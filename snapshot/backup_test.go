@@ -121,7 +121,7 @@ func TestSaveLeavesNothing(t *testing.T) {
 func TestSaveStream(t *testing.T) {
 	t.Parallel()
 	whole := pack(t, small(), 128)
-	t.Run("saves what verifies, byte for byte", func(t *testing.T) {
+	t.Run("saves a valid backup, byte for byte", func(t *testing.T) {
 		t.Parallel()
 		path := filepath.Join(t.TempDir(), "backup.rota")
 		info, err := SaveStream(path, bytes.NewReader(whole))
@@ -129,7 +129,7 @@ func TestSaveStream(t *testing.T) {
 			t.Fatalf("%+v, %v", info, err)
 		}
 	})
-	t.Run("leaves nothing of what does not", func(t *testing.T) {
+	t.Run("leaves nothing of an invalid one", func(t *testing.T) {
 		t.Parallel()
 		folder := t.TempDir()
 		_, err := SaveStream(filepath.Join(folder, "backup.rota"), bytes.NewReader(whole[:len(whole)-1]))

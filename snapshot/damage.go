@@ -6,8 +6,8 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// DamagedError means that a file begins as a rota snapshot but is incomplete or not what was written. It is the cause
-// of the *rota.Error that refuses the file.
+// DamagedError means that a file begins as a rota snapshot but is incomplete or changed. It is the cause of the
+// *rota.Error that refuses the file.
 type DamagedError struct {
 	// Reason names the part, its content, and the expected content.
 	Reason string
@@ -25,7 +25,7 @@ const (
 	opOpen  = "open snapshot"
 )
 
-// damaged refuses bytes that are not what was written.
+// damaged refuses bytes that differ from the written ones.
 func damaged(offset int64, format string, args ...any) error {
 	reason := fmt.Sprintf(format, args...)
 	return &rota.Error{Kind: rota.KindInvalid, Op: opRead, Subject: "snapshot", Text: reason,

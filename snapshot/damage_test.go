@@ -43,7 +43,7 @@ func TestDamage(t *testing.T) {
 			mustBeDamaged(t, whole[:n:n], int64(n), "snapshot is truncated ")
 		}
 	})
-	t.Run("says where it is cut", func(t *testing.T) {
+	t.Run("names the place of a cut", func(t *testing.T) {
 		t.Parallel()
 		third := parts[3]
 		size := len(third.bytes) - headBytes
@@ -56,7 +56,7 @@ func TestDamage(t *testing.T) {
 			fmt.Sprintf("truncated in block 3 (expected %d bytes, 4 came)", size))
 		mustBeDamaged(t, whole[:len(whole)-1], -1, "truncated in the end marker (expected 32 bytes, 31 came)")
 	})
-	t.Run("says what is flipped", func(t *testing.T) {
+	t.Run("names the part with a flipped bit", func(t *testing.T) {
 		t.Parallel()
 		flip := func(at int64) []byte {
 			b := slices.Clone(whole)

@@ -26,10 +26,10 @@ func allocated(f func()) uint64 {
 	return n
 }
 
-// TestMemoryIsFlat checks that four times the records cost no more memory, neither for each record nor for each block.
-// One bound on the total was rejected: zstd keeps its tables in a sync.Pool, which under the race detector drops some
-// at random, a few objects of a few kilobytes a block. An allocation for each record or for each block is far above
-// that: one object a record is a hundred times the bound on objects, one buffer a block ten times the bound on bytes.
+// TestMemoryIsFlat checks that four times the records need the same memory: nothing for each record or each block. One
+// bound on the total was rejected: zstd keeps its tables in a sync.Pool, which under the race detector drops some at
+// random, a few objects of a few kilobytes a block. An allocation for each record or for each block is far above that:
+// one object a record is a hundred times the bound on objects, one buffer a block ten times the bound on bytes.
 func TestMemoryIsFlat(t *testing.T) {
 	const few, many = 50_000, 200_000
 	type cost struct{ bytes, objects uint64 }

@@ -135,10 +135,10 @@ func mustBeDamaged(t testing.TB, b []byte, offset int64, text string) {
 		t.Fatalf("no DamagedError in %v", err)
 	}
 	if !strings.Contains(err.Error(), text) || !strings.Contains(d.Reason, text) {
-		t.Fatalf("refusal is %q, %q is wanted in it", err, text)
+		t.Fatalf("refusal: got %q, want %q in it", err, text)
 	}
 	if offset >= 0 && d.Offset != offset {
-		t.Fatalf("offset is %d, %d is wanted: %v", d.Offset, offset, err)
+		t.Fatalf("offset: got %d, want %d: %v", d.Offset, offset, err)
 	}
 }
 

@@ -153,7 +153,7 @@ func TestDataDirRefuses(t *testing.T) {
 			_, err := OpenDataDir(path, "n1", "c1", true)
 			return err
 		}, []string{"was written by draft 36 of rota, from before its first release",
-			"start with an empty --data, or run the binary that wrote it"}},
+			"Start with an empty --data, or run the binary that wrote it"}},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {

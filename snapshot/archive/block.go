@@ -38,8 +38,8 @@ type block struct {
 	first, last, next uint64
 	// plain means that it is a single record.
 	plain bool
-	// torn means that it is not what was written there, and covers nothing; cut means that the next key is a wrong one,
-	// within its numbers.
+	// torn means that its bytes are not those written there, and that it covers nothing; cut means that the next key is
+	// a wrong one, within its numbers.
 	torn, cut bool
 }
 

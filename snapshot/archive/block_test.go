@@ -57,7 +57,7 @@ func (s *shelf) same(t *testing.T, a *Jobs, last uint64) {
 	t.Helper()
 	seqs, ids := slices.Sorted(maps.Keys(s.ended)), slices.Sorted(maps.Keys(s.ids))
 	if stats := a.Stats(); stats.Records != uint64(len(seqs)) || stats.Floor != s.floor {
-		t.Fatalf("%d records are wanted above %d: %+v", len(seqs), s.floor, stats)
+		t.Fatalf("want %d records above %d: %+v", len(seqs), s.floor, stats)
 	}
 	slice, err := a.Range(1, last, math.MaxInt)
 	var got []uint64
@@ -65,7 +65,7 @@ func (s *shelf) same(t *testing.T, a *Jobs, last uint64) {
 		got = append(got, r.Seq)
 	}
 	if err != nil || !slices.Equal(got, seqs) {
-		t.Fatalf("%v are read, %v are wanted: %v", got, seqs, err)
+		t.Fatalf("got %v, want %v: %v", got, seqs, err)
 	}
 	if missing, err := a.Missing(seqs, 9); err != nil || len(missing) > 0 {
 		t.Fatalf("%v are missing, %v", missing, err)
@@ -90,7 +90,7 @@ func (s *shelf) same(t *testing.T, a *Jobs, last uint64) {
 		}
 	}
 	if !slices.Equal(listed, ids) {
-		t.Fatalf("%v are listed, %v are wanted", listed, ids)
+		t.Fatalf("got %v listed, want %v", listed, ids)
 	}
 	for _, id := range ids {
 		if after, ok := r.Next(id + "\x00"); ok && after.ID <= id {
@@ -221,7 +221,7 @@ func TestJobs_aBlockWhosePlacesAreDamaged(t *testing.T) {
 		t.Fatal(first, next, err)
 	}
 	if _, ok, err := a.At(first + 1); ok || !errors.Is(err, ErrRecordDamaged) {
-		t.Error("a record of the block is told", ok, err)
+		t.Error("a record of the block is returned", ok, err)
 	}
 	if s, err := a.Range(1, 200, math.MaxInt); err != nil ||
 		!slices.Equal(s.Covered, []Span{{From: 1, To: first - 1}, {From: next, To: 200}}) {
@@ -273,7 +273,7 @@ func TestJobs_blockBytes(t *testing.T) {
 			{tx.Bucket(idsBucket).Get([]byte("c")), "fe646400022e7a2e86"},
 		} {
 			if got := hex.EncodeToString(x.got); got != x.want {
-				t.Errorf("%s, %s is wanted", got, x.want)
+				t.Errorf("got %s, want %s", got, x.want)
 			}
 		}
 		return nil

@@ -15,8 +15,8 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// told makes n entries of two events each, the first one from events after the cluster's first.
-func told(from, n int) []EventEntry {
+// eventEntries makes n entries of two events each, the first one from events after the cluster's first.
+func eventEntries(from, n int) []EventEntry {
 	list := make([]EventEntry, n)
 	for i := range list {
 		k := from/2 + i
@@ -63,7 +63,7 @@ func TestEvents(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), FileName)
 	s, db := openEvents(t, path, 1000)
-	want := told(0, 300)
+	want := eventEntries(0, 300)
 	for i, part := range [][]EventEntry{want[:1], want[1:100], want[50:100], want[200:], want[90:210]} {
 		if err := s.Put(part); err != nil {
 			t.Fatal(err)
@@ -82,10 +82,10 @@ func TestEvents(t *testing.T) {
 		t.Error("after opening again others come back")
 	}
 	if at, err := s.At(want[7].Index + 2); err != nil || !reflect.DeepEqual(at[0], want[7]) {
-		t.Errorf("at an index after the eighth stands %+v, %v", at, err)
+		t.Errorf("at an index after the eighth: %+v, %v", at, err)
 	}
 	if at, err := s.At(want[0].Index - 1); err != nil || at != nil {
-		t.Errorf("before the first stands %+v, %v", at, err)
+		t.Errorf("before the first: %+v, %v", at, err)
 	}
 	if oldest, next := s.Range(); oldest != 0 || next != 600 {
 		t.Errorf("from %d to %d are kept", oldest, next)
@@ -96,7 +96,7 @@ func TestEvents_retains(t *testing.T) {
 	t.Parallel()
 	s, _ := openEvents(t, filepath.Join(t.TempDir(), FileName), 100)
 	for k := range 50 {
-		part := told(40*k, 20)
+		part := eventEntries(40*k, 20)
 		for i := range part {
 			part[i].Bytes = make([]byte, chunkBytes/20) // a chunk of its own
 		}
@@ -112,7 +112,7 @@ func TestEvents_retains(t *testing.T) {
 func TestEvents_tellsOfDamage(t *testing.T) {
 	t.Parallel()
 	s, db := openEvents(t, filepath.Join(t.TempDir(), FileName), 1000)
-	if err := s.Put(told(0, 50)); err != nil {
+	if err := s.Put(eventEntries(0, 50)); err != nil {
 		t.Fatal(err)
 	}
 	err := db.Update(func(tx *bbolt.Tx) error {
@@ -144,7 +144,7 @@ func TestEvents_tellsOfDamage(t *testing.T) {
 func TestEventChunk(t *testing.T) {
 	t.Parallel()
 	const golden = "testdata/events-v1.hex"
-	list := told(8, 3)
+	list := eventEntries(8, 3)
 	b := EncodeEvents(list)
 	if *update {
 		if err := os.WriteFile(golden, []byte(hex.EncodeToString(b)+"\n"), 0o644); err != nil {
@@ -189,10 +189,10 @@ func TestEventChunk_isItsOwn(t *testing.T) {
 		makers.Go(func() {
 			var chunks [][]byte
 			for i := range 20 {
-				chunks = append(chunks, EncodeEvents(told(1000*maker+40*i, 1+7*i%19)))
+				chunks = append(chunks, EncodeEvents(eventEntries(1000*maker+40*i, 1+7*i%19)))
 			}
 			for i, chunk := range chunks {
-				want := told(1000*maker+40*i, 1+7*i%19)
+				want := eventEntries(1000*maker+40*i, 1+7*i%19)
 				if got, err := DecodeEvents(chunk); err != nil || !reflect.DeepEqual(got, want) {
 					t.Errorf("maker %d, chunk %d: %+v, %v", maker, i, got, err)
 				}
@@ -201,11 +201,11 @@ func TestEventChunk_isItsOwn(t *testing.T) {
 	}
 }
 
-// FuzzEventChunk checks that any bytes, also past the checksum, are refused or read; what is read is written and read
-// again as the same entries.
+// FuzzEventChunk checks that any bytes, also past the checksum, are refused or read, and that entries that were read
+// are written and read again as the same entries.
 func FuzzEventChunk(f *testing.F) {
-	f.Add(EncodeEvents(told(0, 1)))
-	f.Add(EncodeEvents(told(4, 20)))
+	f.Add(EncodeEvents(eventEntries(0, 1)))
+	f.Add(EncodeEvents(eventEntries(4, 20)))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if len(b) >= 5 {
 			b = bytes.Clone(b)

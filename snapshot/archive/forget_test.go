@@ -15,7 +15,7 @@ func TestEvents_forgets(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), FileName)
 	s, db := openEvents(t, path, 1000)
-	want := told(0, 300)
+	want := eventEntries(0, 300)
 	for _, part := range [][]EventEntry{want[:100], want[100:200], want[200:]} {
 		if err := s.Put(part); err != nil {
 			t.Fatal(err)
@@ -41,7 +41,7 @@ func TestEvents_forgets(t *testing.T) {
 		}
 	}
 	if err := s.Put(want); err != nil || len(all(t, s, 0)) != 300 {
-		t.Error("what was forgotten is not taken again", err)
+		t.Error("forgotten entries are not accepted again", err)
 	}
 }
 
@@ -60,10 +60,10 @@ func TestJobs_forgets(t *testing.T) {
 		t.Fatalf("%v lack, %d are held", got, a.Stats().Records)
 	}
 	if _, ok, err := a.Get("j012"); ok || err != nil {
-		t.Error("what was forgotten is told", err)
+		t.Error("a forgotten record is returned", err)
 	}
 	if _, ok, err := a.Get("j011"); !ok || err != nil {
-		t.Error("what was not forgotten is not told", err)
+		t.Error("a kept record is not returned", err)
 	}
 	put(t, a, entries)
 	if now := a.Stats(); now.Records != before.Records || now.Bytes != before.Bytes {
@@ -107,7 +107,7 @@ func TestJobs_scrub(t *testing.T) {
 func TestEvents_dropsAChunkByItsEntry(t *testing.T) {
 	t.Parallel()
 	s, _ := openEvents(t, filepath.Join(t.TempDir(), FileName), 1000)
-	if err := s.Put(told(0, 10)); err != nil {
+	if err := s.Put(eventEntries(0, 10)); err != nil {
 		t.Fatal(err)
 	}
 	for _, first := range []rota.Index{10, 11, 99} { // it is intact, or does not exist

@@ -13,11 +13,11 @@ import (
 // Marks are stored in idsBucket in leaves, which together cover all possible ids. The key is the first id that a leaf
 // covers. The value is: wholeLeaf, then each mark's id with its length (1) and the mark with its length (2), in the
 // order of their ids, then the first id that it no longer covers (none: no such) and its length (2), CRC32C over key
-// and all before (4). So a leaf alone tells whether an id has a mark, and if no leaf covers an id, its mark may be
-// lost. What is written there then is a partialLeaf, until a scrub has restored its missing marks.
+// and all before (4). So a leaf alone shows whether an id has a mark, and if no leaf covers an id, its mark may be
+// lost. That place then holds a partialLeaf, until a scrub has restored its missing marks.
 //
-// A key for each mark was rejected: finding its place, moving what follows and writing it as an element of its own took
-// half of a flush.
+// A key for each mark was rejected: finding its place, moving the later ones and writing it as an element of its own
+// took half of a flush.
 const (
 	wholeLeaf   byte = 0xff
 	partialLeaf byte = 0xfe
@@ -54,7 +54,7 @@ func (m marks) begin() error {
 	return m.put(leaf{key: firstID, whole: true}, nil, false)
 }
 
-// leaf covers the ids from key on and before upper; nil is no bound.
+// leaf covers the ids from key on and before upper; nil means unbounded.
 type leaf struct {
 	key, upper []byte
 	// body has the marks, one after another.

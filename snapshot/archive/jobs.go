@@ -227,8 +227,8 @@ func (a *Jobs) Claim(cluster rota.ClusterID, incarnation uint64) error {
 		}
 		if s.cluster != "" {
 			return rota.Refusef(rota.KindConflict, "archive",
-				"%s holds the history of cluster %s, incarnation %d, but this node is of "+
-					"cluster %s, incarnation %d: move it away, and the right one is fetched from the other nodes",
+				"%s holds the history of cluster %s, incarnation %d, but this node is of cluster %s, incarnation %d. "+
+					"Move it away: the right one is then fetched from the other nodes",
 				a.db.Path(), s.cluster, s.incarnation, cluster, incarnation)
 		}
 		return nil

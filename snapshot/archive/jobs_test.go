@@ -376,7 +376,7 @@ func TestJobs_slicesAddUp(t *testing.T) {
 		t.Fatalf("%v are missing", missing)
 	}
 	if s, _ := to.Range(11, 15, 1<<20); len(s.Covered) != 0 {
-		t.Fatalf("what is nowhere is given on: %+v", s)
+		t.Fatalf("records that no node has are passed on: %+v", s)
 	}
 }
 
@@ -437,7 +437,7 @@ func TestSpans(t *testing.T) {
 				}
 			}
 			if s.Count() != uint64(len(want)) {
-				t.Fatalf("%v has %d numbers, %d are wanted", s, s.Count(), len(want))
+				t.Fatalf("%v: got %d numbers, want %d", s, s.Count(), len(want))
 			}
 			back, ok := parseSpans(s.append(nil))
 			if !ok || !slices.Equal(back, s) {
@@ -506,7 +506,7 @@ func FuzzRecord(f *testing.F) {
 			}
 		}
 		if e, err := fsm.DecodeEnded(b); err == nil && !e.Job.State.Terminal() {
-			t.Fatalf("a job that is %s is taken for ended", e.Job.State)
+			t.Fatalf("a job that is %s counts as ended", e.Job.State)
 		}
 	})
 }
@@ -575,7 +575,7 @@ func TestReading_before(t *testing.T) {
 	for _, from := range []uint64{1 << 63, 206, 205, 204, 203, 120, 51, 50, 2, 1, 0} {
 		below := slices.DeleteFunc(slices.Clone(want), func(seq uint64) bool { return seq >= from })
 		if got, damaged := walk(from); !slices.Equal(got, below) || len(damaged) != 0 {
-			t.Fatalf("below %d: %v, damaged %v; %v is wanted", from, got, damaged, below)
+			t.Fatalf("below %d: got %v, damaged %v; want %v", from, got, damaged, below)
 		}
 	}
 	err := a.db.Update(func(tx *bbolt.Tx) error { // the last record is alone

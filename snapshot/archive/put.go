@@ -116,7 +116,7 @@ func (w *writer) release() {
 	}
 }
 
-// taken returns what was appended to room since a length.
+// taken returns the bytes appended to room since a length.
 func (w *writer) taken(from int) []byte { return w.room[from:len(w.room):len(w.room)] }
 
 // fresh is a number that is not held yet, or several without a record.

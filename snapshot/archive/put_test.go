@@ -42,11 +42,11 @@ func TestJobs_putStaged(t *testing.T) {
 	}
 	want, got := contents(t, brought), contents(t, own)
 	if len(want) < 20 || len(want) != len(got) {
-		t.Fatalf("%d keys, %d are wanted", len(got), len(want))
+		t.Fatalf("got %d keys, want %d", len(got), len(want))
 	}
 	for key, value := range want {
 		if got[key] != value {
-			t.Errorf("key %q holds %x, %x is wanted", key, got[key], value)
+			t.Errorf("key %q: got %x, want %x", key, got[key], value)
 		}
 	}
 	if err := own.PutStaged(staged[:1], 7); err != nil || own.Applied() != 7 {

@@ -18,8 +18,8 @@ var unpacker = sync.OnceValues(func() (*zstd.Decoder, error) {
 	return zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxBodyBytes))
 })
 
-// ErrRecordDamaged means that a record exists and is not what was written, or is missing where one should be. Such a
-// record is never served; Drop makes room for another node's copy.
+// ErrRecordDamaged means that a record exists but differs from the one written, or is missing where one should be. Such
+// a record is never served; Drop makes room for another node's copy.
 var ErrRecordDamaged = errors.New("the archived record is damaged")
 
 // ErrMarksDamaged means that the index of ended jobs by id is damaged: the job may be here or not. Scrub restores the

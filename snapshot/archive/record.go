@@ -68,7 +68,7 @@ func recordSum(seq uint64, value []byte) uint32 {
 	return updateSum(checksum(key[:]), value)
 }
 
-// recordHead reads when a record's job ended and its id, unverified: only retention uses it, which needs no more.
+// recordHead reads when a record's job ended and its id, unverified: only retention uses it.
 func recordHead(value []byte) (ended rota.Date, id []byte) {
 	if len(value) < recordHeadBytes || len(value) < recordHeadBytes+int(value[9]) {
 		return 0, nil
@@ -76,7 +76,7 @@ func recordHead(value []byte) (ended rota.Date, id []byte) {
 	return rota.Date(binary.BigEndian.Uint64(value[1:])), value[recordHeadBytes : recordHeadBytes+int(value[9])]
 }
 
-// intact reports whether a record is what was written for its number.
+// intact reports whether a record is the one written for its number.
 func intact(seq uint64, value []byte) bool {
 	n := len(value) - recordSumBytes
 	return n >= recordHeadBytes && recordSum(seq, value[:n]) == binary.BigEndian.Uint32(value[n:]) &&
@@ -103,8 +103,8 @@ func unpack(z *zstd.Decoder, seq uint64, value []byte) (body []byte, ok bool) {
 	return nil, false
 }
 
-// A mark in idsBucket, by job id: number (8), state (1), then queue, tenant and type, each with its length (1). A
-// list's filter needs no more.
+// A mark in idsBucket, by job id: number (8), state (1), then queue, tenant and type, each with its length (1): enough
+// for a list's filter.
 func appendMark(b []byte, e *fsm.Ended) []byte { return appendMarkOf(b, markOf(e)) }
 
 func markOf(e *fsm.Ended) fsm.Mark {

@@ -82,7 +82,7 @@ func (a *Jobs) Scrub(from uint64, maxBytes int) (next uint64, read int, damaged 
 	return next, read, damaged, err
 }
 
-// verify reports whether a record is what was written, and whether its job's id leads to it.
+// verify reports whether a record is the one written, and whether its job's id leads to it.
 func verify(z *zstd.Decoder, m marks, row recordRow) (whole, marked bool) {
 	body, ok := unpack(z, row.seq, row.value)
 	if !ok {
@@ -130,8 +130,8 @@ type MarkScrub struct {
 	// Next is where to continue, empty at the end.
 	Next rota.JobID
 	Read int
-	// Torn counts ranges of ids whose marks are not what was written: new marks are collected there from now on, and
-	// Scrub restores the old ones.
+	// Torn counts ranges of ids whose marks differ from the written ones: new marks are collected there from now on,
+	// and Scrub restores the old ones.
 	Torn int
 	// Partial are all ranges whose marks are incomplete.
 	Partial []IDSpan
@@ -210,9 +210,9 @@ func (m marks) repair(torn, wrong, over [][]byte) error {
 	return m.drop(wrong, always)
 }
 
-// Mended records the marks of ranges as complete: since ScrubMarks found them incomplete, Scrub has gone through all
+// Completed records the marks of ranges as complete: since ScrubMarks found them incomplete, Scrub has gone through all
 // records.
-func (a *Jobs) Mended(partial []IDSpan) error {
+func (a *Jobs) Completed(partial []IDSpan) error {
 	if len(partial) == 0 {
 		return nil
 	}

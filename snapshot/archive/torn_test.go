@@ -27,7 +27,7 @@ func scrubAll(t *testing.T, a *Jobs) (torn int, damaged []uint64) {
 		}
 		damaged = append(damaged, some...)
 	}
-	if err := errors.Join(a.Drop(damaged), a.Mended(marks.Partial)); err != nil {
+	if err := errors.Join(a.Drop(damaged), a.Completed(marks.Partial)); err != nil {
 		t.Fatal(err)
 	}
 	return marks.Torn, damaged
@@ -195,17 +195,17 @@ func TestJobs_bookkeepingIsVerified(t *testing.T) {
 			bad[bit/8] ^= 1 << (bit % 8)
 			_ = a.db.Update(func(tx *bbolt.Tx) error { return tx.Bucket(metaBucket).Put([]byte(key), bad) })
 			if _, err := OpenJobs(a.db); err == nil {
-				t.Errorf("bit %d of %s is taken for sound", bit, key)
+				t.Errorf("bit %d of %s passes as sound", bit, key)
 			}
 		}
 		_ = a.db.Update(func(tx *bbolt.Tx) error { return tx.Bucket(metaBucket).Delete([]byte(key)) })
 		if _, err := OpenJobs(a.db); err == nil {
-			t.Errorf("the lack of %s is taken for sound", key)
+			t.Errorf("the lack of %s passes as sound", key)
 		}
 		_ = a.db.Update(func(tx *bbolt.Tx) error { return tx.Bucket(metaBucket).Put([]byte(key), value) })
 	}
 	_ = a.db.Update(func(tx *bbolt.Tx) error { return tx.DeleteBucket(metaBucket) })
 	if _, err := OpenJobs(a.db); rota.KindOf(err) != rota.KindInternal {
-		t.Errorf("records without bookkeeping are taken for sound: %v", err)
+		t.Errorf("records without bookkeeping pass as sound: %v", err)
 	}
 }
