@@ -24,7 +24,7 @@ type authService struct {
 	}
 	// identities verifies the tokens to exchange, exchanges counts attempts.
 	identities oidc.Verifier
-	exchanges  *turnstile
+	exchanges  *addressLimiter
 	// uiOrigin is the origin of the console, empty if each node serves it itself.
 	uiOrigin string
 }

@@ -126,7 +126,7 @@ func TestWhoAmI(t *testing.T) {
 	}
 	if who, err := ask(context.Background()); err != nil || who.Principal != rota.Anonymous || who.By != "" ||
 		len(who.Grants) != 0 {
-		t.Errorf("nobody: %+v, %v", who, err)
+		t.Errorf("no caller: %+v, %v", who, err)
 	}
 	if who, err := ask(bearing(access.CredentialOf([40]byte{9}).Secret())); !errors.Is(err, rota.ErrUnauthenticated) {
 		t.Errorf("a credential that counts not: %+v, %v", who, err)

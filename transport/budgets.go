@@ -127,7 +127,7 @@ func (s *budgetsService) Grant(ctx context.Context, req *rotav1.GrantBudgetReque
 	return &rotav1.GrantBudgetResponse{Account: words.BudgetAccountToWire(&a)}, err
 }
 
-// Reset forgets what was spent.
+// Reset clears the amounts spent.
 func (s *budgetsService) Reset(ctx context.Context, req *rotav1.ResetBudgetRequest) (*rotav1.ResetBudgetResponse, error) {
 	if err := checkChange(req); err != nil {
 		return nil, err

@@ -153,7 +153,7 @@ func TestCredentials(t *testing.T) {
 		header.Set(tokenHeader, c.header...)
 		got, err := s.authenticate(&c.shown, header)
 		if got != c.want || (err == nil) != (c.want != "") || err != nil && !errors.Is(err, rota.ErrUnauthenticated) {
-			t.Errorf("%s: %q, %v; %q is wanted", name, got, err, c.want)
+			t.Errorf("%s: got %q, %v; want %q", name, got, err, c.want)
 		}
 		if err != nil && strings.Contains(err.Error(), strings.TrimPrefix(token, tokenScheme)[18:]) {
 			t.Errorf("%s: the refusal quotes a secret: %v", name, err)
@@ -181,7 +181,7 @@ func TestDoor_lags(t *testing.T) {
 			rota.KindUnauthenticated},
 		"a right that it may lack": {mode, metadata.Pairs(tokenHeader, known), rota.KindUnavailable, rota.KindDenied},
 		"no credential":            {mode, nil, rota.KindUnavailable, rota.KindUnauthenticated},
-		"what is no token": {status, metadata.Pairs(tokenHeader, tokenScheme+"x"), rota.KindUnauthenticated,
+		"an invalid token": {status, metadata.Pairs(tokenHeader, tokenScheme+"x"), rota.KindUnauthenticated,
 			rota.KindUnauthenticated},
 		"two credentials": {status, metadata.Pairs(tokenHeader, known, tokenHeader, known),
 			rota.KindUnauthenticated, rota.KindUnauthenticated},
@@ -190,10 +190,10 @@ func TestDoor_lags(t *testing.T) {
 			core.lags.Store(lags)
 			_, err := s.admit(c.need, nil, &edgeInfo{}, c.header, "grpc")
 			if rota.KindOf(err) != want {
-				t.Errorf("%s, lagging %t: %v; %s is wanted", name, lags, err, want)
+				t.Errorf("%s, lagging %t: got %v, want %s", name, lags, err, want)
 			}
 			if want == rota.KindUnavailable && !strings.Contains(err.Error(), "ask another node") {
-				t.Errorf("%s: the refusal says not what to do: %v", name, err)
+				t.Errorf("%s: the refusal lacks a remedy: %v", name, err)
 			}
 		}
 	}

@@ -140,8 +140,8 @@ func (s *clusterService) SaveSnapshot(r *rotav1.SaveSnapshotRequest,
 	how := words.ReadFromWire(r.GetRead())
 	if p, err := passOf(stream.Context()); err != nil || how.Stale && p.caller.Actor != rota.Local {
 		return cmp.Or(err, error(rota.Refusef(rota.KindDenied, "socket",
-			"without a leader, a backup is only possible on the node's own socket, as this "+
-				"node may not know revoked rights: run the command on the node's machine, with --data")))
+			"without a leader this node may not know revoked rights, so a backup is only possible on its own socket. "+
+				"Run the command on the node's machine, with --data")))
 	}
 	if !s.backups.take(1) {
 		e := rota.Refusef(rota.KindExhausted, "snapshot", "this node already makes a backup: wait until it ends, or "+

@@ -34,7 +34,7 @@ func TestSaveSnapshot_oneAtATime(t *testing.T) {
 	}
 	for range 5 {
 		if err := <-ends; kindOf(err) != rota.KindExhausted {
-			t.Fatalf("one beside another ended with %v", err)
+			t.Fatalf("a second one ended with %v", err)
 		}
 	}
 	close(goOn)

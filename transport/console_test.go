@@ -20,7 +20,7 @@ func TestConsole(t *testing.T) {
 	for path, want := range map[string]int{"/ui": 200, "/ui/": 200, "/ui/jobs/a%2Fb": 200, "/uix": 404, "/v1/ui": 404} {
 		answer, text := p.call(http.MethodGet, path, "")
 		if answer.StatusCode != want {
-			t.Errorf("%s: %d, %d is wanted: %s", path, answer.StatusCode, want, text)
+			t.Errorf("%s: got %d, want %d: %s", path, answer.StatusCode, want, text)
 		}
 	}
 	if _, text := p.call(http.MethodGet, "/ui/x", ""); text != "/ui/x [http://n1.lan:6470 http://n2.lan]" {

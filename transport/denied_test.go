@@ -34,7 +34,7 @@ func (d *toldDenied) only(t *testing.T) (rota.Kind, logs.Denial) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if len(d.calls) != 1 {
-		t.Fatalf("%d denied calls are told of, one is wanted: %+v", len(d.calls), d.calls)
+		t.Fatalf("denied calls reported: got %d, want 1: %+v", len(d.calls), d.calls)
 	}
 	k, x := d.kinds[0], d.calls[0]
 	d.calls, d.kinds = nil, nil
@@ -110,6 +110,6 @@ func TestDenied(t *testing.T) {
 	}
 	calls.Wait()
 	if len(told.calls) != flood {
-		t.Errorf("%d of %d denied calls are told of", len(told.calls), flood)
+		t.Errorf("%d of %d denied calls are reported", len(told.calls), flood)
 	}
 }

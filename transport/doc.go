@@ -12,7 +12,7 @@
 //   - jobs.go, workers.go, queues.go, clusterapi.go, nodeservice.go,
 //     workflows.go: one service each; pages.go cuts lists by bytes.
 //   - upload.go: a workflow as it arrives, piece by piece (SPEC §11.1);
-//     overtake.go: streams that neither side may hold open without end.
+//     longstream.go: streams that neither side may hold open without end.
 //   - worker.go, workersend.go: a worker's stream (SPEC §13.3).
 //   - health.go, listener.go: readiness, and a cap on connections.
 //   - peers.go: the calling side of the node service.

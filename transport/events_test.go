@@ -31,8 +31,8 @@ func (n *fakeNode) EventRange(_ context.Context, r peer.EventRange) (peer.EventC
 	return peer.EventChunk{Data: fmt.Appendf(nil, "from %d at %d", r.From, r.At), Oldest: 3, Next: 9}, n.err
 }
 
-// told returns n events.
-func told(n int) []rota.ServedEvent {
+// servedEvents returns n events.
+func servedEvents(n int) []rota.ServedEvent {
 	list := make([]rota.ServedEvent, n)
 	for i := range list {
 		list[i] = rota.ServedEvent{Event: rota.Event{ID: rota.EventID{Incarnation: 1, Index: 7, Seq: uint32(i)},
@@ -57,7 +57,7 @@ func telling(err error, batches ...[]rota.ServedEvent) func(context.Context, rot
 func TestTail(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	events := told(1200)
+	events := servedEvents(1200)
 	var seen rota.EventFilter
 	b.core.events = func(ctx context.Context, f rota.EventFilter, send func(peer.EventBatch) error) error {
 		seen = f
@@ -87,7 +87,7 @@ func TestTail(t *testing.T) {
 			}
 		}
 		if fmt.Sprint(got) != fmt.Sprint(append(events[:len(events):len(events)], events[0])) {
-			t.Fatalf("%d events arrived, others than were told", len(got))
+			t.Fatalf("%d events arrived, but not those that were sent", len(got))
 		}
 	}
 	if want := (rota.EventID{Incarnation: 1, Index: 5}); seen.After != want || !seen.Follow || seen.Job != "j" ||
@@ -128,7 +128,7 @@ func (b *bundle) web(t *testing.T, target string) (*websocket.Conn, *http.Respon
 
 func TestWebSocket(t *testing.T) {
 	t.Parallel()
-	events := told(3)
+	events := servedEvents(3)
 	for name, c := range map[string]struct {
 		end    error
 		code   websocket.StatusCode
@@ -268,7 +268,7 @@ func TestWebSocket_underTLS(t *testing.T) {
 		o.TLS = &tls.Config{Certificates: []tls.Certificate{certificate}, ClientCAs: roots,
 			ClientAuth: tls.VerifyClientCertIfGiven}
 	})
-	b.core.events = telling(nil, told(1))
+	b.core.events = telling(nil, servedEvents(1))
 	for _, alpn := range [][]string{nil, {"http/1.1"}} {
 		client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true,
 			DialTLSContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -298,7 +298,7 @@ func TestWebSocket_underTLS(t *testing.T) {
 func TestTail_tellsHowFarWasLooked(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	events, far := told(600), rota.EventID{Incarnation: 1, Index: 9, Seq: 4}
+	events, far := servedEvents(600), rota.EventID{Incarnation: 1, Index: 9, Seq: 4}
 	b.core.events = func(_ context.Context, _ rota.EventFilter, send func(peer.EventBatch) error) error {
 		return errors.Join(send(peer.EventBatch{Events: events, Scanned: events[599].ID}),
 			send(peer.EventBatch{Events: events, Scanned: far}), send(peer.EventBatch{Scanned: far}))

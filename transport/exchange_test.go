@@ -28,7 +28,7 @@ func TestExchange(t *testing.T) {
 		_, err := rotav1.NewAuthClient(b.conn).Exchange(ctx,
 			&rotav1.ExchangeRequest{Jwt: jwt, Id: id, Hash: make([]byte, 32)})
 		if err == nil {
-			t.Fatal("it is taken")
+			t.Fatal("it is accepted")
 		}
 		return words.FromStatus(err)
 	}

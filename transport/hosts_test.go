@@ -39,7 +39,7 @@ func TestHosts(t *testing.T) {
 		at := &net.TCPAddr{IP: net.IPv4(10, 0, 0, 7), Port: 6470}
 		r = r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, at))
 		if got, _ := hosts.refuse(r); got != c.want {
-			t.Errorf("Host %q, Origin %q: %d, %d is wanted", c.host, c.origin, got, c.want)
+			t.Errorf("Host %q, Origin %q: got %d, want %d", c.host, c.origin, got, c.want)
 		}
 	}
 }
@@ -71,7 +71,7 @@ func TestEvents_ofStrangersPages(t *testing.T) {
 		}
 		_ = answer.Body.Close()
 		if answer.StatusCode != c.want {
-			t.Errorf("Host %s, Origin %s: %s, %d is wanted", c.host, c.origin, answer.Status, c.want)
+			t.Errorf("Host %s, Origin %s: got %s, want %d", c.host, c.origin, answer.Status, c.want)
 		}
 	}
 }

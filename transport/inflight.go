@@ -63,8 +63,8 @@ func (f *inflight) follow(conn net.Conn) *inflightConn {
 // the one that holds most.
 func (f *inflight) relieve() {
 	for f.held.Load() > f.most {
-		if !f.endWorst(
-			nil, "the messages in flight on this node are more than --inflight-bytes, and most of what is unfinished is its own") {
+		if !f.endWorst(nil, "the messages in flight on this node exceed --inflight-bytes, "+
+			"and this connection has the most unfinished bytes") {
 			return
 		}
 	}

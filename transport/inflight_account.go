@@ -18,8 +18,8 @@ type account struct {
 // relieveOf is relieve for the connections of one principal, which may hold half.
 func (f *inflight) relieveOf(a *account) {
 	for a.held.Load() > f.most/2 {
-		if !f.endWorst(
-			a, "the messages in flight of its principal are more than half of --inflight-bytes, and most of what is unfinished is its own") {
+		if !f.endWorst(a, "the messages in flight of its principal exceed half of --inflight-bytes, "+
+			"and this connection has the most unfinished bytes") {
 			return
 		}
 	}

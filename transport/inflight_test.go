@@ -80,7 +80,7 @@ func TestInflight_counts(t *testing.T) {
 	holds := func(what string, held, unfinished int64) {
 		t.Helper()
 		if c.held.Load() != held || f.held.Load() != held || c.unfinished.Load() != unfinished {
-			t.Fatalf("%s: %d of %d are held, %d unfinished: %d and %d are wanted", what, c.held.Load(), f.held.Load(),
+			t.Fatalf("%s: %d of %d are held, %d unfinished; want %d and %d", what, c.held.Load(), f.held.Load(),
 				c.unfinished.Load(), held, unfinished)
 		}
 	}
@@ -91,14 +91,14 @@ func TestInflight_counts(t *testing.T) {
 	says(frameOf(frameData, 0, 3, append(messageOf(10, 10), messageOf(20, 5)...)...))
 	holds("the second of a stream frees the first", 105+10, 10)
 	answers(frameOf(8, 0, 1, 0, 0, 1, 0))
-	holds("a window is no answer", 115, 10)
+	holds("a window is not an answer", 115, 10)
 	answers(frameOf(frameHeaders, 4, 1, 9))
 	holds("the answer's first frame", 10, 10)
 	says(frameOf(frameData, 1, 1, messageOf(7, 7)...))
 	answers(frameOf(frameData, 0, 1, make([]byte, 300)...))
 	answers(frameOf(frameHeaders, 5, 1, 9))
 	says(frameOf(frameData, 0, 1, messageOf(7, 7)...))
-	holds("nobody hears more of a call that ended", 10, 10)
+	holds("a call that ended gets no data", 10, 10)
 	says(frameOf(frameData, flagPadded, 5, 1, 2, 3))
 	holds("padded", 13, 13)
 	answers(frameOf(frameReset, 0, 5, 0, 0, 0, 1))
@@ -254,7 +254,7 @@ func TestInflight_late(t *testing.T) {
 		time.Sleep(time.Hour)
 		say(frameOf(frameData, 0, 3, messageOf(3*messageRate, 9)...))
 		if got, want := lasts(near), messageTime+3*time.Second; got != want {
-			t.Errorf("it was open for %s, %s are wanted", got, want)
+			t.Errorf("open: got %s, want %s", got, want)
 		}
 	})
 }

@@ -22,7 +22,7 @@ func TestIntroduce_tellsAllOfANode(t *testing.T) {
 			t.Fatal(err)
 		}
 		if heard := b.node.introduced.Load(); heard == nil || *heard != said {
-			t.Errorf("heard %+v, said %+v", heard, said)
+			t.Errorf("got %+v, sent %+v", heard, said)
 		}
 	})
 }

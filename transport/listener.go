@@ -119,7 +119,7 @@ func (s *seat) admit() {
 	s.listener.mu.Lock()
 	defer s.listener.mu.Unlock()
 	s.calls++
-	s.stand()
+	s.occupy()
 	if s.grace != nil {
 		s.grace.Stop()
 	}
@@ -132,8 +132,8 @@ func (s *seat) keep() {
 	}
 }
 
-// stand removes the seat from the idle ones.
-func (s *seat) stand() {
+// occupy removes the seat from the idle ones.
+func (s *seat) occupy() {
 	if s.place != nil {
 		s.listener.resting.Remove(s.place)
 		s.place = nil
@@ -146,7 +146,7 @@ func (s *seat) leave() {
 		return
 	}
 	s.listener.mu.Lock()
-	s.stand()
+	s.occupy()
 	s.left = true
 	s.listener.mu.Unlock()
 	if s.grace != nil {

@@ -28,7 +28,7 @@ func TestLocal(t *testing.T) {
 		}
 	}
 	if err := strangerAt(os.Getuid(), os.ErrInvalid); rota.KindOf(err) != rota.KindDenied {
-		t.Errorf("nobody says who: %v", err)
+		t.Errorf("unknown uid: %v", err)
 	}
 	refusal := strangerAt(os.Getuid()+1, nil)
 	if _, err := (&Server{}).authenticate(&edgeInfo{local: true, stranger: refusal}, nil); err != refusal {
@@ -67,7 +67,7 @@ func TestLocal(t *testing.T) {
 			_, err = stream.Recv()
 		}
 		if kindOf(err) != of {
-			t.Errorf("a backup that no leader vouches for: %v, %s is wanted", err, of)
+			t.Errorf("a backup that no leader vouches for: got %v, want %s", err, of)
 		}
 	}
 	if _, err := rotav1.NewNodeClient(conn).Inspect(t.Context(),

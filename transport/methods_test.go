@@ -53,7 +53,7 @@ func TestMethods(t *testing.T) {
 			}
 		}
 		if says != 1 {
-			t.Errorf("%s says %d things: a right, anybody, known or members is wanted", method, says)
+			t.Errorf("%s has %d of a right, anybody, known and members: want one", method, says)
 		}
 	}
 }

@@ -97,7 +97,7 @@ func TestLists_comeInPages(t *testing.T) {
 		}
 		page, err := b.workers.List(bounded(t), &rotav1.ListWorkersRequest{Limit: 2, Cursor: "w00001x"})
 		if err != nil || len(page.GetWorkers()) != 2 || page.GetWorkers()[0].GetSpec().GetId() != "w00002" {
-			t.Errorf("after a cursor that is no key: got %v, %v", page, err)
+			t.Errorf("after a cursor that is not a key: got %v, %v", page, err)
 		}
 	})
 }

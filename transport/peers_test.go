@@ -286,7 +286,7 @@ func TestPeers_reachARestartedNode(t *testing.T) {
 			case lis := <-listeners:
 				return lis.DialContext(ctx)
 			default:
-				return nil, errors.New("nobody there")
+				return nil, errors.New("no answer there")
 			}
 		})
 		if _, err := p.Barrier(bounded(t), n1); err != nil {

@@ -99,11 +99,11 @@ func (p *poll) wait(ctx context.Context) (peer.Standing, error) {
 			}
 			return st, err
 		}
-		p.session.Take() // its notices are in the result of standing too
+		p.session.Take() // the result of standing has its notices too
 	}
 }
 
-// standing returns the state of the worker. It returns an error if another poll has taken this one's place.
+// standing returns the worker's state. It returns an error if another poll has taken this one's place.
 func (p *poll) standing(ctx context.Context) (peer.Standing, error) {
 	st, err := p.session.Standing(ctx, here)
 	if err == nil && st.Poll != p.number {
@@ -188,7 +188,7 @@ func (p *poll) abandon(ctx context.Context) {
 		_, err = p.session.Do(ctx, back)
 	}
 	if err != nil {
-		p.server.log.Debug("leases that nobody heard of could not be given back", "worker", string(p.ask.Worker.ID),
+		p.server.log.Debug("leases that no worker received could not be given back", "worker", string(p.ask.Worker.ID),
 			"error", err)
 	}
 }

@@ -176,7 +176,7 @@ func (s *Server) register(core Core) (err error) {
 		Schedules: &schedulesService{core: core}, Keys: &keysService{core: core}, Budgets: &budgetsService{core: core}, Plans: &plansService{core: core},
 		Workflows: &workflowsService{server: s, core: core}, Webhooks: &webhooksService{core: core},
 		Polling: &pollingService{server: s, core: core},
-		Auth:    &authService{core: core, exchanges: newTurnstile(maxExchanges), uiOrigin: s.options.Hosts.UI}}
+		Auth:    &authService{core: core, exchanges: newAddressLimiter(maxExchanges), uiOrigin: s.options.Hosts.UI}}
 	s.grpc.RegisterService(jobsDesc(), jobs)
 	rotav1.RegisterWorkersServer(s.grpc, calls.Workers)
 	rotav1.RegisterQueuesServer(s.grpc, calls.Queues)

@@ -84,7 +84,7 @@ func TestSubmit(t *testing.T) {
 			_, err := b.jobs.Submit(bounded(t), &rotav1.SubmitRequest{Jobs: []*rotav1.JobSpec{wireJob("a")}},
 				grpc.Trailer(&trailer))
 			if named := strings.Join(trailer.Get(words.LeaderKey), "+"); err != nil || named != api {
-				t.Errorf("leader %q is told as %q: %v", api, named, err)
+				t.Errorf("leader: got %[2]q, want %[1]q: %[3]v", api, named, err)
 			}
 		}
 	})

@@ -196,7 +196,7 @@ func TestTrust(t *testing.T) {
 					o.TLS = &tls.Config{Certificates: []tls.Certificate{certificate}, ClientCAs: theirPool,
 						ClientAuth: tls.VerifyClientCertIfGiven, VerifyConnection: func(tls.ConnectionState) error {
 							if revoked.Load() {
-								return errors.New("its authority was taken back")
+								return errors.New("its authority was revoked")
 							}
 							return nil
 						}}

@@ -20,7 +20,7 @@ type sessionsTable struct {
 func (s *sessionsTable) Prove(c access.Credential, _ rota.Date) (rota.Principal, error) {
 	switch {
 	case s.away:
-		return "", &rota.Error{Kind: rota.KindUnavailable, Subject: "cluster", Text: "nobody's rights are known"}
+		return "", &rota.Error{Kind: rota.KindUnavailable, Subject: "cluster", Text: "the rights are unknown"}
 	case c == s.session && !s.ended:
 		return rota.SessionPrincipal(c.ID, rota.TokenPrincipal(s.token.ID)), nil
 	case c == s.token:
@@ -59,8 +59,8 @@ func TestUISession(t *testing.T) {
 		"the origin in clear text":       {"POST", []string{"Origin", "http://rota.example", "Cookie", cookie}, 403},
 		"sign-out by a foreign page":     {"DELETE", []string{"Origin", "https://evil.example", "Cookie", cookie}, 403},
 		"sign-out without an origin":     {"DELETE", []string{"Cookie", cookie}, 403},
-		"a token that is no session":     {"POST", []string{"Origin", origin, "Authorization", root}, 403},
-		"a credential of nobody":         {"POST", []string{"Origin", origin, "Authorization", "Bearer rota_x"}, 401},
+		"a token that is not a session":  {"POST", []string{"Origin", origin, "Authorization", root}, 403},
+		"an unknown credential":          {"POST", []string{"Origin", origin, "Authorization", "Bearer rota_x"}, 401},
 		"two cookies":                    {"POST", []string{"Origin", origin, "Cookie", cookie + "; " + cookie}, 401},
 		"read":                           {"GET", []string{"Cookie", cookie}, 405},
 		"a session as bearer":            {"POST", []string{"Origin", origin, "Authorization", bearer}, 200},

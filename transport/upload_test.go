@@ -191,7 +191,7 @@ func TestSubmitWorkflow_endsWhatIsEndless(t *testing.T) {
 				t.Errorf("got %+v", got)
 			}
 			if taken > c.most {
-				t.Errorf("%d messages were taken, at most %d should be", taken, c.most)
+				t.Errorf("messages accepted: got %d, want at most %d", taken, c.most)
 			}
 		})
 	}
@@ -321,7 +321,7 @@ func TestSubmitWorkflow_isGivenUp(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 		if err := b.server.Drain(bounded(t)); err != nil {
-			t.Errorf("the stream goes on: %v", err)
+			t.Errorf("the stream continues: %v", err)
 		}
 	})
 }

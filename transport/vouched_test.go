@@ -59,16 +59,16 @@ func TestStreamsEnd_whereNobodyVouches(t *testing.T) {
 		for range 3 {
 			<-begun
 		}
-		b.core.unvouched.Store(rota.Refusef(rota.KindUnavailable, "node", "nobody vouches: ask another node"))
+		b.core.unvouched.Store(rota.Refusef(rota.KindUnavailable, "node", "no leader vouches: ask another node"))
 		for what, recv := range received {
 			if err := recv(); kindOf(err) != rota.KindUnavailable ||
-				!strings.Contains(err.Error(), "nobody vouches: ask another node") {
+				!strings.Contains(err.Error(), "no leader vouches: ask another node") {
 				t.Errorf("%s ended with %v", what, err)
 			}
 		}
 		close(more)
 		if chunk, err := saved.Recv(); err != nil || string(chunk.GetData()) != "saved" {
-			t.Errorf("a backup goes on with %q, %v", chunk.GetData(), err)
+			t.Errorf("a backup continues with %q, %v", chunk.GetData(), err)
 		}
 	})
 }
@@ -85,8 +85,8 @@ func TestWebSocket_isJudged(t *testing.T) {
 		"a revocation": {func(b *bundle) { b.core.setTable(&rightsTable{}) }, "UNAUTHENTICATED",
 			websocket.StatusPolicyViolation},
 		"no leader": {func(b *bundle) {
-			b.core.unvouched.Store(rota.Refusef(rota.KindUnavailable, "node", "nobody vouches"))
-		}, "UNAVAILABLE: nobody vouches", websocket.StatusServiceRestart},
+			b.core.unvouched.Store(rota.Refusef(rota.KindUnavailable, "node", "no leader vouches"))
+		}, "UNAVAILABLE: no leader vouches", websocket.StatusServiceRestart},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {

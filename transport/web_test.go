@@ -79,7 +79,7 @@ func TestHTTP_aBodyThatNeverComes(t *testing.T) {
 					t.Fatal(err)
 				}
 				if got := lasts(conn); got < c.want || got > c.want+time.Second {
-					t.Errorf("it was open for %s, %s are wanted", got, c.want)
+					t.Errorf("open: got %s, want %s", got, c.want)
 				}
 				_ = server.Close()
 				synctest.Wait()
@@ -122,7 +122,7 @@ func TestListener_theOldestGivesWay(t *testing.T) {
 		third := lis.dial("10.0.0.1")
 		<-taken
 		if !closed(second) || closed(third) || closed(busy) {
-			t.Error("of one address not the one that rests gave way")
+			t.Error("of one address not the idle connection was closed")
 		}
 		seat.leave() // counts once
 		time.Sleep(connGrace + time.Second)

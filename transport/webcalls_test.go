@@ -121,11 +121,11 @@ func TestHTTP_refuses(t *testing.T) {
 		status             int
 		kind, field, says  string
 	}{
-		"a parameter that is not":   {"GET", "/v1/jobs?qq=x", "", nil, 400, "INVALID", "qq", "limit"},
-		"a parameter twice":         {"GET", "/v1/jobs?limit=1&limit=2", "", nil, 400, "INVALID", "limit", "want one"},
-		"a limit too high":          {"GET", "/v1/jobs?limit=5000", "", nil, 400, "INVALID", "limit", "1000"},
-		"a limit that is no number": {"GET", "/v1/queues?limit=many", "", nil, 400, "INVALID", "limit", "many"},
-		"an unknown view":           {"GET", "/v1/jobs?view=all", "", nil, 400, "INVALID", "view", "brief"},
+		"a parameter that is not":      {"GET", "/v1/jobs?qq=x", "", nil, 400, "INVALID", "qq", "limit"},
+		"a parameter twice":            {"GET", "/v1/jobs?limit=1&limit=2", "", nil, 400, "INVALID", "limit", "want one"},
+		"a limit too high":             {"GET", "/v1/jobs?limit=5000", "", nil, 400, "INVALID", "limit", "1000"},
+		"a limit that is not a number": {"GET", "/v1/queues?limit=many", "", nil, 400, "INVALID", "limit", "many"},
+		"an unknown view":              {"GET", "/v1/jobs?view=all", "", nil, 400, "INVALID", "view", "brief"},
 		"a long cursor": {"GET", "/v1/queues?cursor=" + strings.Repeat("c", 2000), "", nil, 400,
 			"INVALID", "cursor", "1024"},
 		"an unknown consistency": {"GET", "/v1/jobs/a?consistency=strong", "", nil, 400, "INVALID", "consistency",
@@ -239,7 +239,7 @@ func TestHTTP_refuses(t *testing.T) {
 			nil, 413, "INVALID", "body", "smaller"},
 		"lines where none are": {"PUT", "/v1/jobs/a", spec, []string{"Content-Type", "application/x-ndjson"},
 			415, "INVALID", "content-type", "application/json"},
-		"a line that is no node": {"PUT", "/v1/workflows/w", "{}\n{\"id\":\"a\",\"type\":\"t\"}\nnode\n",
+		"a line that is not a node": {"PUT", "/v1/workflows/w", "{}\n{\"id\":\"a\",\"type\":\"t\"}\nnode\n",
 			[]string{"Content-Type", "application/x-ndjson"}, 400, "INVALID", "line 3", "JSON"},
 		"a line that is too long": {"PUT", "/v1/workflows/w", "{}\n" + strings.Repeat("x", 2<<20),
 			[]string{"Content-Type", "application/x-ndjson"}, 400, "INVALID", "body", "line 2"},
@@ -263,7 +263,7 @@ func TestHTTP_refuses(t *testing.T) {
 			"INVALID", "id", "equal"},
 		"an unknown verb": {"PUT", "/v1/plans/p", `{"verb":"stop","filter":"id=*"}`, nil, 400, "INVALID",
 			"verb", "cancel"},
-		"a rule that says nothing": {"PUT", "/v1/key-rules/album", `{}`, nil, 400, "INVALID", "rule", "concurrency"},
+		"an empty rule": {"PUT", "/v1/key-rules/album", `{}`, nil, 400, "INVALID", "rule", "concurrency"},
 		"another rule": {"PUT", "/v1/key-rules/album?queue=q", `{"queue":"r"}`, nil, 400, "INVALID", "id",
 			"equal"}, "no key": {"GET", "/v1/keys", "", nil, 400, "INVALID", "key", "required"},
 		"a past of no moment":   {"GET", "/v1/past?at=yesterday", "", nil, 400, "INVALID", "at", "an index"},
@@ -282,7 +282,7 @@ func TestHTTP_refuses(t *testing.T) {
 		var p rest.Problem
 		if err := json.Unmarshal([]byte(text), &p); err != nil ||
 			answer.Header.Get("Content-Type") != rest.ProblemType {
-			t.Errorf("%s: %s %q is no problem: %v", name, answer.Status, text, err)
+			t.Errorf("%s: %s %q is not a problem: %v", name, answer.Status, text, err)
 			continue
 		}
 		if answer.StatusCode != c.status || p.Status != c.status || p.Kind != c.kind ||

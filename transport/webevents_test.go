@@ -57,7 +57,7 @@ func block(t *testing.T, from *bufio.Reader) string {
 func TestEvents_forms(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	events, far := told(2), rota.EventID{Incarnation: 1, Index: 9, Seq: 4}
+	events, far := servedEvents(2), rota.EventID{Incarnation: 1, Index: 9, Seq: 4}
 	b.core.events = func(_ context.Context, _ rota.EventFilter, send func(peer.EventBatch) error) error {
 		return errors.Join(send(peer.EventBatch{Scanned: rota.EventID{Incarnation: 1, Index: 6}}),
 			send(peer.EventBatch{Events: events, Scanned: events[1].ID}),
@@ -237,7 +237,7 @@ func TestEvents_ends(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
 		b.core.events = telling(rota.Refusef(rota.KindExhausted, "events",
-			"this consumer is too slow: resume after 1.7.0"), told(1))
+			"this consumer is too slow: resume after 1.7.0"), servedEvents(1))
 		_, body := webOf(t, b).open("GET", eventsPath, "Accept", "text/event-stream")
 		text, _ := io.ReadAll(body)
 		if last := string(text); !strings.Contains(last, "\n\nevent: ended\ndata: {") ||
@@ -308,7 +308,7 @@ func TestEvents_livesOn(t *testing.T) {
 			case <-ctx.Done():
 			case <-time.After(10 * time.Minute):
 			}
-			return send(peer.EventBatch{Events: told(1)})
+			return send(peer.EventBatch{Events: servedEvents(1)})
 		}
 		web := webOf(t, b)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -348,7 +348,7 @@ func TestEvents_livesOn(t *testing.T) {
 func TestEvents_ofOneWhoDoesNotRead(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		b := setup(t)
-		events := told(1000)
+		events := servedEvents(1000)
 		left := make(chan error, 1)
 		b.core.events = func(ctx context.Context, _ rota.EventFilter, send func(peer.EventBatch) error) error {
 			var err error
@@ -375,7 +375,7 @@ func TestEvents_ofOneWhoDoesNotRead(t *testing.T) {
 		}
 		synctest.Wait()
 		if n := b.server.calls.open; n != 0 {
-			t.Errorf("%d calls are under way", n)
+			t.Errorf("%d calls are still open", n)
 		}
 		_ = conn.Close()
 	})
@@ -386,7 +386,7 @@ func TestEvents_halfAsked(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		b := setup(t, func(o *Options) { o.MaxConnections = 700 })
 		b.core.events = func(ctx context.Context, _ rota.EventFilter, send func(peer.EventBatch) error) error {
-			_ = send(peer.EventBatch{Events: told(1)})
+			_ = send(peer.EventBatch{Events: servedEvents(1)})
 			<-ctx.Done()
 			return ctx.Err()
 		}

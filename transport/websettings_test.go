@@ -36,7 +36,7 @@ func TestHTTP_settings(t *testing.T) {
 				body, _ := json.Marshal(rest.Settings{Preset: preset,
 					Set: map[string]rest.Value{k.Key: rest.Value(value)}})
 				if answer, text := web.call("PUT", path, string(body)); answer.StatusCode != 200 {
-					t.Errorf("%s: %s=%s is told and refused: %s", path, k.Key, value, text)
+					t.Errorf("%s: %s=%s is documented but refused: %s", path, k.Key, value, text)
 				}
 			}
 			ratio := k.Unit == "permille" || k.Unit == "ppm"

@@ -364,7 +364,7 @@ func TestWork_isToldToGoElsewhere(t *testing.T) {
 	<-b.server.draining.Done()
 	close(release)
 	if hear(t, stream).GetAnswers().GetSequence() != 1 {
-		t.Error("what was in flight is not answered")
+		t.Error("requests in flight are not answered")
 	}
 	if err := endOf(stream); kindOf(err) != rota.KindUnavailable || !strings.Contains(err.Error(), "another node") {
 		t.Errorf("got %v", err)

@@ -45,7 +45,7 @@ func TestCheckCommand_children(t *testing.T) {
 				t.Fatalf("%v, %+v", err, command.Growth)
 			case c.subject != "":
 				if e := rota.ErrorOf(err); e == nil || e.Kind != rota.KindInvalid || e.Subject != c.subject {
-					t.Fatalf("%v, %q is wanted", err, c.subject)
+					t.Fatalf("got %v, want %q", err, c.subject)
 				}
 			}
 		})

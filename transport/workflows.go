@@ -60,7 +60,7 @@ func (s *workflowsService) receive(
 	defer cancel()
 	ctx, patience, end := withPatience(ctx)
 	defer end()
-	return s.server.overtake(ctx, "Workflows/Submit", func() error {
+	return s.server.untilDone(ctx, "Workflows/Submit", func() error {
 		for {
 			m, err := stream.Recv()
 			if errors.Is(err, io.EOF) {
@@ -97,7 +97,7 @@ func (s *workflowsService) Show(req *rotav1.GetWorkflowRequest,
 		return err
 	}
 	if !s.server.shows.take(1) {
-		return s.server.busy("tells of other workflows")
+		return s.server.busy("serves other workflows")
 	}
 	defer s.server.shows.give(1)
 	ctx, cancel := context.WithTimeout(stream.Context(), callTimeout)
@@ -152,7 +152,7 @@ func streamOut[M any](s *Server, method string, stream grpc.ServerStreamingServe
 	defer stop()
 	ctx, patience, end := withPatience(ctx)
 	defer end()
-	return s.overtake(ctx, method, func() error {
+	return s.untilDone(ctx, method, func() error {
 		return f(ctx, func(m *M) error {
 			defer patience.moved()
 			return stream.Send(m)

@@ -230,7 +230,7 @@ func TestVerify_issuer(t *testing.T) {
 		})
 	if e := rota.ErrorOf(err); err == nil || e.Kind != rota.KindUnavailable ||
 		!strings.Contains(e.Text, "certificate") {
-		t.Errorf("a certificate that nobody vouches for: %v", err)
+		t.Errorf("an untrusted certificate: %v", err)
 	}
 	if _, err := Roots("no PEM"); rota.KindOf(err) != rota.KindInvalid {
 		t.Errorf("%v", err)
@@ -261,7 +261,7 @@ func TestVerify_once(t *testing.T) {
 			}
 		}
 		if alg == "ES256" && taken == 0 {
-			t.Error("the other signature is no signature: the test is blind")
+			t.Error("the other signature is not a signature: the test checks nothing")
 		}
 	}
 }

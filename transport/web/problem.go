@@ -84,9 +84,9 @@ func Refuse(w http.ResponseWriter, err error, status int) {
 	_, _ = w.Write(append(text, '\n'))
 }
 
-// reckon builds the error for requests that the library itself rejects, such as a parameter of the wrong type, and for
-// the errors of a Resolve.
-func reckon(status int, msg string, errs ...error) huma.StatusError {
+// libraryError builds the error for requests that the library itself rejects, such as a parameter of the wrong type,
+// and for the errors of a Resolve.
+func libraryError(status int, msg string, errs ...error) huma.StatusError {
 	field := "body"
 	for _, err := range errs {
 		if e, ok := errors.AsType[*rota.Error](err); ok && e != nil {

@@ -120,12 +120,12 @@ type Site struct {
 	compressed http.Handler
 }
 
-// reckoned guards the library's global hook for the shape of errors, which is set once.
-var reckoned sync.Once
+// errorHook guards the library's global hook for the shape of errors, which is set once.
+var errorHook sync.Once
 
 // New returns the API.
 func New(options Options) (*Site, error) {
-	reckoned.Do(func() { huma.NewError = reckon })
+	errorHook.Do(func() { huma.NewError = libraryError })
 	s := &Site{options: options, mux: http.NewServeMux(), cross: http.NewCrossOriginProtection(),
 		calls: make(map[string]string), plain: make(map[string]bool)}
 	for _, origin := range options.Origins {

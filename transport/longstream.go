@@ -41,9 +41,9 @@ func (s *Server) busy(what string) error {
 		Text: "node " + string(s.options.Self) + " " + what + ": ask another node, or again"}
 }
 
-// overtake runs a stream's work and returns its error, or the reason that ctx ended if that happens first: Recv and
+// untilDone runs a stream's work and returns its error, or the reason that ctx ended if that happens first: Recv and
 // Send react only to gRPC's own context. The step that f is in then ends as the handler returns.
-func (s *Server) overtake(ctx context.Context, method string, f func() error) error {
+func (s *Server) untilDone(ctx context.Context, method string, f func() error) error {
 	done := make(chan error, 1)
 	go func() {
 		defer func() {

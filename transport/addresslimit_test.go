@@ -12,7 +12,7 @@ import (
 // that call once do not use a slot for long.
 func TestTurnstile(t *testing.T) {
 	t.Parallel()
-	s, now := newTurnstile(10), time.Unix(1e9, 0)
+	s, now := newAddressLimiter(10), time.Unix(1e9, 0)
 	for i := range 10 {
 		if err := s.pass("a", now); err != nil {
 			t.Fatal(i, err)
@@ -31,10 +31,10 @@ func TestTurnstile(t *testing.T) {
 	if err := s.pass("a", now); err == nil {
 		t.Error("two in a tenth of a second")
 	}
-	for i := range maxTurnstile {
+	for i := range maxLimitedAddresses {
 		_ = s.pass(fmt.Sprint(i), now)
 	}
-	if err := s.pass("new", now); rota.KindOf(err) != rota.KindExhausted || len(s.next) > maxTurnstile {
+	if err := s.pass("new", now); rota.KindOf(err) != rota.KindExhausted || len(s.next) > maxLimitedAddresses {
 		t.Errorf("%v, %d addresses", err, len(s.next))
 	}
 	if err := s.pass("new", now.Add(2*time.Second)); err != nil || len(s.next) != 1 {

@@ -12,35 +12,35 @@ const (
 	// maxExchanges is how many exchanges one address may try per second: each costs a signature check, and may cost a
 	// request to an issuer.
 	maxExchanges = 10
-	// maxTurnstile bounds the addresses that are counted.
-	maxTurnstile = 10_000
+	// maxLimitedAddresses bounds the addresses that are counted.
+	maxLimitedAddresses = 10_000
 )
 
-// turnstile limits the calls per second of each address.
-type turnstile struct {
+// addressLimiter limits the calls per second of each address.
+type addressLimiter struct {
 	each int
 	mu   sync.Mutex
 	// next is when an address has all its calls available again.
 	next map[string]time.Time
 }
 
-func newTurnstile(each int) *turnstile {
-	return &turnstile{each: each, next: make(map[string]time.Time)}
+func newAddressLimiter(each int) *addressLimiter {
+	return &addressLimiter{each: each, next: make(map[string]time.Time)}
 }
 
 // pass counts a call, or rejects it.
-func (t *turnstile) pass(address string, now time.Time) error {
+func (t *addressLimiter) pass(address string, now time.Time) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	next, known := t.next[address]
-	if !known && len(t.next) >= maxTurnstile {
+	if !known && len(t.next) >= maxLimitedAddresses {
 		t.forget(now)
 	}
 	if next.Before(now) {
 		next = now
 	}
 	next = next.Add(time.Second / time.Duration(t.each))
-	if wait := next.Sub(now) - time.Second; wait > 0 || !known && len(t.next) >= maxTurnstile {
+	if wait := next.Sub(now) - time.Second; wait > 0 || !known && len(t.next) >= maxLimitedAddresses {
 		return &rota.Error{Kind: rota.KindExhausted, Subject: "address",
 			RetryAfter: max(wait, time.Second/time.Duration(t.each)),
 			Text: fmt.Sprintf(
@@ -52,7 +52,7 @@ func (t *turnstile) pass(address string, now time.Time) error {
 }
 
 // forget forgets the addresses that have all their calls available again.
-func (t *turnstile) forget(now time.Time) {
+func (t *addressLimiter) forget(now time.Time) {
 	for address, next := range t.next {
 		if !next.After(now) {
 			delete(t.next, address)
