@@ -84,7 +84,7 @@ func newMeasures() *measures {
 		refusedEntries: c("entries_refused_total", "Entries refused for a stamp too far ahead."),
 		released:       c("workflow_nodes_released_total", "Nodes of workflows whose jobs were queued."),
 		commitMessages: c("commit_messages_total",
-			"Messages that only say to a follower how far the log is committed."),
+			"Messages that only report the commit index to a follower."),
 	}
 }
 

@@ -131,11 +131,11 @@ func (wd *watchdog) Problems() []string {
 func (wd *watchdog) Collectors() []prometheus.Collector {
 	return []prometheus.Collector{
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "rota_apply_stall_seconds",
-			Help: "For how long applying has not come back; 0 while it does."}, func() float64 {
+			Help: "How long the present apply call has not returned; 0 if it did."}, func() float64 {
 			return (time.Duration(wd.stalled.Load()) * wd.n.cfg.watchdogEvery).Seconds()
 		}),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "rota_apply_stalls_total",
-			Help: "How often applying did not come back in time."},
+			Help: "Apply calls that did not return in time."},
 			func() float64 { return float64(wd.stalls.Load()) }),
 	}
 }

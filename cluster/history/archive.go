@@ -250,14 +250,14 @@ func (a *Archive) Collectors() []prometheus.Collector {
 		gauge("staged", "Ended jobs in memory on their way to the archive.", func(s Status) float64 {
 			return float64(s.Staged)
 		}),
-		gauge("staged_bytes", "Bytes of them.", func(s Status) float64 { return float64(s.StagedBytes) }),
-		gauge("lag_seconds", "Age of the oldest of them, on the cluster clock.", func(s Status) float64 {
+		gauge("staged_bytes", "Bytes of ended jobs on their way to the archive.", func(s Status) float64 { return float64(s.StagedBytes) }),
+		gauge("lag_seconds", "Age of the oldest ended job on its way to the archive, on the cluster clock.", func(s Status) float64 {
 			return float64(s.LagMs) / 1000
 		}),
 		gauge("records", "Ended jobs in the archive.", func(s Status) float64 { return float64(s.Records) }),
-		gauge("bytes", "Bytes of them, keys and pages not counted.",
+		gauge("bytes", "Bytes of the archived jobs, without keys and pages.",
 			func(s Status) float64 { return float64(s.Bytes) }),
-		gauge("oldest_timestamp_seconds", "When the oldest of them ended, Unix time.", func(s Status) float64 {
+		gauge("oldest_timestamp_seconds", "When the oldest archived job ended, Unix time.", func(s Status) float64 {
 			return float64(s.OldestDate) / 1000
 		}),
 		gauge("lacking", "Ended jobs that other nodes' archives have and this one still fetches.",

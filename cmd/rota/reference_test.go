@@ -44,31 +44,51 @@ func TestReference_commands(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("# The command line\n\nEvery command with its help, generated from the binary by\n" +
 		"`go test ./cmd/rota -run TestReference -update`. Exit codes and kinds of errors: [errors](errors.md).\n" +
-		"\nEach command lists the rights that its caller needs, for [roles](../guides/security.md): for the tenants and queues that the\n" +
-		"command concerns, otherwise for all of them. Payloads, outputs, errors and notes of jobs are shown only with the right `data`;\n" +
-		"events without a tenant only with `audit`.\n" +
-		"\nFlags of every command are listed at [rota](#rota), flags of several commands in this table.\n\n" +
-		"| flag | value | default | |\n|---|---|---|---|\n")
+		"\nThe rights of a command are those that its caller needs, for [roles](../guides/security.md): for the tenants and queues that\n" +
+		"it concerns, otherwise for all. Payloads, outputs, errors and notes of jobs need the right `data`, events without a tenant `audit`.\n" +
+		"\nEvery command has the flags of [rota](#rota). Flags of several commands are in this table; their commands name them after \"Also\".\n" +
+		"\n|flag|default||\n|---|---|---|\n")
 	uses := map[string]int{}
 	eachCommand(root, func(cmd *cobra.Command) {
+		if aliasOf(cmd) != "" {
+			return
+		}
 		for _, row := range flagRows(cmd) {
 			uses[row.text]++
 		}
 	})
-	for row, n := range uses {
-		if n < sharedFlag {
-			delete(uses, row)
+	shared := map[string]string{} // name to text
+	for _, text := range slices.Sorted(maps.Keys(uses)) {
+		name, _, _ := strings.Cut(text, "`|")
+		name, _, _ = strings.Cut(name, " ")
+		if other, ok := shared[name]; uses[text] >= sharedFlag && (!ok || uses[other] < uses[text]) {
+			shared[name] = text
 		}
 	}
-	for _, row := range slices.Sorted(maps.Keys(uses)) {
-		b.WriteString(row)
+	rows := map[string]bool{}
+	for _, name := range slices.Sorted(maps.Keys(shared)) {
+		b.WriteString(shared[name])
+		rows[shared[name]] = true
 	}
-	eachCommand(root, func(cmd *cobra.Command) { writeCommand(&b, cmd, uses) })
+	eachCommand(root, func(cmd *cobra.Command) { writeCommand(&b, cmd, rows) })
 	holdPage(t, "cli.md", b.String())
 }
 
 // sharedFlag is how many commands have a flag, with the same help, that is described once.
-const sharedFlag = 4
+const sharedFlag = 2
+
+// aliasOf returns the command that a command is the same as, empty for most.
+func aliasOf(cmd *cobra.Command) string {
+	of, _ := strings.CutPrefix(cmd.Short, "The same as ")
+	if of == cmd.Short {
+		return ""
+	}
+	return of
+}
+
+func linkTo(path, text string) string {
+	return "[" + text + "](#" + strings.ReplaceAll(path, " ", "-") + ")"
+}
 
 // eachCommand calls f with a command and the commands below it, as the page lists them.
 func eachCommand(cmd *cobra.Command, f func(*cobra.Command)) {
@@ -90,61 +110,93 @@ func flagRows(cmd *cobra.Command) (rows []flagRow) {
 			return
 		}
 		value, usage := pflag.UnquoteUsage(flag)
-		name := "`--" + flag.Name + "`"
+		name := "--" + flag.Name
 		if flag.Shorthand != "" {
-			name = "`-" + flag.Shorthand + "`, " + name
+			name = "-" + flag.Shorthand + "`, `" + name
+		}
+		shown := name
+		if value != "" {
+			shown += " " + placeholder(value)
 		}
 		start := ""
 		if d := flag.DefValue; d != "" && d != "[]" && d != "0" && d != "false" && d != "0s" {
 			start = "`" + strings.Trim(d, "[]") + "`"
 		}
-		rows = append(rows, flagRow{name, fmt.Sprintf("| %s | %s | %s | %s |\n", name, value, start,
-			strings.ReplaceAll(sentence(usage), "|", "\\|"))})
+		rows = append(rows, flagRow{"`" + name + "`", fmt.Sprintf("|`%s`|%s|%s|\n",
+			strings.ReplaceAll(shown, "|", "\\|"), start, strings.ReplaceAll(sentence(usage), "|", "\\|"))})
 	})
 	return rows
 }
 
+// placeholder is what stands for a flag's value on the page.
+func placeholder(value string) string {
+	switch value {
+	case "int", "int32", "float":
+		return "NUMBER"
+	case "string":
+		return "TEXT"
+	}
+	if upper := strings.ToUpper(value); strings.ToLower(value) == value {
+		return upper
+	}
+	return value // in capitals already, except what stays as it is
+}
+
 // writeCommand writes one command's section; flags that are described once are only named.
-func writeCommand(b *strings.Builder, cmd *cobra.Command, shared map[string]int) {
+func writeCommand(b *strings.Builder, cmd *cobra.Command, shared map[string]bool) {
+	if of := aliasOf(cmd); of != "" {
+		fmt.Fprintf(b, "\n## %s\n\nThe same as %s.\n", cmd.CommandPath(), linkTo(of, of))
+		return
+	}
 	fmt.Fprintf(b, "\n## %s\n\n%s\n", cmd.CommandPath(), sentence(cmd.Short))
-	if long := strings.TrimSpace(strings.TrimPrefix(cmd.Long, sentence(cmd.Short))); long != "" {
+	long, keys, hasKeys := strings.Cut(strings.TrimSpace(strings.TrimPrefix(cmd.Long, sentence(cmd.Short))), "\n\nKeys, ")
+	if long != "" {
 		fmt.Fprintf(b, "\n```text\n%s\n```\n", long)
+	}
+	if hasKeys {
+		first, _, _ := strings.Cut(keys, ":")
+		fmt.Fprintf(b, "\n[Keys](policy.md), %s.\n", first)
 	}
 	var lines []string
 	if cmd.Runnable() && !cmd.HasSubCommands() {
-		lines = append(lines, cmd.UseLine())
+		lines = append(lines, strings.TrimSuffix(cmd.UseLine(), " [flags]"))
 	}
 	if cmd.Example != "" {
 		lines = append(lines, strings.ReplaceAll(strings.TrimSpace(cmd.Example), "\n  ", "\n"))
 	}
-	for _, text := range lines {
-		fmt.Fprintf(b, "\n```sh\n%s\n```\n", text)
+	if len(lines) > 0 {
+		fmt.Fprintf(b, "\n```sh\n%s\n```\n", strings.Join(lines, "\n\n"))
 	}
 	if rights := cmd.Annotations[rightsKey]; rights != "" {
 		fmt.Fprintf(b, "\nRights: %s.\n", rights)
 	}
-	if children := cmd.Commands(); len(children) > 0 {
-		b.WriteString("\n| command | |\n|---|---|\n")
-		for _, child := range children {
-			if child.Name() != "completion" && child.Name() != "help" && !child.Hidden {
-				fmt.Fprintf(b, "| [%s](#%s) | %s |\n", child.CommandPath(),
-					strings.ReplaceAll(child.CommandPath(), " ", "-"), sentence(child.Short))
-			}
+	var children, links []string
+	for _, child := range cmd.Commands() {
+		if child.Name() != "completion" && child.Name() != "help" && !child.Hidden {
+			path := child.CommandPath()
+			children = append(children, fmt.Sprintf("|%s|%s|\n", linkTo(path, path), sentence(child.Short)))
+			links = append(links, linkTo(path, child.Name()))
 		}
+	}
+	switch {
+	case !cmd.HasParent():
+		b.WriteString("\n|command||\n|---|---|\n" + strings.Join(children, ""))
+	case len(links) > 0:
+		fmt.Fprintf(b, "\nCommands: %s.\n", strings.Join(links, ", "))
 	}
 	var own, named []string
 	for _, row := range flagRows(cmd) {
-		if shared[row.text] > 0 {
+		if shared[row.text] {
 			named = append(named, row.name)
 		} else {
 			own = append(own, row.text)
 		}
 	}
 	if len(own) > 0 {
-		b.WriteString("\n| flag | value | default | |\n|---|---|---|---|\n" + strings.Join(own, ""))
+		b.WriteString("\n|flag|default||\n|---|---|---|\n" + strings.Join(own, ""))
 	}
 	if len(named) > 0 {
-		fmt.Fprintf(b, "\n[Shared flags](#the-command-line): %s.\n", strings.Join(named, ", "))
+		fmt.Fprintf(b, "\nAlso %s.\n", strings.Join(named, ", "))
 	}
 }
 

@@ -32,11 +32,10 @@ Every flag has an environment twin (ROTA_ and its name in capitals, - as _) and 
 config-file twin (its name, in the YAML file of --config). A flag beats the
 environment, the environment beats the file, the file beats the default.
 
-Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 refused by admission, or
-submitted under the id of another job, 5 timed out, 6 the job or workflow ended
-otherwise than COMPLETED, 7 cluster unreachable or without leader, 8 denied or
-unauthenticated, 130 and 143
-ended by SIGINT and SIGTERM.`,
+Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 refused by admission, or submitted under
+the id of another job, 5 timed out, 6 the job or workflow ended otherwise than COMPLETED, 7
+cluster unreachable or without leader, 8 denied or unauthenticated, 130 and 143 ended by SIGINT
+and SIGTERM.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Version:       serve.Version,
@@ -53,7 +52,7 @@ ended by SIGINT and SIGTERM.`,
 		"`host:port` of any nodes, separated by commas")
 	flags.StringP("output", "o", "table", cli.OutputUsage)
 	cli.DurationVar(flags, &a.Timeout, "timeout", cli.DefaultTimeout,
-		"how long a call may take; by default, reads fail after "+
+		"maximum time of a call; by default, reads fail after "+
 			fmt.Sprintf("%s without an answer, cluster status after 5s, and waiting commands never", cli.MaxRead))
 	cli.Within(flags, time.Millisecond, rota.MaxDuration, "timeout")
 	flags.StringVar(&a.Config, "config", "", "YAML `file` with settings, named like the flags")
@@ -62,7 +61,7 @@ ended by SIGINT and SIGTERM.`,
 	flags.StringVar(&a.TLS.Cert, "tls-cert", "", "`file` with this end's certificate (PEM)")
 	flags.StringVar(&a.TLS.Key, "tls-key", "", "`file` with its key (PEM)")
 	flags.StringVar(&a.TokenFile, cli.TokenFlag, "",
-		"`file` with the access token to show, readable by its owner alone; ROTA_TOKEN may have the token itself")
+		"`file` with the access token, readable by its owner only; ROTA_TOKEN may have the token itself")
 	jobs, workflows, workers, queues, tenants := job.Commands{App: a}, workflow.Commands{App: a}, worker.Commands{App: a}, queue.Commands{App: a}, queue.TenantCommands{App: a}
 	a.Group(root, serve.ServerCommands{App: a}.Command(), serve.DevCommands{App: a}.Command(), jobs.Command(), jobs.Cost(),
 		workflows.Command(),

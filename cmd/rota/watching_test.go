@@ -216,27 +216,27 @@ func TestReference_metrics(t *testing.T) {
 	var b strings.Builder
 	b.WriteString(
 		"# Metrics\n\nrota's own metrics of `GET /metrics` on the admin port, generated from the binary by\n" +
-			"`go test ./cmd/rota -run TestReference -update`. Go's runtime and the process have their own (`go_…`, `process_…`).\n" +
-			"For metrics worth an alarm see [monitor](../operations/monitor.md). Names and units follow Prometheus' conventions: seconds, bytes,\n" +
-			"ratios, `_total` for counters. The metrics of a client's calls, `grpc_client_…`, are those of the Go package `client/promrota`.\n\n" +
-			"| metric | type | labels | meaning |\n|---|---|---|---|\n")
+			"`go test ./cmd/rota -run TestReference -update`. Go's runtime and the process add `go_…` and `process_…`, the Go package\n" +
+			"`client/promrota` adds a client's `grpc_client_…`. For alarms see [monitor](../operations/monitor.md). Names and units follow\n" +
+			"Prometheus' conventions: seconds, bytes, ratios, `_total` for counters.\n\n" +
+			"|metric|type|labels|meaning|\n|---|---|---|---|\n")
 	for _, line := range w.lines {
 		cells := strings.SplitN(line, " | ", 2)
 		name := strings.Trim(cells[0], "|` ")
 		if types[name] == "" {
 			t.Errorf("%s has no series, so no test checks it", name)
 		}
-		fmt.Fprintf(&b, "%s | %s | %s\n", cells[0], types[name], cells[1])
+		fmt.Fprintf(&b, "|`%s`|%s|%s|\n", name, types[name], strings.ReplaceAll(strings.TrimSuffix(cells[1], " |"), " | ", "|"))
 	}
 	b.WriteString(
-		"\n## How many series\n\nLabels have values of small sets; none is a job, tenant, worker, caller, address or error. Each queue adds series.\n" +
-			"So does each method that was called at least once: the histogram of `grpc_server_…` and a series for each code that it returned.\n\n" +
-			"| label | values | at most |\n|---|---|---|\n")
+		"\n## How many series\n\nThe values of labels are bounded; none is a job, tenant, worker, caller, address or error. Each queue adds series, and so does\n" +
+			"each called method: the histogram of `grpc_server_…` and a series for each code that it returned.\n\n" +
+			"|label|values|at most|\n|---|---|---|\n")
 	for _, label := range slices.Sorted(maps.Keys(metricLabels)) {
 		if !used[label] {
 			t.Errorf("no metric has the label %s", label)
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", label, metricLabels[label][0], metricLabels[label][1])
+		fmt.Fprintf(&b, "|`%s`|%s|%s|\n", label, metricLabels[label][0], metricLabels[label][1])
 	}
 	for label := range used {
 		if _, ok := metricLabels[label]; !ok {

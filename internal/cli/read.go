@@ -29,7 +29,7 @@ func (a *App) Impatient(cmd *cobra.Command) *cobra.Command {
 // Reads returns a command that reads --stale, and no more time than a person has.
 func (a *App) Reads(cmd *cobra.Command) *cobra.Command {
 	cmd.Flags().BoolVar(&a.stale, "stale", false,
-		"read the asked node's own state at once, which may lag behind; works for 30 s without a leader")
+		"read the asked node's own state, which may lag behind; works for 30 s without a leader")
 	return a.Impatient(cmd)
 }
 
@@ -112,7 +112,7 @@ type SetFlags struct {
 
 // Register defines --dry-run and --if-match.
 func (f *SetFlags) Register(flags *pflag.FlagSet) {
-	flags.BoolVar(&f.Dry, "dry-run", false, "store nothing, show what would change")
+	flags.BoolVar(&f.Dry, "dry-run", false, "only show what would change")
 	f.RegisterMatch(flags)
 }
 

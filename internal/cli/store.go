@@ -41,7 +41,7 @@ func (f *BackupFlags) Register(flags *pflag.FlagSet) {
 	StoreFlags(flags, &f.Store)
 	f.registerIdentity(flags)
 	flags.StringVar(&f.sha256, "sha256", "",
-		"`hex` that the file must have, as sha256sum gave it when the backup was made")
+		"`hex` digest that the file must have, as of sha256sum")
 }
 
 func (f *BackupFlags) registerIdentity(flags *pflag.FlagSet) {

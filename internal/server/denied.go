@@ -28,7 +28,7 @@ func openDenied(dir string, log *slog.Logger) (*denied, error) {
 // DeniedCalls returns the metric of denied calls.
 func DeniedCalls() *prometheus.CounterVec {
 	return prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "rota_calls_denied_total", Help: "Calls refused for who made them.",
+		Name: "rota_calls_denied_total", Help: "Calls refused for lack of a credential or right.",
 	}, []string{"method", "reason"})
 }
 

@@ -40,18 +40,20 @@ func policyPage() string {
 	var b strings.Builder
 	b.WriteString(`# Policies of queues
 
-Every key of ` + "`rota queue set Q --set key=value`" + `, generated from the table in [policy_keys.go](../../policy_keys.go) by
+Every key of ` + "`rota queue set Q --set key=value`" + `, generated from [policy_keys.go](../../policy_keys.go) by
 ` + "`go test ./internal/tidy -run TestPolicyPage -update`" + `; ` + "`rota queue set --help`" + ` shows the same.
 
-A duration is a whole number of milliseconds or text such as ` + "`90s`" + `. A key that ends with ` + "`_permille`" + ` or ` + "`_ppm`" + ` accepts whole
-numbers, and JSON shows it. Its short name accepts the ratio: ` + "`reject_threshold=0.9`" + ` is ` + "`reject_threshold_permille=900`" + `. A key
-that a preset does not name has the value of ` + "`standard`" + `. Sources are sections of the [specification](../spec.md) and of the designs that it unites
-([sources](../internals/sources.md)).
+A duration is a whole number of milliseconds or text such as ` + "`90s`" + `. A key that ends with ` + "`_permille`" + ` or ` + "`_ppm`" + ` is a whole
+number, as in JSON. Its short name accepts the ratio: ` + "`reject_threshold=0.9`" + ` is ` + "`reject_threshold_permille=900`" + `. A preset has the
+values of ` + "`standard`" + ` except those in the column default. Sources are sections of the [specification](../spec.md) and of the designs
+that it unites ([sources](../internals/sources.md)).
 
-| key | values | 0 means | default | effect | source |
+|key|values|0 means|default|effect|source|
 |---|---|---|---|---|---|
 `)
-	for _, d := range rota.PolicyDocs() {
+	docs := rota.PolicyDocs()
+	for i := 0; i < len(docs); i++ {
+		d := docs[i]
 		name := "`" + d.Key + "`"
 		if d.Alias != "" {
 			name = "`" + d.Alias + "`, " + name
@@ -62,10 +64,18 @@ that a preset does not name has the value of ` + "`standard`" + `. Sources are s
 				text += ", " + preset + " `" + d.Defaults[i] + "`"
 			}
 		}
+		// The keys of the tiers differ by the tier alone.
+		if prefix, isTier := strings.CutSuffix(d.Key, "_0"); isTier {
+			d.Meaning = strings.Replace(d.Meaning, "tier 0", "that tier", 1)
+			for ; i+1 < len(docs) && strings.HasPrefix(docs[i+1].Key, prefix+"_"); i++ {
+				text += ", `" + docs[i+1].Defaults[0] + "`"
+			}
+			name += " to `" + docs[i].Key + "`"
+		}
 		source := ruleOfKey.ReplaceAllStringFunc(d.Source, func(cited string) string {
 			return "[" + cited + "](../spec.md#" + strings.ReplaceAll(ruleNumber.FindString(cited), ".", "-") + ")"
 		})
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", name, d.Values, d.Zero, text, d.Meaning, source)
+		fmt.Fprintf(&b, "|%s|%s|%s|%s|%s|%s|\n", name, d.Values, d.Zero, text, d.Meaning, source)
 	}
 	return b.String()
 }

@@ -23,26 +23,26 @@ type Commands struct{ *cli.App }
 // Command returns `rota auth` and the commands below it.
 func (a Commands) Command() *cobra.Command {
 	return a.Group(&cobra.Command{Use: "auth", Short: "Manage tokens, roles and access rights"},
-		a.first("init", "Make the first token of a cluster, which may do everything, and print it, this once",
-			"Make the first token of a cluster and print it, this once. It may do everything, and callers\n"+
-				"without a token nothing from then on. Of two at once one wins. It goes by the socket in the data\n"+
-				"directory of a node that runs: call it there as the account that the node runs as, or as root.",
+		a.first("init", "Make and print the first token of a cluster, which has all rights",
+			"Make the first token of a cluster and print it, this once. It has all rights, and callers without a\n"+
+				"token have none from then on. Of two concurrent calls one wins. The call uses the socket in the\n"+
+				"data directory of a running node: call it there, as the node's account or as root.",
 			client.Auth.Init),
-		a.first("reset", "Make another token that may do everything, where the first is lost",
-			"Make another token that may do everything, where the first is lost, and print it, this once.\n"+
-				"It goes by the node's socket as auth init does, any number of times, and leaves an event authReset.\n"+
-				"Earlier tokens stay as they are: a restore has revoked them all, otherwise the lost one is valid until\n"+
-				"rota auth token revoke ends it. rota auth token list shows them.",
+		a.first("reset", "Make another token with all rights, if the first is lost",
+			"Make another token with all rights, if the first is lost, and print it, this once.\n"+
+				"It uses the node's socket as auth init does, any number of times, and emits an event authReset.\n"+
+				"Earlier tokens stay valid, unless a restore revoked them, until rota auth token revoke ends them.\n"+
+				"rota auth token list shows them.",
 			client.Auth.Reset),
 		a.whoami(), a.login(),
 		a.Group(&cobra.Command{Use: "issuer", Short: "Set and list identity providers whose tokens sign in"},
 			a.setIssuer(), a.listIssuers(),
-			a.oneVersion("delete URL", "Take no tokens of an identity provider any more",
+			a.oneVersion("delete URL", "Stop accepting tokens of an identity provider",
 				"auth issuer delete https://idp.example", "is deleted",
 				client.Auth.DeleteIssuer)),
 		a.Group(&cobra.Command{Use: "token", Short: "Make, list and revoke access tokens"}, a.createToken(),
 			a.listTokens(),
-			a.one("revoke ID", "End a token for good", "auth token revoke k3vq5xw2hn7a", "is revoked",
+			a.one("revoke ID", "Revoke a token permanently", "auth token revoke k3vq5xw2hn7a", "is revoked",
 				client.Auth.RevokeToken)),
 		a.Group(&cobra.Command{Use: "role", Short: "Set and list roles"}, a.setRole(), a.listRoles(),
 			a.oneVersion("delete ROLE", "Delete a role; its holders lose the rights it grants",
@@ -63,7 +63,7 @@ func (a Commands) first(use, short, long string, do func(client.Auth, context.Co
 		Example: "  (umask 077; rota auth " + use + " --data /var/lib/rota >root.token)",
 	}
 	cmd.Flags().StringVar(&data, "data", "", "data `directory` of the node, as in rota server --data")
-	cli.DurationVar(cmd.Flags(), &expires, "expires", 90*24*time.Hour, "how long the token counts, at most 366d")
+	cli.DurationVar(cmd.Flags(), &expires, "expires", 90*24*time.Hour, "how long the token is valid, at most 366d")
 	cli.Within(cmd.Flags(), time.Minute, limits.MaxTokenLife, "expires")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if data == "" {
@@ -179,18 +179,19 @@ func (a Commands) createToken() *cobra.Command {
 		Use:   "create --role ROLE --expires D [--tenant P] [--queue P] [--worker-prefix P]",
 		Short: "Make an access token and print it, this once",
 		Long: "Make an access token and print it, this once.\n\n" +
-			"The cluster keeps a hash of it. Callers show it by --token-file, a file that only its owner reads, or ROTA_TOKEN.\n" +
-			"To replace a token, create another one, write it over the file, and revoke the old one.",
+			"The cluster keeps only its hash. Callers pass it by --token-file, a file that only its owner\n" +
+			"reads, or ROTA_TOKEN. To replace a token, create another one, write it over the file, and revoke\n" +
+			"the old one.",
 		Example: "  (umask 077; rota auth token create --role submitter --tenant acme --expires 90d >acme.token)",
 		Args:    cobra.NoArgs,
 	}
 	flags := cmd.Flags()
 	flags.StringSliceVar(&want.Roles, "role", nil, "`roles` that it has, separated by commas")
 	flags.StringSliceVar(&want.Tenants, "tenant", nil,
-		"`patterns` of the tenants that it is for: ids, or beginnings of them and *; without it all")
-	flags.StringSliceVar(&want.Queues, "queue", nil, "`patterns` of the queues that it is for; without it all")
-	flags.StringVar(&want.WorkerPrefix, "worker-prefix", "", "`text` that the ids of its workers begin with")
-	cli.DurationVar(flags, &expires, "expires", 0, "how long it counts, at most 366d")
+		"`patterns` of its tenants: ids, or prefixes and * (default: all)")
+	flags.StringSliceVar(&want.Queues, "queue", nil, "`patterns` of its queues (default: all)")
+	flags.StringVar(&want.WorkerPrefix, "worker-prefix", "", "`prefix` of the ids of its workers")
+	cli.DurationVar(flags, &expires, "expires", 0, "how long it is valid, at most 366d")
 	cli.Within(flags, 0, limits.MaxTokenLife, "expires")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(want.Roles) == 0 || expires <= 0 {
@@ -207,7 +208,7 @@ func (a Commands) createToken() *cobra.Command {
 func (a Commands) listTokens() *cobra.Command {
 	return a.ListCommand(&cobra.Command{
 		Use:   "list",
-		Short: "List the tokens that have not expired, revoked ones among them",
+		Short: "List the tokens that have not expired, including revoked ones",
 		Args:  cobra.NoArgs,
 		RunE: a.Does(a.Calling(func(ctx context.Context, c *client.Client, _ []string) error {
 			tokens, err := client.Collect(c.Auth().AccessTokens(ctx, a.Fresh()...))
@@ -263,10 +264,10 @@ func (a Commands) anonymous() *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
 		Use:   "anonymous ROLE…|none [--yes]",
-		Short: "Say which roles callers without a credential have",
-		Long: "Say which roles callers without a credential have.\n\n" +
-			"A caller without one, in a cluster where no token has the role root, would take their own rights:\n" +
-			"that needs --yes. The way back is rota auth reset on a node.",
+		Short: "Set the roles of callers without a credential",
+		Long: "Set the roles of callers without a credential.\n\n" +
+			"If no token has the role root, a caller without a credential would lose its own rights: that\n" +
+			"needs --yes. The way back is rota auth reset on a node.",
 		Example: "  rota auth anonymous none",
 		Args:    cobra.MinimumNArgs(1),
 	}

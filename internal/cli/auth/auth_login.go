@@ -23,14 +23,15 @@ func (a Commands) login() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "login --jwt-file FILE [--out FILE]",
 		Short: "Exchange an identity provider's token for an access token",
-		Long: "Exchange an identity provider's token for an access token, and print it, or write it to a file that only its owner reads.\n\n" +
-			"The identity token is a JWT of an issuer that is set (`rota auth issuer list`). It counts once; the access token counts until it " +
-			"ends, at most an hour.",
+		Long: "Exchange an identity provider's token for an access token, and print it, or write it to a file\n" +
+			"that only its owner reads.\n\n" +
+			"The identity token is a JWT of a known issuer (`rota auth issuer list`). It counts once. The\n" +
+			"access token ends with it, after at most an hour.",
 		Example: "  rota auth login --jwt-file id.jwt --out rota.token\n  rota job list --token-file rota.token",
 		Args:    cobra.NoArgs,
 	}
 	cmd.Flags().StringVar(&from, "jwt-file", "",
-		"`file` with the identity token, that only its owner reads; - is standard input")
+		"`file` with the identity token, readable by its owner only; - is stdin")
 	cmd.Flags().StringVar(&to, "out", "", "write the access token to this `file`, mode 0600, instead of printing it")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if from == "" {
@@ -132,9 +133,9 @@ func (a Commands) setIssuer() *cobra.Command {
 	var ca string
 	cmd := &cobra.Command{
 		Use:   "set URL --audience A --map CLAIM=VALUE:ROLE [--ca-file FILE]",
-		Short: "Take the tokens of an identity provider, or change which",
-		Long: "Take the tokens of an identity provider, or change which: those of this issuer, for this audience, whose claims a map fits. The " +
-			"first map that fits gives the role. A value is an id, or the beginning of one and *.",
+		Short: "Accept tokens of an identity provider",
+		Long: "Accept tokens of an identity provider: those of this issuer, for this audience, whose claims\n" +
+			"match a map. The first matching map gives the role. A value is an id, or a prefix and *.",
 		Example: "  rota auth issuer set https://token.actions.githubusercontent.com --audience rota --map 'sub=repo:acme/site:ref:refs/heads/main:submitter'",
 		Args:    cobra.ExactArgs(1),
 	}
@@ -143,7 +144,7 @@ func (a Commands) setIssuer() *cobra.Command {
 	cmd.Flags().StringVar(&i.Audience, "audience", "", "`audience` that the tokens must be for")
 	cmd.Flags().StringArrayVar(&maps, "map", nil, "`claim=value:role` that gives a role; may be repeated")
 	cmd.Flags().StringVar(&ca, "ca-file", "",
-		"`file` with the certificates, in PEM, that vouch for the issuer's address; without it the nodes' own do")
+		"`file` with the authorities (PEM) of the issuer's address (default: the nodes' own)")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		i.URL = args[0]
 		for _, text := range maps {

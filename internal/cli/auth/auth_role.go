@@ -18,10 +18,11 @@ func (a Commands) setRole() *cobra.Command {
 	var role rota.Role
 	cmd := &cobra.Command{
 		Use:   "set ROLE --grant GRANT [--max-workers N]",
-		Short: "Make a role or give it other grants and limits",
-		Long: "Make a role or give it other grants and limits; those that it had are replaced.\n\n" +
-			"A grant is a right and its scope, as whoami shows it: \"submit tenant=acme* queue=render\". Without a tenant or queue it covers all.\n" +
-			"A limit is how much each principal of the role may own; of a principal's roles the most generous counts.",
+		Short: "Create a role or replace its grants and limits",
+		Long: "Create a role or replace its grants and limits.\n\n" +
+			"A grant is a right and its scope, as whoami shows it: \"submit tenant=acme* queue=render\".\n" +
+			"Without a tenant or queue it covers all. A limit is how much each principal of the role may own;\n" +
+			"of several roles the most generous counts.",
 		Example: "  rota auth role set acme --grant 'submit tenant=acme*' --grant 'read tenant=acme*'\n" +
 			"  rota auth role set fleet --grant work --max-workers 20000",
 		Args: cobra.ExactArgs(1),
@@ -96,7 +97,7 @@ func ParseGrant(text string) (g rota.Grant, err error) {
 func (a Commands) listRoles() *cobra.Command {
 	return a.ListCommand(&cobra.Command{
 		Use:   "list",
-		Short: "List the roles, those built in among them",
+		Short: "List the roles, including built-in ones",
 		Args:  cobra.NoArgs,
 		RunE: a.Does(a.Calling(func(ctx context.Context, c *client.Client, _ []string) error {
 			roles, err := client.Collect(c.Auth().Roles(ctx, a.Fresh()...))

@@ -29,9 +29,11 @@ func (a ConsoleCommands) Command() *cobra.Command {
 	cmd := a.Impatient(&cobra.Command{
 		Use:   "console [--open]",
 		Short: "Print a link that signs a browser in to the web console",
-		Long: "Print a link that signs a browser in to the web console, as the caller. It counts once, for a minute; the page asks before it uses it.\n\n" +
-			"The browser gets a session, which may do what the caller may and ends with the caller's token or certificate, after 12 hours at the latest. " +
-			"Callers without a credential need no session: the link is the console's address.",
+		Long: "Print a link that signs a browser in to the web console, as the caller. It counts once, for a\n" +
+			"minute; the page asks before it uses it.\n\n" +
+			"The browser gets a session with the caller's rights, which ends with the caller's token or\n" +
+			"certificate, after at most 12 hours. Callers without a credential need no session: the link is\n" +
+			"the console's address.",
 		Example: "  rota console\n  rota console --open --token-file reader.token",
 		Args:    cobra.NoArgs,
 		RunE: a.Does(a.Calling(func(ctx context.Context, c *client.Client, _ []string) error {
@@ -50,7 +52,7 @@ func (a ConsoleCommands) Command() *cobra.Command {
 		})),
 	})
 	cmd.Flags().BoolVar(&open, "open", false,
-		"open the link in a browser of this machine instead, whose accounts may then see it among the processes' arguments, and try to be faster")
+		"open the link in a browser; other accounts of this machine may see it among processes' arguments and use it first")
 	return cmd
 }
 

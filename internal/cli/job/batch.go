@@ -26,14 +26,14 @@ func (a BatchCommands) open() *cobra.Command {
 		Use:   "open B (--type T [--queue Q] [--payload P] | --job JSON) [flags]",
 		Short: "Open a batch; its callback runs once the batch is sealed and all its jobs have ended",
 		Long: `Open a batch. Jobs join it with ` + "`job submit --batch B`" + `. It is sealed by its --size, by
-` + "`batch seal`" + `, or 24 hours after its last job. Sealed, and none of its jobs alive, it
-submits the job B@done, with labels that count how the jobs ended.`,
+` + "`batch seal`" + `, or 24 hours after its last job. Once sealed and without live jobs, it submits the
+job B@done, with labels that count how the jobs ended.`,
 		Example: `  rota batch open import-7 --type report
   rota job submit --type import --batch import-7 --payload part-1
   rota batch seal import-7`,
 		Args: cobra.ExactArgs(1),
 	}
-	cmd.Flags().Int64Var(&size, "size", 0, "seal it at this `number` of jobs; 0 means only batch seal does")
+	cmd.Flags().Int64Var(&size, "size", 0, "`number` of jobs that seals it; 0 means only batch seal does")
 	cli.Within(cmd.Flags(), 0, int64(rota.MaxBatchSize), "size")
 	f.Register(cmd.Flags())
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -132,7 +132,7 @@ func (a BatchCommands) show() *cobra.Command {
 func (a BatchCommands) wait() *cobra.Command {
 	return &cobra.Command{
 		Use:   "wait B",
-		Short: "Wait until a batch has ended; exit 6 if a job of it did otherwise than COMPLETED, 5 after --timeout",
+		Short: "Wait until a batch has ended; exit 6 if a job did not end COMPLETED, 5 after --timeout",
 		Example: `  rota batch wait import-7 --timeout 2h
   rota batch wait import-7 && rota job wait import-7@done`,
 		Args: cobra.ExactArgs(1),

@@ -36,8 +36,8 @@ func (a Commands) Cost() *cobra.Command {
 	cmd := a.ListCommand(&cobra.Command{
 		Use:   "cost [--by FIELD,…] [--since D] [--filter TERMS]",
 		Short: "Sum what ended jobs have spent",
-		Long: "Sum what ended jobs have spent, by cost: what their attempts reported, from the archive. It reads every job that\n" +
-			"ended in the time; --filter has the terms of `rota job list`.",
+		Long: "Sum what the attempts of ended jobs have reported, by cost, from the archive. It reads every job\n" +
+			"that ended in the time.",
 		Example: "  rota cost --by tenant,type --since 168h\n  rota cost --by day --filter 'label.team=film'",
 		Args:    cobra.NoArgs,
 	})
@@ -45,7 +45,7 @@ func (a Commands) Cost() *cobra.Command {
 	flags.StringSliceVar(&by, "by", nil, "`fields` to group by: tenant, type, queue, state, day (UTC) or label.KEY")
 	cli.DurationVar(flags, &since, "since", 24*time.Hour, "only jobs that ended within this time before now")
 	cli.Within(flags, time.Millisecond, rota.MaxDuration, "since")
-	flags.StringVar(&where, "filter", "", "only those that match all of these `terms`")
+	flags.StringVar(&where, "filter", "", "only those that match all of these `terms` (rota job list --help)")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		for _, field := range by {
 			if !slices.Contains(costGroups, field) && !(strings.HasPrefix(field, "label.") && len(field) > len("label.")) {

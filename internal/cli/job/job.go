@@ -15,7 +15,7 @@ type Commands struct{ *cli.App }
 
 // Command returns `rota job` and the commands below it.
 func (a Commands) Command() *cobra.Command {
-	return a.Group(&cobra.Command{Use: "job", Short: "Submit jobs and look after them"},
+	return a.Group(&cobra.Command{Use: "job", Short: "Submit and manage jobs"},
 		a.Submit(), a.show(), a.List(), a.export(), a.wait(),
 		a.alter(), a.cancel(), a.interrupt(), a.runNow(), a.retry(), a.delete(), a.reject(), a.why(), a.eta(), a.logs())
 }

@@ -29,9 +29,8 @@ func (a Commands) alter() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "change ID [--priority N] [--fee N] [--label K=V]… [--ttl D] [--start-by D] [--payload S|@FILE|-]",
 		Short: "Change a pending job; only the given flags change it",
-		Long: `Change a job that waits and print it. It keeps its place by age: a
-priority or fee counts as if it had been submitted so. One that is leased or has ended,
-and a workflow's node, is refused.`,
+		Long: `Change a pending job and print it. It keeps its place by age, as if it had been submitted with
+its new priority and fee. Leased jobs, ended jobs and nodes of workflows are refused.`,
 		Example: `  rota job change photo-4711 --priority 0
   rota job change photo-4711 --label customer=acme --label trial= --ttl 2h`,
 		Args: cobra.ExactArgs(1),

@@ -37,14 +37,14 @@ func (a Commands) retry() *cobra.Command {
 			return c.RetryLives(ctx, rota.JobRetry{ID: ids[0], Life: life})
 		})
 	cmd.Flags().Int32Var(&life, "life", life,
-		"only retry the job in this `life`, as job show prints it; -1 means the current life")
+		"retry only this `life`, as job show prints it; -1 is the current one")
 	cli.Within(cmd.Flags(), int64(rota.AnyLife), math.MaxInt32, "life")
 	return cmd
 }
 
 func (a Commands) interrupt() *cobra.Command {
 	counted := false
-	cmd := a.change("interrupt", "End the attempt that jobs are in, and try them again",
+	cmd := a.change("interrupt", "End the current attempt of jobs, and try them again",
 		func(c *client.Client, ctx context.Context, ids ...rota.JobID) ([]rota.JobOutcome, error) {
 			return c.Interrupt(ctx, counted, ids...)
 		})

@@ -33,9 +33,9 @@ func (a Commands) export() *cobra.Command {
 	var x jobExport
 	cmd := &cobra.Command{
 		Use:   "export [--from DATA|BACKUP] [--to FILE]",
-		Short: "Write jobs that ran with their times, one JSON object a line, as rota simulate reads them",
-		Long: `Write the jobs that ran and have ended, oldest first, one JSON object a line: what a decision on a job
-depends on, with the API's field names, and
+		Short: "Write ended jobs with their times, for rota simulate",
+		Long: `Write the jobs that ran and have ended, oldest first, one JSON object a line, with the API's
+field names: what a decision on a job depends on, and
 
   submit_ms   when it first waited for a worker, in ms since 1970
   start_ms    when its last attempt began
@@ -43,9 +43,9 @@ depends on, with the API's field names, and
   state       how it ended
   spent       what it used of its costs
 
---live adds jobs that wait or run, without a run_ms. Payloads, labels and headers are left out, and so are unique, dates
-and batches. The jobs are those of the cluster that the caller may read,
-or with --from those that a stopped node or a backup keeps. --filter takes the terms of rota job list.`,
+--live adds pending and running jobs, without run_ms. Payloads, labels, headers, unique keys,
+dates and batches are left out. The jobs are those that the caller may read, or with --from
+those of a stopped node or a backup.`,
 		Example: `  rota job export --to jobs.jsonl.gz && rota simulate jobs.jsonl.gz --procs 64
   rota job export --from nightly.rota --filter 'queue=batch age<7d' > week.jsonl`,
 		Args: cobra.NoArgs,
@@ -55,12 +55,12 @@ or with --from those that a stopped node or a backup keeps. --filter takes the t
 	flags.StringVar(&x.state, "state", "", "only those in this `state`")
 	flags.StringVar(&x.tenant, "tenant", "", "only this `tenant`'s")
 	flags.StringVar(&x.typ, "type", "", "only those of this `type`")
-	flags.StringVar(&x.where, "filter", "", "only those that match all of these `terms`")
-	flags.BoolVar(&x.live, "live", false, "those too that wait or run")
+	flags.StringVar(&x.where, "filter", "", "only those that match all of these `terms` (rota job list --help)")
+	flags.BoolVar(&x.live, "live", false, "include pending and running jobs")
 	flags.StringVar(&x.from, "from", "",
-		"no cluster, but the data `directory` of a node that is stopped, or the file or s3://bucket/key of a backup")
+		"read a stopped node's data `directory`, or the file or s3://bucket/key of a backup, instead of a cluster")
 	flags.StringVar(&x.to, "to", "",
-		"write to this `FILE`, which must not be there, gzip'd where it ends in .gz (default: standard output)")
+		"new `FILE` to write, gzip'd if it ends in .gz (default: stdout)")
 	x.backup.Register(flags)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		filter, err := x.filter()

@@ -20,17 +20,16 @@ func (a Commands) logs() *cobra.Command {
 	cmd := a.Reads(&cobra.Command{
 		Use:   "logs ID [--attempt N] [-f]",
 		Short: "Show the first and last lines that an attempt of a job logged",
-		Long: `Show what an attempt of a job logged, which with worker run --exec is its stderr: its first
-16 KiB of lines and its last 48, and how much was cut between them. Of an attempt that runs
-it is what its worker has sent so far, a few seconds behind; -f goes on until the attempt has
-ended. It needs the right data.`,
+		Long: `Show what an attempt of a job logged: the first 16 KiB of lines, the last 48, and how much was
+cut between them. With worker run --exec the log is stderr. The log of a running attempt is a
+few seconds behind; -f follows it until the attempt ends.`,
 		Example: `  rota job logs nightly-7
   rota job logs nightly-7 --attempt 0
   rota job logs nightly-7 -f`,
 		Args: cobra.ExactArgs(1),
 	})
 	cmd.Flags().Int32Var(&attempt, "attempt", attempt,
-		"the attempt's `number`, 0 for the first, which job show lists as try 1; -1 is the newest")
+		"`number` of the attempt, 0 for the first (try 1 in job show), -1 for the newest")
 	cli.Within(cmd.Flags(), -1, math.MaxInt32, "attempt")
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "stream further output until the attempt ends")
 	show := func(ctx context.Context, c *client.Client, args []string) error {

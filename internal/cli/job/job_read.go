@@ -67,20 +67,21 @@ func (a Commands) List() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List or count jobs, the newest first, live ones before terminal ones",
-		Long: `List or count jobs. --filter takes terms, all of which a job must fit; a comma lets one of
-several values do, a - before a term turns it round, a * at a value's end stands for
-anything, and double quotes are around a value with spaces or commas:
+		Long: `List or count jobs. A job must match all terms of --filter. A comma separates alternative
+values, a - before a term negates it, a * ends a prefix, and double quotes enclose spaces or
+commas:
 
   queue= tenant= type= state= id= workflow= label.KEY=   what it is
   error~TEXT error=FINGERPRINT                           how it failed (job show)
   priority<=N priority>=N priority=N age>24h age<90s     and since when it is there
 
-The list is of the moment of its first page: what ends between two pages is listed once, what is
-submitted or retried meanwhile is not. A next_cursor goes on with the same filter alone.
+The list is that of the moment of its first page. Jobs that end between two pages are listed
+once; jobs submitted or retried meanwhile are not listed. A next_cursor is valid with the same
+filter only.
 
-A page looks at 100,000 jobs at most: with a filter that little fits it may be short and
-have a next_cursor. --count says how many there are, complete or up to its next_cursor;
---group fingerprint counts dead jobs that failed alike together.`,
+A page examines at most 100,000 jobs: a selective filter may return a short page with a
+next_cursor. --count prints the number, complete or up to its next_cursor. --group fingerprint
+counts dead jobs that failed alike.`,
 		Example: `  rota job list --state DEAD --group fingerprint
   rota job list --filter 'type=mail label.team=film,tv -state=COMPLETED age>1h'
   rota job list --filter 'error~"connection reset"' --count`,
@@ -109,12 +110,12 @@ have a next_cursor. --count says how many there are, complete or up to its next_
 	flags.StringVar(&state, "state", "", "only those in this `state`")
 	flags.StringVar(&tenant, "tenant", "", "only this `tenant`'s")
 	flags.StringVar(&typ, "type", "", "only those of this `type`")
-	flags.StringVar(&where, "filter", "", "only those that match all of these `terms`")
+	flags.StringVar(&where, "filter", "", "only those that match all of these `terms` (rota job list --help)")
 	flags.BoolVar(&count, "count", false, "print the number of jobs")
 	flags.StringVar(&group, "group", "", "count similar jobs together, by `field`: fingerprint")
 	flags.IntVar(&limit, "limit", 100, "maximum number to list")
 	cli.Within(flags, 1, cli.Unbounded, "limit")
-	flags.StringVar(&cursor, "cursor", "", "continue after a list: its next_`cursor`")
+	flags.StringVar(&cursor, "cursor", "", "continue after a page: its next_`cursor`")
 	return a.ListCommand(cmd)
 }
 
@@ -165,7 +166,7 @@ func parseState(state *rota.JobState, name string) error {
 func (a Commands) wait() *cobra.Command {
 	return &cobra.Command{
 		Use:   "wait ID…",
-		Short: "Wait until jobs ended; exit 6 if one did otherwise than COMPLETED, 5 after --timeout",
+		Short: "Wait until jobs have ended; exit 6 if one did not end COMPLETED, 5 after --timeout",
 		Args:  cobra.MinimumNArgs(1),
 		RunE: a.Does(a.Waiting(func(ctx context.Context, c *client.Client, args []string) error {
 			ids, err := IDs(args)

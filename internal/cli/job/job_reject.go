@@ -17,14 +17,14 @@ func (a Commands) reject() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "reject ID --reason S [--lease L]",
 		Short: "Report that the result of a COMPLETED job is invalid, as a verifier does",
-		Long: `Report that the result of a COMPLETED job is invalid, within the queue's audit_window. Its worker
-loses health and stake where the queue's health_steps are on, and the job runs again if it was submitted with
---retry-on-invalid-proof.`,
+		Long: `Report that the result of a COMPLETED job is invalid, within the queue's audit_window. With the
+queue's health_steps on, its worker loses health and stake. A job submitted with
+--retry-on-invalid-proof runs again.`,
 		Example: "  rota job reject 01JC0000000000000000000000 --reason 'checksum differs'",
 		Args:    cobra.ExactArgs(1),
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "what is wrong with it; required")
-	cmd.Flags().StringVar(&lease, "lease", "", "the `lease` that completed it, in hex (default: the one on record)")
+	cmd.Flags().StringVar(&lease, "lease", "", "`lease` that completed it, in hex (default: the recorded one)")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		report := rota.ProofReport{Job: rota.JobID(args[0]), Reason: reason}
 		if err := rota.CheckJobRef("job", report.Job); err != nil {

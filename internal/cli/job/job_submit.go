@@ -51,10 +51,10 @@ func (a Commands) Submit() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "submit --queue Q --type T [flags] | submit --file F.jsonl",
 		Short: "Submit one job, or a file of jobs",
-		Long: `Submit one job and print it, or submit a file of jobs: one JSON object a line with
-the API's field names (id, queue, type, payload, …); a line without priority gets 5,
-without id a new one. Lines are submitted in their order. Submitting the same job again
-changes nothing and prints it as it is; another job under a known id is refused (exit 4).`,
+		Long: `Submit one job and print it, or submit a file of jobs in order: one JSON object a line with the
+API's field names (id, queue, type, payload, …). The default priority is 5, the default id a new
+one. Submitting the same job again changes nothing and prints it; another job under a known id
+is refused (exit 4).`,
 		Args: cobra.NoArgs,
 	}
 	f.Register(cmd)
@@ -106,19 +106,19 @@ func (f *SubmitFlags) Register(cmd *cobra.Command) {
 		"the wait after the first attempt that fails (default: the queue's)")
 	cli.DurationVar(flags, &f.retry.Cap, "retry-cap", 0, "the longest wait between two attempts (default: the queue's)")
 	flags.Float64Var(&f.factor, "retry-factor", 0,
-		"`factor` by which the wait grows with each attempt, 1 to 1000 (default: the queue's)")
+		"`factor` of growth of the wait, 1 to 1000 (default: the queue's)")
 	flags.Float64Var(&f.jitter, "retry-jitter", -1,
-		"by what `ratio` a wait is longer or shorter at most, 0 to 1 (default: the queue's)")
+		"maximum `ratio` of random change of a wait, 0 to 1 (default: the queue's)")
 	flags.Lookup("retry-jitter").DefValue = "0" // the help says what it is
 	cli.DurationVar(flags, &f.maxRuntime, "max-runtime", 0,
-		"end an attempt after this time, at least 3s; its worker ends it 1s earlier, to report it (default: the queue's max_runtime)")
+		"end an attempt after this time, at least 3s; its worker ends it 1s earlier (default: the queue's max_runtime)")
 	flags.StringArrayVar(&f.labels, "label", nil,
 		"`key=value` of your own, shown and kept with the job; may be repeated")
 	flags.StringArrayVar(&f.headers, "header", nil,
 		"`key=value` for the worker, such as traceparent=00-…: no part of the job's content; may be repeated")
 	cli.DurationVar(flags, &f.ttl, "ttl", 0, "expire the job this long after submission")
 	cli.DurationVar(flags, &f.startBy, "start-by", 0,
-		"expire the job unless a worker has it within this time of submission")
+		"expire the job unless it starts within this time of submission")
 	flags.Int64Var(&f.cpu, "cpu", 0, "`millicores` used of the worker's")
 	flags.Int64Var(&f.memory, "memory", 0, "`bytes` of memory used of the worker's")
 	flags.Int64Var(&f.io, "io", 0, "`bytes` of I/O a second used of the worker's")
@@ -132,11 +132,11 @@ func (f *SubmitFlags) Register(cmd *cobra.Command) {
 	flags.Int64Var(&f.simulateMs, "simulate-ms", 0, "how long the built-in handler waits")
 	flags.StringArrayVar(&f.limits, "limit", nil,
 		"`name=N` that the worker must offer at least, such as depth=20; may be repeated")
-	flags.Int64Var(&f.expectedMs, "expected-ms", 0, "how long the job should take, where the queue's estimate is user")
+	flags.Int64Var(&f.expectedMs, "expected-ms", 0, "expected run time, for queues with estimate=user")
 	flags.BoolVar(&f.retryOnInvalidProof, "retry-on-invalid-proof", false,
 		"run again if a verifier rejects the proof after completion")
 	flags.StringArrayVar(&f.keys, "key", nil,
-		"`name:value` that the job shares with others, which rules hold it to; may be repeated")
+		"`name:value` that the job shares with others, for key rules; may be repeated")
 	flags.StringVar(&f.batch, "batch", "", "`batch` that the job is counted in, which is open")
 	flags.StringArrayVar(&f.costs, "cost", nil,
 		"`NAME=AMOUNT` that the job is expected to use, for key rules with a unit; may be repeated")
@@ -156,7 +156,7 @@ func (f *SubmitFlags) Register(cmd *cobra.Command) {
 	cli.Within(flags, 0, rota.MaxDuration, "retry-base", "retry-cap")
 	cli.Within(flags, 0, cli.MaxMs, "simulate-ms", "expected-ms")
 	cli.Within(flags, 0, int64(rota.MaxUnits), "units")
-	flags.BoolVar(&f.wait, "wait", false, "wait until the job ended; exit 6 if otherwise than COMPLETED")
+	flags.BoolVar(&f.wait, "wait", false, "wait until the job has ended; exit 6 if not COMPLETED")
 	flags.StringVar(&f.file, "file", "", "submit the jobs of this JSON-lines `file`, - for stdin")
 }
 

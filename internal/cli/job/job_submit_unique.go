@@ -16,14 +16,14 @@ func (f *SubmitFlags) registerUnique(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&u.By, "unique-by", nil,
 		"make the unique key of these `parts` instead: queue, type and args (the payload)")
 	cli.DurationVar(flags, &u.Period, "unique-period", 0,
-		"the key holds within a period of this length, such as 1h, in which the job runs")
+		"the key holds within periods of this length, such as 1h")
 	flags.StringSliceVar(&u.Scope, "unique-scope", nil,
 		"`phases` in which a job holds its key: pending, running, completed (default: the first two)")
 	cli.DurationVar(flags, &u.Keep, "unique-keep", 0, "how long a completed job holds its key, at most 30d")
 	flags.StringVar(&u.OnConflict, "unique-on-conflict", "",
 		"`action` when another job holds the key: refuse, existing, replace, extend, after or collect (default: refuse)")
 	cli.DurationVar(flags, &u.ExtendMax, "unique-extend-max", 0,
-		"how long after its submission extend or collect delays a job at most (default: 1h)")
+		"maximum delay by extend or collect, from submission (default: 1h)")
 	cli.Within(flags, 0, rota.MaxDuration, "unique-period", "unique-extend-max")
 	cli.Within(flags, 0, rota.MaxUniqueKeep, "unique-keep")
 }

@@ -20,7 +20,7 @@ type TemplateFlags struct {
 // Register defines the flags.
 func (f *TemplateFlags) Register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.job, "job", "",
-		"the `job` in JSON, as a line of `job submit --file`, or @FILE; instead of the flags below")
+		"the `job` in JSON, as a line of `job submit --file`, or @FILE; instead of the flags of a job")
 	flags.StringVar(&f.queue, "queue", string(rota.DefaultQueue), "`queue` that the job waits in")
 	flags.StringVar(&f.typ, "type", "", "handler `type` asked for")
 	flags.StringVar(&f.tenant, "tenant", string(rota.DefaultTenant), "`tenant` that the job is of")
@@ -28,7 +28,7 @@ func (f *TemplateFlags) Register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.payload, "payload", "", "payload: the `text` itself, @FILE, or - for stdin")
 	cli.DurationVar(flags, &f.ttl, "ttl", 0, "expire the job this long after submission")
 	cli.DurationVar(flags, &f.startBy, "start-by", 0,
-		"expire the job unless a worker has it within this time of submission")
+		"expire the job unless it starts within this time of submission")
 	cli.DurationVar(flags, &f.most, "max-runtime", 0, "end an attempt after this time, at least 3s")
 	cli.Within(flags, 0, rota.MaxPriority, "priority")
 	cli.Within(flags, 0, rota.MaxDuration, "ttl", "start-by")

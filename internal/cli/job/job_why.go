@@ -16,7 +16,7 @@ func (a Commands) why() *cobra.Command {
 	var at string
 	cmd := a.Reads(&cobra.Command{
 		Use:   "why ID [--at INDEX|MOMENT]",
-		Short: "Show why a job does not run, or why its worker got it; now or in the past",
+		Short: "Show why a job does not run, or why it was placed on its worker",
 		Example: `  rota job why nightly-7
   rota job why nightly-7 --at 48112 -o json
   rota job why nightly-7 --at 2026-11-25T15:04:05Z`,

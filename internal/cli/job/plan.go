@@ -18,7 +18,7 @@ type PlanCommands struct{ *cli.App }
 // Command returns `rota plan` and the commands below it.
 func (a PlanCommands) Command() *cobra.Command {
 	return a.Group(&cobra.Command{Use: "plan",
-		Short: "Cancel, retry, delete, move or reprioritise all jobs that a filter selects"},
+		Short: "Apply one verb to all jobs that a filter selects"},
 		a.start(), a.list(), a.show(), a.wait(), a.cancel())
 }
 
@@ -30,12 +30,11 @@ func (a PlanCommands) start() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "start VERB --filter TERMS [--dry-run]",
 		Short: "Start one verb for all jobs, or workflows, that a filter selects",
-		Long: `Start one verb for all jobs that a filter selects, and print the plan. The cluster goes
-through the jobs that are there now, each once, whichever node leads; jobs of later have no
-part in it. move wants --to, reprioritise --priority. cancel-workflows and retry-workflows are
-for workflows, by queue, tenant, state, id, label.K and age: with a workflow its nodes and
-gates that wait are cancelled. With --dry-run nothing changes: it
-prints how many jobs they would be, and the first 20.`,
+		Long: `Start one verb for all jobs that a filter selects, and print the plan. It covers the jobs that
+exist now, each once, whichever node leads. move needs --to, reprioritise --priority.
+cancel-workflows and retry-workflows select workflows by queue, tenant, state, id, label.K and
+age; cancelling a workflow includes its pending nodes and gates. --dry-run prints the number of
+jobs and the first 20.`,
 		Example: `  rota plan start retry --filter 'state=DEAD error=5f0c9a1be2d47713' --dry-run
   rota plan start retry --filter 'state=DEAD error=5f0c9a1be2d47713' --wait
   rota plan start move --filter 'queue=mail label.team=film' --to film
@@ -48,7 +47,7 @@ prints how many jobs they would be, and the first 20.`,
 	flags.StringVar(&to, "to", "", "the `queue` that jobs move to")
 	flags.Int32Var(&priority, "priority", 0, "new priority of reprioritised jobs: 0 (critical) to 10 (background)")
 	flags.Int64Var(&spec.Max, "max", 0, "end it after this number of `jobs`; 0 is no limit")
-	flags.StringVar(&id, "id", "", "the plan's `id`; the same again is the same plan (default: a new one)")
+	flags.StringVar(&id, "id", "", "`id` of the plan: each counts once (default: a new one)")
 	flags.BoolVar(&dry, "dry-run", false, "change nothing, show the jobs that it would process")
 	flags.BoolVar(&wait, "wait", false, "wait until it is through; exit 6 if it was cancelled")
 	cli.Within(flags, 0, rota.MaxPriority, "priority")
@@ -114,7 +113,7 @@ func (a PlanCommands) printPreview(would rota.PlanPreview) error {
 func (a PlanCommands) list() *cobra.Command {
 	return a.ListMade(&cobra.Command{
 		Use:   "list",
-		Short: "List the plans that run, and the last that are over",
+		Short: "List the running plans, and the last ended ones",
 		Args:  cobra.NoArgs,
 		RunE: a.Does(a.Calling(func(ctx context.Context, c *client.Client, _ []string) error {
 			plans, err := client.Collect(client.PlansOf(c).List(ctx, a.Fresh()...))
@@ -150,7 +149,7 @@ func planNamed(args []string) (rota.PlanID, error) {
 func (a PlanCommands) show() *cobra.Command {
 	return a.Reads(&cobra.Command{
 		Use:     "show PLAN",
-		Short:   "Show a plan, how far it has come, and the first refusals",
+		Short:   "Show a plan, its progress, and the first refusals",
 		Example: "  rota plan show mend-mails",
 		Args:    cobra.ExactArgs(1),
 		RunE: a.Does(a.Calling(func(ctx context.Context, c *client.Client, args []string) error {
@@ -171,7 +170,7 @@ func (a PlanCommands) show() *cobra.Command {
 func (a PlanCommands) wait() *cobra.Command {
 	return &cobra.Command{
 		Use:     "wait PLAN",
-		Short:   "Wait until a plan is through; exit 6 if it was cancelled, 5 after --timeout",
+		Short:   "Wait until a plan has ended; exit 6 if it was cancelled, 5 after --timeout",
 		Example: "  rota plan wait mend-mails --timeout 10m",
 		Args:    cobra.ExactArgs(1),
 		RunE: a.Does(a.Waiting(func(ctx context.Context, c *client.Client, args []string) error {
@@ -215,7 +214,7 @@ func (a PlanCommands) cancel() *cobra.Command {
 			return a.print(p)
 		})),
 	}
-	cmd.Flags().StringVar(&reason, "reason", "", "`reason`, as it is shown")
+	cmd.Flags().StringVar(&reason, "reason", "", "`reason` to show")
 	return cmd
 }
 

@@ -22,10 +22,9 @@ func (a BenchCommands) Command() *cobra.Command {
 	cmd := a.Group(&cobra.Command{
 		Use:   "bench",
 		Short: "Measure a running cluster",
-		Long: `Measure a running cluster. Submitters and workers run in this process; what was lost or
-done twice is counted from what they were told, and the cluster is asked about every
-job that is unaccounted for. A run that ends early, by Ctrl-C for example, says how far it
-came and how to cancel what is left of it.`,
+		Long: `Measure a running cluster. Submitters and workers run in this process. Lost and duplicate jobs
+are counted from the answers; the cluster is asked about jobs that are unaccounted for. A run
+that ends early prints how far it came and how to cancel the rest.`,
 	}, a.jobs(), a.fill(), a.trace(), a.workflow())
 	cmd.PersistentFlags().StringP("output", "o", "json", cli.OutputUsage)
 	return cmd

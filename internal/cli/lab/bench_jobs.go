@@ -23,30 +23,26 @@ func (a BenchCommands) jobs() *cobra.Command {
 		Short: "Measure submit to completion with handlers that do nothing",
 		Long: `Measure submit to completion with handlers that do nothing.
 
-With --rate the loop is open: job i is due at i/R from the start, and its times count
-from then, however late earlier calls were answered; jobs that are due together go out
-in one call. Without it each of the producers has one batch in flight, and times count
-from the call. End to end ends when the cluster confirmed the completion.
+With --rate the loop is open: job i is due at i/R from the start, its times count from then, and
+jobs due together share a call. Without it each producer has one batch in flight, and times
+count from the call. End to end ends when the cluster has confirmed the completion.
 
-A job that admission refused is sent again after the delay that the refusal names; with
---drop it is given up, so that the load does not slow down for a cluster that is asked
-for too much. Until the delay that a refusal names has passed the client library refuses
-such jobs itself, without a call; these are counted as refused and as held back.
---heedless has all of them sent, as a client would that reads no delays. Jobs take turns
-among --queues and --tenants.
+A refused job is sent again after the delay that the refusal names, or with --drop not at all.
+Until then the client library holds back such jobs without a call; they count as refused and as
+held back. --heedless sends them all at once. Jobs take turns among --queues and --tenants.
 
-CPU time is what the operating system counts, user and system: of this process always,
-of the servers where --admin names the admin ports of all of them. Where one of these was
-restarted meanwhile, or does not answer at the end, that of the servers is not known.`,
+CPU time is the operating system's, user and system, of this process, and of the servers if
+--admin names all their admin ports. It is unknown for servers if one restarted or does not
+answer at the end.`,
 		Args: cobra.NoArgs,
 	}
 	flags := cmd.Flags()
-	flags.Float64Var(&f.Rate, "rate", 0, "jobs a second, open loop (default: as fast as it goes)")
+	flags.Float64Var(&f.Rate, "rate", 0, "jobs a second, open loop (default: as fast as possible)")
 	flags.IntVar(&f.Workers, "workers", 4, "workers, each with its own connection")
-	flags.IntVar(&f.Slots, "slots", 64, "slots of each worker, and as many leases waiting there")
+	flags.IntVar(&f.Slots, "slots", 64, "slots of each worker, and leases that wait there in addition")
 	cli.DurationVar(flags, &f.Hold, "hold", 0, "how long a handler keeps its job")
 	flags.BoolVar(&f.Drop, "drop", false, "drop jobs that admission rejects")
-	flags.BoolVar(&f.Heedless, "heedless", false, "send jobs at once that the cluster asked to delay")
+	flags.BoolVar(&f.Heedless, "heedless", false, "send jobs that the cluster asked to delay at once")
 	flags.StringSliceVar(&f.Admins, "admin", nil,
 		"`host:port` of the servers' admin ports, separated by commas: their CPU time is counted")
 	flags.StringVar(&f.Profile, "cpuprofile", "", "`file` for a CPU profile of this process, while it measures")
@@ -73,17 +69,17 @@ restarted meanwhile, or does not answer at the end, that of the servers is not k
 // fillingFlags are those that bench jobs and bench fill have in common; what f holds is
 // their default.
 func fillingFlags(flags *pflag.FlagSet, f *loadgen.Filling) {
-	flags.IntVar(&f.Jobs, "jobs", f.Jobs, "how many jobs")
-	flags.IntVar(&f.Producers, "producers", f.Producers, "calls in flight at most")
-	flags.IntVar(&f.Batch, "batch", f.Batch, "jobs in a call at most")
+	flags.IntVar(&f.Jobs, "jobs", f.Jobs, "number of jobs")
+	flags.IntVar(&f.Producers, "producers", f.Producers, "maximum calls in flight")
+	flags.IntVar(&f.Batch, "batch", f.Batch, "maximum jobs in a call")
 	flags.IntVar(&f.Payload, "payload", 0, "`bytes` of payload in each job")
 	flags.StringVar(&f.Queue, "queue", f.Queue, "`queue`; made with the standard preset where it is not there")
-	flags.IntVar(&f.Queues, "queues", 1, "number of queues: --queue, and the same name with -1, -2 and so on appended")
-	flags.IntVar(&f.Tenants, "tenants", 1, "number of tenants: the default one, and bench-1, bench-2 and so on")
+	flags.IntVar(&f.Queues, "queues", 1, "number of queues: --queue, and its name with -1, -2, …")
+	flags.IntVar(&f.Tenants, "tenants", 1, "number of tenants: default, bench-1, bench-2, …")
 	flags.IntVar(&f.Keys, "keys", 0,
-		"give each job a unique key, and one of this number of keys whose leases are counted (default: none)")
+		"give each job a unique key, and one of this number of keys with counted leases (default: none)")
 	flags.BoolVar(&f.Costs, "costs", false,
-		"give each job a cost, a key whose rate it weighs, and a budget, none of which delays it")
+		"give each job a cost, a weighted key and a budget, none of which delays it")
 	cli.Within(flags, 1, cli.MaxBenchJobs, "jobs")
 	cli.Within(flags, 1, cli.MaxBenchWorkers, "producers")
 	cli.Within(flags, 1, limits.MaxBatchJobs, "batch")

@@ -18,19 +18,23 @@ func (a BenchCommands) trace() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "trace F.swf[.gz]",
 		Short: "Replay a job log in the Standard Workload Format",
-		Long: `Replay a job log in the Standard Workload Format, submit times and run times divided by
---speedup. A job's user u becomes the tenant u<user> (default where unknown), its queue
-number the priority (cut at 10; 5 where unknown), its processors (allocated, else
-requested, else 1) times 1000 its cpu_milli, its run time its simulate_ms. The machine's
-processors (MaxProcs, else MaxNodes of the header, else the largest job's) are divided
-among the workers, at least the largest job's each.
+		Long: `Replay a job log in the Standard Workload Format, with submit times and run times divided by
+--speedup. Fields of a job:
 
-Waits run from the moment a job was due to be submitted to the start of its handler, by
-class of size: serial 1 processor, small 2 to 8, medium 9 to 64, large more.`,
+  tenant       u<user>, or default
+  priority     the queue number, at most 10; 5 if unknown
+  cpu_milli    1000 times the processors: allocated, else requested, else 1
+  simulate_ms  the run time
+
+The workers share the machine's processors (MaxProcs, else MaxNodes of the header, else the
+largest job's); each has at least the largest job's.
+
+Waits count from when a job was due to the start of its handler, by size: serial 1 processor,
+small 2 to 8, medium 9 to 64, large more.`,
 		Args: cobra.ExactArgs(1),
 	}
-	cmd.Flags().Float64Var(&plan.Speedup, "speedup", 1000, "how much faster than it was")
-	cmd.Flags().IntVar(&most, "jobs", 0, "replay only this number of the first jobs (default: all)")
+	cmd.Flags().Float64Var(&plan.Speedup, "speedup", 1000, "speed relative to the log")
+	cmd.Flags().IntVar(&most, "jobs", 0, "number of first jobs to replay (default: all)")
 	cmd.Flags().IntVar(&plan.Workers, "workers", 4, "workers that share the machine's processors")
 	cli.Within(cmd.Flags(), cli.LeastSpeedup, cli.MaxSpeedup, "speedup")
 	cli.Within(cmd.Flags(), 0, cli.MaxBenchJobs, "jobs")
@@ -79,8 +83,8 @@ func (a BenchCommands) fill() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "fill",
 		Short: "Fill queues that no worker serves, for measurements with many pending jobs",
-		Long: `Submit jobs to queues that nobody works on, for measurements beside many pending jobs. It ends with the refusal once
-admission has had no room for 20 s, mostly because of the queue's queue_cap or the cluster's state_bytes_max.`,
+		Long: `Submit jobs to queues without workers, to measure with many pending jobs. It ends with the
+refusal once admission has had no room for 20 s, mostly because of queue_cap or state_bytes_max.`,
 		Args: cobra.NoArgs,
 	}
 	fillingFlags(cmd.Flags(), f)

@@ -29,17 +29,16 @@ func (a BenchCommands) workflow() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "workflow F…",
 		Short: "Measure how long workflows take, against the theoretical minimum",
-		Long: `Run workflows one after another, each with each --strategy and with workers of its own,
-and compare the makespan, submission to end by the cluster clock, with lower bounds: the
-critical path (the longest chain of runtimes) and the area (all runtimes over all slots, or
-processors, whichever is more). Ratio is the makespan over the greater of the two. List is
-what a list schedule of the same slots takes that costs nothing: ready nodes first come,
-first served.
+		Long: `Run workflows one after another, each with each --strategy and its own workers, and compare the
+makespan, submission to end by the cluster clock, with lower bounds: the critical path (the
+longest chain of runtimes) and the area (all runtimes over all slots, or processors, whichever
+is more). Ratio is the makespan over the greater bound. List is the makespan of a list schedule
+without overhead: ready nodes first come, first served.
 
-Of a file the graph is taken, the types, runtimes, cores and data keys; nothing else that
-nodes ask for. A worker has a core for each slot. All runtimes are scaled so that the
-greater bound is --bound, or by --time-scale. Each strategy has a queue of its own, preset
-dag, bench-STRATEGY. The result is JSON unless -o or --markdown says otherwise.`,
+Only the graph, types, runtimes, cores and data keys of a file are used. A worker has a core for
+each slot. Runtimes are scaled so that the greater bound is --bound, or by --time-scale. Each
+strategy has its own queue, bench-STRATEGY, of preset dag. The result is JSON unless -o or
+--markdown is given.`,
 		Example: `  rota bench workflow montage.json --strategy affinity,least_loaded -o table
   rota bench workflow instances/*.json --workers 8 --slots 4 --markdown`,
 		Args: cobra.MinimumNArgs(1),
@@ -56,7 +55,7 @@ dag, bench-STRATEGY. The result is JSON unless -o or --markdown says otherwise.`
 	cli.Within(flags, 1, rota.MaxSlots, "slots")
 	flags.StringSliceVar(&f.Strategies, "strategy", []string{rota.StrategyAffinity.String()},
 		"matching `strategies`, separated by commas")
-	flags.BoolVar(&f.markdown, "markdown", false, "print a table in Markdown, a line a workflow")
+	flags.BoolVar(&f.markdown, "markdown", false, "print a Markdown table, one line a workflow")
 	cli.Choices(cmd, "format", flowfile.FormatRota, flowfile.FormatWfCommons)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := f.check(); err != nil {

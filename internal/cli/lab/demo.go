@@ -59,9 +59,9 @@ func (a DemoCommands) Command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Start three nodes, kill the leader during work, and count lost jobs",
-		Long: `Start three nodes as processes on loopback, submit jobs, kill the leader with SIGKILL,
-watch the failover, start the node again, wait for the rest, and compare all nodes. Ends
-only processes that it started; exit 1 if anything was lost or done twice.`,
+		Long: `Start three nodes as processes on loopback, submit jobs, kill the leader with SIGKILL, watch the
+failover, restart the node, wait for the rest, and compare all nodes. It ends only its own
+processes; exit 1 if a job was lost or done twice.`,
 		Args: cobra.NoArgs,
 		RunE: a.Does(func(ctx context.Context, _ []string) error {
 			ctx, cancel := context.WithTimeout(ctx, demoLimit)
@@ -69,7 +69,7 @@ only processes that it started; exit 1 if anything was lost or done twice.`,
 			return a.demo(ctx, jobs, keep)
 		}),
 	}
-	cmd.Flags().IntVar(&jobs, "jobs", 4_000, "how many jobs")
+	cmd.Flags().IntVar(&jobs, "jobs", 4_000, "number of jobs")
 	cli.Within(cmd.Flags(), 1, cli.MaxBenchJobs, "jobs")
 	cmd.Flags().BoolVar(&keep, "keep", false, "keep the directory with the nodes' state and logs")
 	return cmd

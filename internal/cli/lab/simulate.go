@@ -39,18 +39,24 @@ func SimulateCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "simulate TRACE",
 		Short: "Simulate a job log under queue policies, without a cluster",
-		Long: `Simulate a load under one policy or several: the code that decides in a cluster decides here, in virtual
-time. TRACE is a job log in the Standard Workload Format; jobs one JSON object a line, as rota job submit --file takes
-them, with submit_ms and run_ms; either may be gzip'd; with the ending .json, a WfCommons instance, which runs as a
-workflow; or, with the ending .yaml, a load to draw. They run on one worker
-with the processors that the load names, on one with --procs, or on those of --workers.
+		Long: `Simulate a load under one policy or several, in virtual time, with the code that decides in a
+cluster. TRACE is one of:
 
-A policy is a name and settings of a queue (rota queue set --help). It begins bare: ranking=fifo, estimate=user, and no fair
-share, turn of the oldest, hold, preemption or aging; preset=NAME begins with a preset instead. Slowdowns are
-bounded: (wait + run) ÷ run, with runs of 10 s at least.
+  a job log in the Standard Workload Format, or gzip'd
+  jobs as of rota job submit --file, with submit_ms and run_ms, or gzip'd
+  .json: a WfCommons instance, run as a workflow
+  .yaml: a load to draw
 
-With --limits, jobs wait for the rules of their keys and for budgets too. Jobs have keys, costs (estimates) and spent
-(what they used). A job that a limit refuses, or holds for good, counts as REFUSED. Nobody grants a budget that asks.`,
+Jobs run on one worker with the processors of the load or of --procs, or on those of --workers.
+
+A policy is a name and settings of a queue (rota queue set --help). It starts with ranking=fifo
+and estimate=user, without fair share, turn of the oldest, hold, preemption or aging;
+preset=NAME starts with a preset instead. Slowdowns are bounded: (wait + run) ÷ run, with runs
+of at least 10 s.
+
+With --limits, rules of keys and budgets apply to the jobs' keys, costs (estimates) and spent
+(what they used). A job that a limit refuses, or holds for good, counts as REFUSED. A budget
+that asks gets no grant.`,
 		Example: `  rota simulate lublin_256.swf.gz --clean rls \
       --policy fifo:ranking=fifo --policy held:ranking=fifo,hold_after=1h --starts 1981,2756:1024`,
 		Args: cobra.ExactArgs(1),
@@ -63,7 +69,7 @@ With --limits, jobs wait for the rules of their keys and for budgets too. Jobs h
 		"a `FILE` of workers instead: {workers: [{id, count, slots, cpu_milli, memory_bytes, …}]}, YAML or JSON")
 	f.StringVar(&s.limits, "limits", "",
 		"a `FILE` of limits for the jobs' keys and costs: {keys: [{name, rate, unit, …}], budgets: [{name, unit, limit, …}]}, YAML or JSON")
-	f.IntVar(&s.jobs, "jobs", 0, "simulate only this number of the first jobs (default: all)")
+	f.IntVar(&s.jobs, "jobs", 0, "number of first jobs to simulate (default: all)")
 	f.StringVar(&s.starts, "starts", "",
 		"`A,B,…:LEN`: simulate windows of LEN jobs from these jobs on, each on an idle machine")
 	f.StringVar(&s.clean, "clean", string(foresight.CleanSWF), "how gaps of the log are filled: swf, rls or predictsim")

@@ -35,13 +35,15 @@ func WhatIfCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "what-if --from DATA|BACKUP [--since T] [--until T] --set QUEUE.key=value… | --set-budget NAME=LIMIT… | --workers +4xSPEC | --without-tenant T",
 		Short: "Replay a recorded log under another policy, without a cluster",
-		Long: `Replay what a stopped node's data directory, or a backup, keeps of the log, and say what would have happened under
-another policy. What came from outside comes as it came: submissions, workers and their losses, cancels, settings. A job runs
-as long as it ran then; an attempt that the log has no end of runs for the median of its type. Decisions are made anew.
+		Long: `Replay the log that a stopped node's data directory or a backup keeps, and show what would have
+happened under another policy. Submissions, workers and their losses, cancels and settings come
+as recorded. A job runs as long as it ran then, or without a recorded end for the median of its
+type. Decisions are made again.
 
-First the unchanged policy is replayed and compared with the record, decision by decision. Then the changed one, up to
-the first decision that is another one, and from there on alone; and so, from the same moment on, the unchanged one
-once more, as control: how far it is off the record is the error of the method. Nothing is written.`,
+First the unchanged policy is replayed and compared with the record, decision by decision. Then
+the changed policy is replayed up to its first other decision, and simulated from there. The
+unchanged policy, simulated from the same moment, is the control: its deviation from the record
+is the error of the method. Nothing is written.`,
 		Example: `  rota what-if --from /var/lib/rota --set batch.ranking=shortest
   rota what-if --from nightly.rota --since 2026-11-24T08:00:00Z --workers +4xgpu-1 -o json`,
 		Args: cobra.NoArgs,

@@ -62,14 +62,13 @@ func (a ClusterCommands) clusterSetCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set KEY=VALUE… [--dry-run] [--if-match ETAG]",
 		Short: "Change the cluster's own settings",
-		Long: `Change the cluster's own settings; what is not named stays as it is.
+		Long: `Change the cluster's own settings; other settings stay.
 
 state_bytes_max  the bytes that jobs, workflows, workers, queues and tenants may hold.
                  Submissions beyond it are refused. A node needs four times as much memory.
-voters_wanted    how many healthy voters the cluster shall have. The leader removes a voter
-                 that has been dead for ten minutes once there are so many others. It
-                 raises the number itself, to the healthy voters there are; lower it where
-                 the cluster is to go on with fewer.
+voters_wanted    the number of healthy voters. The leader removes a voter that has been dead
+                 for ten minutes once there are this many others. It raises the number to
+                 the healthy voters; lower it to continue with fewer.
 autopilot        on or off: whether the leader removes dead voters.`,
 		Example: "  rota cluster set state_bytes_max=4GiB\n  rota cluster set voters_wanted=3",
 		Args:    cobra.MinimumNArgs(1),

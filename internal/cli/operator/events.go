@@ -24,7 +24,7 @@ type EventCommands struct{ *cli.App }
 
 // Command returns `rota events` and the commands below it.
 func (a EventCommands) Command() *cobra.Command {
-	return a.Group(&cobra.Command{Use: "events", Short: "What happened in the cluster, the same from every node"},
+	return a.Group(&cobra.Command{Use: "events", Short: "Show what happened in the cluster"},
 		a.eventsTail())
 }
 
@@ -45,11 +45,10 @@ func (a EventCommands) eventsTail() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "tail [--from ID | --since D] [-n N] [--follow] [--kind K]… [--job I] [--worker W]…",
 		Short: "Print events in the order in which they happened",
-		Long: `Print events in the order in which they happened: from the oldest retained, or after the
-event --from names, to now. --since begins at a date or so long ago, -n shows only the last of
-them. With --follow it goes on as things happen, until a signal
-(exit 130 or 143) or --timeout; when its node dies it goes on at another of --addr, without a gap or a repeat.
--o jsonl prints one event a line. The bytes are the same from every node.`,
+		Long: `Print events in order, from the oldest retained, the event after --from, or --since, to now. -n
+prints only the last ones. --follow continues until a signal (exit 130 or 143) or --timeout; if
+its node dies it continues at another --addr, without a gap or a repeat. -o jsonl prints one
+event a line. The bytes are the same from every node.`,
 		Args: cobra.NoArgs,
 		RunE: a.Does(func(ctx context.Context, _ []string) error {
 			filter, err := f.Filter()
@@ -87,13 +86,13 @@ them. With --follow it goes on as things happen, until a signal
 		}),
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.from, "from", "", "`id` of the last event seen: begin after it")
+	flags.StringVar(&f.from, "from", "", "`id` of the event to begin after")
 	flags.BoolVar(&f.follow, "follow", false, "stream further events")
 	flags.StringSliceVar(&f.kinds, "kind", nil, "only events of this `kind`, such as jobCompleted; may be repeated")
 	flags.StringVar(&f.Job, "job", "", "only events about the job of this `id`; a workflow's node is WORKFLOW/NODE")
 	flags.StringVar(&f.Since, "since", "", "begin at this `date`, or this long ago, such as 1h")
 	flags.IntVarP(&f.last, "last", "n", 0,
-		"only this number of the newest `events`, up to 10000, 0 for all; with --follow new ones, too")
+		"`number` of newest events, up to 10000, 0 for all; --follow adds new ones")
 	cli.WithinOrZero(flags, 1, maxLast, "last")
 	flags.StringVar(&f.Queue, "queue", "", "only events about this `queue` and its jobs")
 	flags.StringVar(&f.Typ, "type", "", "only events about jobs of this `type`")
@@ -101,7 +100,7 @@ them. With --follow it goes on as things happen, until a signal
 	flags.StringVar(&f.Worker, "worker", "", "only events about the worker of this `id`, and its leases")
 	flags.StringVar(&f.Workflow, "workflow", "", "only events about the workflow of this `id`, and its nodes")
 	flags.StringVar(&f.actor, "actor", "",
-		"only changes requested by this `principal`, such as token:ID, or by one of its browser sessions")
+		"only changes requested by this `principal`, such as token:ID, or its browser sessions")
 	return cmd
 }
 

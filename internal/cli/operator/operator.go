@@ -20,10 +20,10 @@ func (a Commands) Command() *cobra.Command {
 		a.raftList(), a.raftTransfer(), a.raftRemove(), a.raftLeave())
 	snapshots := a.Group(&cobra.Command{Use: "snapshot", Short: "Back up, inspect and restore"},
 		a.snapshotSave(), a.snapshotInspect(), a.snapshotRestore())
-	backups := a.Group(&cobra.Command{Use: "backup", Short: "Make, see and prove the backups that a leader stores"},
+	backups := a.Group(&cobra.Command{Use: "backup", Short: "Make, list and prove the leader's backups"},
 		a.backupNow(), a.backupList(), a.backupDrill())
 	upgrades := a.Group(&cobra.Command{Use: "upgrade", Short: "Upgrade node by node"}, a.upgradeCheck())
-	return a.Group(&cobra.Command{Use: "operator", Short: "Look after the cluster itself"},
+	return a.Group(&cobra.Command{Use: "operator", Short: "Operate the cluster itself"},
 		raft, snapshots, backups, upgrades, a.verify(), a.audit(), a.recover(), a.debug(), a.size())
 }
 
@@ -81,7 +81,7 @@ func (a Commands) raftTransfer() *cobra.Command {
 	var to string
 	cmd := &cobra.Command{
 		Use:   "transfer-leadership [--to ID]",
-		Short: "Hand leadership to another node",
+		Short: "Transfer leadership to another node",
 		Args:  cobra.NoArgs,
 		RunE: a.Does(a.Calling(func(ctx context.Context, c *client.Client, _ []string) error {
 			var leader rota.NodeID
@@ -120,7 +120,7 @@ func (a Commands) raftRemove() *cobra.Command {
 func (a Commands) raftLeave() *cobra.Command {
 	return &cobra.Command{
 		Use:   "leave",
-		Short: "Make the node at --addr hand over, leave the cluster and stop",
+		Short: "Make the node at --addr transfer leadership, leave the cluster and stop",
 		Args:  cobra.NoArgs,
 		RunE: a.Does(a.Calling(func(ctx context.Context, c *client.Client, _ []string) error {
 			if len(a.Addrs) != 1 {
@@ -138,7 +138,7 @@ func (a Commands) raftLeave() *cobra.Command {
 func (a Commands) verify() *cobra.Command {
 	return &cobra.Command{
 		Use:   "verify",
-		Short: "Walk every node's invariants and compare their digests at one index; exit 1 where one differs",
+		Short: "Check every node's invariants and compare the digests at one index; exit 1 if one differs",
 		Args:  cobra.NoArgs,
 		RunE: a.Does(a.Calling(func(ctx context.Context, c *client.Client, _ []string) error {
 			v, err := c.Verify(ctx)

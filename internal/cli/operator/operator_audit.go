@@ -18,12 +18,11 @@ func (a Commands) audit() *cobra.Command {
 	var f cli.BackupFlags
 	cmd := &cobra.Command{
 		Use:   "audit --data DIR | --backup F",
-		Short: "Recompute every matching round and date of schedules that is kept and compare; exit 1 where one differs; needs no cluster",
-		Long: `Replay what a stopped node's data directory, or a backup, keeps of the log, recompute every
-round from the state at its height and every date of schedules, and compare them with what the
-leader proposed then. It ends with the counts of what was proved, or with the first that differs:
-a round, or a Fire of a wrong date, of a paused schedule, or of a date that had fired.
-Nothing is written.`,
+		Short: "Recompute all kept rounds and schedule dates; exit 1 if one differs; needs no cluster",
+		Long: `Replay the log that a stopped node's data directory or a backup keeps, recompute every round and
+every date of schedules, and compare them with the leader's proposals. It ends with the counts
+of what was proved, or with the first difference: a round, or a Fire of a wrong date, of a
+paused schedule, or of a date that had fired. Nothing is written.`,
 		Example: "  rota operator audit --data /var/lib/rota\n  rota operator audit --backup nightly.rota -o json",
 		Args:    cobra.NoArgs,
 		RunE: a.Does(func(ctx context.Context, _ []string) error {

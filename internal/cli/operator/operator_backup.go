@@ -19,7 +19,7 @@ import (
 func (a Commands) backupNow() *cobra.Command {
 	return &cobra.Command{
 		Use:   "now",
-		Short: "Have the leader store a backup at once, in its --backup-to",
+		Short: "Make the leader store a backup now, in its --backup-to",
 		Args:  cobra.NoArgs,
 		RunE: a.Does(a.Waiting(func(ctx context.Context, c *client.Client, _ []string) error {
 			var b rota.StoredBackup
@@ -98,11 +98,10 @@ func (a Commands) backupDrill() *cobra.Command {
 	var cluster string
 	cmd := &cobra.Command{
 		Use:   "drill --from PLACE [--cluster-id ID] [--identity F]",
-		Short: "Prove that the newest backup can be restored; exit 1 where it cannot; needs no cluster",
-		Long: `Fetch the newest backup of a directory or bucket, decrypt it, load it as a restore would, check
-every invariant of its state and its digest, and replay the log that it carries. Nothing stays
-but where it is. It is exit 1 where the file is damaged, is not what --sha256 says or not of the
-cluster and index that its name says, or where a round differs.`,
+		Short: "Prove that the newest backup can be restored; exit 1 if not; needs no cluster",
+		Long: `Fetch and decrypt the newest backup of a directory or bucket, load it as a restore would, check
+its invariants and digest, and replay its log. Nothing is kept. Exit 1 if the file is damaged,
+differs from --sha256, is not of the cluster and index in its name, or a round differs.`,
 		Example: "  rota operator backup drill --from /mnt/backups\n  rota operator backup drill --from s3://backups/rota --identity ~/rota.key",
 		Args:    cobra.NoArgs,
 	}

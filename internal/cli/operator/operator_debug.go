@@ -47,20 +47,22 @@ func (a Commands) debug() *cobra.Command {
 	f := &debugFlags{}
 	cmd := &cobra.Command{
 		Use:   "debug [--out F] [--admin H:P]… [--log F]… [--server-config F] [--data DIR]",
-		Short: "Collect diagnostic data of a cluster into one archive, without secrets and payloads",
-		Long: `Collect one archive (tar.gz) of all nodes that answer: versions, cluster status and Raft
-configuration as each node sees them, metrics twice, readiness, profiles (heap, goroutines,
-CPU; of nodes started with --pprof), the last events, and, of the machine that it runs on, the
-ends of the logs that --log names, the settings of --server-config and what the data directory
-of --data holds, which is only read. --audit replays the log there, of a node that is stopped,
-and adds what rota operator audit says.
+		Short: "Collect diagnostic data of a cluster in one archive",
+		Long: `Collect one archive (tar.gz) of all nodes that answer:
 
-What could not be had, and why, stands in the file MANIFEST; the exit status is 0 once the archive
-is written, and 7 where no node answered and no file was named. Secrets are left out always.
-What users put into jobs (events' payloads and errors) is left out unless --payloads. Ids, names
-of queues and tenants, and who did what are in it.
+  versions, and cluster status and Raft configuration as each node sees them
+  metrics twice, readiness, the last events
+  profiles (heap, goroutines, CPU) of nodes with --pprof
+  of this machine: the ends of --log, --server-config, and the content of --data (only read)
 
-Admin ports are asked at --admin; without it at each node's API host, port 6472.`,
+--audit replays the log of --data, of a stopped node, and adds the output of rota operator
+audit.
+
+MANIFEST lists what is missing, and why. Exit 0 once the archive is written, 7 if no node
+answered and no file was named. Secrets are never included, payloads and errors of jobs only
+with --payloads. Ids, names of queues and tenants, and who did what are included.
+
+The default of --admin is port 6472 at each node's API host.`,
 		Example: "  rota operator debug --admin 127.0.0.1:6472 --log rota.log --server-config /etc/rota/server.yaml --data /var/lib/rota",
 		Args:    cobra.NoArgs,
 	}
@@ -79,13 +81,13 @@ Admin ports are asked at --admin; without it at each node's API host, port 6472.
 	flags.StringVar(&f.serverConfig, "server-config", "", "`file` with a node's settings, as its --config")
 	flags.StringVar(&f.data, "data", "", "data `directory` of a node on this machine, running or not")
 	cli.DurationVar(flags, &f.interval, "interval", 10*time.Second,
-		"how long the two looks at the metrics are apart; half of it the CPU is profiled")
+		"interval between the two reads of the metrics; the CPU is profiled for half of it")
 	cli.Within(flags, time.Second, time.Minute, "interval")
 	flags.Int64Var(&f.most, "max-bytes", debugBytes,
 		"maximum `bytes` of the archive, before compression; MANIFEST lists the omitted parts")
 	cli.Within(flags, minDebug, int64(4<<30), "max-bytes")
 	flags.BoolVar(&f.audit, "audit", false,
-		"recompute every round in the log of --data, whose node is stopped, as rota operator audit does; it may take minutes")
+		"recompute every round in the log of --data, whose node is stopped; it may take minutes")
 	flags.BoolVar(&f.payloads, "payloads", false, "include job payloads and other user data")
 	return cmd
 }

@@ -154,9 +154,9 @@ func (a Commands) size() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "size [--rate R] [--pending N] [--workers N] [--payload BYTES]",
 		Short: "Compute the resources that each of three nodes needs for a load, from measurements",
-		Long: `Compute cores, memory, disk and network of a node for a load. The figures behind it are measurements on
-one kind of machine, with jobs that fail nowhere and use no schedules, keys, workflows or logs: a first guess for an order, which
-rota bench jobs on the machines themselves then proves or not. It asks no cluster.`,
+		Long: `Compute cores, memory, disk and network of a node for a load, from measurements on one kind of
+machine. The measured jobs do not fail and use no schedules, keys, workflows or logs. Use it as
+a first guess, and prove it with rota bench jobs on your machines. It asks no cluster.`,
 		Example: "  rota operator size --rate 500 --pending 1000000 --workers 200 --payload 1024",
 		Args:    cobra.NoArgs,
 		RunE: a.Does(func(context.Context, []string) error {

@@ -24,12 +24,11 @@ func (a Commands) snapshotSave() *cobra.Command {
 		Short: "Write an online backup of the asked node's state to a new file",
 		Long: `Write an online backup of the asked node's state to a new file.
 
-With --stale it needs no leader: it is what the node with the data directory --data has, which may
-lack what was answered last. It goes by that node's socket alone: call it there, as the account that
-the node runs as, or as root. A node that is cut off does not know who has lost the right to backups.
+With --stale it needs no leader: it saves the state of the node with the data directory --data,
+which may lack the latest changes. It uses that node's socket only: call it there, as the node's
+account or as root. A node that is cut off does not know who has lost the right to backups.
 
-Before the first byte comes the cluster tells who gets it, by the event snapshotRead; where there is
-no leader the node's own log does.`,
+The event snapshotRead, or without a leader the node's log, records the caller first.`,
 		Args: cobra.ExactArgs(1),
 	}
 	save := a.Waiting(func(ctx context.Context, c *client.Client, args []string) error {
@@ -130,11 +129,11 @@ func (a Commands) snapshotRestore() *cobra.Command {
 	var node string
 	cmd := &cobra.Command{
 		Use:   "restore F --data DIR --node ID [--raft H:P] [--cluster NAME] [--sha256 HEX] [--identity F] [--keep-tokens]",
-		Short: "Make a fresh, empty data directory hold a backup; then start that node and join others to it",
-		Long: `Make a fresh, empty data directory hold a backup, which F or s3://bucket/key names. All leases of the backup are void and the
-incarnation rises, so no lease's token of before is ever given again. Access tokens are revoked
-unless --keep-tokens: an old backup would let those count again that were revoked since.
-The node is the only member of its cluster: start it with rota server, then let new nodes --join it.`,
+		Short: "Restore a backup to an empty data directory",
+		Long: `Restore a backup, F or s3://bucket/key, to an empty data directory. All its leases are void, and
+the incarnation rises, so that no earlier lease token is given again. Access tokens are revoked
+unless --keep-tokens: otherwise an old backup would restore tokens that were revoked since. The
+node is the only member of its cluster: start it with rota server, then let new nodes --join it.`,
 		Args: cobra.ExactArgs(1),
 	}
 	f.Register(cmd.Flags())

@@ -32,17 +32,16 @@ func (a Commands) upgradeCheck() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check [--to PATH]",
 		Short: "Check whether the cluster can be upgraded node by node; exit 1 if not",
-		Long: `Ask every node and say what stands in the way of an upgrade node by node, each with what to do:
-nodes that do not answer or are not well, voters that cannot be spared, a change of members,
-states that differ, clocks, certificates, disks, the last backup, the mode, and versions of
-binaries and rules. The nodes are listed in the order in which they are upgraded.
+		Long: `Ask every node what prevents an upgrade node by node, each with what to do: nodes that do not
+answer or are unhealthy, voters that are indispensable, a change of members, states that differ,
+clocks, certificates, disks, the last backup, the mode, and versions of binaries and rules. The
+nodes are listed in the order of the upgrade.
 
---to names the new rota binary. It is run once, as "PATH version", to learn which version it is and
-which formats and rules it knows: those in force must be among them, and it must not be further
-from a node's version than is supported, which is two minor versions.
+--to names the new rota binary, which is run once, as "PATH version". It must know the formats
+and rules in force, and be at most two minor versions from each node's.
 
-Nothing is changed. The exit status is 0 where nothing stands in the way, warnings or not, 1 where
-something does, and 7 where no node answers.`,
+Nothing is changed. Exit 0 if nothing prevents the upgrade, warnings or not, 1 if something
+does, 7 if no node answers.`,
 		Example: "  rota operator upgrade check\n  rota operator upgrade check --to ./rota-new -o json",
 		Args:    cobra.NoArgs,
 		RunE: a.Does(func(ctx context.Context, _ []string) error {

@@ -23,8 +23,8 @@ func (a StatusCommands) Command() *cobra.Command {
 		Use:   "status",
 		Short: "List what needs an operator, worst first, each with its runbook",
 		Long: `List what needs an operator, worst first, each with its runbook: nodes, queues without workers,
-jobs that fail, backups, certificates. It is the list at the top of the console, and of GET /v1/attention.
-Jobs that fail are those that the node asked has counted in the last 15 minutes.`,
+failing jobs, backups, certificates. The console and GET /v1/attention show the same. Failing
+jobs are those that the asked node counted in the last 15 minutes.`,
 		Example: "  rota status\n  rota status --check || echo 'look at the cluster'",
 		Args:    cobra.NoArgs,
 		RunE: a.Does(a.Calling(func(ctx context.Context, c *client.Client, _ []string) error {

@@ -79,13 +79,14 @@ func (a BudgetCommands) show() *cobra.Command {
 	cmd := a.ListCommand(&cobra.Command{
 		Use:   "show NAME [--of X] [--held] [--limit N]",
 		Short: "Show the accounts of a budget in its present period",
-		Long: "Show the accounts of a budget in its present period: the amounts that ended attempts have spent, that open ones reserve and that are left, and\n" +
-			"when nothing is left if it is spent as fast as since the period began. Sums by type, key or day are in `rota cost`.",
+		Long: "Show the accounts of a budget in its present period: the amounts that ended attempts have spent,\n" +
+			"that open ones reserve, and that are left, and when nothing is left at the period's rate so far.\n" +
+			"`rota cost` has sums by type, key or day.",
 		Example: "  rota budget show acme-month\n  rota budget show each-tenant --held",
 		Args:    cobra.ExactArgs(1),
 	})
 	flags := cmd.Flags()
-	flags.StringVar(&f.Of, "of", "", "only the account of this `tenant`, key, workflow or job")
+	flags.StringVar(&f.Of, "of", "", "only the account of this `owner`: a tenant, key, workflow or job")
 	flags.BoolVar(&f.Held, "held", false, "only accounts that hold jobs back")
 	flags.IntVar(&f.Limit, "limit", 100, "maximum number to list")
 	cli.Within(flags, 1, cli.Unbounded, "limit")
@@ -154,10 +155,12 @@ func (a BudgetCommands) set() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set NAME --limit N --unit COST [--tenant T] [--queue Q] [--key NAME[:VALUE]] [--each tenant|key|workflow|job] [--every hour|day|week|month [--tz ZONE]] [--default-cost N] [--warn 0.8] [--then hold|refuse|ask|warn] [--stop]",
 		Short: "Set how much of a cost jobs may spend in a period",
-		Long: "Set how much of a cost jobs may spend in a period. A start reserves the job's estimate, an end books what the handler reported, and no job\n" +
-			"starts whose estimate does not fit. This replaces the budget of the same name; open attempts count at once.\n\n" +
-			"At the limit jobs wait (hold), new ones are refused too (refuse), a question is opened that `rota budget grant` answers (ask), or only\n" +
-			"an event says so (warn). --stop also interrupts attempts whose reports pass the limit.",
+		Long: "Set how much of a cost jobs may spend in a period. A start reserves the job's estimate, an end\n" +
+			"books the reported cost, and jobs whose estimate does not fit do not start. This replaces the\n" +
+			"budget of the same name; open attempts count at once.\n\n" +
+			"At the limit jobs wait (hold), new ones are refused too (refuse), a question is opened that\n" +
+			"`rota budget grant` answers (ask), or only an event is emitted (warn). --stop also interrupts\n" +
+			"attempts whose reports pass the limit.",
 		Example: "  rota budget set acme-month --tenant acme --limit 500 --unit usd --every month --tz Europe/Berlin --warn 0.8\n" +
 			"  rota budget set per-run --each workflow --limit 20 --unit usd --stop",
 		Args: cobra.ExactArgs(1),
@@ -168,7 +171,7 @@ func (a BudgetCommands) set() *cobra.Command {
 	flags.StringVar(&tenant, "tenant", "", "`tenant` whose jobs it is for (default: all)")
 	flags.StringVar(&queue, "queue", "", "`queue` whose jobs it is for (default: all)")
 	flags.StringVar(&b.Key, "key", "", "`key` whose jobs it is for, or the name of keys (default: all)")
-	flags.StringVar(&each, "each", "none", "what has an account with the whole limit of its own: `tenant`, key, workflow or job")
+	flags.StringVar(&each, "each", "none", "`owner` type with accounts of their own, each with the whole limit: tenant, key, workflow or job")
 	flags.StringVar(&b.Unit, "unit", "", "`cost` that it limits")
 	flags.TextVar(&b.Limit, "limit", rota.Cost(0), "`amount` of it that a period may spend")
 	flags.TextVar(&b.DefaultCost, "default-cost", rota.Cost(0), "`amount` that a job without an estimate counts as")
@@ -221,14 +224,14 @@ func (a BudgetCommands) grant() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "grant NAME AMOUNT [--of X] [--reason TEXT]",
 		Short:   "Add to the limit of a budget for its present period",
-		Long:    "Add to the limit of a budget for its present period, which also answers its question. It needs the right grant.",
+		Long:    "Add to the limit of a budget for its present period, which also answers its question.",
 		Example: "  rota budget grant acme-month 100 --reason launch",
 		Args:    cobra.ExactArgs(2),
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&of, "of", "", "the `tenant`, key, workflow or job whose account it is, if the budget has several")
-	flags.StringVar(&change.Reason, "reason", "", "`text` that is shown")
-	flags.StringVar(&change.ID, "id", "", "`id` of the grant, which is made once (default: a new one)")
+	flags.StringVar(&of, "of", "", "`owner` of the account, if the budget has several: a tenant, key, workflow or job")
+	flags.StringVar(&change.Reason, "reason", "", "`reason` to show")
+	flags.StringVar(&change.ID, "id", "", "`id` of the grant: each counts once (default: a new one)")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := change.Amount.UnmarshalText([]byte(args[1])); err != nil {
 			return err
@@ -260,10 +263,10 @@ func (a BudgetCommands) reset() *cobra.Command {
 		Args:    cobra.ExactArgs(1),
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&of, "of", "", "the `tenant`, key, workflow or job whose account it is, if the budget has several")
+	flags.StringVar(&of, "of", "", "`owner` of the account, if the budget has several: a tenant, key, workflow or job")
 	flags.BoolVar(&all, "all", false, "all accounts of the budget")
-	flags.StringVar(&change.Reason, "reason", "", "`text` that is shown")
-	flags.StringVar(&change.ID, "id", "", "`id` of the reset, which is made once (default: a new one)")
+	flags.StringVar(&change.Reason, "reason", "", "`reason` to show")
+	flags.StringVar(&change.ID, "id", "", "`id` of the reset: each counts once (default: a new one)")
 	cmd.RunE = a.Does(a.Calling(func(ctx context.Context, c *client.Client, args []string) error {
 		if err := c.Budgets().Reset(ctx, rota.BudgetName(args[0]), of, all, change); err != nil {
 			return err

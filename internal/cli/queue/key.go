@@ -175,11 +175,14 @@ func (a KeyCommands) top() *cobra.Command {
 	var queue, tenant, held, by string
 	cmd := a.ListCommand(&cobra.Command{
 		Use:   "top [--by use|spent] [--held full|blocked|paused|open] [--name N] [--queue Q] [--tenant T] [--limit N]",
-		Short: "List the keys that rules count, the most used first",
-		Long: "List the keys that rules count: those with the most leases open first, of equals those with the most live jobs. With --by spent,\n" +
-			"those come first whose weighted rate has the largest part of its burst spent and not yet repaid. --held full are those at a\n" +
-			"limit of their rule or stopped, --held blocked those whose sequence a job holds up, which `rota key skip` passes, --held paused and\n" +
-			"--held open those that a pause or a breaker stops, which `rota key resume` ends.",
+		Short: "List the keys that rules count, most used first",
+		Long: "List the keys that rules count: those with the most open leases first, then those with the most\n" +
+			"live jobs. --by spent lists those first that have the largest unrepaid part of their burst.\n\n" +
+			"--held selects keys:\n\n" +
+			"  full     at a limit of their rule, or stopped\n" +
+			"  blocked  whose sequence a job blocks, which `rota key skip` passes\n" +
+			"  paused   stopped by a pause, which `rota key resume` ends\n" +
+			"  open     stopped by a breaker, which `rota key resume` ends",
 		Example: "  rota key top --limit 20\n  rota key top --held blocked",
 		Args:    cobra.NoArgs,
 	})
@@ -224,11 +227,13 @@ func (a KeyCommands) set() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set NAME[:VALUE] [--queue Q] [--concurrency N] [--rate N --per D [--burst N] [--unit COST [--default-cost N]]] [--sequence block|skip] [--group] [--trip N [--of N] [--open D] [--probes N] [--trip-on REASONS]] [--on-full fail] [--scope cluster]",
 		Short: "Set the limits of a key's jobs",
-		Long: "Set the limits of a key's jobs. This replaces the rule for the same queue, name and value. A rule with a value is\n" +
-			"for that value alone. Existing jobs count at once; no lease is revoked.\n\n" +
-			"With --sequence the jobs of a key run one after the other in the order of their submission. One that ends DEAD or EXPIRED is passed\n" +
-			"(skip), or the others wait until it completes after all, is cancelled or deleted, or `rota key skip` passes it (block).\n\n" +
-			"With --trip a key opens after failures: no job starts for --open, then one probe, whose success closes it. `rota key resume` closes it too.",
+		Long: "Set the limits of a key's jobs. This replaces the rule for the same queue, name and value. A\n" +
+			"rule with a value is for that value only. Existing jobs count at once; no lease is revoked.\n\n" +
+			"With --sequence the jobs of a key run one after the other in the order of their submission. A\n" +
+			"DEAD or EXPIRED job is passed (skip), or blocks the others until it completes after all, is\n" +
+			"cancelled or deleted, or `rota key skip` passes it (block).\n\n" +
+			"With --trip a key opens after failures: no job starts for --open, then one probe, whose success\n" +
+			"closes it. `rota key resume` closes it too.",
 		Example: "  rota key set account --concurrency 3\n  rota key set host --rate 10 --per 1s\n  rota key set order --sequence block\n  rota key set host --trip 5 --of 10 --open 30s",
 		Args:    cobra.ExactArgs(1),
 	}
@@ -237,10 +242,10 @@ func (a KeyCommands) set() *cobra.Command {
 	how.RegisterMatch(flags)
 	flags.StringVar(&queue, "queue", "", "`queue` whose jobs it is for (default: those of all queues together)")
 	flags.StringVar(&scope, "scope", "tenant", "whose keys count as one: `tenant` for each tenant's own, or cluster")
-	flags.Int64Var(&r.Concurrency, "concurrency", 0, "leases with a key that may be open at once, `N`; 0 is no limit")
-	flags.Int64Var(&r.Rate, "rate", 0, "jobs of a key that may be assigned in --per, `N`; 0 is no limit")
+	flags.Int64Var(&r.Concurrency, "concurrency", 0, "maximum `number` of open leases with a key; 0 is no limit")
+	flags.Int64Var(&r.Rate, "rate", 0, "maximum `number` of jobs of a key assigned in --per; 0 is no limit")
 	cli.DurationVar(flags, &per, "per", 0, "the period of --rate")
-	flags.Int64Var(&r.Burst, "burst", 0, "how many of --rate at once, `N` (default 1, with --unit that of --rate)")
+	flags.Int64Var(&r.Burst, "burst", 0, "maximum `number` of --rate at once (default 1, with --unit that of --rate)")
 	flags.StringVar(&r.Unit, "unit", "",
 		"`cost` that --rate and --burst count, instead of jobs: a job counts as its --cost of that name")
 	flags.TextVar(&r.DefaultCost, "default-cost", rota.Cost(0),
@@ -248,12 +253,12 @@ func (a KeyCommands) set() *cobra.Command {
 	flags.StringVar(&sequence, "sequence", "none", "run the jobs of a key one after the other: `block` or skip")
 	flags.BoolVar(&r.Group, "group", false,
 		"serve the keys of a --queue in turn, unless the queue is adaptive or has fair_share on")
-	flags.Int64Var(&r.Breaker.Trip, "trip", 0, "failures that open a key, `N`; 0 is no breaker")
+	flags.Int64Var(&r.Breaker.Trip, "trip", 0, "`number` of failures that open a key; 0 is no breaker")
 	flags.Int64Var(&r.Breaker.Of, "of", 0, "count the failures among the last `N` attempts (default: that of --trip)")
-	cli.DurationVar(flags, &open, "open", 0, "how long an open key lets no job start (default 30s), twice as long after each failed probe")
-	flags.Int64Var(&r.Breaker.Probes, "probes", 0, "jobs that then may start, and successes that close the key, `N` (default 1)")
+	cli.DurationVar(flags, &open, "open", 0, "how long an open key starts no jobs (default 30s), doubled after each failed probe")
+	flags.Int64Var(&r.Breaker.Probes, "probes", 0, "`number` of jobs that may then start, and of successes that close the key (default 1)")
 	flags.StringSliceVar(&reasons, "trip-on", nil, "`reasons` of failures (default PROVIDER_FAIL,TIMED_OUT,LEASE_EXPIRED)")
-	flags.StringVar(&onFullIs, "on-full", "queue", "what becomes of a new job that could not start now: `queue` it, or fail its submission")
+	flags.StringVar(&onFullIs, "on-full", "queue", "what happens to a new job that could not start now: `queue` it, or fail its submission")
 	cli.Within(flags, 0, rota.MaxKeyOutcomes, "trip")
 	cli.Within(flags, 0, rota.MaxKeyOutcomes, "of")
 	cli.Within(flags, 0, time.Duration(rota.MaxKeyOpen)*time.Millisecond, "open")
@@ -326,9 +331,10 @@ func (a KeyCommands) pause() *cobra.Command {
 	var span time.Duration
 	cmd := &cobra.Command{
 		Use:   "pause NAME:VALUE [--for D | --until DATE] [--reason TEXT] [--queue Q] [--tenant T | --scope cluster]",
-		Short: "Let no more jobs of a key start",
-		Long: "Let no more jobs of a key start, for a time or until `rota key resume`. Jobs that run continue, and sequences and turns keep their\n" +
-			"order. The later of two pauses applies. The key needs a rule; one with a value needs no limit (`rota key set NAME:VALUE`).",
+		Short: "Start no more jobs of a key",
+		Long: "Start no more jobs of a key, for a time or until `rota key resume`. Running jobs continue, and\n" +
+			"sequences and turns keep their order. The later of two pauses applies. The key needs a rule; a\n" +
+			"rule with a value needs no limit (`rota key set NAME:VALUE`).",
 		Example: "  rota key pause model:opus --for 5m --reason 429",
 		Args:    cobra.ExactArgs(1),
 	}
@@ -336,7 +342,7 @@ func (a KeyCommands) pause() *cobra.Command {
 	where.register(flags)
 	cli.DurationVar(flags, &span, "for", 0, "how long")
 	flags.Var(&at, "until", "the `date` when it ends")
-	flags.StringVar(&reason, "reason", "", "`text` that is shown")
+	flags.StringVar(&reason, "reason", "", "`reason` to show")
 	cli.Within(flags, 0, time.Duration(rota.MaxKeyPause)*time.Millisecond, "for")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		queue, tenant, err := where.of()
@@ -397,9 +403,10 @@ func (a KeyCommands) skip() *cobra.Command {
 	var where countFlags
 	var job string
 	cmd := &cobra.Command{
-		Use:     "skip NAME:VALUE --job ID [--queue Q] [--tenant T | --scope cluster]",
-		Short:   "Let the sequence of a key go on behind the job that blocks it",
-		Long:    "Let the sequence of a key go on behind the job that blocks it, which `rota key show` names, with the queue, the tenant and the scope of its rule.",
+		Use:   "skip NAME:VALUE --job ID [--queue Q] [--tenant T | --scope cluster]",
+		Short: "Continue the sequence of a key after the job that blocks it",
+		Long: "Continue the sequence of a key after the job that blocks it. `rota key show` shows that job, and\n" +
+			"the queue, tenant and scope of its rule.",
 		Example: "  rota key skip order:1007 --job o-1007-3",
 		Args:    cobra.ExactArgs(1),
 	}

@@ -24,7 +24,7 @@ func (a ModeCommands) Command() *cobra.Command {
 func (a ModeCommands) get() *cobra.Command {
 	return a.Reads(&cobra.Command{
 		Use:   "get",
-		Short: "Show the mode, why and since when; drained once DRAINING has worked everything off",
+		Short: "Show the mode, its reason and age; drained once DRAINING has completed everything",
 		Args:  cobra.NoArgs,
 		RunE: a.Does(a.Calling(func(ctx context.Context, c *client.Client, _ []string) error {
 			m, err := c.Mode(ctx, a.Fresh()...)
@@ -44,10 +44,10 @@ func (a ModeCommands) set() *cobra.Command {
 		Short: "Change the cluster's mode: NORMAL, DEGRADED, READ_ONLY or DRAINING",
 		Long: `Change what the cluster admits.
 
-NORMAL     takes and runs everything.
-DEGRADED   refuses jobs of priority over 5, and holds those that are queued.
-READ_ONLY  takes nothing and starts nothing; what runs may finish.
-DRAINING   takes nothing, works off what is queued and runs, then says drained.
+NORMAL     accepts and runs everything.
+DEGRADED   refuses jobs of priority over 5, and holds queued ones.
+READ_ONLY  accepts and starts nothing; running jobs may finish.
+DRAINING   accepts nothing, completes queued and running jobs, then reports drained.
 
 A change by hand lasts until the next one by hand.`,
 		Example: "  rota mode set DRAINING --reason 'move to the new rack'",

@@ -30,7 +30,7 @@ func (a Commands) Command() *cobra.Command {
 
 func (a Commands) delete() *cobra.Command {
 	var to string
-	cmd := a.DeletesVersion("delete Q", "Forget a queue that no job, workflow, schedule or rule names",
+	cmd := a.DeletesVersion("delete Q", "Delete a queue that no job, workflow, schedule or rule names",
 		"queue delete images\n  rota queue delete images --drain-to pictures",
 		func(ctx context.Context, c *client.Client, id string, only client.Condition) error {
 			return c.DeleteQueue(ctx, rota.QueueName(id), only)
@@ -49,7 +49,7 @@ func (a Commands) delete() *cobra.Command {
 		}
 		return a.Does(drain)(cmd, args)
 	}
-	cmd.Long = "Forget a queue that no job, workflow, schedule or rule names.\n\nWith --drain-to its pending jobs move to another queue first. " +
+	cmd.Long = "Delete a queue that no job, workflow, schedule or rule names.\n\nWith --drain-to its pending jobs move to another queue first. " +
 		"From then on the queue accepts no submissions; the command waits for running jobs. Run again, it continues where it stopped; " +
 		"`rota queue set Q` keeps the queue after all."
 	cmd.Flags().StringVar(&to, "drain-to", "", "move the pending jobs to this `queue` first")

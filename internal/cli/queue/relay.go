@@ -18,7 +18,7 @@ type RelayCommands struct{ *cli.App }
 
 // Command returns `rota relay` and the commands below it.
 func (a RelayCommands) Command() *cobra.Command {
-	return a.Group(&cobra.Command{Use: "relay", Short: "Carry events to webhooks, and jobs from a database"},
+	return a.Group(&cobra.Command{Use: "relay", Short: "Relay events to webhooks, and jobs from a database"},
 		a.webhooks(), a.postgres())
 }
 
@@ -28,10 +28,10 @@ func (a RelayCommands) webhooks() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "webhooks --key-file F [flags]",
 		Short: "Post the deliveries of webhooks to their receivers",
-		Long: `Post the deliveries of webhooks, as a worker of the queue rota-webhooks. Each is signed as Standard
-Webhooks says, with secrets made of the key file: run all relays of a cluster with the same one.
-Redirects are not followed. A try may take 15 s; a delivery is given up after three days, or at once
-where the receiver answers 410, and then its webhook is disabled.`,
+		Long: `Post the deliveries of webhooks, as a worker of the queue rota-webhooks. Each is signed as
+Standard Webhooks specifies, with secrets derived from the key file: run all relays of a cluster
+with the same file. Redirects are not followed. A try may take 15 s. A delivery is given up
+after three days; if the receiver answers 410, at once, and its webhook is disabled.`,
 		Example: `  openssl rand -hex 32 > relay.key && chmod 600 relay.key
   rota relay webhooks --key-file relay.key`,
 		Args: cobra.NoArgs,

@@ -23,9 +23,9 @@ func (a RelayCommands) postgres() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "postgres (--dsn-file F | --print-migration [--notify])",
 		Short: "Submit the jobs of an outbox in a PostgreSQL database",
-		Long: `Submit the jobs that transactions put into the table rota_outbox: its id in job_id, and in spec a
-job as ` + "`rota job show -o json`" + ` and HTTP have it. What the cluster has is deleted; what it refuses for
-good stays, with error. Any number of relays may run.`,
+		Long: `Submit the jobs in the table rota_outbox: its id in job_id, and in spec a job in the JSON of
+` + "`rota job show -o json`" + ` and HTTP. Rows of accepted jobs are deleted; permanently refused ones stay,
+with error. Any number of relays may run.`,
 		Example: `  rota relay postgres --print-migration | psql "$DSN"
   rota relay postgres --dsn-file dsn`,
 		Args: cobra.NoArgs,

@@ -19,7 +19,7 @@ func (a ScheduleCommands) Command() *cobra.Command {
 	return a.Group(&cobra.Command{Use: "schedule",
 		Short: "Run jobs on dates: by cron expressions, periods, or given dates"},
 		a.set(), a.list(), a.show(), a.next(), a.pause(), a.resume(), a.trigger(), a.backfill(),
-		a.DeletesVersion("delete S", "Forget a schedule; its runs stay", "schedule delete nightly",
+		a.DeletesVersion("delete S", "Delete a schedule; its runs stay", "schedule delete nightly",
 			func(ctx context.Context, c *client.Client, name string, only client.Condition) error {
 				return c.Schedules().Delete(ctx, rota.ScheduleName(name), only)
 			}))
@@ -106,7 +106,7 @@ func (a ScheduleCommands) next() *cobra.Command {
 	var after rota.Date
 	cmd := a.Reads(&cobra.Command{
 		Use:     "next S",
-		Short:   "Show the next dates of a schedule, and by which time zone data, or those after a date that has passed",
+		Short:   "Show the next dates of a schedule and its time zone data, or those after a date",
 		Example: "  rota schedule next nightly --count 3\n  rota schedule next nightly --after 2031-01-01",
 		Args:    cobra.ExactArgs(1),
 		RunE: a.Does(a.Calling(func(ctx context.Context, c *client.Client, args []string) error {
@@ -147,7 +147,7 @@ func (a ScheduleCommands) pause() *cobra.Command {
 			return c.Schedules().Pause(ctx, name, reason)
 		}),
 	}
-	cmd.Flags().StringVar(&reason, "reason", "", "`reason`, as it is shown")
+	cmd.Flags().StringVar(&reason, "reason", "", "`reason` to show")
 	return cmd
 }
 
@@ -155,7 +155,7 @@ func (a ScheduleCommands) resume() *cobra.Command {
 	var catchUp bool
 	cmd := &cobra.Command{
 		Use:     "resume S",
-		Short:   "Have a paused schedule go on from now on",
+		Short:   "Resume a paused schedule from now on",
 		Example: "  rota schedule resume nightly --catch-up",
 		Args:    cobra.ExactArgs(1),
 		RunE: a.changes(func(ctx context.Context, c *client.Client, name rota.ScheduleName) (rota.Schedule, error) {
@@ -205,7 +205,7 @@ func (a ScheduleCommands) trigger() *cobra.Command {
 		})),
 	}
 	cmd.Flags().StringVar(&id, "id", "",
-		"the run's `id` after S@+; the same again is the same run (default: a new one)")
+		"`id` of the run, after S@+: each counts once (default: a new one)")
 	return cmd
 }
 
@@ -213,7 +213,7 @@ func (a ScheduleCommands) backfill() *cobra.Command {
 	var overlap string
 	cmd := &cobra.Command{
 		Use:     "backfill S FROM TO",
-		Short:   "Run the dates of a schedule that have passed, from one date to another; those that are known do not run again",
+		Short:   "Run the dates of a schedule between two past dates that have no run",
 		Example: "  rota schedule backfill nightly 2026-10-01 2026-10-31",
 		Args:    cobra.ExactArgs(3),
 		RunE: a.Does(a.Calling(func(ctx context.Context, c *client.Client, args []string) error {

@@ -25,12 +25,12 @@ func (a ScheduleCommands) set() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set S (--cron EXPR [--tz ZONE] | --every D | --date D …) (--type T [--queue Q] [--payload P] | --job JSON) [flags]",
 		Short: "Create or replace a schedule",
-		Long: `Create a schedule, or replace what one says. What is not given has its default again; what
-lives and waits stays, and its dates go on where they were unless the times change.
+		Long: `Create or replace a schedule. Omitted settings get their defaults. Live and waiting runs stay,
+and dates continue unless the times change.
 
---cron takes five fields as in crontab(5), or six with seconds first, and @hourly, @daily,
-@weekly, @monthly, @yearly. An hour that a zone leaves out runs at the first instant after
-the gap, one that it repeats runs once; hours that begin with * go by elapsed time.`,
+--cron accepts five fields as in crontab(5), or six with seconds first, and @hourly, @daily,
+@weekly, @monthly, @yearly. An hour that a zone skips runs at the first instant after the gap, a
+repeated one runs once; hours that begin with * go by elapsed time.`,
 		Example: `  rota schedule set nightly --cron "30 2 * * *" --tz Europe/Berlin --type report
   rota schedule set poll --every 5m --overlap skip --type poll --payload '{"feed":1}'`,
 		Args: cobra.ExactArgs(1),

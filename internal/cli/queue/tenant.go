@@ -31,7 +31,7 @@ func (a TenantCommands) Command() *cobra.Command {
 func (a TenantCommands) List() *cobra.Command {
 	return a.ListCommand(&cobra.Command{
 		Use:   "list",
-		Short: "List the tenants that somebody set or that have leases open",
+		Short: "List the tenants with settings or open leases",
 		Args:  cobra.NoArgs,
 		RunE: a.Does(a.Calling(func(ctx context.Context, c *client.Client, _ []string) error {
 			tenants, err := client.Collect(c.Tenants(ctx, a.Fresh()...))
@@ -93,12 +93,12 @@ func (a TenantCommands) show() *cobra.Command {
 var tenantFlags = []struct{ flag, key, usage string }{
 	{"tier", "tier", "service `tier`, a term of the market ranking: FREE, PRO, PREMIUM"},
 	{"weight", "weight", "`weight` of its fair share, 1 or more"},
-	{"max-concurrent", "max_concurrent", "leases that it may have open over all queues, `N`; 0 is no limit"},
+	{"max-concurrent", "max_concurrent", "maximum `number` of open leases over all queues; 0 is no limit"},
 	{"rate-limit-rps", "rate_limit_rps",
-		"submissions a second over all queues, `N`; 0 is no limit, -1 uses each queue's limit"},
+		"maximum `number` of submissions a second over all queues; 0 is no limit, -1 uses each queue's limit"},
 	{"bytes-max", "bytes_max", "`bytes` that its jobs and workflows may hold, such as 64MiB; 0 is no limit"},
 	{"penalty", "penalty_ms",
-		"`duration` that its lanes wait at least once it reached --max-concurrent; 0 waits for a lease that ends only"},
+		"minimum `duration` that its lanes wait at --max-concurrent; 0 waits only for a lease to end"},
 }
 
 func (a TenantCommands) set() *cobra.Command {

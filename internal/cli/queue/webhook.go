@@ -21,11 +21,11 @@ type WebhookCommands struct{ *cli.App }
 func (a WebhookCommands) Command() *cobra.Command {
 	return a.Group(&cobra.Command{Use: "webhook", Short: "Post events to others"},
 		a.set(), a.list(), a.show(), a.pause(),
-		a.change("resume W", "Have a disabled webhook go on from its cursor", "webhook resume billing",
+		a.change("resume W", "Resume a disabled webhook from its cursor", "webhook resume billing",
 			func(w client.Webhooks, ctx context.Context, name rota.WebhookName) (rota.Webhook, error) {
 				return w.Resume(ctx, name)
 			}),
-		a.change("skip W", "Pass over the events that wait for a webhook", "webhook skip billing",
+		a.change("skip W", "Skip the pending events of a webhook", "webhook skip billing",
 			client.Webhooks.Skip),
 		a.DeletesVersion("delete W", "Delete a webhook and drop its undelivered events", "webhook delete billing",
 			func(ctx context.Context, c *client.Client, name string, only client.Condition) error {
@@ -41,8 +41,8 @@ func (a WebhookCommands) set() *cobra.Command {
 		Use:   "set W --url URL [--kinds K,K] [--filter F] [--generation N]",
 		Short: "Create or replace a webhook",
 		Long: `Create a webhook: each event that it selects from now on becomes a job in the queue rota-webhooks,
-which ` + "`rota relay webhooks`" + ` posts to the URL. It selects events that you may read, as your rights are now:
-read is needed besides control.`,
+which ` + "`rota relay webhooks`" + ` posts to the URL. It selects only events that your present rights
+cover, which requires the right read.`,
 		Example: `  rota webhook set billing --url https://example.com/rota --kinds jobCompleted,jobDead --filter 'queue=billing'
   rota webhook set billing --url https://example.com/rota --generation 2`,
 		Args: cobra.ExactArgs(1),
@@ -104,7 +104,7 @@ func (a WebhookCommands) pause() *cobra.Command {
 		func(w client.Webhooks, ctx context.Context, name rota.WebhookName) (rota.Webhook, error) {
 			return w.Pause(ctx, name, reason)
 		})
-	cmd.Flags().StringVar(&reason, "reason", "", "`reason`, as it is shown")
+	cmd.Flags().StringVar(&reason, "reason", "", "`reason` to show")
 	return cmd
 }
 
@@ -135,7 +135,7 @@ func (a WebhookCommands) list() *cobra.Command {
 }
 
 func (a WebhookCommands) show() *cobra.Command {
-	cmd := a.change("show W", "Show a webhook, and how its deliveries fare", "webhook show billing",
+	cmd := a.change("show W", "Show a webhook and its deliveries", "webhook show billing",
 		func(w client.Webhooks, ctx context.Context, name rota.WebhookName) (rota.Webhook, error) {
 			got, err := w.Get(ctx, name, a.Fresh()...)
 			if err == nil {
@@ -150,7 +150,7 @@ func (a WebhookCommands) secret() *cobra.Command {
 	var key string
 	cmd := &cobra.Command{
 		Use:     "secret W --key-file F",
-		Short:   "Print the secrets by which receivers check deliveries, the newest first",
+		Short:   "Print the secrets of deliveries, newest first",
 		Example: "  rota webhook secret billing --key-file relay.key",
 		Args:    cobra.ExactArgs(1),
 		RunE: a.Does(a.Calling(func(ctx context.Context, c *client.Client, args []string) error {

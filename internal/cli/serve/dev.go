@@ -35,25 +35,25 @@ func (a DevCommands) Command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dev [--nodes 3] [--data DIR] [--background]",
 		Short: "Run a whole cluster in one process on loopback, for trying out",
-		Long: `Run a whole cluster in one process on loopback. When it serves, one line goes to stdout:
-ready addr=H:P,H:P,H:P. The first node listens on 127.0.0.1:6470, where the other commands
-look for a cluster; where that is taken it gets another port, and ROTA_ADDR or --addr must
-name it. Without --data the state is in a temporary directory, removed at the end; with it
-the cluster is there again the next time, at the same addresses where they are free.
+		Long: `Run a whole cluster in one process on loopback. When it serves, it prints one line: ready
+addr=H:P,H:P,H:P. The first node listens on 127.0.0.1:6470, the default of the other commands.
+If that is taken it gets another port, for ROTA_ADDR or --addr. Without --data the state is in a
+temporary directory, removed at the end; with it the cluster continues the next time, at the
+same addresses if they are free.
 
-With --background the cluster goes on after this command, which ends once it serves and
-prints what a shell evaluates: ROTA_ADDR, and ROTA_DEV_PID to end it with.`,
+With --background this command ends once the cluster serves, and prints variables for the shell:
+ROTA_ADDR, and ROTA_DEV_PID to end the cluster.`,
 		Example: `  rota dev
   eval "$(rota dev --background)"; rota cluster status; kill $ROTA_DEV_PID`,
 		Args: cobra.NoArgs,
 	}
-	cmd.Flags().IntVar(&f.Nodes, "nodes", 3, "how many nodes: 1, 3 or 5 make sense")
+	cmd.Flags().IntVar(&f.Nodes, "nodes", 3, "number of nodes: 1, 3 or 5 make sense")
 	cli.Within(cmd.Flags(), 1, rota.MaxVoters, "nodes")
 	cmd.Flags().StringVar(&f.data, "data", "", "`directory` for the nodes' state (default: a temporary one)")
 	cmd.Flags().StringVar(&f.API, "api", "",
 		"`host:port` of the first node, which must be free (default: "+DefaultAPI+", or a free port)")
 	cmd.Flags().BoolVar(&f.background, "background", false,
-		"go on in the background, and print variables for the shell")
+		"run in the background, and print variables for the shell")
 	f.log.register(cmd)
 	f.log.level = "warn"
 	cmd.Flags().Lookup("log-level").DefValue = "warn"

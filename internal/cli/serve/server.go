@@ -68,16 +68,16 @@ func (a ServerCommands) Command() *cobra.Command {
 		Long: `Run one node of a cluster. On SIGTERM or SIGINT it hands leadership over, drains its
 streams and exits with 0.
 
-Everything listens on loopback if not told otherwise. Another address needs --tls-cert,
---tls-key, --node-ca and --gossip-key-file, or --insecure spelt out. The certificate is this
-node's by its one URI, spiffe://CLUSTER/node/ID (see: rota tls). Beyond loopback clients show
-certificates of --client-ca, which name their roles. The admin port answers
-/healthz, /readyz (503 until a leader is known and the node has caught up) and /metrics.
+Everything listens on loopback by default. Another address needs --tls-cert, --tls-key,
+--node-ca and --gossip-key-file, or --insecure. The node's certificate has one URI,
+spiffe://CLUSTER/node/ID (see rota tls). Beyond loopback, clients show certificates of
+--client-ca, which name their roles. The admin port answers /healthz, /readyz (503 until a
+leader is known and the node has caught up) and /metrics.
 
---check starts nothing. It looks at the settings, the files that they name, the addresses and
-the data directory, in which it changes nothing, says all that is wrong, a line each, and exits
-as a start would: 2 where a flag is wrong, 1 for all else, 0 where all is well. A directory that
-this node's process has open is only looked at from outside.`,
+--check starts nothing and changes nothing. It checks the settings, their files, the addresses
+and the data directory, and prints all faults, one a line. Exit 2 if a flag is wrong, 1 for
+other faults, else 0. A directory that this node's process has open is only checked from
+outside.`,
 		Args: cobra.NoArgs,
 		RunE: a.Does(func(ctx context.Context, _ []string) error {
 			if f.check {
@@ -87,7 +87,7 @@ this node's process has open is only looked at from outside.`,
 		}),
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.Node, "node", "", "this node's `id`, for ever bound to its data directory")
+	flags.StringVar(&f.Node, "node", "", "this node's `id`, bound to its data directory forever")
 	flags.StringVar(&f.Data, "data", "", "data `directory`")
 	flags.StringVar(&f.API, "api", DefaultAPI, "`host:port` for clients, workers and other nodes' calls")
 	flags.StringVar(&f.Raft, "raft", DefaultRaft, "`host:port` for Raft")
@@ -104,31 +104,29 @@ this node's process has open is only looked at from outside.`,
 	flags.StringVar(&f.Cluster, "cluster", DefaultCluster,
 		"`name` of the cluster; nodes with another name are rejected")
 	flags.StringVar(&f.GossipKeyFile, "gossip-key-file", "",
-		"`file` with the keys of gossip, each of 16, 24 or 32 bytes, one a line: the first seals, each opens")
+		"`file` with the keys of gossip, one a line, of 16, 24 or 32 bytes: the first encrypts, all decrypt")
 	flags.StringVar(&f.clientCA, "client-ca", "",
-		"`file` with the authorities of clients' certificates (PEM): who shows one calls by its role")
+		"`file` with the authorities of clients' certificates (PEM), which name the callers' roles")
 	flags.StringVar(&f.NodeCA, "node-ca", "",
 		"`file` with the authorities of nodes' certificates (PEM); default: --tls-ca")
 	flags.StringVar(&f.TrustDomain, "trust-domain", "", "`name` in certificates' URIs, where it is not the cluster's")
 	flags.BoolVar(&f.Insecure, "insecure", false, "allow other addresses than loopback in clear text")
 	flags.BoolVar(&f.ui, "ui", true, "serve the web console at the API's port under /ui")
-	flags.BoolVar(&f.adoptData, "adopt-data", false, "once, take a data directory that was moved or copied here: "+
-		"only where the original is gone for good and this is its only and newest copy")
+	flags.BoolVar(&f.adoptData, "adopt-data", false, "once, accept a moved or copied data directory: "+
+		"only if the original is gone forever and this is its only and newest copy")
 	flags.StringVar(&f.markFile, "mark-file", "",
-		"`file` on another disk than --data: how far this node's log had come, so that a start on a disk that "+
-			"went back in time is refused")
+		"`file`, on another disk than --data, with the end of this node's log: a start with an older disk is refused")
 	flags.BoolVar(&f.check, "check", false,
 		"start nothing: report all faults of the settings, the files and the data directory, and exit")
 	flags.BoolVar(&f.dumpable, "dumpable", false,
-		"let a crash write a core, and debuggers of this account look in: both show keys and what users put into jobs")
+		"allow core dumps, and debuggers of this account; both show keys and the content of jobs")
 	flags.StringSliceVar(&f.attestationKeys, "attestation-key", nil,
-		"`file` with Ed25519 public keys, PEM or one a line in hex, whose word on workers counts; may be repeated")
+		"`file` with Ed25519 public keys of accepted attestations, PEM or one a line in hex; may be repeated")
 	flags.StringSliceVar(&f.apiHosts, "api-host", nil,
-		"`name` that HTTP requests may ask for, such as that of a proxy; the node's "+
-			"addresses and its certificate's names need no mention; may be repeated")
+		"`name` that HTTP requests may use besides the node's addresses and certificate's names, such as a proxy's; "+
+			"may be repeated")
 	flags.StringVar(&f.uiOrigin, "ui-origin", "",
-		"`origin` under which browsers find the console of all nodes, such as https://rota.example of a "+
-			"load balancer; only that is used")
+		"only `origin` of the console of all nodes, such as https://rota.example of a load balancer")
 	flags.StringSliceVar(&f.corsOrigins, "cors-origin", nil, "`origin` of web pages that may ask this node, such as "+
 		"https://console.example; may be repeated")
 	f.tuning.register(flags)

@@ -47,27 +47,27 @@ func (t *tuning) register(flags *pflag.FlagSet) {
 	flags.Uint64Var(&t.snapshotEntries, "snapshot-entries", standard.SnapshotThreshold,
 		"`entries` of the log between snapshots; a restart replays about this number")
 	cli.DurationVar(flags, &t.snapshotEvery, "snapshot-every", standard.SnapshotInterval,
-		"how often it is looked whether that many have come")
+		"interval at which --snapshot-entries is checked")
 	cli.DurationVar(flags, &t.scrubEvery, "scrub-every", cluster.DefaultScrubEvery,
-		"how often all that lies on the disk is read and verified; 0 is never")
+		"interval at which everything on the disk is read and verified; 0 is never")
 	flags.StringVar(&t.backup.To, "backup-to", "",
 		"`location` where the leader stores backups, a directory or s3://bucket/prefix; set the same on all nodes")
 	cli.StoreFlags(flags, &t.backup)
 	flags.StringSliceVar(&t.backup.Recipients, "backup-recipient", nil,
-		"age `recipient` (age1…) that backups are encrypted for; may be repeated; its identity belongs on none of the nodes")
-	cli.DurationVar(flags, &t.backupEvery, "backup-every", cluster.DefaultBackupEvery, "how often it does")
+		"age `recipient` (age1…) of encrypted backups; may be repeated; keep its identity off the nodes")
+	cli.DurationVar(flags, &t.backupEvery, "backup-every", cluster.DefaultBackupEvery, "interval of backups")
 	flags.IntVar(&t.backupKeep, "backup-keep", cluster.DefaultBackupKeep,
 		"`backups` of this cluster that are kept there, at least 3")
 	flags.IntVar(&t.diskLow, "disk-low", cluster.DefaultDiskLow,
 		"`percent` of the data directory's disk below which no new jobs are admitted (at most 8 GiB); 0 is off")
 	flags.IntVar(&t.diskCritical, "disk-critical", cluster.DefaultDiskCritical,
-		"`percent` of it below which nothing is started (at most 4 GiB); 0 is off")
+		"`percent` of the disk below which no jobs start (at most 4 GiB); 0 is off")
 	flags.Int64Var(&t.inflightBytes, "inflight-bytes", transport.DefaultInflightBytes,
-		"`bytes` of clients' messages that this node holds at most before it answers them, half of them of one connection")
+		"maximum `bytes` of unanswered client messages on this node; half of it for one connection")
 	cli.DurationVar(flags, &t.degradeCommit, "auto-degrade-commit", 0,
 		"go DEGRADED when the median commit takes longer for 10 s; 0 is off")
 	flags.Float64Var(&t.degradeUsage, "auto-degrade-usage", 0,
-		"go DEGRADED when a queue is fuller than this `ratio` of its queue_cap for 10 s, such as 0.8; 0 is off")
+		"go DEGRADED when a queue exceeds this `ratio` of its queue_cap for 10 s, such as 0.8; 0 is off")
 	cli.Within(flags, 0, cli.Unbounded, "audit-retention", "events-retained")
 	cli.WithinOrZero(flags, cluster.ArchiveRetentionLeast, rota.MaxDuration, "archive-retention")
 	cli.WithinOrZero(flags, cluster.ArchiveBytesLeast, cli.Unbounded, "archive-max-bytes")

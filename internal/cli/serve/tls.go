@@ -33,10 +33,10 @@ func (a Certifier) Command() *cobra.Command {
 	return a.Group(&cobra.Command{
 		Use:   "tls",
 		Short: "Create certificates without an existing authority",
-		Long: `Create certificates without an existing authority: one authority, kept off the nodes, and
-a certificate of it for each node and client. A certificate says whose it is by its one URI,
-spiffe://CLUSTER/node/ID or spiffe://CLUSTER/client/ROLE/NAME; those of another authority
-that carry it do as well. No node is asked.`,
+		Long: `Create certificates without an existing authority: one authority, kept off the nodes, and its
+certificate for each node and client. The one URI of a certificate names its owner:
+spiffe://CLUSTER/node/ID or spiffe://CLUSTER/client/ROLE/NAME. Certificates of another authority
+with that URI work as well. No node is asked.`,
 	}, a.caCommand(), a.issueCommand())
 }
 
@@ -44,12 +44,12 @@ func (a Certifier) caCommand() *cobra.Command {
 	dir, life := ".", authorityLife
 	cmd := &cobra.Command{
 		Use:     "ca [--dir DIR] [--life D]",
-		Short:   "Make an authority: ca.pem, which every node and client gets, and ca.key, which issues",
+		Short:   "Make an authority: ca.pem for every node and client, and ca.key, which issues",
 		Example: "  rota tls ca --dir secrets",
 		Args:    cobra.NoArgs,
 	}
 	cmd.Flags().StringVar(&dir, "dir", dir, "`directory` to write to; created if missing")
-	cli.DurationVar(cmd.Flags(), &life, "life", life, "how long it counts")
+	cli.DurationVar(cmd.Flags(), &life, "life", life, "how long it is valid")
 	cli.Within(cmd.Flags(), time.Hour, rota.MaxDuration, "life")
 	cmd.RunE = a.Does(func(context.Context, []string) error {
 		ca, err := identity.NewAuthority("rota authority", time.Now(), life)
@@ -78,10 +78,10 @@ func (a Certifier) issueCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "issue node ID | client ROLE/NAME [--dir DIR] [--cluster C] [--host H]…",
 		Short: "Issue a certificate of the authority in DIR, for a node or a client",
-		Long: `Issue a certificate of the authority in DIR, for a node or a client, and write it there with
-its key. --host names what clients reach a node by; loopback always is among it. Where DIR has a
-certificate of that node or client, the new one takes its place, for the same cluster and hosts
-unless others are named. A node takes new files in place of the old ones without a restart.`,
+		Long: `Issue a certificate of the authority in DIR, for a node or a client, and write it there with its
+key. --host names a host by which clients reach the node; loopback is always included. It
+replaces an existing certificate of that node or client, with the same cluster and hosts unless
+others are named. Nodes load new files without a restart.`,
 		Example: `  rota tls issue node n1 --dir secrets --host n1.example.org
   rota tls issue client operator/ann --dir secrets`,
 		Args: cobra.ExactArgs(2),
@@ -90,7 +90,7 @@ unless others are named. A node takes new files in place of the old ones without
 	flags.StringVar(&dir, "dir", dir, "`directory` with ca.pem and ca.key")
 	flags.StringVar(&domain, "cluster", domain, "`name` of the cluster, or its --trust-domain")
 	flags.StringSliceVar(&hosts, "host", nil, "`name or address` of the node; may be repeated")
-	cli.DurationVar(flags, &life, "life", life, "how long it counts")
+	cli.DurationVar(flags, &life, "life", life, "how long it is valid")
 	cli.Within(flags, time.Minute, rota.MaxDuration, "life")
 	cmd.RunE = a.Does(func(_ context.Context, args []string) error {
 		r := identity.Request{Hosts: hosts, Now: time.Now(), Life: life}

@@ -18,14 +18,14 @@ type Commands struct{ *cli.App }
 
 // Command returns `rota worker` and the commands below it.
 func (a Commands) Command() *cobra.Command {
-	return a.Group(&cobra.Command{Use: "worker", Short: "Run workers and look after them"},
+	return a.Group(&cobra.Command{Use: "worker", Short: "Run and manage workers"},
 		a.runCommand(), a.List(), a.show(),
 		a.one("drain", "Let a worker finish its jobs and get no new ones", (*client.Client).DrainWorker),
 		a.one("suspend", "Cancel a worker's leases and give it none until it is resumed",
 			(*client.Client).SuspendWorker),
 		a.one("resume", "Make a draining, suspended or jailed worker active again", (*client.Client).ResumeWorker),
-		a.one("retire", "End a worker for good; its leases are cancelled", (*client.Client).RetireWorker),
-		a.Deletes("delete W", "Forget a worker that is retired, or unreachable, and has no lease",
+		a.one("retire", "Retire a worker permanently; its leases are cancelled", (*client.Client).RetireWorker),
+		a.Deletes("delete W", "Delete a worker that is retired or unreachable, and has no lease",
 			"worker delete gpu-7",
 			func(ctx context.Context, c *client.Client, id string) error {
 				return c.DeleteWorker(ctx, rota.WorkerID(id))
@@ -39,7 +39,7 @@ func (a Commands) List() *cobra.Command {
 	var status string
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List the workers, RETIRED ones only if asked for",
+		Short: "List the workers",
 		Args:  cobra.NoArgs,
 		RunE: a.Does(a.Calling(func(ctx context.Context, c *client.Client, _ []string) error {
 			keep, err := WorkersKept(all, status)

@@ -24,14 +24,14 @@ func (a Commands) attestCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "attest --key F --worker ID --expires D [--stake N] [--cluster-id C] | attest --generate-key F",
 		Short: "Sign that a worker may serve the cluster until a date, or make a key to sign with",
-		Long: `Sign that a worker may serve the cluster until a date, and print that attestation as
-JSON: what worker run --attestation takes. Queues with require_attestation give a worker
-nothing without one. The nodes must know the public key (server --attestation-key).
+		Long: `Sign that a worker may serve the cluster until a date, and print that attestation as JSON, for
+worker run --attestation. Queues with require_attestation need one. The nodes must know the
+public key (server --attestation-key).
 
-The key is PEM (PKCS #8) or a seed of 64 hex digits. --expires is a duration from now, or
-a date such as 2031-01-31 or 2031-01-31T12:00:00Z. With --cluster-id no node is asked.
---stake is what the worker vouches with: queues with min_stake count only a stake that is
-signed here, less what was slashed, until the attestation expires.`,
+The key is PEM (PKCS #8) or a seed of 64 hex digits. --expires is a duration from now, or a date
+such as 2031-01-31 or 2031-01-31T12:00:00Z. With --cluster-id no node is asked. Queues with
+min_stake count only a --stake that is signed here, less what was slashed, until the attestation
+expires.`,
 		Example: `  rota worker attest --generate-key signing.pem > signing.pub
   rota worker attest --key signing.pem --worker gpu-7 --expires 720h > gpu-7.json
   rota worker run --queues render --id gpu-7 --attestation gpu-7.json`,

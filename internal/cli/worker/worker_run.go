@@ -48,38 +48,46 @@ type Flags struct {
 const drainForever = 10 * 365 * 24 * time.Hour
 
 // workerRunHelp is what `worker run --help` shows.
-const workerRunHelp = `Run a worker. With --exec each job runs CMD under sh -c in a process group of its own:
-the payload on stdin, ROTA_JOB_ID, ROTA_JOB_TYPE, ROTA_ATTEMPT and ROTA_LEASE_TOKEN in the
-environment, and of this process's own PATH, HOME, LANG, LC_*, TZ, TMPDIR and what --pass-env
-names; stdout is the output (at most 256 KiB). Exit 0 completes the job, 75 declines
-it, anything else fails the attempt with the last of stderr; what the command wrote to the
-file $ROTA_OUTCOME then says how: "retry-after 5m", "snooze 30s", "pause KEY 30s" (a
-snooze that pauses a key of the job for all workers), "no-retry" or "cancel". Lines "cost NAME AMOUNT" in it
-report what the attempt has used, however the command ends. When the lease is lost the
-group gets SIGTERM, and SIGKILL 5 s later (1 s under lease_grace_on_disconnect_ms). Without --exec a built-in handler waits the
-job's simulate_ms and completes it with the payload's SHA-256.
+const workerRunHelp = `Run a worker. With --exec each job runs CMD under sh -c in its own process group.
 
-A job's headers traceparent, tracestate and baggage are TRACEPARENT, TRACESTATE and BAGGAGE.
-The job of a workflow's node also has ROTA_WORKFLOW_ID and ROTA_NODE_ID. If the node has
-parents, ROTA_PARENTS is a directory with a file for each, named by its id (escaped as in
-a URL), that holds its output; ROTA_PARENTS_INDEX is a JSON file that tells node, job, file
-and output digest of each, in the workflow's order. Both are gone when the command ends.
-A node's command that exits with 0 may have left children in the file $ROTA_CHILDREN, one JSON
-object each with the fields of a workflow file's node: they join the workflow. A file with a
-fault fails the attempt and adds nothing.
+  stdin         the payload
+  stdout        the output, at most 256 KiB
+  environment   ROTA_JOB_ID, ROTA_JOB_TYPE, ROTA_ATTEMPT, ROTA_LEASE_TOKEN, and of this process
+                PATH, HOME, LANG, LC_*, TZ, TMPDIR and the names of --pass-env
+  exit code     0 completes the job, 75 declines it, others fail the attempt with the end of
+                stderr
+  $ROTA_OUTCOME a file in which a failing command may write "retry-after 5m", "snooze 30s",
+                "pause KEY 30s" (a snooze that pauses a key of the job for all workers),
+                "no-retry" or "cancel". Lines "cost NAME AMOUNT" report costs, however the
+                command ends.
+
+When the lease is lost the group gets SIGTERM, and SIGKILL 5 s later (1 s under
+lease_grace_on_disconnect_ms). Without --exec a built-in handler waits the job's simulate_ms and
+completes it with the payload's SHA-256.
+
+A job's headers traceparent, tracestate and baggage are TRACEPARENT, TRACESTATE and BAGGAGE. The
+job of a workflow's node also has ROTA_WORKFLOW_ID and ROTA_NODE_ID. If the node has parents,
+ROTA_PARENTS is a directory with the output of each, in a file named by its id (escaped as in a
+URL). ROTA_PARENTS_INDEX is a JSON file with node, job, file and output digest of each, in the
+workflow's order. Both are gone when the command ends.
+
+A node's command that exits with 0 may leave children in the file $ROTA_CHILDREN, one JSON
+object each with the fields of a workflow file's node: they join the workflow. A faulty file
+fails the attempt and adds nothing.
 
 On Linux a worker with --exec has a guard: this process starts the worker as its child and
 passes SIGTERM, SIGINT and SIGHUP on. When the worker dies, the guard kills every process that
-it left, daemons too, and tells the cluster: their attempts end at once as WORKER_LOST, where
-silence would take 40 s. Each job runs again after its queue's backoff (backoff_base, 5s unless
-set); one whose attempts are used up (attempt_max) is DEAD. The exit code is the worker's, or 128 and the signal. A guard that is killed takes its
-worker along, which gives back what runs. --guard=false does without; other systems have none.
+it left, daemons too, and reports the loss. The attempts end at once as WORKER_LOST, instead of
+after 40 s of silence. Each job runs again after its queue's backoff (backoff_base, default 5s),
+or is DEAD when its attempts are used up (attempt_max). The exit code is the worker's, or 128
+and the signal. A killed guard ends its worker too, which gives back its jobs. --guard=false
+turns the guard off; other systems have none.
 
-The first SIGTERM or SIGINT drains: nothing new is taken, what runs may finish. A second
-one ends what runs and gives it back. If the cluster cannot be reached, outcomes are given
-up once their leases are over, 30 s after it was last heard: the jobs are named, exit 1.
-A worker that the cluster refuses exits with the refusal's code (8 without a credential or a
-right), unless --retry-refused is given.`
+The first SIGTERM or SIGINT drains: running jobs may finish, and no new ones start. A second one
+ends running jobs and gives them back. If the cluster cannot be reached, outcomes are dropped
+once their leases are over, 30 s after the last contact: the jobs are listed, exit 1. A worker
+that the cluster refuses exits with the refusal's code (8 without a credential or a right),
+unless --retry-refused is given.`
 
 func (a Commands) runCommand() *cobra.Command {
 	f := &Flags{}
@@ -101,11 +109,11 @@ func (a Commands) runCommand() *cobra.Command {
 	flags.StringVar(&f.id, "id", "", "the worker's `id` (default: a new one)")
 	flags.BoolVar(&f.takeover, "takeover", false, "take over the id from a live worker; its leases are revoked")
 	flags.BoolVar(&f.retryRefused, "retry-refused", false,
-		"ask again where the cluster refuses the worker, such as before its token exists (default: report the refusal and exit)")
+		"ask again if the cluster refuses the worker, such as before its token exists (default: exit)")
 	flags.StringVar(&f.OldSecret, "takeover-secret-file", "",
 		"take over the id, authorized by the current worker's secret in `file`: needs no right to workers")
 	flags.StringVar(&f.Secret, "secret-file", "",
-		"`file` with the worker's secret, 16 to 64 bytes (default: a new one): started again with the same id and secret it gets its leases back")
+		"`file` with the worker's secret, 16 to 64 bytes (default: a new one); a restart with the same id and secret gets the leases back")
 	flags.StringVar(&f.region, "region", "", "`region` it is in")
 	flags.StringVar(&f.zone, "zone", "", "`zone` it is in")
 	flags.StringArrayVar(&f.capabilities, "cap", nil, "`label` that it has; may be repeated")
@@ -121,10 +129,10 @@ func (a Commands) runCommand() *cobra.Command {
 	flags.StringArrayVar(&f.limits, "limit", nil,
 		"`name=N` that it offers at most, such as depth=20; may be repeated")
 	flags.StringVar(&f.attestation, "attestation", "",
-		"for queues with require_attestation: `file` with the output of worker attest; without --id it sets the worker's id")
+		"`file` with the output of worker attest, for queues with require_attestation; the default of --id is its worker")
 	flags.StringVar(&f.command, "exec", "", "`command` that runs each job")
 	flags.StringSliceVar(&f.pass, "pass-env", nil,
-		"with --exec, `names` of variables of this process that the command gets as well; may be repeated")
+		"with --exec, `names` of further variables of this process for the command; may be repeated")
 	flags.BoolVar(&f.guard, "guard", guard.ByDefault, "with --exec, end the worker's child processes if it dies")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		spec, attestation, err := f.spec()

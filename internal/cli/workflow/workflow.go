@@ -20,10 +20,10 @@ type Commands struct{ *cli.App }
 
 // Command returns `rota workflow` and the commands below it.
 func (a Commands) Command() *cobra.Command {
-	return a.Group(&cobra.Command{Use: "workflow", Short: "Submit workflows of jobs and look after them",
-		Long: `A workflow is a graph of jobs without cycles: a node starts when all its parents have
-COMPLETED, and sees their outputs. A node's job has the id WORKFLOW/NODE; rota job show, why
-and cancel, and rota events tail --job, take it.`},
+	return a.Group(&cobra.Command{Use: "workflow", Short: "Submit and manage workflows of jobs",
+		Long: `A workflow is a graph of jobs without cycles: a node starts when all its parents have COMPLETED,
+and sees their outputs. A node's job has the id WORKFLOW/NODE, for rota job show, why and
+cancel, and rota events tail --job.`},
 		a.submit(), a.show(), a.List(), a.graph(),
 		a.wait(), a.cancel(), a.retry(), a.signal())
 }
@@ -74,7 +74,7 @@ func (a Commands) List() *cobra.Command {
 	flags.StringVar(&tenant, "tenant", "", "only this `tenant`'s")
 	flags.IntVar(&limit, "limit", 100, "maximum number to list")
 	cli.Within(flags, 1, cli.Unbounded, "limit")
-	flags.StringVar(&cursor, "cursor", "", "continue after a list: its next_`cursor`")
+	flags.StringVar(&cursor, "cursor", "", "continue after a page: its next_`cursor`")
 	cli.Choices(cmd, "state", "RUNNING", "COMPLETED", "FAILED", "CANCELLED")
 	return a.ListCommand(cmd)
 }
@@ -125,9 +125,8 @@ func (a Commands) retry() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "retry ID [--from NODE]",
 		Short: "Run the incomplete nodes of a FAILED or CANCELLED workflow again",
-		Long: `Run again every node that did not complete of a FAILED or CANCELLED workflow; what is
-COMPLETED stays. With --from only that node, its descendants, and what those wait for run
-again.`,
+		Long: `Run every node again that did not complete; COMPLETED nodes stay. With --from, only that node,
+its descendants, and the nodes that those wait for run again.`,
 		Example: "  rota workflow retry nightly-7\n  rota workflow retry nightly-7 --from transform",
 		Args:    cobra.ExactArgs(1),
 		RunE: a.Does(a.Calling(func(ctx context.Context, c *client.Client, args []string) error {
@@ -157,10 +156,10 @@ func (a Commands) signal() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "signal ID NODE [--payload TEXT] [--refuse]",
 		Short: "Let a gate of a workflow complete, or refuse it",
-		Long: `Say your word to a gate: a node that has no job and waits for a signal. The payload is its
-output, which its children read as a parent's. With --refuse the gate ends DEAD, and the
-payload says why. The first signal counts, even before the gate's parents have COMPLETED; the
-same --id again changes nothing, and any other is refused (exit 4).`,
+		Long: `Signal a gate: a node without a job that waits for a signal. The payload is its output, which
+its children read as a parent's. --refuse ends the gate DEAD, with the payload as reason. The
+first signal counts, even before the gate's parents have COMPLETED. The same --id again changes
+nothing; any other is refused (exit 4).`,
 		Example: `  rota workflow signal release-7 approve
   rota workflow signal release-7 approve --payload @ticket.json --id approval-4711
   rota workflow signal release-7 approve --refuse --payload "not on a Friday"`,
@@ -202,7 +201,7 @@ same --id again changes nothing, and any other is refused (exit 4).`,
 func (a Commands) wait() *cobra.Command {
 	return &cobra.Command{
 		Use:   "wait ID",
-		Short: "Wait until a workflow ended; exit 6 if it did otherwise than COMPLETED, 5 after --timeout",
+		Short: "Wait until a workflow has ended; exit 6 if not COMPLETED, 5 after --timeout",
 		Example: `  rota workflow wait nightly-7 --timeout 2h
   rota workflow wait nightly-7 -o json | jq .state`,
 		Args: cobra.ExactArgs(1),

@@ -57,11 +57,10 @@ func (a Commands) graph() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "graph ID [--dot]",
 		Short: "Draw a workflow's graph: in the terminal, or for Graphviz",
-		Long: `Draw a workflow's graph in the terminal: its nodes by depth, each with its state, how long
-it took (~: is expected to take) and its parents, +n behind one to which n nodes were added
-that are waited for too; * stands at those of the critical path.
-More than 60 nodes are summed up by depth. --dot writes any graph in Graphviz's language.
-Colours need a terminal; NO_COLOR turns them off.`,
+		Long: `Draw a workflow's graph in the terminal: its nodes by depth, each with its state, run time (~:
+expected) and parents. +n means n added nodes that are waited for too, * the critical path. More
+than 60 nodes are summed up by depth. --dot writes any graph in Graphviz's language. Colours
+need a terminal; NO_COLOR turns them off.`,
 		Example: "  rota workflow graph nightly-7\n  rota workflow graph nightly-7 --dot | dot -Tsvg > nightly-7.svg",
 		Args:    cobra.ExactArgs(1),
 		RunE: a.Does(a.Calling(func(ctx context.Context, c *client.Client, args []string) error {

@@ -29,8 +29,8 @@ func (a Commands) show() *cobra.Command {
 	return a.Reads(&cobra.Command{
 		Use:   "show ID",
 		Short: "Show one workflow with its nodes, progress and critical path",
-		Long: `Show one workflow with its nodes, its progress, its critical path and about how long it
-still takes. More than 50 nodes are summed up by type: -o wide tells all, -o json too.`,
+		Long: `Show one workflow with its nodes, progress, critical path and remaining time. More than 50 nodes
+are summed up by type; -o wide and -o json show all.`,
 		Example: "  rota workflow show nightly-7\n  rota workflow show nightly-7 -o json | jq '.nodes[] | select(.state==\"DEAD\")'",
 		Args:    cobra.ExactArgs(1),
 		RunE: a.Does(a.Calling(func(ctx context.Context, c *client.Client, args []string) error {

@@ -24,22 +24,21 @@ func (a Commands) submit() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "submit FILE|-",
 		Short: "Submit a workflow from a file: all of it, or nothing",
-		Long: `Submit a workflow from a file, or from stdin: all of it, or nothing. The file is YAML or
-JSON in our own format, or a WfCommons instance (WfFormat 1.5) as it is.
+		Long: `Submit a workflow from a file or stdin: all of it, or nothing. The file is YAML or JSON in
+rota's format, or a WfCommons instance (WfFormat 1.5).
 
-Our own format: id, queue, tenant, on_failure (fail_fast or continue), labels, defaults,
-nodes and edges. A node has an id, parents, and the fields of a job: type, payload,
-priority (5 where absent), queue, ttl_ms, cpu_milli, requires, data_keys, … What defaults
-says holds for every node that does not say otherwise. An edge {from, to} is one that no
-node's parents tell. A node that does not complete ends the workflow (fail_fast) or only
-its descendants (continue).
+rota's format has id, queue, tenant, on_failure (fail_fast or continue), labels, defaults, nodes
+and edges. A node has an id, parents, and the fields of a job: type, payload, priority (default
+5), queue, ttl_ms, cpu_milli, requires, data_keys, … defaults holds for every node that does not
+override it. An edge {from, to} adds to the nodes' parents. A node that does not complete ends
+the workflow (fail_fast) or only its descendants (continue).
 
-Of a WfCommons instance each task is a node: its type is the program's name, simulate_ms
-the recorded runtime × --time-scale, data_keys the input files that no task makes. The
-recorded cores and memory are taken over with --resources; workers must then offer them.
+Each task of a WfCommons instance is a node: its type is the program's name, simulate_ms the
+recorded runtime × --time-scale, data_keys the input files that no task makes. --resources also
+uses the recorded cores and memory, which workers must then offer.
 
-Flags beat what the file says. Submitting the same workflow again changes nothing;
-another one under a known id is refused (exit 4).`,
+Flags beat the file. Submitting the same workflow again changes nothing; another one under a
+known id is refused (exit 4).`,
 		Example: `  rota workflow submit nightly.yaml
   rota workflow submit montage.json --time-scale 0.01 --queue lab --wait
   generate | rota workflow submit - --id nightly-7 -o json
@@ -65,7 +64,7 @@ another one under a known id is refused (exit 4).`,
 	cli.Within(flags, 0, cli.MaxTimeScale, "time-scale")
 	flags.BoolVar(&f.resources, "resources", false,
 		"use cores and memory (rounded up to eighths of a power of two) that a WfCommons instance recorded")
-	flags.BoolVar(&f.wait, "wait", false, "wait until the workflow ended; exit 6 if otherwise than COMPLETED")
+	flags.BoolVar(&f.wait, "wait", false, "wait until the workflow has ended; exit 6 if not COMPLETED")
 	cli.Choices(cmd, "format", flowfile.FormatRota, flowfile.FormatWfCommons)
 	cli.Choices(cmd, "on-failure", rota.FailureFailFast.String(), rota.FailureContinue.String())
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
