@@ -7,8 +7,8 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// ties holds what links the workers of one round to jobs, for the strategy affinity and for prefer_locality (SPEC
-// §7.6).
+// ties holds the links between the workers of one round and jobs, for the strategy affinity and for prefer_locality
+// (SPEC §7.6).
 type ties struct {
 	*rooms
 	loads *loads // nil except under affinity and least_loaded

@@ -205,7 +205,7 @@ func (d *Draft) walkedTo(q rota.QueueName, k walkKey, skips func(*lane) bool) (e
 }
 
 // oldestServed returns the oldest job of a queue among the classes for which serves is true, except in skipped lanes.
-// holders says whether jobs that hold a worker are included. The index may give a class too early, as it lacks what
+// holders states whether jobs that hold a worker are included. The index may give a class too early, as it lacks what
 // this entry assigned, but never too late.
 func (d *Draft) oldestServed(lot Lot, holders bool, serves func(ClassID) bool, skips func(*lane) bool) (best entry) {
 	classes := lot.Pending.ageIndex[forRounds].cursor()

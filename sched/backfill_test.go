@@ -98,7 +98,7 @@ func TestBackfill(t *testing.T) {
 			jobs:  [][2]int64{{8, 9}, {2, 51}, {2, 50}, {2, 10}},
 			want:  []string{"q01", "q02"},
 			until: 50}, // q01 takes what the first leaves, q02 ends in time, q03 finds none
-		{name: "it takes what is left", runs: []Run{run(6, 50)}, jobs: [][2]int64{{9, 9}, {2, 51}, {1, 51}, {1, 51}},
+		{name: "it uses the rest", runs: []Run{run(6, 50)}, jobs: [][2]int64{{9, 9}, {2, 51}, {1, 51}, {1, 51}},
 			want: []string{"q02"}, until: 50},
 		{name: "those before the first start", runs: []Run{run(6, 50)},
 			jobs: [][2]int64{{1, 200}, {10, 9}, {1, 90}, {1, 201}, {1, 20}},
@@ -175,7 +175,7 @@ func TestBackfill_bars(t *testing.T) {
 		pairs := d.Round(other, RoundInput{Queue: "r", Policy: &free, Limit: 256, Now: yardNow})
 		if len(pairs) != 3 || slices.ContainsFunc(pairs,
 			func(p Pair) bool { return p.Reasoning.Rule == rota.ReasoningBackfilled }) {
-			t.Errorf("first %v: %v start, want the one that ends in time and two in what is left", first, idsOf(pairs))
+			t.Errorf("first %v: %v start, want the one that ends in time and two in the rest", first, idsOf(pairs))
 		}
 	}
 }
@@ -325,7 +325,7 @@ func TestBackfill_random(t *testing.T) {
 				for id := range y.cpu {
 					with := append(slices.Clone(pairs), Pair{Item: it, Worker: id})
 					if y.room(id, it, yardNow, pairs) && (id != at || y.room(at, first, until, with)) {
-						t.Fatalf("seed %d: %s could start at %s and delay nobody", seed, it.ID, id)
+						t.Fatalf("seed %d: %s could start at %s without delaying any job", seed, it.ID, id)
 					}
 				}
 			}

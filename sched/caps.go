@@ -25,7 +25,7 @@ type Caps interface {
 }
 
 // Amount is what a weighted rate or a budget leaves its jobs: one may be assigned while Left is at least Least. Counts
-// with the same Pool share what is left; the empty Pool is the count's own. math.MaxInt64 left means no bound.
+// with the same Pool share the rest; the empty Pool is the count's own. math.MaxInt64 left means no bound.
 type Amount struct {
 	Pool        string
 	Left, Least int64
@@ -40,7 +40,7 @@ type allowance struct {
 	ofTenant map[*tenantRow]*tenantLeft
 	ofDomain map[*domainRow]*int64
 	ofKey    map[*keyRow]*keyLeft
-	// pools is what is left of the amounts that several counts share.
+	// pools holds the rest of the amounts that several counts share.
 	pools map[string]*int64
 	// first caches the answer to the first question of each kind: most entries ask about one tenant and one domain.
 	first struct {
@@ -51,15 +51,15 @@ type allowance struct {
 		domain   *domainRow
 		inDomain int64
 	}
-	// lastTenant and lastDomain are the latest ones asked for, with what is left to them.
+	// lastTenant and lastDomain are the latest ones asked for, with their remaining amounts.
 	lastTenant *tenantRow
 	tenantLeft *tenantLeft
 	lastDomain *domainRow
 	domainLeft *int64
 }
 
-// keyLeft is what is left to a count of keys: assignments, and the amount of its weighted rate or its budget, which must
-// be least for the next one.
+// keyLeft is the rest of a count of keys: assignments, and the amount of its weighted rate or its budget, which must be
+// least for the next one.
 type keyLeft struct {
 	jobs   int64
 	amount *int64
@@ -70,7 +70,7 @@ type keyLeft struct {
 
 func (k *keyLeft) none() bool { return k.jobs <= 0 || *k.amount < k.least }
 
-// tenantLeft is what is left to a tenant in one queue.
+// tenantLeft is the remaining allowance of a tenant in one queue.
 type tenantLeft struct {
 	all    *int64
 	window int64
@@ -100,7 +100,7 @@ func (a *allowance) tenant(q rota.QueueName, l *lane) *tenantLeft {
 	return left
 }
 
-// allOf returns what is left to a tenant over all queues.
+// allOf returns the remaining allowance of a tenant over all queues.
 func (a *allowance) allOf(tenant rota.TenantID) *int64 {
 	if a.first.id == tenant {
 		return &a.first.all
@@ -134,7 +134,7 @@ func (a *allowance) domain(q rota.QueueName, l *lane) *int64 {
 	return left
 }
 
-// shut reports whether a lane allows no further assignment. This is final: what is left only shrinks within an entry.
+// shut reports whether a lane allows no further assignment. This is final: the rest only shrinks within an entry.
 func (a *allowance) shut(q rota.QueueName, l *lane) bool {
 	return a.caps != nil && (a.shutTenant(q, l) || *a.domain(q, l) <= 0 || a.shutKeys(l))
 }

@@ -220,7 +220,7 @@ func (p *Pending) checkAgeIndex() error {
 			n++
 		}
 		if n != filed {
-			return fmt.Errorf("%d classes stand in the order of age, %d should", n, filed)
+			return fmt.Errorf("the order of age has %d classes, want %d", n, filed)
 		}
 	}
 	return nil

@@ -16,8 +16,9 @@ type taken struct {
 	cpu      int64
 }
 
-// fits reports whether a worker has room for a job from a moment on, for as long as it should run, in addition to what
-// is taken. An overdue lease may end at any moment, so it only counts against what needs room at once.
+// fits reports whether a worker has room for a job from a moment on, for as long as it should run, in addition to the
+// leases and reservations. An overdue lease may end at any moment, so it only counts against jobs that need room at
+// once.
 func (y *yard) fits(id rota.WorkerID, it *Item, from rota.Clock, all []taken) bool {
 	for at := from; at < from+rota.Clock(it.Expected.Milliseconds()); at++ {
 		cpu, slots := y.cpu[id]-it.CPUMilli, y.slots[id]-1
@@ -117,7 +118,7 @@ func TestConservative_random(t *testing.T) {
 				}
 				continue
 			case at == yardNow && i < 0:
-				t.Fatalf("seed %d: %s could start at %s and delay nobody", seed, it.ID, id)
+				t.Fatalf("seed %d: %s could start at %s without delaying any job", seed, it.ID, id)
 			case at == yardNow:
 				if id = pairs[i].Worker; !y.fits(id, it, at, all) {
 					t.Fatalf("seed %d: %s starts at %s, where it delays one before it", seed, it.ID, id)

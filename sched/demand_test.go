@@ -126,8 +126,8 @@ func TestTiers(t *testing.T) {
 		want        [5]int
 	}{
 		{"by quota", 100, 51, [5]int{20, 15, 10, 5, 1}},
-		{"and what is missing from the top down", 12, 51, [5]int{12, 12, 12, 12, 3}},
-		{"and again for what is left of the room", 100, 60, [5]int{29, 15, 10, 5, 1}},
+		{"and the rest from the top down", 12, 51, [5]int{12, 12, 12, 12, 3}},
+		{"and again for the rest of the room", 100, 60, [5]int{29, 15, 10, 5, 1}},
 		{"until nothing is left", 11, 100, [5]int{11, 11, 11, 11, 11}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -18,5 +18,5 @@
 //
 // The package never reads a clock, draws randomness (the shuffle's generator gets its whole seed from the caller),
 // touches a file or a socket, starts a goroutine, takes a lock, iterates over a map, or changes its arguments except
-// through a method whose name says so.
+// through a method whose name announces it.
 package sched

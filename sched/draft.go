@@ -32,7 +32,7 @@ type Draft struct {
 	roomless map[ScopedClass]bool
 	// drawn are the rounds' pairs.
 	drawn [][]Pair
-	// walks are the walks of the classes whose oldest jobs are taken.
+	// walks are the walks of the classes whose oldest jobs were assigned.
 	walks map[walkKey]*ageWalk
 	// watch records how one job gets its worker; nil if no job is watched.
 	watch *watch

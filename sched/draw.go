@@ -38,8 +38,8 @@ type source interface {
 	more(r *rooms) bool
 }
 
-// pendingSource draws from a Pending without changing it. It merges the ordered levels and keeps state only for what
-// was drawn from.
+// pendingSource draws from a Pending without changing it. It merges the ordered levels and keeps state only for the
+// parts it drew from.
 type pendingSource struct {
 	pending *Pending
 	draft   *Draft

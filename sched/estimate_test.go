@@ -144,7 +144,7 @@ func checkChain(t interface{ Fatalf(string, ...any) }, nodes []PlanNode, p Plan)
 	for i, at := range p.Critical {
 		ms += p.DurationMs[at]
 		if i == 0 && len(nodes[at].Parents) > 0 || i > 0 && !slices.Contains(nodes[at].Parents, p.Critical[i-1]) {
-			t.Fatalf("%v is no path from a root", p.Critical)
+			t.Fatalf("%v is not a path from a root", p.Critical)
 		}
 	}
 	last := p.Critical[len(p.Critical)-1]
@@ -154,7 +154,7 @@ func checkChain(t interface{ Fatalf(string, ...any) }, nodes []PlanNode, p Plan)
 		}
 	}
 	if ms != p.CriticalMs {
-		t.Fatalf("the path takes %d ms, %d are told", ms, p.CriticalMs)
+		t.Fatalf("path: got %[2]d ms, want %[1]d", ms, p.CriticalMs)
 	}
 }
 

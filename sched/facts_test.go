@@ -11,7 +11,7 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// naiveCaps is what is left to tenants and domains; an absent one is unbounded.
+// naiveCaps holds the remaining allowances of tenants and domains; an absent one is unbounded.
 type naiveCaps struct {
 	tenants, windows map[rota.TenantID]int64
 	domains, keys    map[string]int64

@@ -81,7 +81,7 @@ func (p *Pending) settleGroup(g *group) {
 }
 
 func (p *Pending) newLane(key laneKey) *lane {
-	l := anew(&p.gone.lane)
+	l := reuse(&p.gone.lane)
 	*l = lane{key: key, tenant: p.tenant(key.tenant), domain: p.domain(key.domain),
 		items: ordered[entry]{small: l.items.small}}
 	l.tenantAt, l.domainAt = len(l.tenant.lanes), len(l.domain.lanes)
@@ -120,13 +120,13 @@ func (p *Pending) cell(g *group, class ClassID) *cell {
 	}
 	d := p.demandOf[class]
 	if d == nil {
-		d = anew(&p.gone.demand)
+		d = reuse(&p.gone.demand)
 		*d = demand{class: class, at: len(p.demands), cells: d.cells}
 		d.ageIndex[forRounds].class, d.ageIndex[forTurns].class = class, class
 		p.demandOf[class] = d
 		p.demands = append(p.demands, d)
 	}
-	c = anew(&p.gone.cell)
+	c = reuse(&p.gone.cell)
 	*c = cell{group: g, demand: d, lanes: ordered[*lane]{small: c.lanes.small}}
 	g.users++
 	d.users++
@@ -184,7 +184,7 @@ func (p *Pending) dropCell(c *cell) {
 func (p *Pending) tenant(id rota.TenantID) *tenantRow {
 	t := p.tenants[id]
 	if t == nil {
-		t = anew(&p.gone.tenant)
+		t = reuse(&p.gone.tenant)
 		*t = tenantRow{id: id, weight: 1, lanes: t.lanes}
 		p.tenants[id] = t
 		p.byID.insert(t, tenantLess)
@@ -204,7 +204,7 @@ func (p *Pending) dropTenant(id rota.TenantID, t *tenantRow) {
 func (p *Pending) domain(name string) *domainRow {
 	d := p.domains[name]
 	if d == nil {
-		d = anew(&p.gone.domain)
+		d = reuse(&p.gone.domain)
 		*d = domainRow{lanes: d.lanes}
 		p.domains[name] = d
 	}

@@ -113,8 +113,8 @@ func NextBeacon(beacon, random Hash) Hash {
 	return H([]byte("rota|beacon"), beacon[:], random[:])
 }
 
-// randomTurn returns the rotation of the strategy `random`: the first eight bytes of H("AICF|random", job, seed), to be
-// taken modulo the number of workers (SPEC §7.6).
+// randomTurn returns the rotation of the strategy `random`: the first eight bytes of H("AICF|random", job, seed),
+// modulo the number of workers (SPEC §7.6).
 func randomTurn(job rota.JobID, seed Hash) uint64 {
 	var m Message
 	m.Text("AICF|random")

@@ -195,7 +195,7 @@ func (s *Supply) checkClass(c ClassID, all []int32) error {
 		return err
 	}
 	if capacity != queue.capacity || used != len(queue.used) {
-		return fmt.Errorf("queue %s has capacity %d and %d workers with units used, a recount says %d and %d",
+		return fmt.Errorf("queue %s has capacity %d and %d workers with units used, want %d and %d",
 			r.Queue, queue.capacity, len(queue.used), capacity, used)
 	}
 	return nil
@@ -211,7 +211,7 @@ func (s *Supply) checkKeyed() error {
 		}
 	}
 	if data != s.data.filed || executed != s.executed.filed || zones != s.zones.filed {
-		return fmt.Errorf("supply files %d data, %d types, %d zones, a recount says %d, %d, %d", s.data.filed,
+		return fmt.Errorf("supply files %d data, %d types, %d zones, want %d, %d, %d", s.data.filed,
 			s.executed.filed, s.zones.filed, data, executed, zones)
 	}
 	return nil

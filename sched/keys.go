@@ -214,7 +214,7 @@ func (k laneKeys) full() bool {
 	return slices.ContainsFunc(k, func(c laneCount) bool { return c.row.full })
 }
 
-// key returns what is left of a count.
+// key returns the rest of a count.
 func (a *allowance) key(row *keyRow) *keyLeft {
 	left := a.ofKey[row]
 	if left == nil {
@@ -231,10 +231,10 @@ func (a *allowance) key(row *keyRow) *keyLeft {
 	return left
 }
 
-// unbounded is what is left where nothing bounds an amount; it never changes.
+// unbounded is the rest of an amount without a bound; it never changes.
 var unbounded int64 = math.MaxInt64
 
-// pool returns what is left of an amount, shared by the counts that name the same pool.
+// pool returns the rest of an amount, shared by the counts that name the same pool.
 func (a *allowance) pool(m Amount) *int64 {
 	if m.Pool == "" {
 		return &m.Left

@@ -9,7 +9,7 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// fewAtATime limits each key to a number of leases; keys in full may have no more.
+// fewAtATime limits each key to a number of leases; keys in full get none.
 type fewAtATime struct {
 	most int64
 	full map[string]bool

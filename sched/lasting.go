@@ -24,8 +24,8 @@ type BarredType struct {
 	Why  Unfit // CoolingDown or TypeDenylisted
 }
 
-// lasting holds what decides a worker's eligibility besides its spec: the reasons that the end of a lease does not
-// remove.
+// lasting holds the parts of a worker's eligibility that do not come from its spec: the reasons that the end of a lease
+// does not remove.
 type lasting struct {
 	repute
 	barred []BarredType
@@ -78,7 +78,7 @@ func (l *lasting) barring(typ rota.JobType, r *Rules) Unfit {
 	})
 	why := Fit
 	for ; at < len(l.barred) && l.barred[at].Type == typ; at++ {
-		if w := l.barred[at].Why; r.heeds(w) && (why == Fit || w < why) {
+		if w := l.barred[at].Why; r.applies(w) && (why == Fit || w < why) {
 			why = w
 		}
 	}

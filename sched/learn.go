@@ -7,7 +7,7 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// Took is how long a job ran, and how long its submitter said that it would, in ms; Said is 0 if not given.
+// Took is how long a job ran, and its submitter's estimate, Said, in ms; the latter is 0 if not given.
 type Took struct{ Ms, Said int64 }
 
 // MaxTook is the number of jobs remembered per tenant and type.
@@ -20,9 +20,9 @@ func Learn(list []Took, t Took) []Took {
 	return append(append(make([]Took, 0, len(list)+1), list...), t)
 }
 
-// Foretell estimates the next job of a tenant and type, in ms, from the remembered jobs; 0 if there are none. said is
+// Foretell estimates the next job of a tenant and type, in ms, from the remembered jobs; 0 if there are none. given is
 // its submitter's value, 0 if not given; the estimate is at most that (SPEC §26.1).
-func Foretell(by rota.EstimateBy, list []Took, said int64) int64 {
+func Foretell(by rota.EstimateBy, list []Took, given int64) int64 {
 	n := len(list)
 	if n == 0 {
 		return 0
@@ -39,10 +39,10 @@ func Foretell(by rota.EstimateBy, list []Took, said int64) int64 {
 			estimate += floorDiv(t.Ms-estimate, 4)
 		}
 	case rota.EstimateQuantile:
-		estimate = quartile(list, said)
+		estimate = quartile(list, given)
 	}
-	if said > 0 {
-		estimate = min(estimate, said)
+	if given > 0 {
+		estimate = min(estimate, given)
 	}
 	return max(estimate, 1)
 }

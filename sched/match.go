@@ -118,7 +118,7 @@ func (m *matcher) take(c candidate) {
 	m.rank++
 }
 
-// match assigns workers to the group's candidates until no more have room.
+// match assigns workers to the group's candidates until no other has room.
 func (m *matcher) match() {
 	for len(m.group) > 0 && len(m.pairs) < m.in.Limit {
 		able := m.able()

@@ -70,7 +70,7 @@ func (w *naiveWorker) offers() bool { return !w.polls || w.free > 0 }
 
 // could reports whether the worker could ever take a job of the class.
 func (w *naiveWorker) could(r *naiveAsk, p *rota.QueuePolicy) bool {
-	if !w.active || !w.stands(r, p) || w.spec.CPUMilli < r.CPUMilli || w.spec.MemoryBytes < r.MemoryBytes ||
+	if !w.active || !w.trusted(r, p) || w.spec.CPUMilli < r.CPUMilli || w.spec.MemoryBytes < r.MemoryBytes ||
 		w.spec.IOBytesPerS < r.IOBytesPerS || !slices.Contains(w.spec.Queues, r.Queue) {
 		return false
 	}

@@ -91,7 +91,7 @@ type Pending struct {
 	laneAt map[*Item]*lane
 	// ages counts the items by Enqueued, throttled ones too.
 	ages ordered[ageCount]
-	// gone keeps what was dropped last, for reuse: where hardly any job waits, each job would allocate all of it.
+	// gone keeps the values dropped last, for reuse: where hardly any job waits, each job would allocate all of it.
 	gone struct {
 		lane   *lane
 		cell   *cell
@@ -101,8 +101,8 @@ type Pending struct {
 	}
 }
 
-// anew returns the dropped value for reuse, or allocates a new one.
-func anew[T any](gone **T) *T {
+// reuse returns the dropped value for reuse, or allocates a new one.
+func reuse[T any](gone **T) *T {
 	x := *gone
 	if *gone = nil; x == nil {
 		x = new(T)

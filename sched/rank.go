@@ -53,9 +53,9 @@ func ScoreAt(p *rota.QueuePolicy, key int64, now rota.Clock) int64 {
 // longestRun is the estimate for a job without any information, in ms.
 const longestRun = int64(rota.MaxDuration / time.Millisecond)
 
-// RunEstimate returns the expected duration of an attempt in ms, at least 1. It is what was learned, or the submitter's
-// value if the queue uses that, else the value set for the type; but at most max_runtime, which also applies if nothing
-// is given (SPEC §26.1). learned is 0 if nothing was learned.
+// RunEstimate returns the expected duration of an attempt in ms, at least 1. It is the learned value, or the
+// submitter's value if the queue uses that, else the value set for the type; but at most max_runtime, which also
+// applies if nothing is given (SPEC §26.1). learned is 0 if nothing was learned.
 func RunEstimate(p *rota.QueuePolicy, spec *rota.JobSpec, ofType, learned int64) int64 {
 	most := LongestOf(p, spec)
 	estimate, said := ofType, spec.Expected.Milliseconds()

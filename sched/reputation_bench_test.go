@@ -7,7 +7,8 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// BenchmarkReputation changes what keeps a worker from jobs, in a queue of 1,000 classes, with more and less to update.
+// BenchmarkReputation changes the reasons that bar a worker from jobs, in a queue of 1,000 classes, with more and less
+// to update.
 func BenchmarkReputation(b *testing.B) {
 	s, _, _, _ := scene{jobs: 1, tenants: 1, classes: 1000, batch: 1}.build(b)
 	s.SetRules("q", Rules{PrefetchMax: rota.MaxPrefetch, MinHealth: 300})

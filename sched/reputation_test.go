@@ -158,8 +158,8 @@ func (w *naiveWorker) first(r *naiveAsk, p *rota.QueuePolicy) string {
 	return "FIT"
 }
 
-// stands reports whether the worker's reputation keeps it from no job of a class.
-func (w *naiveWorker) stands(r *naiveAsk, p *rota.QueuePolicy) bool {
+// trusted reports whether the worker's reputation bars it from no job of a class.
+func (w *naiveWorker) trusted(r *naiveAsk, p *rota.QueuePolicy) bool {
 	faults := w.faults(r, p)
 	for _, name := range lastingOrder {
 		if slices.Contains(faults, name) {
@@ -264,7 +264,7 @@ func (w *world) checkWorkers(t *dice) {
 		got, want := w.supply.State(x.spec.ID), WorkerState{WorkerEntry: x.entry(), Endless: x.endless, Held: x.held,
 			Isolated: x.isolated}
 		if !got.Equal(&want) {
-			t.Fatalf("worker %s stands at %v, want %v", x.spec.ID, got, want)
+			t.Fatalf("worker %s: got place %v, want %v", x.spec.ID, got, want)
 		}
 	}
 	if got := w.supply.Capacity("q"); got != capacity {

@@ -89,7 +89,7 @@ type Reservation struct {
 }
 
 // passes reports whether a lease with this need and end leaves the reservation unaffected: it is over by then, or uses
-// only what is left next to the job.
+// only the room next to the job.
 func (r *Reservation) passes(t *slotLoads, q *queueSupply, n need, end rota.Clock) bool {
 	if q == r.queue && q.rules.UnitsMax > 0 && t.unitsLeft(r.slot, q)-n.units < r.need.units {
 		return false // the end of a lease returns no units

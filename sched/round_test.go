@@ -297,7 +297,7 @@ func withheld(t *dice) {
 				continue
 			}
 			if ok, _ := w.supply.Fits(it.ask(), x.spec.ID); ok {
-				t.Fatalf("job %s is left over beside withheld ones while %s has room", it.ID, x.spec.ID)
+				t.Fatalf("job %s is left over with withheld ones while %s has room", it.ID, x.spec.ID)
 			}
 		}
 	}
@@ -308,7 +308,7 @@ func TestRound(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		property func(*dice)
-	}{{"equals naive", live}, {"forgets the order of adding", shuffled}, {"passes over what is withheld", withheld}} {
+	}{{"equals naive", live}, {"forgets the order of adding", shuffled}, {"passes over withheld jobs", withheld}} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			rapid.Check(t, func(t *rapid.T) {

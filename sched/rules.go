@@ -27,8 +27,8 @@ type Rules struct {
 	Denies bool
 }
 
-// heeds reports whether the queue applies a reason to bar a type.
-func (r *Rules) heeds(why Unfit) bool {
+// applies reports whether the queue applies a reason to bar a type.
+func (r *Rules) applies(why Unfit) bool {
 	return why == CoolingDown && r.Cools || why == TypeDenylisted && r.Denies
 }
 

@@ -47,7 +47,7 @@ func TestReputationFits(t *testing.T) {
 		{"a limit it does not tell", func(*WorkerEntry) {}, rota.JobSpec{Limits: map[string]int64{"width": 1}},
 			LimitExceeded, false},
 		{"prefetch that counts", func(w *WorkerEntry) { w.Open = 2 }, plain, Fit, true},
-		{"prefetch beyond what counts", func(w *WorkerEntry) { w.Open = 3 }, plain, NoFreeSlot, true},
+		{"prefetch beyond the limit", func(w *WorkerEntry) { w.Open = 3 }, plain, NoFreeSlot, true},
 		{"no slot offered", func(w *WorkerEntry) { w.Polls, w.Open = true, 1 }, plain, NoSlotOffered, true},
 		{"one slot offered", func(w *WorkerEntry) { w.Polls, w.Open, w.Free = true, 1, 1 }, plain, Fit, true},
 		{"offers more than it has", func(w *WorkerEntry) { w.Polls, w.Open, w.Free = true, 3, 9 }, plain, NoFreeSlot,
@@ -131,7 +131,7 @@ func TestRules(t *testing.T) {
 	put("c", 0) // It takes the slot number of b, but none of its units.
 	wants(4, UnfitCount{Fit, 2})
 	if s.Capacity("nowhere") != 0 {
-		t.Error("a queue that nobody serves has capacity")
+		t.Error("a queue without workers has capacity")
 	}
 }
 
@@ -287,7 +287,7 @@ func TestAffinity(t *testing.T) {
 		}, "v", rota.Reasoning{Rule: rota.ReasoningOnlyWorkerAvailable}},
 	} {
 		for _, others := range []int{0, 500} { // A key with many holders is counted in another way.
-			t.Run(fmt.Sprintf("%s, beside %d others", c.name, others), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s, with %d others", c.name, others), func(t *testing.T) {
 				t.Parallel()
 				s := NewSupply()
 				c.change(s, func(id rota.WorkerID, zone string, open int32, executed ...rota.JobType) {

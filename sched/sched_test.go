@@ -62,7 +62,7 @@ func TestStats(t *testing.T) {
 		t.Parallel()
 		s := Stats{}.Observe(-1, false, 1000).Observe(800, true, 1000)
 		if s.Fail != 1 || s.Success != 1 || s.EMAus != 800 {
-			t.Errorf("%+v: the first sample is to be taken as it is", s)
+			t.Errorf("%+v: the first sample must count as it is", s)
 		}
 		if s = s.Observe(0, true, 1000); s.EMAus != 700 {
 			t.Errorf("ema is %d, want 700", s.EMAus)
@@ -209,7 +209,7 @@ func TestFits(t *testing.T) {
 				t.Errorf("%v %s, want %s; %d ever fit, want %d", ok, why, c.want, s.EverFits(Ask{Class: class}), c.ever)
 			}
 			if _, why := s.Fits(Ask{Class: class}, "nobody"); why != NoSuchWorker {
-				t.Errorf("nobody: %s", why)
+				t.Errorf("unknown worker: %s", why)
 			}
 		})
 	}

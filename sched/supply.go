@@ -47,7 +47,7 @@ type Supply struct {
 	forgotten uint64
 }
 
-// slotLoads holds what leases change, by slot number; a Draft copies it.
+// slotLoads holds the values that leases change, by slot number; a Draft copies it.
 type slotLoads struct {
 	open     []int32
 	most     []int32 // slots + prefetch
@@ -128,7 +128,7 @@ type WorkerEntry struct {
 	IOTaken     int64
 	// Received is the value that Supply.Received sets.
 	Received uint64
-	// Stake is what is left of the attested stake, in millionths of a unit; Health is in permille.
+	// Stake is the rest of the attested stake, in millionths of a unit; Health is in permille.
 	Stake  int64
 	Health int64
 	// Attested is the status of its attestation.

@@ -159,7 +159,7 @@ func (s *Supply) tallied(k *class, slot int32, tenant rota.TenantID) Unfit {
 }
 
 // Keepable counts the workers that can be held for a job with this Ask: those that could ever fit it, offer a slot and
-// have units left for it, as no end of a lease returns those. held says whether to include workers that are already
+// have units left for it, as no end of a lease returns those. held states whether to include workers that are already
 // held.
 func (s *Supply) Keepable(a Ask, held bool) (n int) {
 	k := &s.classes[a.Class]

@@ -16,9 +16,9 @@ func (s *Supply) Received(id rota.WorkerID, leases uint64) {
 	}
 }
 
-// AfterTurn returns what remains of that count after a turn. A worker with many slots may receive more leases in one
-// entry than make a turn due. The extra leases count for its next turns, but at most as many as its slots can have
-// received at once: in the long run every oldest_every-th lease is a turn.
+// AfterTurn returns the rest of that count after a turn. A worker with many slots may receive more leases in one entry
+// than make a turn due. The extra leases count for its next turns, but at most as many as its slots can have received
+// at once: in the long run every oldest_every-th lease is a turn.
 func AfterTurn(received uint64, every int64, slots int32) uint64 {
 	if every < 1 {
 		return 0
@@ -62,7 +62,7 @@ func (d *Draft) Turns(lots []Lot, now rota.Clock, most int) (pairs []Pair) {
 	return pairs
 }
 
-// turnDue reports whether any worker with a free slot has received so many leases that a turn may be due. Usually none
+// turnDue reports whether any worker with a free slot has received enough leases for a turn to be due. Usually none
 // has, and Turns can skip its preparation for all queues.
 func (d *Draft) turnDue(lots []Lot) bool {
 	least := uint64(math.MaxUint64)
@@ -165,7 +165,7 @@ func (l *ageList) find(d *Draft, slot int32) (e entry, ok bool) {
 		return l.grantedTurn(d, slot)
 	}
 	for at := 0; ; at++ {
-		// What is added now comes after everything already examined: the index never puts a class too late.
+		// Entries added now come after everything already examined: the index never puts a class too late.
 		for l.next != nil && (at == len(l.list) || ageLess(l.next.oldest, l.list[at].entry)) {
 			l.insert(d, l.next)
 			l.next, _ = l.classes.next()

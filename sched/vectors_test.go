@@ -115,7 +115,7 @@ func testShuffle(t *testing.T, text []byte) {
 		order := Shuffled(len(v.IDs), hash(t, v.Seed))
 		for place, from := range order {
 			if v.IDs[from] != v.Shuffled[place] {
-				t.Errorf("%d: %s stands at %d, want %s", i, v.IDs[from], place, v.Shuffled[place])
+				t.Errorf("%d: %s is at place %d, want %s", i, v.IDs[from], place, v.Shuffled[place])
 			}
 		}
 	}
