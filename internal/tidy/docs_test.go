@@ -41,7 +41,7 @@ func checkMoves(text string) []string {
 	for _, r := range rows(text, "from", "to") {
 		key := r[0] + " → " + r[1]
 		if told[key] {
-			faults = append(faults, key+" is told twice")
+			faults = append(faults, key+" is listed twice")
 		}
 		told[key] = true
 	}
@@ -53,15 +53,15 @@ func checkMoves(text string) []string {
 			}
 			key := name + " → " + to.String()
 			if legal := from.MayBecome(to); legal && !told[key] {
-				faults = append(faults, key+" is legal and not told")
+				faults = append(faults, key+" is legal but not listed")
 			} else if !legal && told[key] {
-				faults = append(faults, key+" is told and not legal")
+				faults = append(faults, key+" is listed but not legal")
 			}
 			delete(told, key)
 		}
 	}
 	for key := range told {
-		faults = append(faults, key+" is no pair of states")
+		faults = append(faults, key+" is not a pair of states")
 	}
 	slices.Sort(faults)
 	return faults
@@ -84,14 +84,14 @@ func checkRoomsTold(text string) []string {
 			want = "all"
 		}
 		if got, ok := told[r.path]; !ok {
-			faults = append(faults, r.path+" is not told")
+			faults = append(faults, r.path+" is not listed")
 		} else if got != want {
-			faults = append(faults, fmt.Sprintf("%s is told to import %s, the guard says %s", r.path, got, want))
+			faults = append(faults, fmt.Sprintf("%s imports %s by the document, %s by the guard", r.path, got, want))
 		}
 		delete(told, r.path)
 	}
 	for name := range told {
-		faults = append(faults, name+" is told and no room")
+		faults = append(faults, name+" is listed but not a room")
 	}
 	slices.Sort(faults)
 	return faults
@@ -140,7 +140,7 @@ func checkIndex(t *tree) []string {
 	var faults []string
 	for _, p := range t.paths {
 		if beneath(p, "docs") && !beneath(p, "docs/adr") && path.Ext(p) == ".md" && !linked[p] {
-			faults = append(faults, p+" is not in "+index+": nobody finds it")
+			faults = append(faults, p+" is not in "+index+": add a link")
 		}
 	}
 	return faults
@@ -190,7 +190,7 @@ func checkReasons(gomod, adr string) []string {
 	for _, r := range rows(adr, "module", "why") {
 		told = append(told, r[0])
 		if !slices.Contains(direct, r[0]) {
-			faults = append(faults, r[0]+" has a reason and is no direct dependency")
+			faults = append(faults, r[0]+" has a reason but is not a direct dependency")
 		}
 	}
 	for _, d := range direct {
@@ -233,12 +233,12 @@ func TestDocumentsPlants(t *testing.T) {
 	text := string(lifecycle)
 	for name, c := range map[string]struct{ text, want string }{
 		"a move left out": {strings.Replace(text, "| QUEUED | ASSIGNED |", "| QUEUED | EXPIRED |", 1),
-			"QUEUED → ASSIGNED is legal and not told"},
+			"QUEUED → ASSIGNED is legal but not listed"},
 		"a move made up": {strings.Replace(text, "| QUEUED | ASSIGNED |", "| QUEUED | RUNNING |", 1),
-			"QUEUED → RUNNING is told and not legal"},
+			"QUEUED → RUNNING is listed but not legal"},
 		"a state made up": {strings.Replace(text, "| QUEUED | ASSIGNED |", "| QUEUED | ASLEEP |", 1),
-			"QUEUED → ASLEEP is no pair of states"},
-		"no table any more": {"", "QUEUED → ASSIGNED is legal and not told"},
+			"QUEUED → ASLEEP is not a pair of states"},
+		"no table any more": {"", "QUEUED → ASSIGNED is legal but not listed"},
 	} {
 		if faults := checkMoves(c.text); !slices.Contains(faults, c.want) {
 			t.Errorf("%s: faults are %q, want %q among them", name, faults, c.want)
@@ -246,9 +246,9 @@ func TestDocumentsPlants(t *testing.T) {
 	}
 	if faults := checkRoomsTold(
 		"| package | what it is | may import of ours |\n|---|---|---|\n| `sched` | x | `fsm` |\n| `shed` | x | |\n"); !slices.Contains(
-		faults, "sched is told to import fsm, the guard says ., internal/limits") ||
-		!slices.Contains(faults, "shed is told and no room") ||
-		!slices.Contains(faults, "fsm is not told") {
+		faults, "sched imports fsm by the document, ., internal/limits by the guard") ||
+		!slices.Contains(faults, "shed is listed but not a room") ||
+		!slices.Contains(faults, "fsm is not listed") {
 		t.Errorf("faults of a wrong table of rooms are %q", faults)
 	}
 	planted, err := plant(

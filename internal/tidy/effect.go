@@ -177,7 +177,7 @@ func checkMeasures(all []measure, recorded string) (faults []string) {
 		var n int
 		value, name, _ := strings.Cut(strings.TrimSpace(line), "\t")
 		if _, err := fmt.Sscan(value, &n); err != nil {
-			faults = append(faults, fmt.Sprintf("effect.txt: %q is no figure with a name", strings.TrimSpace(line)))
+			faults = append(faults, fmt.Sprintf("effect.txt: %q is not a figure with a name", strings.TrimSpace(line)))
 		}
 		were[name] = n
 	}
@@ -193,7 +193,7 @@ func checkMeasures(all []measure, recorded string) (faults []string) {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(were)) {
-		faults = append(faults, name+" is measured no more: strike it out of effect.txt")
+		faults = append(faults, name+" is no longer measured: remove it from effect.txt")
 	}
 	return faults
 }

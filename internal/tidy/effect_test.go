@@ -73,6 +73,6 @@ func TestEffect_measures(t *testing.T) {
 	matches(t, checkMeasures(all, record), []string{"rose from 3 to 4: the most are part 2, Machine 1"})
 	all[at].value = 2
 	matches(t, checkMeasures(all, record), nil)
-	matches(t, checkMeasures(all[:at], "x\ty\n"+record)[:1], []string{"is no figure"})
-	matches(t, checkMeasures(nil, "7\tgone\n"), []string{"gone is measured no more"})
+	matches(t, checkMeasures(all[:at], "x\ty\n"+record)[:1], []string{"is not a figure"})
+	matches(t, checkMeasures(nil, "7\tgone\n"), []string{"gone is no longer measured"})
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// unsafeMarkup is what the console's policy blocks in a browser, or what would show a user's text as markup.
+// unsafeMarkup lists markup that the console's policy blocks in a browser, or that would show a user's text as markup.
 var unsafeMarkup = []struct {
 	is   *regexp.Regexp
 	says string

@@ -168,9 +168,9 @@ func TestProsePlants(t *testing.T) {
 	})
 	walk(t, checkSkips, []violation{
 		{"why", one("x/a_test.go", "package x\nfunc f(t T) { t.Skip(\"no disk\"); t.Skipf(\"no %s\", s) }"), nil},
-		{"silent", one("x/a_test.go", "package x\nfunc f(t T) { t.Skip() }"), []string{"says why"}},
-		{"empty", one("x/a_test.go", "package x\nfunc f(t T) { t.Skip(\" \") }"), []string{"says why"}},
-		{"now", one("x/a_test.go", "package x\nfunc f(t T) { t.SkipNow() }"), []string{"says why"}},
+		{"silent", one("x/a_test.go", "package x\nfunc f(t T) { t.Skip() }"), []string{"needs a reason"}},
+		{"empty", one("x/a_test.go", "package x\nfunc f(t T) { t.Skip(\" \") }"), []string{"needs a reason"}},
+		{"now", one("x/a_test.go", "package x\nfunc f(t T) { t.SkipNow() }"), []string{"needs a reason"}},
 		{"another_skip", one("x/a_test.go", "package x\nfunc f(r R) { r.Skip() }"), nil},
 	})
 	walk(t, checkRefusals, []violation{

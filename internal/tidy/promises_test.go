@@ -47,7 +47,7 @@ func checkPromises(t *tree, document string) (faults []string) {
 		if !slices.ContainsFunc(tests, func(test string) bool {
 			return test == prefix || open && strings.HasPrefix(test, prefix)
 		}) {
-			faults = append(faults, fmt.Sprintf("%s names %s, which is no test", document, name))
+			faults = append(faults, fmt.Sprintf("%s names %s, which is not a test", document, name))
 		}
 	}
 	for _, m := range namedSource.FindAllStringSubmatch(string(text), -1) {
@@ -105,7 +105,7 @@ func TestPromisesPlants(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"docs/x.md names TestGone…, which is no test", "docs/x.md names TestGone, which is no test",
+	want := []string{"docs/x.md names TestGone…, which is not a test", "docs/x.md names TestGone, which is not a test",
 		"docs/x.md names y.go, which is not there", "docs/x.md names fsm/y.go, which is not there"}
 	if faults := checkPromises(planted, "docs/x.md"); !slices.Equal(faults, want) {
 		t.Errorf("faults are %q, want %q", faults, want)

@@ -48,7 +48,7 @@ func checkFolders(t *tree) []string {
 	return faults
 }
 
-// card is what newcomers expect at the top of the repository.
+// card lists the names that newcomers expect at the top of the repository.
 var card = []string{"cmd/", "fsm/", "cluster/", "sched/", "transport/", "snapshot/", "test/jepsen-lite/",
 	"docker-compose.yml", "Makefile", "README.md", "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md", ".ci/run"}
 
@@ -151,14 +151,14 @@ func checkSkips(t *tree) []string {
 			}
 			switch sel.Sel.Name {
 			case "SkipNow":
-				faults = append(faults, t.at(call.Pos())+": a test that skips says why: call Skip with a sentence")
+				faults = append(faults, t.at(call.Pos())+": a skipped test needs a reason: call Skip with a sentence")
 			case "Skip", "Skipf":
 				receiver, ok := sel.X.(*ast.Ident)
 				if !ok || !slices.Contains([]string{"t", "b", "f", "tb"}, receiver.Name) {
 					return true
 				}
 				if len(call.Args) == 0 || emptyLiteral(call.Args[0]) {
-					faults = append(faults, t.at(call.Pos())+": a test that skips says why: give a sentence")
+					faults = append(faults, t.at(call.Pos())+": a skipped test needs a reason: write a sentence")
 				}
 			}
 			return true

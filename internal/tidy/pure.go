@@ -58,7 +58,7 @@ func checkPure(t *tree) []string {
 				name = imp.Name.Name
 			}
 			if name == "." {
-				faults = append(faults, t.at(imp.Pos())+": a dot import hides what is used: import by name")
+				faults = append(faults, t.at(imp.Pos())+": a dot import hides the names used: import by name")
 			}
 			names[name] = path
 			if f.path == generatorFile && path == "math/rand/v2" {

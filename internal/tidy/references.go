@@ -178,7 +178,7 @@ func (c *citations) numbered(p, text, line string) {
 		case pages == nil:
 			c.fault(p, text, m[0], "cites ADR %d, which is not there", n)
 		case len(pages) > 1:
-			c.fault(p, text, m[0], "cites ADR %d, which is each of %s: number one of them anew", n,
+			c.fault(p, text, m[0], "cites ADR %d, which is each of %s: give one of them a new number", n,
 				strings.Join(pages, ", "))
 		}
 	}
@@ -195,17 +195,17 @@ func (c *citations) named(p, text, line string) {
 	if strings.Contains(line, "§") {
 		for _, m := range citedOther.FindAllStringSubmatchIndex(line, -1) {
 			if word := line[m[2]:m[3]]; citable[word] == "" && !slices.Contains(sourceDesigns, word) {
-				c.fault(p, text, m[0], "cites %s, which is no document of the repository", word)
+				c.fault(p, text, m[0], "cites %s, which is not a document of the repository", word)
 			}
 		}
 	}
 	for _, m := range citedBare.FindAllStringIndex(line, -1) {
-		c.fault(p, text, m[0], "cites %s, which is no document of the repository", line[m[0]:m[1]])
+		c.fault(p, text, m[0], "cites %s, which is not a document of the repository", line[m[0]:m[1]])
 	}
 	for _, m := range capitalPage.FindAllStringSubmatchIndex(line, -1) {
 		name := line[m[2]:m[3]]
 		if !slices.ContainsFunc(c.tree.paths, func(q string) bool { return path.Base(q) == name }) {
-			c.fault(p, text, m[0], "cites %s, which is no document of the repository", name)
+			c.fault(p, text, m[0], "cites %s, which is not a document of the repository", name)
 		}
 	}
 }
@@ -262,7 +262,7 @@ func checkRules(text string) (faults []string) {
 			faults = append(faults, "rule "+name+" begins no paragraph with its anchor")
 		}
 		if place := section*1000 + number; place <= last {
-			faults = append(faults, name+" stands behind "+lastName)
+			faults = append(faults, name+" comes after "+lastName)
 		} else {
 			last, lastName = place, name
 		}

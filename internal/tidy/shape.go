@@ -34,7 +34,7 @@ func layersOf(design string) (layers map[string]int, faults []string) {
 		for name := range strings.SplitSeq(m[1], ", ") {
 			name = strings.Trim(name, "`")
 			if _, twice := layers[name]; twice {
-				faults = append(faults, name+" stands in two layers")
+				faults = append(faults, name+" is in two layers")
 			}
 			layers[name] = n
 		}
@@ -53,7 +53,7 @@ func checkLayers(t *tree, dir, design string, compiled map[string]string, allowe
 		if f.dir() == dir && !f.test() && !f.generated && !f.planted() && base != "plants.go" {
 			present[base] = true
 			if _, listed := layers[base]; !listed {
-				faults = append(faults, fmt.Sprintf("%s stands in no layer of %s/DESIGN.md", f.path, dir))
+				faults = append(faults, fmt.Sprintf("%s is in no layer of %s/DESIGN.md", f.path, dir))
 			}
 		}
 	}

@@ -40,7 +40,7 @@ func TestLayers_find(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const design = "1. **verbs**: `verb.go`. What is done.\n2. **tables**: `table.go`. What is kept.\n"
+	const design = "1. **verbs**: `verb.go`. Actions.\n2. **tables**: `table.go`. Data.\n"
 	for _, c := range []struct {
 		name, design string
 		allowed      int
@@ -49,7 +49,7 @@ func TestLayers_find(t *testing.T) {
 		{"one upward", design, 0, []string{"1 arrows run upward, 0 are allowed:\n\ttable.go → verb.go"}},
 		{"one allowed", design, 1, nil},
 		{"two allowed", design, 2, []string{"lower it"}},
-		{"a file in none", "1. **verbs**: `verb.go`.\n", 0, []string{"p/table.go stands in no layer"}},
+		{"a file in none", "1. **verbs**: `verb.go`.\n", 0, []string{"p/table.go is in no layer"}},
 		{"a file that is not there", design + "3. **trees**: `tree.go`.\n", 1,
 			[]string{"names tree.go, which is not there"}},
 	} {

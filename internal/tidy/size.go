@@ -21,7 +21,7 @@ var (
 	largeFunctions = map[string]int{}
 )
 
-// checkSizes returns what is reported and what fails. Tests are reported only.
+// checkSizes returns the sizes to report and the faults. Tests are reported only.
 func checkSizes(t *tree, files, functions map[string]int) (reports, faults []string) {
 	usedFiles, usedFunctions := map[string]bool{}, map[string]bool{}
 	judge := func(key, where string, lines, reported, most int, test bool, allowed map[string]int, used map[string]bool) {

@@ -24,7 +24,7 @@ import (
 	"google.golang.org/protobuf/types/descriptorpb"
 )
 
-var update = flag.Bool("update", false, "write deps.txt anew")
+var update = flag.Bool("update", false, "update deps.txt")
 
 // house reads the repository once for all tests; they only read it.
 var house = sync.OnceValues(func() (*tree, error) {

@@ -52,8 +52,8 @@ func compiledImporter(fset *token.FileSet, compiled map[string]string) types.Imp
 	})
 }
 
-// checkTyped type-checks the sources of the pure rooms, package by package, and finds what needs types: ranges over
-// maps, floats in the state machine, and products of floats that are not rounded separately.
+// checkTyped type-checks the sources of the pure rooms, package by package, and finds faults that need types: ranges
+// over maps, floats in the state machine, and products of floats that are not rounded separately.
 func checkTyped(t *tree, compiled map[string]string) []string {
 	var faults []string
 	imports := compiledImporter(t.fset, compiled)
