@@ -8,9 +8,9 @@ import (
 // expression is a cron expression: a bit for each value that a field takes.
 type expression struct {
 	second, minute, hour, day, month, week uint64
-	// either says that both days are restricted: a day that either names is taken.
+	// either means that both days are restricted: a day that either names counts.
 	either bool
-	// elapsed says that the hours go by elapsed time, as the field begins with *.
+	// elapsed means that the hours go by elapsed time, as the field begins with *.
 	elapsed bool
 	where   *time.Location
 }
@@ -39,8 +39,8 @@ func (x *expression) spanAt(unix int64) span {
 	return s
 }
 
-// shown returns the local second up to which a zone has shown its times before a span: what is
-// less is shown again by it, what lies between and its beginning it does not show.
+// shown returns the local second up to which a zone has shown its times before a span. The span shows earlier seconds
+// again, and never shows those from there to its beginning.
 func (x *expression) shown(s span) int64 {
 	if s.from == -always {
 		return s.from

@@ -22,8 +22,8 @@ const (
 	maxUnpacked = 4 << 20
 )
 
-// Pack writes zones, TZif data by name, in one compressed piece: each distinct data once, then the sorted names.
-// It refuses what Open would not read, or what is larger than rota.MaxTZDataBytes.
+// Pack writes zones, TZif data by name, in one compressed piece: each distinct data once, then the sorted names. It
+// refuses zones that Open would not read, and more than rota.MaxTZDataBytes.
 func Pack(files map[string][]byte) ([]byte, error) {
 	var contents, names []byte
 	places, total := make(map[string]int), 0

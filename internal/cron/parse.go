@@ -80,13 +80,12 @@ func (z *Zones) Check(t *rota.ScheduleTimes, now rota.Date) error {
 			"tz: got %.80q without cron; omit it, periods and dates have no zone", t.TZ)
 	}
 	if _, ok := table.Next(int64(max(now, t.Start-1))); !ok {
-		return refuse("the schedule has no date within five years: mend its cron expression, its dates or its end")
+		return refuse("the schedule has no date within five years: fix its cron expression, its dates or its end")
 	}
 	return nil
 }
 
-// parse reads a cron expression, to be reckoned in a zone. Periods, as of @every, are counted
-// from anchor, Unix ms.
+// parse reads a cron expression, to be evaluated in a zone. Periods, as of @every, are counted from anchor, Unix ms.
 func (z *Zones) parse(expr, zone string, anchor int64) (Table, error) {
 	where, err := z.Zone(zone)
 	if err != nil {
@@ -158,7 +157,7 @@ func (f *field) parse(word string) (set uint64, err error) {
 	return set, nil
 }
 
-// parseRange reads *, a value, or a range, each of them with a step where one is wanted.
+// parseRange reads *, a value, or a range, each with an optional step.
 func (f *field) parseRange(part string) (set uint64, err error) {
 	span, stride, stepped := strings.Cut(part, "/")
 	from, to := f.min, f.max

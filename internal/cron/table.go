@@ -7,7 +7,7 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// Table tells when a schedule is due. Moments are Unix ms.
+// Table lists the dates of a schedule. Moments are Unix ms.
 type Table interface {
 	// Next returns the first date after a moment; ok is false where there is none, or none within
 	// five years.
@@ -74,8 +74,8 @@ func (d dates) after(moment int64) int {
 
 func (d dates) count(from, until int64) int64 { return int64(d.after(until) - d.after(from)) }
 
-// Between returns the newest dates, at most so many, of those after from and up to until, in
-// order, and how many come before them.
+// Between returns the newest dates of those after from and up to until, at most `most`, in order, and how many come
+// before them.
 func Between(t Table, from, until int64, most int) (newest []int64, before int64) {
 	if until <= from {
 		return nil, 0
@@ -116,7 +116,7 @@ func Period(t Table, now int64) (since, until int64, ok bool) {
 	return begun[0], until, true
 }
 
-// clamped are the dates of a table from start on and before end; 0 is no bound.
+// clamped are the dates of a table from start on and before end; 0 means unbounded.
 type clamped struct {
 	t          Table
 	start, end int64

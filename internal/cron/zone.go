@@ -52,7 +52,7 @@ func Open(name string, released rota.Date, packed []byte) (*Zones, error) {
 	return z, nil
 }
 
-// Name returns what identifies the zones in the log: the release, such as 2026f, and for an installed one its hash.
+// Name returns the name of the zones in the log: the release, such as 2026f, and for an installed one its hash.
 func (z *Zones) Name() string { return z.name }
 
 // Released returns the date of the release.

@@ -21,7 +21,7 @@ const (
 	asidePrefix, asideSuffix = ".rota-", ".part"
 )
 
-// Options configure where backups are and who may read them.
+// Options configure the place of backups and the accounts that can read them.
 type Options struct {
 	// To is a directory, or s3://bucket/prefix.
 	To string
@@ -122,7 +122,7 @@ func (d *Depot) Put(ctx context.Context, by rota.NodeID, write func(io.Writer) e
 }
 
 // fill stores an incomplete backup under a temporary name, sealed if there are recipients, and returns the SHA-256 of
-// what was to be stored. check reads the unsealed bytes: afterwards this process cannot read them.
+// the bytes to be stored. check reads the unsealed bytes: afterwards this process cannot read them.
 func (d *Depot) fill(ctx context.Context, aside string, write func(io.Writer) error,
 	check func(io.Reader) (Name, error)) (name Name, sum []byte, err error) {
 	stored, out := io.Pipe()

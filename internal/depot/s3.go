@@ -20,7 +20,7 @@ const (
 	bucketScheme = "s3://"
 	// amazon is the default store.
 	amazon = "https://s3.amazonaws.com"
-	// partBytes is what one request stores, and what is held of a backup in memory. A store accepts 10,000 parts, so a
+	// partBytes is the size of one request, and of the part of a backup in memory. A store accepts 10,000 parts, so a
 	// backup may have 156 GiB.
 	partBytes = 16 << 20
 	// copyBytes is the most that a store copies in one request.
@@ -95,11 +95,11 @@ func (b *s3Store) place(name string) string { return bucketScheme + b.bucket + "
 
 func (b *s3Store) fill(ctx context.Context, name string, r io.Reader) error {
 	b.clear(ctx, name)
-	// Without TLS, thus on loopback, the library would else sign pieces of a part, whose frame some stores keep as data. What is stored
-	// is read back in any case.
+	// Without TLS, thus on loopback, the library would else sign pieces of a part, whose frame some stores keep as
+	// data. The stored object is read back in any case.
 	_, err := b.client.PutObject(ctx, b.bucket, b.prefix+name, r, -1, minio.PutObjectOptions{PartSize: partBytes,
 		ContentType: "application/octet-stream", DisableContentSha256: true})
-	return b.says(err)
+	return b.explain(err)
 }
 
 // clear aborts the interrupted uploads of a name. It is best effort: not every store lists them, and credentials may
@@ -112,11 +112,11 @@ func (b *s3Store) clear(ctx context.Context, name string) {
 func (b *s3Store) open(ctx context.Context, name string) (io.ReadCloser, error) {
 	object, err := b.client.GetObject(ctx, b.bucket, b.prefix+name, minio.GetObjectOptions{})
 	if err != nil {
-		return nil, b.says(err)
+		return nil, b.explain(err)
 	}
 	if _, err := object.Stat(); err != nil {
 		_ = object.Close()
-		return nil, b.says(err)
+		return nil, b.explain(err)
 	}
 	return bucketReader{object, b}, nil
 }
@@ -129,7 +129,7 @@ type bucketReader struct {
 // Read adds to errors what to do about them.
 func (r bucketReader) Read(p []byte) (int, error) {
 	n, err := r.Object.Read(p)
-	return n, r.b.says(err)
+	return n, r.b.explain(err)
 }
 
 func (b *s3Store) rename(ctx context.Context, from, to string) error {
@@ -145,7 +145,7 @@ func (b *s3Store) rename(ctx context.Context, from, to string) error {
 		_, err = b.client.ComposeObject(ctx, dst, src)
 	}
 	if err != nil {
-		return b.says(err)
+		return b.explain(err)
 	}
 	return b.remove(ctx, from)
 }
@@ -154,12 +154,12 @@ func (b *s3Store) remove(ctx context.Context, name string) error {
 	if Partial(name) {
 		b.clear(ctx, name)
 	}
-	return b.says(b.client.RemoveObject(ctx, b.bucket, b.prefix+name, minio.RemoveObjectOptions{}))
+	return b.explain(b.client.RemoveObject(ctx, b.bucket, b.prefix+name, minio.RemoveObjectOptions{}))
 }
 
 func (b *s3Store) look(ctx context.Context, name string) (int64, rota.Date, error) {
 	info, err := b.client.StatObject(ctx, b.bucket, b.prefix+name, minio.StatObjectOptions{})
-	return info.Size, rota.Date(info.LastModified.UnixMilli()), b.says(err)
+	return info.Size, rota.Date(info.LastModified.UnixMilli()), b.explain(err)
 }
 
 func (b *s3Store) list(ctx context.Context, yield func(name string, bytes int64, made rota.Date)) error {
@@ -167,7 +167,7 @@ func (b *s3Store) list(ctx context.Context, yield func(name string, bytes int64,
 	defer cancel() // ends the listing if an error ended this
 	for o := range b.client.ListObjects(ctx, b.bucket, minio.ListObjectsOptions{Prefix: b.prefix}) {
 		if o.Err != nil {
-			return b.says(o.Err)
+			return b.explain(o.Err)
 		}
 		yield(strings.TrimPrefix(o.Key, b.prefix), o.Size, rota.Date(o.LastModified.UnixMilli()))
 	}

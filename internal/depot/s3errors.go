@@ -17,8 +17,8 @@ var remedies = map[string]string{
 	"NoSuchBucket":                 "the bucket does not exist: create it, or fix the name",
 	"NoSuchKey":                    "the object does not exist: list backups with `rota operator backup list`",
 	"AccessDenied":                 "the store refuses these credentials here: they want to list, read, write and delete in the bucket",
-	"InvalidAccessKeyId":           "the store does not know the access key: mend AWS_ACCESS_KEY_ID, or the file that has it",
-	"SignatureDoesNotMatch":        "the secret key is wrong: mend AWS_SECRET_ACCESS_KEY, or the file that has it",
+	"InvalidAccessKeyId":           "the store does not know the access key: fix AWS_ACCESS_KEY_ID, or the file that has it",
+	"SignatureDoesNotMatch":        "the secret key is wrong: fix AWS_SECRET_ACCESS_KEY, or the file that has it",
 	"ExpiredToken":                 "the credentials have expired: get new ones",
 	"RequestTimeTooSkewed":         "this machine's clock is wrong: set it",
 	"AuthorizationHeaderMalformed": "the bucket is in another region: name it with --backup-region",
@@ -31,8 +31,8 @@ var remedies = map[string]string{
 	"ServiceUnavailable":           "the store is not available; it is tried again",
 }
 
-// says describes a store's refusal, and what to do.
-func (b *s3Store) says(err error) error {
+// explain describes a store's refusal and the remedy.
+func (b *s3Store) explain(err error) error {
 	if err == nil || errors.Is(err, io.EOF) || errors.Is(err, context.Canceled) {
 		return err
 	}

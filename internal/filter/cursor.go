@@ -10,8 +10,8 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// Cursor is where a list of jobs stands, and of which moment it is: what got a number after
-// that is no part of it (SPEC §21.6).
+// Cursor is a position in a list of jobs, with the moment of the list: jobs that got a number after that are not part
+// of it (SPEC §21.6).
 type Cursor struct {
 	// Part is the part of the list, of those that its maker counts.
 	Part byte
@@ -24,7 +24,7 @@ type Cursor struct {
 	Sub uint32
 }
 
-// Origin is what numbers mean something in: a cluster as it is between two restores.
+// Origin is the scope of numbers: a cluster as it is between two restores.
 type Origin struct {
 	Cluster     rota.ClusterID
 	Incarnation uint64

@@ -6,7 +6,7 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// ofEvents are the terms that select events: those that ask for what an event says of its job.
+// ofEvents are the terms that select events: those for properties of a job that its events contain.
 var ofEvents = []string{"queue", "tenant", "id", "schedule", "workflow"}
 
 // Events reads a line that selects events: fewer terms of the same grammar.

@@ -33,12 +33,12 @@ type value struct {
 	op     string
 }
 
-// kind is what terms of one name ask for.
+// kind describes the terms of one name.
 type kind struct {
 	// name ends in a dot where an argument follows.
 	name string
 	ops  []string
-	// early terms need no more of a job than what an archive's mark has of it.
+	// early terms need only those properties of a job that an archive's mark has.
 	early bool
 	// read checks a value; nil takes every text.
 	read func(*value) bool
@@ -46,7 +46,7 @@ type kind struct {
 	fits func(j *rota.Job, now rota.Clock, arg string, v *value) bool
 }
 
-// Worker is the term that came with rules version 2: what is replicated may have it from then on.
+// Worker is the term that came with rules version 2: replicated filters may have it from then on.
 const Worker = "worker"
 
 // equal are the operators of most kinds.
@@ -105,7 +105,7 @@ var kinds = []kind{
 		}},
 }
 
-// text is what kinds that compare one text do.
+// text returns the comparison of kinds that compare one text.
 func text(of func(*rota.Job) string) func(*rota.Job, rota.Clock, string, *value) bool {
 	return func(j *rota.Job, _ rota.Clock, _ string, v *value) bool { return v.matches(of(j)) }
 }
@@ -235,8 +235,7 @@ func parse(line string, kinds []kind) (f Filter, err error) {
 	return f, nil
 }
 
-// Early reports whether a job may pass, of which no more is known than what an archive's mark
-// has: queue, tenant, type, state and id.
+// Early reports whether a job may pass by the properties in an archive's mark: queue, tenant, type, state and id.
 func (f *Filter) Early(j *rota.Job) bool { return f.passes(j, 0, true) }
 
 // Late reports whether a job passes that Early let pass. now is the cluster's clock.

@@ -28,7 +28,7 @@ func (s *scanner) skipSpace() {
 	}
 }
 
-// until returns what is left up to the first of some bytes.
+// until returns the rest up to the first of some bytes.
 func (s *scanner) until(end string) string {
 	from := s.at
 	if n := strings.IndexAny(s.line[from:], end); n >= 0 {

@@ -12,20 +12,19 @@ import (
 	"github.com/rotasched/rota/internal/jsonparts"
 )
 
-// childReader reads the children of one node and gathers what is wrong with them.
+// childReader reads the children of one node and gathers their faults.
 type childReader struct {
 	flowReader
 	// node is the one that completes.
 	node   string
 	growth rota.Growth
-	// detached is the line that says that nothing waits for the children.
+	// detached is the line which states that nothing waits for the children.
 	detached int
 }
 
-// Children reads what a node adds to its workflow (SPEC §23.2): one JSON object a child, as a
-// workflow's file describes its nodes, one after the other, and {"detached": true} beside them.
-// node is the one that completes. A text with nothing in it has no children: nil. What is wrong
-// with it is a Faults.
+// Children reads what a node adds to its workflow (SPEC §23.2): one JSON object a child, as a workflow's file describes
+// its nodes, one after the other, and {"detached": true} with them. node is the one that completes. An empty text has
+// no children: nil. The error is a Faults.
 func Children(text []byte, node string) (*rota.Growth, error) {
 	text = bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))
 	r := &childReader{flowReader: flowReader{lines: map[string]int{}}, node: node}
@@ -70,7 +69,7 @@ func brokenAt(text []byte, err error) int {
 	return lineAt(bytes.TrimRight(text, "\n"), int64(len(text))) // it ends too early
 }
 
-// value reads one object; false where what follows is not looked at any more.
+// value reads one object; it returns false if the rest is not read any more.
 func (r *childReader) value(part flowPart) bool {
 	if part.text[0] != '{' {
 		r.refuse(part.line, "want an object {\"id\": …, \"type\": …} for each child, without a list around them")
@@ -100,7 +99,7 @@ func (r *childReader) detach(line, fields int, says json.RawMessage) {
 	case r.detached > 0:
 		r.refuse(line, `duplicate "detached": first in line %d`, r.detached)
 	case fields != 1 || string(says) != "true":
-		r.refuse(line, `"detached" is said of all children: {"detached": true} is wanted, as an object of its own`)
+		r.refuse(line, `"detached" applies to all children: write {"detached": true} as a separate object`)
 	}
 	r.detached = cmp.Or(r.detached, line)
 }
@@ -132,7 +131,7 @@ func (r *childReader) child(part flowPart) {
 	}
 }
 
-// before refuses parents that do not stand before a child.
+// before refuses parents that do not come before a child.
 func (r *childReader) before(n *rota.NodeSpec) error {
 	for _, p := range n.Parents {
 		if _, ok := r.lines[p]; !ok && p != r.node {

@@ -64,8 +64,8 @@ func TestChildren_faults(t *testing.T) {
 		`{"id": "a", "type": "x"}` + "\n" + `{"id": "b", "ty`:         {"line 2: not JSON: unexpected EOF"},
 		`{"id": "a", "type": "x"}` + "\n" + `{"id": "b" "type": "x"}`: {"line 2: not JSON: "},
 		"\x00": {"line 1: not JSON: "},
-		`{"id": "a", "type": "x", "detached": true}`:              {`line 1: "detached" is said of all children`},
-		`{"detached": false}` + "\n" + `{"id": "a", "type": "x"}`: {`line 1: "detached" is said of all children`},
+		`{"id": "a", "type": "x", "detached": true}`:              {`line 1: "detached" applies to all children`},
+		`{"detached": false}` + "\n" + `{"id": "a", "type": "x"}`: {`line 1: "detached" applies to all children`},
 		`{"detached": true}`: {`line 1: detached is set without children`},
 		`{"detached": true}{"id": "a", "type": "x"}` + "\n" +
 			`{"detached": true}`: {`line 2: duplicate "detached": first in line 1`},

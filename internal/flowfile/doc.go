@@ -2,7 +2,7 @@
 // (JSON or YAML) and as WfCommons instances, jobs one JSON object a line, and job logs
 // in the Standard Workload Format.
 //
-// What is wrong with a file is said with its line, and several faults at once.
+// An error lists several faults of a file at once, each with its line.
 //
 // It never calls a cluster, never prints, and never holds more of a file than its
 // bounds allow.

@@ -132,7 +132,7 @@ func strictYAML(text []byte, what string, into any) error {
 		return fmt.Errorf("not YAML: %s", strings.TrimPrefix(err.Error(), "yaml: "))
 	}
 	if err := d.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
-		return fmt.Errorf("%s is one document: this file goes on after the first", what)
+		return fmt.Errorf("%s is one document: this file continues after the first", what)
 	}
 	return nil
 }

@@ -29,7 +29,7 @@ func TestParseWorkers(t *testing.T) {
 		{"workers: [{id: a}, {id: a}]", `worker "a" is there twice`},
 		{"workers: [{id: a, slots: -1}]", "slots must be between 1 and 10000, got -1"},
 		{"workers: {{", "not YAML: line 1"},
-		{"workers: [{id: a}]\n---\nx: 1", "goes on after the first"},
+		{"workers: [{id: a}]\n---\nx: 1", "continues after the first"},
 	} {
 		if got, err := ParseWorkers([]byte(c.text)); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%q: %v, %v, want %q", c.text, got, err, c.want)

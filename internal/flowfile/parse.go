@@ -34,7 +34,7 @@ const (
 	FormatWfCommons = "wfcommons"
 )
 
-// Faults is what is wrong with a workflow's file.
+// Faults lists the faults of a workflow's file.
 type Faults []string
 
 // Error implements error.
@@ -95,8 +95,8 @@ func FormatOf(text []byte) string {
 	}
 }
 
-// Parse reads a workflow's file of either format; "" takes that of its content. path
-// only helps to tell JSON from YAML. What is wrong with the file is a Faults.
+// Parse reads a workflow's file of either format; "" takes that of its content. path only helps to tell JSON from YAML.
+// The error for a faulty file is a Faults.
 func Parse(text []byte, path, format string, o Options) (rota.WorkflowSpec, error) {
 	if len(bytes.TrimSpace(text)) == 0 {
 		return rota.WorkflowSpec{}, Faults{"it is empty"}
@@ -111,8 +111,8 @@ func Parse(text []byte, path, format string, o Options) (rota.WorkflowSpec, erro
 	return parts.spec()
 }
 
-// takeApart tells JSON from YAML by the first character, as every JSON object is
-// also YAML; the file's suffix is asked only where it begins like JSON and is none.
+// takeApart distinguishes JSON and YAML by the first character, as every JSON object is also YAML; the file's suffix is
+// asked only where it begins like JSON and is none.
 func takeApart(text []byte, path string) (*flowParts, error) {
 	suffix := strings.ToLower(filepath.Ext(path))
 	if bytes.TrimSpace(text)[0] != '{' || (suffix == ".yaml" || suffix == ".yml") && !json.Valid(text) {
@@ -126,7 +126,7 @@ func lineAt(text []byte, offset int64) int {
 	return 1 + bytes.Count(text[:max(0, min(offset, int64(len(text))))], []byte("\n"))
 }
 
-// checkJSON refuses what is no JSON, with the line where it ceases to be.
+// checkJSON refuses text that is not JSON, with the line of the first fault.
 func checkJSON(text []byte) error {
 	var whole json.RawMessage
 	err := json.Unmarshal(text, &whole)

@@ -9,7 +9,7 @@ import (
 	"github.com/rotasched/rota/internal/nearest"
 )
 
-// flowReader makes a workflow of a file's parts and gathers what is wrong with it.
+// flowReader makes a workflow of a file's parts and gathers its faults.
 type flowReader struct {
 	parts  *flowParts
 	spec   rota.WorkflowSpec
@@ -73,7 +73,7 @@ func (p *flowParts) spec() (rota.WorkflowSpec, error) {
 	return r.spec, r.verdict()
 }
 
-// head reads what stands beside nodes and edges.
+// head reads the fields other than nodes and edges.
 func (r *flowReader) head() {
 	into := map[string]any{"id": &r.spec.ID, "queue": &r.spec.Queue, "tenant": &r.spec.Tenant,
 		"on_failure": &r.spec.OnFailure, "labels": &r.spec.Labels}
@@ -119,10 +119,10 @@ func (r *flowReader) node(part flowPart) {
 	}
 	n := rota.NewNodeSpec("", "", nil)
 	if defaults := r.parts.fields["defaults"]; defaults.text != nil {
-		_ = strictly(defaults.text, &n.JobSpec) // told once, at the defaults
+		_ = strictly(defaults.text, &n.JobSpec) // reported once, at the defaults
 	}
 	err := strictly(part.text, &n)
-	if err == nil && n.Gate != nil { // a gate is no job: what the defaults say of jobs is not its
+	if err == nil && n.Gate != nil { // a gate is not a job: the defaults of jobs do not apply to it
 		n = rota.NewNodeSpec("", "", nil)
 		err = strictly(part.text, &n)
 	}

@@ -36,7 +36,7 @@ func (j *SWFJob) Processors() int64 {
 	return max(j.Requested, 1)
 }
 
-// SWFLog is a parsed job log. Zero in the header's numbers means not told.
+// SWFLog is a parsed job log. Zero in the header's numbers means unknown.
 type SWFLog struct {
 	MaxProcs, MaxNodes int64
 	Jobs               []SWFJob
@@ -109,7 +109,7 @@ func readSWF(r io.Reader, most int) (*SWFLog, error) {
 			return log, nil
 		}
 		job, err := parseSWFJob(line)
-		if cut := lines.Err(); err != nil && cut != nil { // nothing comes after what is left of the line
+		if cut := lines.Err(); err != nil && cut != nil { // nothing comes after the rest of the line
 			return nil, unpacking(number-1, cut)
 		}
 		if err != nil {
@@ -131,14 +131,14 @@ func readSWF(r io.Reader, most int) (*SWFLog, error) {
 	return log, nil
 }
 
-// unpacking says what is wrong with a file that could be read to a line.
+// unpacking returns the error for a file that could be read to a line.
 func unpacking(line int, err error) error {
 	switch {
 	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
 		return fmt.Errorf(
-			"the gzip file is cut off after line %d: copy it anew, or unpack what is whole of it with zcat", line)
+			"the gzip file is cut off after line %d: copy it again, or unpack the intact part with zcat", line)
 	case errors.Is(err, gzip.ErrChecksum), errors.Is(err, gzip.ErrHeader):
-		return fmt.Errorf("the gzip file is damaged (%w) after line %d: copy it anew", err, line)
+		return fmt.Errorf("the gzip file is damaged (%w) after line %d: copy it again", err, line)
 	case errors.Is(err, bufio.ErrTooLong):
 		return fmt.Errorf("line %d too long: maximum %d bytes; this is not a job log", line+1, swfLineMax)
 	}

@@ -21,7 +21,7 @@ type Trace struct {
 	More int
 }
 
-// ReadTrace reads a job log, gzip'd or not, up to so many jobs: in the Standard Workload Format, or one JSON object a
+// ReadTrace reads a job log, gzip'd or not, up to `most` jobs: in the Standard Workload Format, or one JSON object a
 // line, which begins with '{'.
 func ReadTrace(r io.Reader, most int) (t Trace, err error) {
 	text, err := unpacked(r)
@@ -56,8 +56,9 @@ type TimedJob struct {
 	Spent rota.Costs
 }
 
-// ReadTimed reads jobs one JSON object a line, with the API's field names and submit_ms and run_ms, up to so many. A job whose state says that
-// it had not ended needs no run_ms. more is the number of the first line beyond those, 0 where there is none.
+// ReadTimed reads jobs one JSON object a line, with the API's field names and submit_ms and run_ms, up to `most`. A job
+// with the state of a live job needs no run_ms. more is the number of the first line beyond those, 0 where there is
+// none.
 func ReadTimed(r *bufio.Reader, most int) (jobs []TimedJob, more int, err error) {
 	in := &Jobs{in: r}
 	for {

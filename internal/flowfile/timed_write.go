@@ -14,9 +14,10 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// TimedLine returns a job as a line that ReadTimed reads, with what decides on it: when it first waited for a worker, when its last attempt began and
-// how long that ran. It leaves out what the job carries, and of what holds it back all but workers, keys and costs. submit is the submit_ms; why, if it is not
-// empty, is why there is no such line.
+// TimedLine returns a job as a line that ReadTimed reads, with the data that decisions need: when it first waited for a
+// worker, when its last attempt began and how long that ran. It leaves out the job's content, and all of its
+// constraints but workers, keys and costs. submit is the submit_ms; why, if it is not empty, is why there is no such
+// line.
 func TimedLine(j *rota.Job) (line []byte, submit int64, why string) {
 	switch {
 	case j.RecordDropped:
@@ -65,8 +66,8 @@ func TimedLine(j *rota.Job) (line []byte, submit int64, why string) {
 // sorterHolds is about how many bytes of lines a Sorter keeps in memory.
 const sorterHolds = 16 << 20
 
-// Sorter puts lines in the order of their moments, those that were added later first where these are equal: jobs are listed the newest first.
-// What is too much for memory waits in a temporary file. The zero Sorter is empty.
+// Sorter puts lines in the order of their moments, those that were added later first where these are equal: jobs are
+// listed the newest first. Lines beyond the bound on memory wait in a temporary file. The zero Sorter is empty.
 type Sorter struct {
 	// Holds bounds the bytes in memory; 0 is 16 MiB.
 	Holds int
@@ -104,7 +105,7 @@ func (s *Sorter) Add(at int64, text []byte) error {
 	return s.spill()
 }
 
-// spill writes what is in memory to the file, as one more sorted run.
+// spill writes the lines in memory to the file, as one more sorted run.
 func (s *Sorter) spill() (err error) {
 	if s.file == nil {
 		if s.file, err = os.CreateTemp("", "rota-sort-*"); err != nil {

@@ -28,7 +28,7 @@ type Options struct {
 	Resources bool
 }
 
-// wfInstance is what is read of an instance in WfFormat 1.5.
+// wfInstance holds the fields read of an instance in WfFormat 1.5.
 type wfInstance struct {
 	Name          string `json:"name"`
 	SchemaVersion any    `json:"schemaVersion"`
@@ -108,7 +108,7 @@ func parseWfCommons(text []byte, o Options) (rota.WorkflowSpec, error) {
 	return spec, err
 }
 
-// readInstance decodes an instance and refuses what is none.
+// readInstance decodes an instance and refuses anything else.
 func readInstance(text []byte) (*wfInstance, error) {
 	if err := checkJSON(text); err != nil {
 		return nil, err
@@ -235,8 +235,7 @@ func inSteps(n int64) int64 {
 	return (n + step - 1) / step * step
 }
 
-// join gives every node its parents: the edges that it tells, and those that other
-// tasks tell by their children.
+// join gives every node its parents: those of its own edges, and those that other tasks list as their children.
 func (m *wfMaker) join(spec *rota.WorkflowSpec, tasks []wfTask) error {
 	type ends struct{ from, to int }
 	told := make(map[ends]bool)

@@ -15,8 +15,8 @@ import (
 // maxYAMLDepth bounds nesting, and with it aliases that hold themselves.
 const maxYAMLDepth = 64
 
-// yamlJSON turns a YAML tree into JSON text, aliases and merge keys resolved. left
-// is what may still be written: a few aliases can name very much.
+// yamlJSON turns a YAML tree into JSON text, aliases and merge keys resolved. left is how many bytes may still be
+// written: a few aliases can expand to very much.
 type yamlJSON struct{ left int }
 
 // partsOfYAML takes a YAML file apart.
@@ -121,8 +121,7 @@ func (w *yamlJSON) value(out []byte, n *yaml.Node, depth int) ([]byte, error) {
 	return out, err
 }
 
-// object appends a mapping's JSON: what a merge key brings stands first, so that
-// the mapping's own keys beat it.
+// object appends a mapping's JSON: the fields of a merge key come first, so that the mapping's own keys override them.
 func (w *yamlJSON) object(out []byte, n *yaml.Node, depth int) ([]byte, error) {
 	fields, err := w.fields(n, depth)
 	if err != nil {

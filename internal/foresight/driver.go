@@ -280,7 +280,7 @@ func (d *driver) log(ops []*fsmpb.Op) ([]*fsmpb.Outcome, error) {
 		return nil, err
 	}
 	for i := range a.Events {
-		d.heed(&a.Events[i])
+		d.follow(&a.Events[i])
 	}
 	d.ticks.more = a.Sweep.More
 	d.m.Recycle(a.Events)
@@ -306,9 +306,9 @@ func (d *driver) applied(e *fsmpb.Entry) (fsm.Applied, error) {
 	return d.m.Apply(d.index, e.Term, data)
 }
 
-// heed applies the consequences of an event for workers and the leader.
-func (d *driver) heed(e *rota.Event) {
-	d.ticks.heed(e, d.now)
+// follow applies the consequences of an event for workers and the leader.
+func (d *driver) follow(e *rota.Event) {
+	d.ticks.follow(e, d.now)
 	switch e.Kind {
 	case rota.EventJobEnqueued:
 		if d.Flow != nil {

@@ -55,7 +55,7 @@ type Life struct {
 	// so far.
 	Submitted func(m *fsm.Machine, job int, fates []Fate) error
 
-	// thorough, for tests, performs at every tick what can only have an effect at some.
+	// thorough, for tests, performs at every tick tasks that can only have an effect at some.
 	thorough bool
 }
 

@@ -64,8 +64,8 @@ func (t *ticks) set(settings []rota.Setting) error {
 	return nil
 }
 
-// heed updates the ticks for an event.
-func (t *ticks) heed(e *rota.Event, now int64) {
+// follow updates the ticks for an event.
+func (t *ticks) follow(e *rota.Event, now int64) {
 	switch e.Kind {
 	case rota.EventJobEnqueued:
 		t.asked = true

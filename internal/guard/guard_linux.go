@@ -70,7 +70,7 @@ func (g *Guard) Run(ctx context.Context) (code int, ran bool, err error) {
 			asked = true
 			_ = worker.Signal(s)
 		case <-stops:
-			g.Talk("guard: the worker goes on: stopped, it would lose its leases; Ctrl-C drains it")
+			g.Talk("guard: the worker continues, as it would lose its leases if stopped; Ctrl-C drains it")
 		case child := <-reaped:
 			if child.pid != pid {
 				continue // an orphan of a command that has ended

@@ -64,7 +64,7 @@ func ClientURI(domain, role, name string) (string, error) {
 }
 
 // Node returns the id of the node whose certificate is first in a chain, if an authority of roots issued it. The error
-// names what is wrong with it.
+// names the fault.
 func Node(chain []*x509.Certificate, roots *x509.CertPool, domain string) (rota.NodeID, error) {
 	parts, err := judge(chain, roots, domain, nodeKind, x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 // Buffer keeps the first and the last lines of a log. The zero Buffer is empty.
 type Buffer struct {
 	head []byte
-	// full says that the head takes no more lines: what follows it is the tail.
+	// full means that the head accepts no further lines: the rest is the tail.
 	full bool
 	// tail[start:] are the last lines; cut counts those between.
 	tail               []byte
@@ -46,11 +46,10 @@ func (b *Buffer) Total() uint64 {
 // Size is about what the buffer takes of memory.
 func (b *Buffer) Size() int { return cap(b.head) + cap(b.tail) + 128 }
 
-// Log returns what is kept. It shares the buffer's bytes.
+// Log returns the kept lines. It shares the buffer's bytes.
 func (b *Buffer) Log() Log { return Log{b.head, b.tail[b.start:], b.cutLines, b.cutBytes} }
 
-// Since returns what is kept from a place on, which Total or the End of a part returned. The parts
-// are copies.
+// Since returns the kept lines from a place on, which Total or the End of a part returned. The parts are copies.
 func (b *Buffer) Since(at uint64) (parts []rota.LogPart) {
 	l := b.Log()
 	parts = l.Since(at)

@@ -9,7 +9,7 @@ import (
 	"github.com/rotasched/rota/internal/limits"
 )
 
-// Log is what is kept of a log: whole lines, each with its newline.
+// Log is the kept part of a log: whole lines, each with its newline.
 type Log struct {
 	Head, Tail []byte
 	// CutLines and CutBytes were between them.
@@ -48,8 +48,8 @@ func (l *Log) Append(b []byte) []byte {
 	return b
 }
 
-// Decode reads what Append wrote. What is longer than a log can be, or none, is Invalid(log).
-// The log shares the bytes.
+// Decode reads what Append wrote. The error for bytes that are too long or not a log is Invalid(log). The log shares
+// the bytes.
 func Decode(b []byte) (l Log, err error) {
 	for len(b) > 0 {
 		field, kind, n := protowire.ConsumeTag(b)
@@ -113,7 +113,7 @@ func checkLines(text []byte) error {
 	return nil
 }
 
-// Parts returns the log in its parts: the head and, behind what was cut, the tail.
+// Parts returns the log in its parts: the head and, after the cut lines, the tail.
 func (l *Log) Parts() (parts []rota.LogPart) {
 	if len(l.Head) > 0 {
 		parts = append(parts, rota.LogPart{Text: l.Head})
@@ -124,7 +124,7 @@ func (l *Log) Parts() (parts []rota.LogPart) {
 	return parts
 }
 
-// Since returns what is kept from a place on.
+// Since returns the kept lines from a place on.
 func (l *Log) Since(at uint64) (parts []rota.LogPart) {
 	for _, p := range l.Parts() {
 		if p.End() <= at {
@@ -138,7 +138,7 @@ func (l *Log) Since(at uint64) (parts []rota.LogPart) {
 	return parts
 }
 
-// CheckPart refuses what is no part of a log.
+// CheckPart refuses a part that no log can have.
 func CheckPart(p *rota.LogPart) error {
 	if len(p.Text) > limits.MaxLogHead+limits.MaxLogTail || p.At > mostCut || p.CutLines > p.At {
 		return rota.Refusef(rota.KindInvalid, "log",

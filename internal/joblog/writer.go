@@ -9,18 +9,17 @@ import (
 	"github.com/rotasched/rota/internal/limits"
 )
 
-// Writer makes lines of what is written, and keeps them in a Buffer. It is safe for
-// concurrent use, and takes all that comes: of a line that is too long it keeps the beginning,
-// and says how much of it was cut.
+// Writer makes lines of the written bytes, and keeps them in a Buffer. It is safe for concurrent use, and accepts all
+// bytes: of a line that is too long it keeps the beginning, and notes how much was cut.
 type Writer struct {
 	mu     sync.Mutex
 	buffer Buffer
-	// line is the one that has no end yet; over counts what was cut of it.
+	// line is the one that has no end yet; over counts the bytes cut of it.
 	line []byte
 	over uint64
 }
 
-// roomForCut is kept at the end of a line for what says how much of it was cut.
+// roomForCut is reserved at the end of a line for the note how much of it was cut.
 const roomForCut = 64
 
 // Write implements io.Writer. It never fails.

@@ -23,19 +23,19 @@ type Fault struct {
 	Path string
 	// Offset is where the value begins in the text.
 	Offset int
-	// Twice says that the member at Path is given more than once; Unknown that its object has no such member.
+	// Twice means that the member at Path is given more than once; Unknown that its object has no such member.
 	Twice, Unknown bool
 	// Name is the unknown member's name, Known the names that its object has, in the type's order.
 	Name  string
 	Known []string
 	// Got and Want are set for a value of another type or out of its type's range: JSON's words for both.
 	Got, Want string
-	// Cause is what the type's own reader returned. Within says that it read an object: the cause may name a member.
+	// Cause is what the type's own reader returned. Within means that it read an object: the cause may name a member.
 	Cause  error
 	Within bool
 }
 
-// Error returns the path and what is wrong there.
+// Error returns the path and the fault there.
 func (f *Fault) Error() string {
 	problem := "got " + f.Got + ", want " + f.Want
 	switch {

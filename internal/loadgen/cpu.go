@@ -55,7 +55,7 @@ func (m *cpuMeter) read(ctx context.Context) (r cpuReading, err error) {
 	return r, nil
 }
 
-// since returns what was used since a reading. The earlier use of a process that was restarted meanwhile is unknown.
+// since returns the time used since a reading. The earlier use of a process that was restarted meanwhile is unknown.
 func (m *cpuMeter) since(ctx context.Context, before cpuReading) cpuSpent {
 	after, err := m.read(ctx)
 	spent := cpuSpent{here: after.here - before.here}

@@ -50,9 +50,9 @@ func TestCPUMeter_since(t *testing.T) {
 	m := cpuMeter{admins: []string{strings.TrimPrefix(server.URL, "http://")},
 		tls: func(string) (*tls.Config, error) { return nil, nil }}
 	for _, c := range []struct{ name, after, unknown string }{
-		{"went on", "process_cpu_seconds_total 5\nprocess_start_time_seconds 1.79e+09\n", ""},
+		{"continued", "process_cpu_seconds_total 5\nprocess_start_time_seconds 1.79e+09\n", ""},
 		{"went back", "process_cpu_seconds_total 3\nprocess_start_time_seconds 1.79e+09\n", "a server restarted"},
-		{"began anew", "process_cpu_seconds_total 5\nprocess_start_time_seconds 1.8e+09\n", "a server restarted"},
+		{"began again", "process_cpu_seconds_total 5\nprocess_start_time_seconds 1.8e+09\n", "a server restarted"},
 		{"is silent", "", "CPU time of the server"},
 	} {
 		text = "process_cpu_seconds_total 4\nprocess_start_time_seconds 1.79e+09\n"

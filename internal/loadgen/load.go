@@ -27,7 +27,7 @@ type Load struct {
 	Spec func(i int, id rota.JobID) rota.JobSpec
 	// Producers and Batch bound the calls in flight and the jobs in one.
 	Producers, Batch int
-	// Drop gives up refused jobs; Heedless ignores delays that the cluster asked for.
+	// Drop gives up refused jobs; with Heedless it ignores delays that the cluster asked for.
 	Drop, Heedless bool
 	// Patience ends the wait for jobs without any progress.
 	Patience time.Duration

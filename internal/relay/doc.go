@@ -2,5 +2,5 @@
 // and submits jobs from the outbox of a PostgreSQL database (SPEC §13.15). It is a client like any other; nodes never
 // call out.
 //
-// It never decides what is delivered: the cluster's log does.
+// It never decides which events are delivered: the cluster's log does.
 package relay

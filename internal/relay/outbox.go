@@ -62,8 +62,8 @@ const (
 const (
 	takeRows = `SELECT seq, job_id, CASE WHEN octet_length(spec::text) <= $1 THEN spec::text END, ` + laneOf + ` FROM rota_outbox
 		WHERE error IS NULL AND NOT (` + laneOf + ` = ANY($3)) ORDER BY seq LIMIT $2 FOR UPDATE SKIP LOCKED`
-	// laneOf is a row's lane: its job's queue and tenant. If the cluster accepts no more jobs of a lane for now, its
-	// rows wait in their order, without delaying others.
+	// laneOf is a row's lane: its job's queue and tenant. If the cluster refuses jobs of a lane for now, its rows wait
+	// in their order, without delaying others.
 	laneOf   = `(COALESCE(NULLIF(spec->>'queue', ''), 'default') || '/' || COALESCE(NULLIF(spec->>'tenant', ''), 'default'))`
 	dropRows = `DELETE FROM rota_outbox WHERE seq = ANY($1)`
 	failRow  = `UPDATE rota_outbox SET error = $2 WHERE seq = $1`
@@ -174,7 +174,7 @@ func toldMissing(err error) error {
 	const undefinedTable = "42P01"
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok && e.Code == undefinedTable {
 		return fmt.Errorf(
-			"the database has no table rota_outbox: `rota relay postgres --print-migration` prints what makes it: %w",
+			"the database has no table rota_outbox: create it with `rota relay postgres --print-migration`: %w",
 			err)
 	}
 	return err
@@ -191,7 +191,7 @@ type outboxRow struct {
 // lanes are those whose jobs the cluster refused for now.
 type lanes map[string]*lane
 
-// lane waits until a moment; said is when that was logged last.
+// lane waits until a moment; said is the time of the last log line about it.
 type lane struct{ until, said time.Time }
 
 // waiting returns the names of those that are still waiting.
@@ -306,7 +306,7 @@ func (o *Outbox) submit(ctx context.Context, rows []outboxRow,
 				wait = max(wait, after)
 			}
 			if say {
-				o.Log.Warn("rows of the outbox wait: the cluster accepts no more for now", "queue/tenant", r.lane,
+				o.Log.Warn("rows of the outbox wait: the cluster refuses jobs for now", "queue/tenant", r.lane,
 					"err", refused)
 			}
 		default:
@@ -328,7 +328,7 @@ func forGood(k rota.Kind) bool {
 	return false
 }
 
-// errorText returns a refusal as stored in the row: its kind, and what was refused.
+// errorText returns a refusal as stored in the row: its kind and its subject.
 func errorText(err error) string {
 	s := rota.KindOf(err).String() + ": " + strings.ReplaceAll(strings.ToValidUTF8(err.Error(), "?"), "\x00", "?")
 	if len(s) > maxError {

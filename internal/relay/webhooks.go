@@ -47,7 +47,7 @@ type Webhooks struct {
 	http *http.Client
 	mu   sync.Mutex
 	kept map[rota.WebhookName]keptHook
-	// said is when a hook's failure was logged last.
+	// said is the time of a hook's last logged failure.
 	said map[rota.WebhookName]time.Time
 }
 
@@ -107,7 +107,7 @@ func (r *Webhooks) deliver(ctx context.Context, job *client.Job) (client.Result,
 		return client.Result{}, fmt.Errorf("webhook %s is disabled: %s: %w", name, w.Why, client.Snooze(disabledWait))
 	}
 	if err = r.post(ctx, &w, event.String(), job.Payload()); err != nil && r.toSay(name, time.Now()) {
-		r.Log.Warn("a delivery failed; of others of this webhook nothing is said for a minute", "webhook", string(name),
+		r.Log.Warn("a delivery failed; more of this webhook are not logged for a minute", "webhook", string(name),
 			"job", string(job.ID()), "attempt", job.Attempt()+1, "err", err)
 	}
 	return client.Result{}, err
@@ -161,7 +161,7 @@ func outcome(answer *http.Response) error {
 	case code >= 200 && code < 300:
 		return nil
 	case code == http.StatusGone:
-		return client.NoRetry(fmt.Errorf("the receiver answered 410: it accepts no more deliveries"))
+		return client.NoRetry(fmt.Errorf("the receiver answered 410: it no longer accepts deliveries"))
 	case code >= 300 && code < 400:
 		return fmt.Errorf("%w: redirects are not followed, set the URL that it means", said)
 	case code == http.StatusTooManyRequests || code == http.StatusServiceUnavailable:

@@ -100,7 +100,7 @@ func (j *judge) mode() {
 			text += ": " + s.ModeReason
 		}
 		j.say(Warning, "", text,
-			"an upgrade does not change it; rota mode get says since when, rota mode set NORMAL ends it")
+			"an upgrade does not change it; rota mode get shows its start, rota mode set NORMAL ends it")
 	}
 	j.fine("NORMAL")
 }

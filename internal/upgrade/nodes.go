@@ -28,14 +28,14 @@ func (j *judge) members() {
 			j.say(Blocked, n.ID, "does not answer", "start it, or remove it: rota operator raft remove-peer "+
 				string(n.ID))
 		case n.State == unreachable:
-			j.say(Blocked, n.ID, "answers here, and not the node that was asked", "mend the network between the nodes")
+			j.say(Blocked, n.ID, "answers here, and not the node that was asked", "fix the network between the nodes")
 		case asked && answer.Err != nil:
 			j.say(Blocked, n.ID, "does not answer here, though other nodes reach it: "+answer.Err.Error(),
-				"ask from where all nodes can be reached, or mend the network")
+				"ask from where all nodes can be reached, or fix the network")
 		}
 		for _, seen := range answer.Status.Nodes {
 			if seen.State == unreachable && n.State != unreachable && j.reached(seen.ID) {
-				j.say(Blocked, n.ID, "does not reach "+string(seen.ID), "mend the network between the two")
+				j.say(Blocked, n.ID, "does not reach "+string(seen.ID), "fix the network between the two")
 			}
 		}
 	}
@@ -63,7 +63,7 @@ func (j *judge) health() {
 			j.say(Blocked, n.ID, "its state was wrong and is being rebuilt",
 				"wait until it serves again, and keep the other nodes up")
 		case !n.Healthy:
-			j.say(Blocked, n.ID, strings.Join(n.Problems, "; "), "mend that first")
+			j.say(Blocked, n.ID, strings.Join(n.Problems, "; "), "fix that first")
 		case len(n.Problems) > 0:
 			j.say(Warning, n.ID, strings.Join(n.Problems, "; "), "")
 		}
@@ -110,7 +110,7 @@ func (j *judge) leader() {
 	j.fine(fmt.Sprintf("%s leads term %d", j.Status.Leader, j.Status.Term))
 }
 
-func or(id rota.NodeID) string { return cmp.Or(string(id), "nobody") }
+func or(id rota.NodeID) string { return cmp.Or(string(id), "none") }
 
 // configuration reports whether nodes are being added to or removed from the configuration.
 func (j *judge) configuration() {
@@ -134,7 +134,7 @@ func (j *judge) configuration() {
 	}
 	if voters := int64(len(slices.DeleteFunc(slices.Clone(j.Status.Nodes),
 		func(n rota.NodeStatus) bool { return !n.Voter }))); voters < auto.VotersWanted {
-		j.say(Warning, "", fmt.Sprintf("%d voters of %d that are wanted", voters, auto.VotersWanted),
+		j.say(Warning, "", fmt.Sprintf("got %d voters, want %d", voters, auto.VotersWanted),
 			"add nodes, or lower voters_wanted: rota cluster set voters_wanted="+fmt.Sprint(voters))
 	}
 	j.fine("no node is being added or removed")

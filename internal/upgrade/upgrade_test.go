@@ -118,7 +118,7 @@ func TestJudge(t *testing.T) {
 			"quorum", Blocked, "", "with one of 2 voters down no majority is left"},
 		"one of three is down": {node(1, func(n *rota.NodeStatus) { n.State = unreachable }), "quorum", Blocked,
 			"", "none can be spared"},
-		"nobody leads": {func(f *Facts) { f.Status.Leader = "" }, "leader", Blocked, "", "no leader"},
+		"no leader": {func(f *Facts) { f.Status.Leader = "" }, "leader", Blocked, "", "no leader"},
 		"two leaders": {func(f *Facts) {
 			s := f.Answers["n3"].Status
 			s.Leader = "n3"
@@ -156,7 +156,7 @@ func TestJudge(t *testing.T) {
 		"no backup": {func(f *Facts) { f.Status.Backup = nil }, "backup", Warning, "", "knows of no backup"},
 		"an old backup": {func(f *Facts) { f.Now = day.Add(30 * time.Hour) }, "backup", Warning,
 			"", "is of 2030-05-01"},
-		"no work is taken": {func(f *Facts) { f.Status.Mode, f.Status.ModeReason = rota.ModeReadOnly, "new rack" },
+		"a refusing mode": {func(f *Facts) { f.Status.Mode, f.Status.ModeReason = rota.ModeReadOnly, "new rack" },
 			"mode", Warning, "", "READ_ONLY: new rack"},
 		"versions are mixed": {versions("0.3.0", "0.3.0", "0.4.0"), "versions", Warning, "",
 			"0.3.0 on n1, n2; 0.4.0 on n3"},
@@ -183,7 +183,7 @@ func TestJudge(t *testing.T) {
 		}, "formats", OK, "", "reads what the nodes write"},
 		"an older snapshot format": {binary("0.3.1", func(f *Formats) { f.Snapshot = 2 }), "formats", Blocked, "",
 			"snapshots and backups of format 3"},
-		"a binary that says nothing": {func(f *Facts) { f.To = &Binary{Version: "0.0.1"} }, "formats", Blocked, "",
+		"a binary without formats": {func(f *Facts) { f.To = &Binary{Version: "0.0.1"} }, "formats", Blocked, "",
 			"does not report"},
 		"formats are not known": {func(f *Facts) { f.To, f.Own.Version = to("0.3.1", nil), "0.9.0" }, "formats",
 			Warning, "", "is not known"},

@@ -55,12 +55,12 @@ func (j *judge) versions() {
 			texts = append(texts, version+" on "+strings.Join(of[version], ", "))
 		}
 		j.say(Warning, "", "they are mixed: "+strings.Join(texts, "; "),
-			"an upgrade is under way: end it before another begins")
+			"an upgrade is in progress: end it before another begins")
 	}
 	j.apart(all)
 	if j.To != nil {
 		for _, version := range all {
-			j.beside(version, of[version])
+			j.coexists(version, of[version])
 		}
 	}
 	j.fine("all run " + strings.Join(all, ", "))
@@ -91,8 +91,8 @@ func (j *judge) apart(versions []string) {
 	}
 }
 
-// beside reports whether the new binary is supported together with nodes of a version.
-func (j *judge) beside(version string, nodes []string) {
+// coexists reports whether the new binary is supported together with nodes of a version.
+func (j *judge) coexists(version string, nodes []string) {
 	to, known := releaseOf(j.To.Version)
 	from, ok := releaseOf(version)
 	who := rota.NodeID(nodes[0])
@@ -136,7 +136,7 @@ func (j *judge) rules() {
 			if n.Voter && n.RulesVersion < most {
 				j.say(Warning, n.ID, fmt.Sprintf(
 					"knows rules version %d, others %d: version %d stays in force until it runs a newer binary",
-					n.RulesVersion, most, inForce), "upgrade it to end the upgrade that is under way")
+					n.RulesVersion, most, inForce), "upgrade it to end the upgrade in progress")
 			}
 		}
 	}

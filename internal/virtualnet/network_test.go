@@ -71,7 +71,7 @@ func TestNetwork(t *testing.T) {
 				t.Errorf("healed, it took %s", took)
 			}
 		},
-		"a close lets what was sent be read": func(t *testing.T, n *Network) {
+		"sent data can be read after a close": func(t *testing.T, n *Network) {
 			near, far := wire(t, n)
 			_, _ = near.Write([]byte("last"))
 			_ = near.Close()
@@ -92,7 +92,7 @@ func TestNetwork(t *testing.T) {
 				t.Errorf("dialled a crashed host: %v", err)
 			}
 		},
-		"a silent crash says nothing until the host is back": func(t *testing.T, n *Network) {
+		"a silent crash sends nothing until the host is back": func(t *testing.T, n *Network) {
 			near, _ := wire(t, n)
 			n.Crash("b", true)
 			_ = near.SetReadDeadline(time.Now().Add(time.Hour))

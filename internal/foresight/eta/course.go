@@ -293,14 +293,14 @@ func (c *course) entry(ops []*fsmpb.Op) error {
 	}
 	c.more = a.Sweep.More
 	for i := range a.Events {
-		c.heed(&a.Events[i])
+		c.follow(&a.Events[i])
 	}
 	c.m.Recycle(a.Events)
 	return nil
 }
 
-// heed updates the course for an event.
-func (c *course) heed(e *rota.Event) {
+// follow updates the course for an event.
+func (c *course) follow(e *rota.Event) {
 	switch e.Kind {
 	case rota.EventJobAssigned:
 		c.take(&run{lease: e.Lease, job: e.Job, worker: e.Worker, session: e.Session}, c.now, false)

@@ -159,7 +159,7 @@ func (w *watch) figures(fates []foresight.Fate, from int) (f figures) {
 
 func (f *figures) String() string {
 	if f.asked == 0 {
-		return "nobody waited"
+		return "no job waited"
 	}
 	n := float64(f.asked)
 	return fmt.Sprintf(

@@ -8,7 +8,7 @@ const (
 	// share is how many of a hundred jobs should start within their interval: more than the promised 90, because
 	// learning lags behind, and loads change meanwhile. Chosen on CTC-SP2, lublin_256 and a Poisson load.
 	share = 95
-	// rate is by how much one job changes what is learned for its class of wait, askedRate for jobs with a requested
+	// rate is by how much one job changes the values learned for its class of wait, askedRate for jobs with a requested
 	// forecast, in logarithms of time.
 	rate, askedRate = 0.25, 0.1
 	// least, in ms, is added to waits before they are compared: shorter waits do not matter to users.
@@ -87,8 +87,9 @@ func (e *Errors) Of(r Raw) Interval {
 	return i
 }
 
-// Settle compares a forecast made ago ms ago with what is known by now: when its job started, in ms from then, or -1 if
-// it is still pending. It reports whether that was enough to learn from: that a job is late is known before it starts.
+// Settle compares a forecast made ago ms ago with the facts known by now: when its job started, in ms from then, or -1
+// if it is still pending. It reports whether that was enough to learn from: that a job is late is known before it
+// starts.
 func (e *Errors) Settle(r Raw, ago, start int64) bool {
 	if start < 0 {
 		if ago <= e.Of(r).Latest {

@@ -223,12 +223,12 @@ func (l *life) say(at int64, ops []*fsmpb.Op, said []*lease) error {
 	if err != nil {
 		return err
 	}
-	l.said(at, said, a.Outcomes)
+	l.planReports(at, said, a.Outcomes)
 	return l.depart(at)
 }
 
-// said plans workers' next reports, after they were answered.
-func (l *life) said(at int64, said []*lease, outcomes []*fsmpb.Outcome) {
+// planReports plans workers' next reports, after they were answered.
+func (l *life) planReports(at int64, said []*lease, outcomes []*fsmpb.Outcome) {
 	for i, o := range said {
 		refused := entry.OutcomeError(outcomes[i]) != nil
 		switch {
@@ -331,7 +331,7 @@ func (l *life) outside(i rota.Index, at int64, term uint64, e *fsmpb.Entry) erro
 	if err != nil {
 		return err
 	}
-	l.said(at, said, a.Outcomes)
+	l.planReports(at, said, a.Outcomes)
 	for _, o := range a.Outcomes[len(said):submitted] {
 		if entry.OutcomeError(o) != nil {
 			l.refused++

@@ -156,8 +156,8 @@ func (c *course) pass(now rota.Clock, open int) {
 	}
 }
 
-// heed records what an event means for its job, or for its worker.
-func (c *course) heed(m *fsm.Machine, e *rota.Event) error {
+// follow records the effect of an event on its job, or on its worker.
+func (c *course) follow(m *fsm.Machine, e *rota.Event) error {
 	switch e.Kind {
 	case rota.EventProviderRegistered, rota.EventProviderStatusChanged, rota.EventWorkerDeleted:
 		w, _ := m.Worker(e.Worker)

@@ -191,7 +191,7 @@ func TestRun_leave(t *testing.T) {
 	}{
 		{"of itself", true, false, 3, 19, 21.0 / (2*20 + 2*30)},
 		{"by an operator", false, false, 4, 29, 22.0 / (2*11 + 2*30)},
-		{"registered anew", true, true, 4, 14, 26.0 / (2*60 + 2*30)},
+		{"registered again", true, true, 4, 14, 26.0 / (2*60 + 2*30)},
 	} {
 		l := newLeader(t)
 		l.set("ranking", "fifo", "fair_share", "off")

@@ -8,7 +8,7 @@ import (
 )
 
 // staying returns an operation of the log in the form used here, where workers that had finished in the record may
-// still have leases. A worker that says Bye there drains here, and leaves once it has finished its leases (depart), or
+// still have leases. A worker that sent Bye there drains here, and leaves once it has finished its leases (depart), or
 // before its id is taken over or deleted; until then it is not reported gone.
 func (l *life) staying(op *fsmpb.Op) []*fsmpb.Op {
 	s := op.GetSetStatus()

@@ -131,7 +131,7 @@ func (l *life) take(index rota.Index, term uint64, data []byte, e *fsmpb.Entry) 
 		l.hear(op, a.Outcomes[i])
 	}
 	for i := range a.Events {
-		if err := l.heed(&a.Events[i]); err != nil {
+		if err := l.follow(&a.Events[i]); err != nil {
 			return a, err
 		}
 	}
@@ -171,9 +171,9 @@ func (l *life) hear(op *fsmpb.Op, o *fsmpb.Outcome) {
 	delete(l.silent, worker)
 }
 
-// heed tracks the open leases, and what an event requires of the leader.
-func (l *life) heed(e *rota.Event) error {
-	if err := l.course.heed(l.m, e); err != nil {
+// follow tracks the open leases, and the tasks that an event gives the leader.
+func (l *life) follow(e *rota.Event) error {
+	if err := l.course.follow(l.m, e); err != nil {
 		return err
 	}
 	o := l.leases[e.Job]
@@ -341,14 +341,14 @@ func (l *life) prepare() error {
 	if err != nil {
 		return err
 	}
-	l.withs[height] = l.m.DecideWith(&fsm.Arrivals{Ops: l.anew(e, true), Now: rota.Clock(e.GetNowMs())},
+	l.withs[height] = l.m.DecideWith(&fsm.Arrivals{Ops: l.redecided(e, true), Now: rota.Clock(e.GetNowMs())},
 		limits.MaxDecide)
 	return nil
 }
 
-// anew returns the operations of an entry with the rounds of this state instead of its own; if before is set, only
+// redecided returns the operations of an entry with the rounds of this state instead of its own; if before is set, only
 // those before the round that was decided with them.
-func (l *life) anew(e *fsmpb.Entry, before bool) []*fsmpb.Op {
+func (l *life) redecided(e *fsmpb.Entry, before bool) []*fsmpb.Op {
 	ops := make([]*fsmpb.Op, 0, len(e.GetOps()))
 	plain, with := false, false
 	for _, op := range e.GetOps() {

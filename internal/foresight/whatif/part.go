@@ -20,7 +20,7 @@ type Parting struct {
 
 // Side is what one of two histories does at that moment.
 type Side struct {
-	// What is a sentence: a decision, or another event of a job.
+	// What holds a sentence: a decision, or another event of a job.
 	What   string        `json:"what"`
 	Job    rota.JobID    `json:"job,omitempty"`
 	Worker rota.WorkerID `json:"worker,omitempty"`
@@ -34,7 +34,7 @@ type Side struct {
 // after it, nil if they do not. strict requires identical events and digests, as an unchanged policy gives.
 func (l *life) tied(r *fsm.Machine, term uint64, e *fsmpb.Entry, theirs *fsm.Applied, strict bool) (*Parting, error) {
 	a, err := l.put(theirs.Index, term, &fsmpb.Entry{Term: e.GetTerm(), NowMs: e.GetNowMs(), WallMs: e.GetWallMs(),
-		Ops: l.anew(e, false)})
+		Ops: l.redecided(e, false)})
 	if err != nil {
 		return nil, err
 	}

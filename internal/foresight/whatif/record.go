@@ -93,7 +93,7 @@ func (r *record) entry(e *fsmpb.Entry, a *fsm.Applied) error {
 		}
 	}
 	for i := range a.Events {
-		if err := r.course.heed(r.m, &a.Events[i]); err != nil {
+		if err := r.course.follow(r.m, &a.Events[i]); err != nil {
 			return err
 		}
 		r.lease(&a.Events[i])
@@ -221,7 +221,7 @@ func median(list []int64, none int64) int64 {
 	return list[(len(list)-1)/2]
 }
 
-// next returns a job's run after the first used that reached their own end, or a substitute if the log has no more.
+// next returns a job's run after the first used that reached their own end, or a substitute if the log has none left.
 func (r *record) next(i int32, used int) (x run, filled bool) {
 	if int(i) < len(r.runs) && used < len(r.runs[i]) {
 		return r.runs[i][used], false

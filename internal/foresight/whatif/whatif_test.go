@@ -291,11 +291,11 @@ func TestRun_refuses(t *testing.T) {
 			rota.KindInvalid, "w_fee"},
 		{"a worker that is not there", Plan{Log: l, Change: change(t, nil, "+1xgpu")}, rota.KindNotFound,
 			`no worker "gpu"`},
-		{"before what is kept", Plan{Log: cut, Since: begins - 1, Change: change(t, nil, "+1xw0")}, rota.KindOutOfRange,
+		{"before the retained log", Plan{Log: cut, Since: begins - 1, Change: change(t, nil, "+1xw0")}, rota.KindOutOfRange,
 			"the log is kept back to " + begins.String()},
-		{"an end before what is kept", Plan{Log: cut, Until: begins - 1, Change: change(t, nil, "+1xw0")},
+		{"an end before the retained log", Plan{Log: cut, Until: begins - 1, Change: change(t, nil, "+1xw0")},
 			rota.KindOutOfRange, "the log is kept back to " + begins.String()},
-		{"behind what is kept", Plan{Log: l, Since: l.m.Head().Date + 1, Change: change(t, nil, "+1xw")},
+		{"behind the retained log", Plan{Log: l, Since: l.m.Head().Date + 1, Change: change(t, nil, "+1xw")},
 			rota.KindOutOfRange, "the log ends at"},
 	} {
 		if _, err := Run(context.Background(), &c.plan); rota.KindOf(err) != c.kind ||

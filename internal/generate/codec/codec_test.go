@@ -78,7 +78,7 @@ func TestMatch_refusesWhatOneSideLacks(t *testing.T) {
 	}{
 		"the same": {message{words: reflect.TypeFor[whole](), places: places}, nil},
 		"a field more": {message{words: reflect.TypeFor[more](), places: places},
-			[]string{"more.Shard is no field of"}},
+			[]string{"more.Shard is not a field of"}},
 		"a field left out": {message{words: reflect.TypeFor[more](), places: places, unsent: []string{"Shard"}}, nil},
 		"fields less": {message{words: reflect.TypeFor[less](), places: places},
 			[]string{"existed has no field", "refusal", "throttle has no field"}},

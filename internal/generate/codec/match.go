@@ -78,7 +78,7 @@ func match(m message, in *protogen.Message) ([]field, error) {
 	}
 	for i := range m.words.NumField() {
 		if name := m.words.Field(i).Name; !used[name] && !slices.Contains(m.unsent, name) {
-			faults = append(faults, fmt.Errorf("%v.%s is no field of %s: add it to the schema", m.words, name, m.name))
+			faults = append(faults, fmt.Errorf("%v.%s is not a field of %s: add it to the schema", m.words, name, m.name))
 		}
 	}
 	return fields, errors.Join(faults...)

@@ -53,7 +53,7 @@ func (w *writer) row(fields []field) {
 			} else {
 				w.line("e.Int(%s)", f.sent(v))
 			}
-		case flag: // also says whether headers and later fields follow: a spec without them needs no further byte
+		case flag: // also states whether headers and later fields follow: a spec without them needs no further byte
 			set := []string{v, "len(headers) > 0"}
 			for _, path := range later {
 				set = append(set, isSet(fields[slices.IndexFunc(fields, func(f field) bool { return f.path == path })]))

@@ -115,7 +115,7 @@ func nestedSettled(f field) bool {
 	return err == nil && slices.ContainsFunc(fields, settled)
 }
 
-// unsettled writes the type of what is converted at the end.
+// unsettled writes the type of the values that are converted at the end.
 func (w *writer) unsettled(m message, fields []field) {
 	w.line("\n// unsettled%s is what of a message is words only when all of it is read.\ntype unsettled%[1]s struct {",
 		m.name)

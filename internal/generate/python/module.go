@@ -50,7 +50,7 @@ func Files(set schema.Set) ([]File, error) {
 	return []File{{folder + "_v1.py", module}, {folder + "_v1.pyi", types(files)}}, nil
 }
 
-// foreign are the files by which gRPC says more of an error, each after those it imports.
+// foreign are the files with gRPC's details of an error, each after those it imports.
 func foreign() []*descriptorpb.FileDescriptorProto {
 	var files []*descriptorpb.FileDescriptorProto
 	seen := map[string]bool{}
