@@ -48,7 +48,7 @@ func TestTimesOf(t *testing.T) {
 	t.Parallel()
 	stat := "17 (a) b (1 2) S 16 17 17 0 -1 4194560 900 0 3 0 250 31 5 2 20 0 9 0 88 1 2"
 	if got, err := timesOf(stat); err != nil || got != (times{parent: 16, ticks: 288}) {
-		t.Errorf("%+v, %v; 288 ticks of a child of 16 are wanted", got, err)
+		t.Errorf("got %+v, %v; want 288 ticks of a child of 16", got, err)
 	}
 	for _, bad := range []string{"", "17 (a) S 1 2 3", "17 (a) S 1 17 17 0 -1 4194560 900 0 3 0 x 31 0"} {
 		if got, err := timesOf(bad); err == nil {
@@ -67,7 +67,7 @@ func TestRepeated(t *testing.T) {
 	}{{0, 2}, {time.Hour, 4}} {
 		p, turns := &plan{repeat: 3, most: one.most, begin: time.Now()}, 0
 		if err := p.repeated(func(int) error { turns++; return nil }); err != nil || turns != one.want {
-			t.Errorf("at most %s: %d turns, %v; %d are wanted", one.most, turns, err, one.want)
+			t.Errorf("at most %s: got %d turns, %v; want %d", one.most, turns, err, one.want)
 		}
 	}
 }
@@ -79,7 +79,7 @@ func TestNumbers(t *testing.T) {
 	}
 	for _, bad := range []string{"", "0", "1,,2", "1,-2", "x", "1 2", "1.5"} {
 		if got, err := numbers(bad, 1); err == nil {
-			t.Errorf("%q is taken as %v", bad, got)
+			t.Errorf("%q is accepted as %v", bad, got)
 		}
 	}
 }

@@ -62,7 +62,7 @@ func TestFlat(t *testing.T) {
 	} {
 		gains, _, flat := line(c.of).flat()
 		if flat != c.flat || math.Abs(gains-c.gains) > 0.01 {
-			t.Errorf("%s: gains %g, flat %v; %g and %v are wanted", name, gains, flat, c.gains, c.flat)
+			t.Errorf("%s: gains %g, flat %v; want %g and %v", name, gains, flat, c.gains, c.flat)
 		}
 	}
 	if _, flat := soakTable([]*grown{{name: "nothing seen"}}); flat {
@@ -80,7 +80,7 @@ func TestFlat(t *testing.T) {
 	own := newGrown()[0]
 	own.see(1, []sample{{metricSys: 3 << 20, metricReleased: 1 << 20}, {metricSys: 9 << 20, metricReleased: 8 << 20}})
 	if own.seen[0][1] != 2 {
-		t.Errorf("the most that a server has is %g MiB, 2 are wanted", own.seen[0][1])
+		t.Errorf("largest server: got %g MiB, want 2", own.seen[0][1])
 	}
 }
 
@@ -136,12 +136,12 @@ func TestChart(t *testing.T) {
 			}
 		}
 		if strings.Contains(text, "NaN") || strings.Contains(text, "Inf") {
-			t.Errorf("%s: a place is no number\n%s", name, text)
+			t.Errorf("%s: a place is not a number\n%s", name, text)
 		}
 	}
 	a := newAxis([]float64{30, 4_000}, true, 0, 300)
 	if len(a.ticks) != 4 || a.at(100) != 100 || a.at(10) != 0 || a.at(1e4) != 300 {
-		t.Errorf("%+v: 10 to 10,000 is wanted", a)
+		t.Errorf("got %+v, want 10 to 10,000", a)
 	}
 	for most, want := range map[float64]float64{8_700: 2_000, 1: 0.2, 4: 1, 0: 1, 123: 20} {
 		if got := niceStep(most); got != want {
@@ -190,6 +190,6 @@ func TestScaleTable(t *testing.T) {
 		}
 	}
 	if c := curveOf("x", all, func(o *point) float64 { return o.fast.JobsPerS }); len(c.points) != 2 {
-		t.Errorf("%d points, 2 are wanted", len(c.points))
+		t.Errorf("got %d points, want 2", len(c.points))
 	}
 }

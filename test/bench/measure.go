@@ -97,7 +97,7 @@ func runWith(ctx context.Context, env []string, most time.Duration, into any, na
 	// A bench that lost a job reports that in its answer, and ends with a failure.
 	if into != nil && len(out) > 0 && (err == nil || cmd.ProcessState.ExitCode() == 1) {
 		if bad := json.Unmarshal(out, into); bad != nil && err == nil {
-			return fmt.Errorf("what %s says: %w", strings.Join(cmd.Args, " "), bad)
+			return fmt.Errorf("output of %s: %w", strings.Join(cmd.Args, " "), bad)
 		}
 	}
 	if err != nil {

@@ -60,7 +60,7 @@ func (p *plan) measureOverload(ctx context.Context) error {
 		return err
 	}
 	if !holds {
-		return fmt.Errorf("what must hold under overload does not")
+		return fmt.Errorf("an invariant of overload does not hold")
 	}
 	return nil
 }
@@ -70,7 +70,7 @@ func (p *plan) measureOverload(ctx context.Context) error {
 func (p *plan) apart() (servers, load []string) {
 	taskset, err := exec.LookPath("taskset")
 	if err != nil || runtime.NumCPU() < 2 {
-		p.say("servers and load share all processors: taskset and two of them are wanted")
+		p.say("servers and load share all processors: want taskset and two processors")
 		return nil, nil
 	}
 	return []string{taskset, "-c", "0"}, []string{taskset, "-c", fmt.Sprintf("1-%d", runtime.NumCPU()-1)}

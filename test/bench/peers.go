@@ -26,7 +26,7 @@ type peer struct {
 	driver string
 	// needs are the programs that it starts.
 	needs []string
-	// what describes the measured setup to the reader.
+	// what is the description of the measured setup for the reader.
 	what string
 	// start starts its servers with their data in dir.
 	start func(ctx context.Context, s *peerServers, dir string) error

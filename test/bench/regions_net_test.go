@@ -28,7 +28,7 @@ func TestWAN(t *testing.T) {
 	begin := time.Now()
 	_, err = net.DialTimeout("tcp", w.address(1)+":9", 10*time.Second)
 	if took := time.Since(begin); !errors.Is(err, syscall.ECONNREFUSED) || took < rtt {
-		t.Errorf("a call to where nobody listens ends after %s with %v", took, err)
+		t.Errorf("a call to a closed port ends after %s with %v", took, err)
 	}
 	space := w.seats[1].space
 	if err := w.close(); err != nil {

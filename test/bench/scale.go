@@ -190,7 +190,7 @@ func (p *plan) inTurns(ctx context.Context, one *point, s, first *servers) error
 		if err != nil {
 			return err
 		}
-		p.say("in turns: %.0f jobs/s beside %s, %.0f beside %s", a.JobsPerS, thousands(p.scale.pending[0]), b.JobsPerS,
+		p.say("in turns: %.0f jobs/s with %s, %.0f with %s", a.JobsPerS, thousands(p.scale.pending[0]), b.JobsPerS,
 			thousands(one.at))
 		if turn > 0 {
 			here, ratios = append(here, b), append(ratios, b.JobsPerS/a.JobsPerS)

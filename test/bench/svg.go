@@ -28,7 +28,7 @@ const (
 	chartLeft, chartRight, chartTop, chartLow = 76, 20, 64, 52
 )
 
-// chartColors are told apart by most eyes, on white and when printed.
+// chartColors are distinct for most eyes, on white and when printed.
 var chartColors = []string{"#0072b2", "#d55e00", "#009e73", "#cc79a7"}
 
 // axis maps values to places between two pixels.

@@ -223,7 +223,7 @@ func replaceBetween(path, part, text string) error {
 	before, rest, begins := strings.Cut(string(b), begin)
 	_, after, ends := strings.Cut(rest, end)
 	if !begins || !ends || strings.Contains(after, begin) {
-		return fmt.Errorf("%s has no place for the table: once %q and then %q are wanted", path, begin, end)
+		return fmt.Errorf("%s has no place for the table: want one %q and then %q", path, begin, end)
 	}
 	return os.WriteFile(path, []byte(before+begin+text+end+after), 0o644)
 }

@@ -87,7 +87,7 @@ func (c check) judge(output string, err error) (words, missed string) {
 	}
 	for _, w := range wrecks {
 		if strings.Contains(output, w) {
-			return "", fmt.Sprintf("ended with %q, which is no checker's word", strings.TrimSpace(w))
+			return "", fmt.Sprintf("ended with %q, which is not a checker's name", strings.TrimSpace(w))
 		}
 	}
 	said := regexp.MustCompile(`(?m)^\s+\S+_test\.go:\d+: .*(?:\n\s{8,}.*)*`).FindAllString(output, -1)

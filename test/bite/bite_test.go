@@ -84,7 +84,7 @@ func TestEveryPatternMatchesATest(t *testing.T) {
 		for _, c := range p.checks {
 			text := sources(c.pkg) + machine
 			if !slices.ContainsFunc(strings.Split(c.says, "|"), func(s string) bool { return in(s, text) }) {
-				t.Errorf("%s: no test of %s says %s", p.name, c.pkg, c.says)
+				t.Errorf("%s: no test of %s prints %s", p.name, c.pkg, c.says)
 			}
 		}
 	}
@@ -187,7 +187,7 @@ func TestJudge(t *testing.T) {
 		"a panic":               {said + "panic: two of 3\n", failed(t, "1"), "panic"},
 		"no test":               {"ok x 0.1s [no tests to run]\n", failed(t, "1"), "no tests"},
 		"other words":           {strings.ReplaceAll(said, "two", "one"), failed(t, "1"), "not with"},
-		"words of nobody":       {"--- FAIL: TestX (0.00s)\ntwo of 3\n", failed(t, "1"), "not with"},
+		"words of no checker":   {"--- FAIL: TestX (0.00s)\ntwo of 3\n", failed(t, "1"), "not with"},
 		"another exit status":   {said, failed(t, "2"), "did not come to its end"},
 		"not even a go command": {"", errors.New("not found"), "did not come to its end"},
 	} {

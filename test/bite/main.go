@@ -13,7 +13,7 @@ import (
 
 func main() {
 	only := flag.String("only", "", "names of plants, separated by commas")
-	turn := flag.Int("rotate", 0, "plant so many, in turn by --seed; 0 for all")
+	turn := flag.Int("rotate", 0, "plant N, in turn by --seed; 0 for all")
 	seed := flag.Uint64("seed", 0, "whose turn it is, and what rapid draws from (0: another each time)")
 	most := flag.Duration("timeout", 3*time.Minute, "most time for one checker, its build included")
 	flag.Parse()

@@ -4,7 +4,7 @@ package main
 type check struct {
 	// pkg is the folder of its package, run the pattern of its name.
 	pkg, run string
-	// says is a pattern of its message for the bug.
+	// says holds a pattern of its message for the bug.
 	says string
 	// drawn means that rapid draws its inputs, from the seed of the run.
 	drawn bool

@@ -36,7 +36,7 @@ type Store struct {
 	began   int
 	// refuse, if it returns a code, makes the store refuse a request before it does anything.
 	refuse func(r *http.Request) (status int, code string)
-	// altered changes what is stored, as a failing disk does.
+	// altered changes the stored bytes, as a failing disk does.
 	altered func(key string, body []byte) []byte
 }
 
@@ -76,7 +76,7 @@ func (s *Store) Refuse(refuse func(r *http.Request) (status int, code string)) {
 	s.refuse = refuse
 }
 
-// Alter changes what is stored from now on; nil does not.
+// Alter changes the stored bytes from now on; nil does not.
 func (s *Store) Alter(alter func(key string, body []byte) []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -120,7 +120,7 @@ type failure struct {
 }
 
 func refused(status int, code string) *failure {
-	return &failure{Code: code, Message: "the test's store says " + code, status: status}
+	return &failure{Code: code, Message: "the test's store returns " + code, status: status}
 }
 
 // ServeHTTP implements http.Handler.

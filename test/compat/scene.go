@@ -23,7 +23,7 @@ const (
 	maxSaid = 6
 )
 
-// scene holds what rows share: the binary, a directory and a cluster of three nodes.
+// scene holds the parts that rows share: the binary, a directory and a cluster of three nodes.
 type scene struct {
 	binary, dir, cache string
 	nodes              rig.Nodes

@@ -148,7 +148,7 @@ func TestOrderly(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			err := orderly(c.reports)
 			if c.wrong == "" && err != nil || c.wrong != "" && (err == nil || !strings.Contains(err.Error(), c.wrong)) {
-				t.Errorf("the judge says %v, wanted is %q", err, c.wrong)
+				t.Errorf("the judge returns %v, want %q", err, c.wrong)
 			}
 		})
 	}

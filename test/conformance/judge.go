@@ -117,7 +117,7 @@ func (r *run) judge(ctx context.Context) error {
 	reports := r.reports()
 	for _, id := range sorted(completed) {
 		if completed[id] != 1 {
-			return fmt.Errorf("%d completions of job %s were taken", completed[id], id)
+			return fmt.Errorf("%d completions of job %s were accepted", completed[id], id)
 		}
 		if len(reports[id]) == 0 {
 			return fmt.Errorf("job %s is COMPLETED, and no handler reported it", id)

@@ -80,7 +80,7 @@ func (d *driver) listen(out io.Reader) {
 		d.mu.Lock()
 		switch {
 		case err != nil:
-			d.fault = fmt.Errorf("the driver said %.200q: %w", lines.Bytes(), err)
+			d.fault = fmt.Errorf("the driver wrote %.200q: %w", lines.Bytes(), err)
 		case a.On != "":
 			d.reports = append(d.reports, a)
 			close(d.news)
@@ -130,9 +130,9 @@ func (d *driver) ask(do string, args map[string]any, result any) (kind string, e
 		}
 		return "", nil
 	case <-d.ended:
-		return "", fmt.Errorf("%s: the driver ended; it said:\n%s", do, d.process.LastWords(lastLines))
+		return "", fmt.Errorf("%s: the driver ended; its output:\n%s", do, d.process.LastWords(lastLines))
 	case <-time.After(answered):
-		return "", fmt.Errorf("%s: no answer in %v; the driver said:\n%s", do, answered, d.process.LastWords(lastLines))
+		return "", fmt.Errorf("%s: no answer in %v; the driver's output:\n%s", do, answered, d.process.LastWords(lastLines))
 	}
 }
 
@@ -153,10 +153,10 @@ func (d *driver) await(ctx context.Context, on, job string, times int) error {
 		select {
 		case <-news:
 		case <-d.ended:
-			return fmt.Errorf("the driver ended before it reported %s of %s; it said:\n%s", on, job,
+			return fmt.Errorf("the driver ended before it reported %s of %s; its output:\n%s", on, job,
 				d.process.LastWords(lastLines))
 		case <-ctx.Done():
-			return fmt.Errorf("%d reports of %s of %s, %d are wanted: %w", seen, on, job, times, ctx.Err())
+			return fmt.Errorf("got %d reports of %s of %s, want %d: %w", seen, on, job, times, ctx.Err())
 		}
 	}
 }
@@ -172,11 +172,11 @@ func (d *driver) close() error {
 	_ = d.stdin.Close()
 	if !d.process.Wait(ends) {
 		d.kill()
-		return fmt.Errorf("the driver did not end with its input; it said:\n%s", d.process.LastWords(lastLines))
+		return fmt.Errorf("the driver did not end with its input; its output:\n%s", d.process.LastWords(lastLines))
 	}
 	<-d.ended
 	if code := d.process.ExitCode(); code != 0 {
-		return fmt.Errorf("the driver ended with %d; it said:\n%s", code, d.process.LastWords(lastLines))
+		return fmt.Errorf("the driver ended with %d; its output:\n%s", code, d.process.LastWords(lastLines))
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -96,7 +96,7 @@ func (r *run) step(ctx context.Context, s *step) error {
 		kind, err := r.driver.ask(s.Ask.Do, map[string]any{"id": r.prefix + s.Ask.Job, "counted": s.Ask.Counted,
 			"priority": s.Ask.Priority}, nil)
 		if err == nil && kind != s.Ask.Refused {
-			err = fmt.Errorf("%s of %s was answered %q, %q is wanted", s.Ask.Do, s.Ask.Job, kind, s.Ask.Refused)
+			err = fmt.Errorf("%s of %s: got answer %q, want %q", s.Ask.Do, s.Ask.Job, kind, s.Ask.Refused)
 		}
 		return err
 	case s.Retire != "":
@@ -125,7 +125,7 @@ func (r *run) step(ctx context.Context, s *step) error {
 	case s.Expect != nil:
 		return r.expect(ctx, s.Expect)
 	}
-	return fmt.Errorf("the step says nothing that is known")
+	return fmt.Errorf("the step has no known action")
 }
 
 // ok sends the driver a request that must succeed.
@@ -137,8 +137,8 @@ func (r *run) ok(do string, args map[string]any) error {
 	return err
 }
 
-// drain makes the driver end a worker, which it answers once the worker has ended. It waits until the cluster gives the
-// worker no more jobs, so that its handlers may be released.
+// drain makes the driver end a worker, which it answers once the worker has ended. It waits until the cluster no longer
+// gives the worker jobs, so that its handlers may be released.
 func (r *run) drain(ctx context.Context, id rota.WorkerID) error {
 	drained, driver := make(chan error, 1), r.driver
 	go func() {
@@ -250,7 +250,7 @@ func (r *run) wait(w *wait) error {
 	case said.State != w.State:
 		return fmt.Errorf("the driver saw %s end as %s (%s), wanted is %s", w.Job, said.State, said.Error, w.State)
 	case !strings.Contains(said.Error, w.Error):
-		return fmt.Errorf("the driver says of %s %q, wanted is %q", w.Job, said.Error, w.Error)
+		return fmt.Errorf("error of %s: got %q, want %q", w.Job, said.Error, w.Error)
 	case w.Output != nil && !same(said.Output, w.Output):
 		return fmt.Errorf("the driver read output %v of %s, wanted is %v", said.Output, w.Job, w.Output)
 	}
@@ -263,7 +263,7 @@ func (r *run) expect(ctx context.Context, e *expect) error {
 		return rig.Until(ctx, func() error {
 			err := r.expected(ctx, rota.JobID(r.prefix+e.Job), e)
 			if err != nil && r.driver != nil && !r.driver.process.Running() {
-				return rig.Final(fmt.Errorf("%w; the driver ended, and said:\n%s", err,
+				return rig.Final(fmt.Errorf("%w; the driver ended; its output:\n%s", err,
 					r.driver.process.LastWords(lastLines)))
 			}
 			return err

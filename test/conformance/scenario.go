@@ -37,7 +37,7 @@ type step struct {
 	Ask *ask `yaml:"ask"`
 	// Retire makes an operator retire a worker.
 	Retire string `yaml:"retire"`
-	// Drain makes the driver end a worker, and waits until the cluster gives it no more jobs.
+	// Drain makes the driver end a worker, and waits until the cluster no longer gives it jobs.
 	Drain string `yaml:"drain"`
 	// Release ends the sleep of a job's handlers.
 	Release string `yaml:"release"`

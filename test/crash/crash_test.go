@@ -162,7 +162,7 @@ func (c *cluster) diesLeaving() {
 		c.t.Errorf("%s left, and runs again", extra.ID)
 	}
 	if said := extra.said(); extra.Life().ExitCode() == 0 || !strings.Contains(said, "removed from the cluster") {
-		c.t.Errorf("%s left and is started again: exit code %d, it says\n%s", extra.ID, extra.Life().ExitCode(),
+		c.t.Errorf("%s left and is started again: exit code %d, output\n%s", extra.ID, extra.Life().ExitCode(),
 			tail(said))
 	}
 	c.verified()

@@ -16,7 +16,7 @@ type role string
 const (
 	leads   role = "leader"
 	follows role = "follower"
-	// stands is a follower that the leader has asked to take its place.
+	// stands means a follower that the leader has asked to take its place.
 	stands role = "candidate"
 )
 
@@ -100,7 +100,7 @@ func TestPointsAreKnown(t *testing.T) {
 	}))
 	for _, p := range allPoints() {
 		if inSource[p.name] != 1 {
-			t.Errorf("the point %s stands %d times in the sources, once is wanted", p.name, inSource[p.name])
+			t.Errorf("the point %s: got %d places in the sources, want 1", p.name, inSource[p.name])
 		}
 		delete(inSource, p.name)
 	}

@@ -93,7 +93,7 @@ func (n *node) start() {
 	n.t.Cleanup(func() {
 		life.Kill()
 		if n.t.Failed() && life == n.Life() {
-			n.t.Logf("%s said: %s", n.ID, tail(n.said()))
+			n.t.Logf("output of %s: %s", n.ID, tail(n.said()))
 		}
 	})
 }

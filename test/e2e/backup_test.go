@@ -114,7 +114,7 @@ func TestBackup_staleWithoutQuorum(t *testing.T) {
 	r := command(t, nil, "", "operator", "snapshot", "save", file, "--stale", "--data", c.all[0].Dir, "-o",
 		"json").want(t, 0)
 	info := decode[rota.SnapshotInfo](t, r)
-	contains(t, "what is said", r.stderr, fmt.Sprint("index ", info.Index), info.Date.String())
+	contains(t, "stderr", r.stderr, fmt.Sprint("index ", info.Index), info.Date.String())
 	contains(t, "the node's log", c.all[0].Life().Stderr.String(), "no leader is there to tell it", "actor=local",
 		fmt.Sprint("index=", info.Index))
 	n := newNode(t, "r1", "--bootstrap-expect", "1")

@@ -116,9 +116,9 @@ func badCalls(t testing.TB) []badRequest {
 		{"a plan by half a filter", put("/v1/plans/p", `{"verb":"cancel","filter":"label.x=\"cut"}`), 400, "INVALID",
 			"filter", "quote"},
 		{"a plan on nothing", put("/v1/plans/p", `{"verb":"cancel","filter":""}`), 400, "INVALID", "filter", "id=*"},
-		{"a plan on what has ended", put("/v1/plans/p", `{"verb":"cancel","filter":"state=DEAD"}`), 400, "INVALID",
+		{"a plan on ended jobs", put("/v1/plans/p", `{"verb":"cancel","filter":"state=DEAD"}`), 400, "INVALID",
 			"filter", "those are"},
-		{"a child of nobody", put("/v1/workflows/w", `{"nodes":[{"id":"a","type":"t","parents":["z"]}]}`), 400,
+		{"a child without a parent", put("/v1/workflows/w", `{"nodes":[{"id":"a","type":"t","parents":["z"]}]}`), 400,
 			"INVALID", "nodes[0].parents[0]", "not a node of the workflow"},
 		{"a log line of 2 MiB", request{"POST", "/v1/workers/w/leases/" + strings.Repeat("ab", 16) + "/complete",
 			`{"token":"1.1","log":"` + line + `"}`, []string{"Rota-Worker-Secret", strings.Repeat("s", 32)}}, 413,
@@ -206,7 +206,7 @@ func TestBadInput_state(t *testing.T) {
 	}
 	put("/v1/workflows/w", `{"nodes":[{"id":"g","gate":{}},{"id":"a","type":"t","delay_ms":3600000,"parents":["g"]}]}`).want(t,
 		n, 201)
-	signal("said", "go").want(t, n, 200)
+	signal("first", "go").want(t, n, 200)
 	rows := func() (all string) {
 		for _, path := range []string{"/v1/jobs?view=full", "/v1/workflows/w", "/v1/schedules", "/v1/plans",
 			"/v1/queues", "/v1/key-rules"} {
@@ -216,10 +216,10 @@ func TestBadInput_state(t *testing.T) {
 		return all
 	}
 	before := rows()
-	signal("said", "go").want(t, n, 200) // the same one: nothing left to do
+	signal("first", "go").want(t, n, 200) // the same one: nothing left to do
 	for _, one := range []badRequest{
-		{"a signal twice, otherwise", signal("said", "stop"), 409, "CONFLICT", "id", "the first one counts"},
-		{"a second signal", signal("again", "go"), 409, "CONFLICT", "signal", "by signal said"},
+		{"a signal twice, otherwise", signal("first", "stop"), 409, "CONFLICT", "id", "the first one counts"},
+		{"a second signal", signal("again", "go"), 409, "CONFLICT", "signal", "by signal first"},
 		{"a job of no queue", put("/v1/jobs/j", `{"type":"t","queue":"nowhere"}`), 404, "NOT_FOUND", "queue",
 			"nowhere"},
 		{"a schedule of no queue", put("/v1/schedules/s", `{"cron":"1 * * * *","job":{"type":"t","queue":"nowhere"}}`),

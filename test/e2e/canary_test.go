@@ -202,7 +202,7 @@ func TestCanaries(t *testing.T) {
 		t.Errorf("events: %d, %s %s", events.code, clip(events.stdout), events.stderr)
 	}
 	for _, r := range said {
-		planted.find(t, "what rota "+strings.Join(r.args, " ")+" says", []byte(r.stdout+r.stderr))
+		planted.find(t, "the output of rota "+strings.Join(r.args, " "), []byte(r.stdout+r.stderr))
 	}
 	for _, p := range []*process{w, thief, c.all[0].process, c.all[1].process, c.all[2].process} {
 		planted.find(t, "the log of "+p.Name, []byte(p.Stdout.String()+p.Stderr.String()))

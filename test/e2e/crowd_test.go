@@ -63,8 +63,8 @@ func TestFewFiles(t *testing.T) {
 	n.refused(t, "200 files", "ulimit -n")
 }
 
-// TestHalfSentMessages: 600 messages of a megabyte that are almost complete use no more of a node's memory than
-// --inflight-bytes allows, and others are served meanwhile (SECURITY §2.9).
+// TestHalfSentMessages: 600 messages of a megabyte that are almost complete use at most --inflight-bytes of a node's
+// memory, and others are served meanwhile (SECURITY §2.9).
 func TestHalfSentMessages(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1, "--inflight-bytes", "33554432")

@@ -90,7 +90,7 @@ func TestOperatorDebug(t *testing.T) {
 	}
 	planted := map[string]string{"the token": secret, "the gossip key": gossipKey, "a private key": pem,
 		"a password": password}
-	users := map[string]string{"a payload": payload, "what a handler said": failure}
+	users := map[string]string{"a payload": payload, "a handler's error": failure}
 	collect := func(name string, more ...string) (map[string]string, map[string]string) {
 		out := filepath.Join(dir, name)
 		c.rota(t, append(append(slices.Clone(args), "--out", out), more...)...).want(t, 0)

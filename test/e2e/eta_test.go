@@ -102,7 +102,7 @@ func TestETA_withoutLeader(t *testing.T) {
 			Worker: "alone-w"}) {
 		t.Errorf("without a leader: %+v", x)
 	}
-	contains(t, "what it was reckoned from", strings.Join(x.Basis, "\n"), "no leader answers: the state is that of")
+	contains(t, "the basis", strings.Join(x.Basis, "\n"), "no leader answers: the state is that of")
 	if again := ask(); again.Index != x.Index || again.Date != x.Date || again.Expected != x.Expected {
 		t.Errorf("the same state has another forecast: %+v, then %+v", x, again)
 	}

@@ -241,7 +241,7 @@ func execGivesBack(t *testing.T, c *nodes) {
 }
 
 func execSameID(t *testing.T, c *nodes) {
-	// The lease is so long that its deadline has no effect.
+	// A long lease, so that its deadline has no effect.
 	c.rota(t, "queue", "set", "same", "--set", "lease_ms=600000").want(t, 0)
 	first := c.worker(t, "--queues", "same", "--id", "same")
 	c.rota(t, "job", "submit", "--queue", "same", "--type", "x", "--id", "held", "--simulate-ms", "60000").want(t, 0)

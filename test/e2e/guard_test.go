@@ -61,7 +61,7 @@ func workerOf(t *testing.T, guard *process) int {
 // job runs again, elsewhere, and long before the 40 s of silence.
 func guardKilledWorker(t *testing.T, c *nodes) {
 	execQueue(t, c, "guarded")
-	// The lease is so long that its deadline has no effect.
+	// A long lease, so that its deadline has no effect.
 	c.rota(t, "queue", "set", "guarded", "--set", "lease_ms=600000").want(t, 0)
 	dir := t.TempDir()
 	script := `if [ ! -e ` + dir + `/daemon ]; then

@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// TestHalfSentBodies: 600 bodies of HTTP that grow to a megabyte and never end use no more of a node's memory than as
-// many messages of gRPC, and others are served meanwhile (SECURITY §2.9).
+// TestHalfSentBodies: 600 bodies of HTTP that grow to a megabyte and never end use at most as much of a node's memory
+// as 600 messages of gRPC, and others are served meanwhile (SECURITY §2.9).
 func TestHalfSentBodies(t *testing.T) {
 	t.Parallel()
 	const whole = 1 << 20

@@ -245,7 +245,7 @@ func (c *signIns) tellsNobody() {
 		}
 	}
 	for _, r := range c.said {
-		c.planted.find(t, "what rota "+strings.Join(r.args, " ")+" says", []byte(r.stdout+r.stderr))
+		c.planted.find(t, "the output of rota "+strings.Join(r.args, " "), []byte(r.stdout+r.stderr))
 	}
 	if seen == 0 {
 		t.Error("no file contains a payload: the search finds nothing")

@@ -240,7 +240,7 @@ func (a *floodAccount) decision(name rota.QueueName, events []rota.ServedEvent) 
 }
 
 // endedBefore counts the leases of a queue's tenants that an entry ends before its first assignment. A round may be
-// decided with such ends or without them (SPEC §2.3), which no event says.
+// decided with such ends or without them (SPEC §2.3); events do not show this.
 func (a *floodAccount) endedBefore(name rota.QueueName, events []rota.ServedEvent) map[rota.TenantID]int {
 	ended := map[rota.TenantID]int{}
 	seen := map[rota.JobID]bool{}

@@ -52,7 +52,7 @@ func TestGraceOnDisconnect(t *testing.T) {
 	const grace = 10_000
 	c := newCluster(t, 3)
 	cl := c.dial(t)
-	// The leases are so long that their deadlines have no effect.
+	// Long leases, so that their deadlines have no effect.
 	graced := c.policyQueue(t, "graced", "standard", "lease_grace_on_disconnect=10s", "lease_ms=600000",
 		"backoff_base=100ms", "backoff_cap=100ms")
 	plain := c.policyQueue(t, "plain", "standard", "lease_ms=600000")
@@ -101,7 +101,7 @@ func TestGraceOnDisconnect(t *testing.T) {
 		t.Fatalf("the handler without a grace was ended: %v", err)
 	default:
 	}
-	all.mend()
+	all.heal()
 	close(keeps.done)
 	for _, k := range []*cutOff{first, keeps} {
 		select {

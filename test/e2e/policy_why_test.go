@@ -142,7 +142,7 @@ func whyRank(t *testing.T, c *nodes, cl *client.Client) {
 		t.Errorf("it is explained as %+v", x)
 	}
 	first := c.why(t, "rank-high", "--at", fmt.Sprint(height))
-	contains(t, "what would let it run", fmt.Sprint(first.WouldRun), "the next round", "ranked-w")
+	contains(t, "the remedy", fmt.Sprint(first.WouldRun), "the next round", "ranked-w")
 	whyNames(t, c.why(t, "rank-low"), "NO_FREE_SLOT", 1)
 	for _, id := range []rota.JobID{"rank-high", "rank-mid", "rank-last", "rank-low"} {
 		if id != "rank-high" {

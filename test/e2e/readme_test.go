@@ -65,7 +65,7 @@ func TestReadme_go(t *testing.T) {
 	if err := program.Wait(); err != nil {
 		t.Errorf("the program ended with %v: %s", err, said.String())
 	}
-	contains(t, "what the program says", said.String(), "submitted photo-4711\n", "running photo-4711\n")
+	contains(t, "the program's output", said.String(), "submitted photo-4711\n", "running photo-4711\n")
 }
 
 // TestGuide_curl runs both workers of the guide on curl workers, and each completes its job.

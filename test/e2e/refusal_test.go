@@ -145,7 +145,7 @@ func raftFile(_ *testing.T, dir string) string { return filepath.Join(dir, "raft
 func refuseFlipped(t *testing.T, c *nodes, victim *node) {
 	const marker = "these-bytes-lie-in-an-entry-of-the-log"
 	c.rota(t, "job", "submit", "--type", "x", "--id", "marked", "--payload", marker).want(t, 0)
-	c.rota(t, "job", "submit", "--type", "x", "--id", "later").want(t, 0) // so that the damage is no torn write
+	c.rota(t, "job", "submit", "--type", "x", "--id", "later").want(t, 0) // so that the damage is not a torn write
 	eventually(t, 10*time.Second, "the job is in the victim's log", func() error {
 		return c.hasApplied(t, victim)
 	})
@@ -158,7 +158,7 @@ func refuseFlipped(t *testing.T, c *nodes, victim *node) {
 }
 
 func refuseTruncated(t *testing.T, c *nodes, victim *node) {
-	// Into its second head: what follows is little, and may have been written further ahead.
+	// Into its second head: the rest is small, and may have been written further ahead.
 	damage(t, c, victim, raftFile, func(whole []byte) []byte { return whole[:6000] }, "damaged")
 	damage(t, c, victim, logFile, func(whole []byte) []byte { return whole[:len(whole)/2] }, "damaged", "without entry")
 }

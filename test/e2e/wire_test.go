@@ -64,8 +64,8 @@ func (all wires) cut() {
 	}
 }
 
-// mend lets new connections through, and ends those that lead nowhere.
-func (all wires) mend() {
+// heal lets new connections through, and ends those that lead nowhere.
+func (all wires) heal() {
 	for _, w := range all {
 		w.shut(true, false)
 	}

@@ -145,7 +145,7 @@ func (a *account) assign(e *rota.ServedEvent) {
 	a.assigned[e.Node] = e
 	worker, known := a.workers[string(e.Worker)]
 	if !known {
-		a.fault("node %s is assigned to %q, which nobody started", e.Node, e.Worker)
+		a.fault("node %s is assigned to %q, which was not started", e.Node, e.Worker)
 	}
 	for other, jobs := range a.open {
 		if _, held := jobs[e.Node]; held {
@@ -288,7 +288,7 @@ func TestAccountBites(t *testing.T) {
 		{"finished_twice", start + " " + end + " " + end, "workflowFinished twice"},
 		{"after_the_end", start + " " + end + " jobAssigned:a:w", "outside the workflow's run"},
 		{"stranger", start + " jobAssigned:x:w", "does not have"},
-		{"nobody", start + " jobAssigned:a:v", "nobody started"},
+		{"unknown worker", start + " jobAssigned:a:v", "was not started"},
 	} {
 		t.Run(one.name, func(t *testing.T) {
 			t.Parallel()

@@ -181,7 +181,7 @@ nodes:
 	// Running nodes continue to their end, waiting ones do not begin.
 	states(t, byID, "slow:COMPLETED bad:DEAD late:CANCELLED child:CANCELLED after:CANCELLED")
 	r := c.rota(t, "workflow", "wait", "fast").want(t, 6)
-	contains(t, "what wait says", r.stderr, `"bad"`, "fast/bad")
+	contains(t, "the output of wait", r.stderr, `"bad"`, "fast/bad")
 	child := c.job(t, "fast/child")
 	if child.State != rota.JobCancelled || child.Reason.String() != "WORKFLOW_FAILED" {
 		t.Errorf("the job of a cancelled node is %s, %s", child.State, child.Reason)
@@ -190,7 +190,7 @@ nodes:
 
 func flowContinue(t *testing.T, c *nodes) {
 	flowQueue(t, c, "on")
-	file := filepath.Join(t.TempDir(), "mended")
+	file := filepath.Join(t.TempDir(), "fixed")
 	c.worker(t, "--queues", "on", "--slots", "4", "--exec", switched(file))
 	c.submitFlow(t, "on", "on", `
 on_failure: continue
@@ -229,7 +229,7 @@ nodes:
 
 func flowRetryFrom(t *testing.T, c *nodes) {
 	flowQueue(t, c, "from")
-	file := filepath.Join(t.TempDir(), "mended")
+	file := filepath.Join(t.TempDir(), "fixed")
 	c.worker(t, "--queues", "from", "--slots", "4", "--exec", switched(file))
 	c.submitFlow(t, "from", "from", `
 on_failure: continue

@@ -82,7 +82,7 @@ func TestWorkflowRestored(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
 	flowQueue(t, c, "kept")
-	file := filepath.Join(t.TempDir(), "mended")
+	file := filepath.Join(t.TempDir(), "fixed")
 	c.worker(t, "--queues", "kept", "--slots", "2", "--id", "k0", "--exec", switched(file))
 	c.submitFlow(t, "kept", "failed",
 		"on_failure: continue\nnodes: [{id: ok, type: t}, {id: bad, type: t, parents: [ok]}, "+

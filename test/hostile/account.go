@@ -44,7 +44,7 @@ func accountProbes() []probe {
 		}, rota.KindDenied),
 		local("removes a node by the socket",
 			func(ctx context.Context, c *client.Client) error { return c.RemovePeer(ctx, "n1") }, rota.KindDenied),
-		{name: "makes root's token anew, in silence", try: reset},
+		{name: "resets root's token, in silence", try: reset},
 		{name: "another account finds the socket shut", try: func(_ context.Context, s *scene) (string, error) {
 			for _, n := range s.nodes {
 				is, err := os.Stat(filepath.Join(n.Dir, "rota.sock"))
@@ -71,7 +71,7 @@ func reset(ctx context.Context, s *scene) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return "an event tells it, without the secret", rig.Until(ctx, func() error { // that node may be a moment behind
+	return "an event records it, without the secret", rig.Until(ctx, func() error { // that node may be a moment behind
 		for e, err := range s.root.Events(ctx, rota.EventFilter{}) {
 			if err != nil {
 				return err

@@ -40,7 +40,7 @@ func tokenProbes() []probe {
 	}
 	root := func(s *scene) string { return s.tokens["root"] }
 	return []probe{
-		one("a token that nobody made", func(*scene) string {
+		one("a token that was never made", func(*scene) string {
 			return "Bearer rota_abcdefghijkl_" + strings.Repeat("flood777", 6) + "flop"
 		}),
 		one("a token's id with another secret", func(s *scene) string {

@@ -53,7 +53,7 @@ func pageProbes() []probe {
 		{name: "metrics by a name of its own", try: adminPage("/metrics", func(r *http.Request) { r.Host = evil },
 			421)},
 		{name: "profiles of its Origin", try: adminPage("/debug/pprof/heap", set("Origin", "https://"+evil), 403)},
-		{name: "profiles that nobody asked the node for", try: adminPage("/debug/pprof/heap", func(*http.Request) {},
+		{name: "profiles without --pprof", try: adminPage("/debug/pprof/heap", func(*http.Request) {},
 			404)},
 	}
 }

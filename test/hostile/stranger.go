@@ -39,11 +39,11 @@ func strangerCalls() (all []probe) {
 			codes.Unimplemented, codes.PermissionDenied)},
 		probe{name: "the list of all calls, by reflection", bites: true,
 			try: callOf("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", codes.Unauthenticated)},
-		probe{name: "whether it is alive, and no more", try: health},
+		probe{name: "only whether it is alive", try: health},
 		probe{name: "the page of events", bites: true, try: webStatus("/v1/events", http.StatusUnauthorized)},
 		probe{name: "a page that there is not", try: webStatus("/v1/jobs", http.StatusNotFound,
 			http.StatusUnauthorized)}, probe{name: "who it is", bites: true, try: whoAmI},
-		probe{name: "an identity token of nobody, alg none", try: exchange},
+		probe{name: "an identity token without a signature, alg none", try: exchange},
 		probe{name: "a node's fields in the public protocol", bites: true, try: forgedMetadata},
 	)
 }
@@ -134,7 +134,7 @@ func health(ctx context.Context, s *scene) (string, error) {
 	if err := invoke(ctx, conn, "/grpc.health.v1.Health/Check"); err != nil {
 		return "", err
 	}
-	return "alive and ready is all that is said", nil
+	return "the answers are only alive and ready", nil
 }
 
 // web calls a node's API over HTTP/1.1.

@@ -98,7 +98,7 @@ func clientProbes() []probe {
 		{name: "lists the other's jobs by a filter", bites: true, try: listsNothing(func(ctx context.Context, c *client.Client) error {
 			return each(c.Jobs(ctx, rota.JobFilter{Tenant: theirs, Queue: rota.QueueName(theirs)}), func(j rota.Job) rota.TenantID { return j.Tenant })
 		})},
-		{name: "goes on with the other's cursor", bites: true, try: foreignCursor},
+		{name: "continues with the other's cursor", bites: true, try: foreignCursor},
 		{name: "lists workflows", bites: true, try: listsNothing(func(ctx context.Context, c *client.Client) error {
 			return each(c.Workflows(ctx, rota.WorkflowFilter{}), func(w rota.Workflow) rota.TenantID { return w.Tenant })
 		})},

@@ -39,7 +39,7 @@ func webProbes() []probe {
 		ask("two tokens in one header", "GET", "/v1/jobs", asAcme(func(r *http.Request, s *scene) {
 			r.Header.Set("Authorization", "Bearer "+s.tokens["acme"]+", Bearer "+s.tokens["root"])
 		}), 401),
-		ask("a deletion that says it is a POST", "POST", "/v1/jobs/umbrella-done",
+		ask("a deletion disguised as a POST", "POST", "/v1/jobs/umbrella-done",
 			asAcme(header("X-Http-Method-Override", "DELETE")), 405),
 		ask("a deletion in the query", "POST", "/v1/jobs/umbrella-done?_method=DELETE", asAcme(nil), 405),
 		ask("a host behind another", "GET", "/v1/jobs/umbrella-idle", asAcme(header("X-Forwarded-Host", "localhost")),

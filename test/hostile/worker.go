@@ -81,7 +81,7 @@ func workerProbes() []probe {
 	for _, verb := range []rotav1.LeaseVerb{rotav1.LeaseVerb_LEASE_VERB_ACK, rotav1.LeaseVerb_LEASE_VERB_RENEW,
 		rotav1.LeaseVerb_LEASE_VERB_COMPLETE,
 		rotav1.LeaseVerb_LEASE_VERB_FAIL, rotav1.LeaseVerb_LEASE_VERB_DECLINE, rotav1.LeaseVerb_LEASE_VERB_PROGRESS} {
-		all = append(all, probe{name: fmt.Sprintf("says %s of another's lease", verb),
+		all = append(all, probe{name: fmt.Sprintf("reports %s of another's lease", verb),
 			try: foreignLease(verb, func(s *scene) []byte { return s.held.Lease.ID[:] })})
 	}
 	hello := func(name string, what func() *rotav1.Hello) probe {
@@ -125,7 +125,7 @@ func workerProbes() []probe {
 			h.Attestation = &rotav1.Attestation{Signature: make([]byte, 64)}
 			return h
 		}),
-		probe{name: "says that another's process is gone", try: gone},
+		probe{name: "reports another's process as gone", try: gone},
 		probe{name: "reads the outputs before another's job", try: parents},
 		probe{name: "asks by refusals which nodes of workflows there are",
 			try: func(ctx context.Context, s *scene) (string, error) {

@@ -167,7 +167,7 @@ func TestJudge_missingLimit(t *testing.T) {
 	}
 }
 
-// TestProvider checks what the provider records: times, what was spent, and the first calls of jobs.
+// TestProvider checks what the provider records: times, amounts spent, and the first calls of jobs.
 func TestProvider(t *testing.T) {
 	p, err := newProvider()
 	if err != nil {

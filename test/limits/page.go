@@ -140,7 +140,7 @@ func table(results []result, under fault, rows []measure) string {
 			shown = shown || cell != "–" && cell != "0" && cell != "0 %"
 			cells += " " + cell + " |"
 		}
-		if shown { // the page says that rows of zeros are left out
+		if shown { // the page states that rows of zeros are left out
 			b.WriteString("| " + m.title + " |" + cells + "\n")
 		}
 	}

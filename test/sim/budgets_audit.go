@@ -19,8 +19,8 @@ var keyBudgets = []rota.Budget{
 // budgetPeriod is the length of a period of this world, in ms.
 const budgetPeriod = 7_000
 
-// spending is the naive model of SPEC §30.5: per account what was granted and spent since the last period began, and a
-// list of all open attempts.
+// spending is the naive model of SPEC §30.5: per account the amounts granted and spent since the last period began, and
+// a list of all open attempts.
 type spending struct {
 	budgets map[rota.BudgetName]*rota.Budget
 	// until is the end of the period of a budget; the next one must not begin before it.

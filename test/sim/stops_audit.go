@@ -183,7 +183,7 @@ func (m *stops) ended(e *rota.Event, lease rota.LeaseID) {
 
 func (b *breakers) close() { b.state, b.outcomes, b.passed, b.opened = rota.BreakerClosed, nil, 0, 0 }
 
-// forget drops what is known of counts without a rule.
+// forget drops the data about counts without a rule.
 func (m *stops) forget(gone func(key string) bool) {
 	for count := range m.breakers {
 		if _, key, _ := strings.Cut(count, "/"); gone(key) {

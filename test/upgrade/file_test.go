@@ -39,7 +39,7 @@ func TestReleasesFile(t *testing.T) {
 			t.Skipf("LEFT OUT: the history of this clone has no commit %s of %s", r.commit, r.version)
 		}
 		if _, err := git("merge-base", "--is-ancestor", r.commit, "HEAD"); err != nil {
-			t.Errorf("%s, commit %s, is no ancestor of this one", r.version, r.commit)
+			t.Errorf("%s, commit %s, is not an ancestor of this one", r.version, r.commit)
 		}
 	}
 }

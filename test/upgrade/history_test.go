@@ -26,11 +26,11 @@ func readReleases(text string) (all []release, err error) {
 		var major, minor, patch int
 		if len(parts) != 3 || line != strings.Join(parts, " ") || len(parts[1]) != 40 ||
 			strings.Trim(parts[1], "0123456789abcdef") != "" {
-			return nil, fmt.Errorf("%q is no line of version, commit in 40 digits, and date", line)
+			return nil, fmt.Errorf("got %q, want a version, a commit in 40 digits, and a date", line)
 		}
 		if n, err := fmt.Sscanf(parts[0], "v%d.%d.%d", &major, &minor, &patch); n != 3 ||
 			fmt.Sprintf("v%d.%d.%d", major, minor, patch) != parts[0] {
-			return nil, fmt.Errorf("%q is no version such as v0.1.0: %w", parts[0], err)
+			return nil, fmt.Errorf("invalid version %q: use one such as v0.1.0: %w", parts[0], err)
 		}
 		if _, err := time.Parse(time.DateOnly, parts[2]); err != nil {
 			return nil, err

@@ -75,10 +75,10 @@ func TestReleases(t *testing.T) {
 	}
 	for _, dir := range releases(t) {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
-			t.Run("nobody has changed a file", func(t *testing.T) { sums(t, dir) })
+			t.Run("no file has changed", func(t *testing.T) { sums(t, dir) })
 			t.Run("the log has the digests that it had", func(t *testing.T) { replay(t, dir) })
 			t.Run("the snapshot is the state at its end", func(t *testing.T) { thaw(t, dir) })
-			t.Run("a node goes on with the data directory", func(t *testing.T) { adopt(t, dir, binary) })
+			t.Run("a node continues with the data directory", func(t *testing.T) { adopt(t, dir, binary) })
 			t.Run("the protocols only grew", func(t *testing.T) {
 				for _, fault := range shrunk(readProtocol(t, dir), spoken()) {
 					t.Error(fault)
@@ -362,6 +362,6 @@ func writeRelease(t testing.TB, dir, binary string) {
 	}
 	check(t, os.WriteFile(filepath.Join(dir, sumsFile), []byte(sumsOf(t, dir)), 0o644))
 	if !slices.Contains(releases(t), dir) {
-		t.Errorf("%s is no release's folder", dir)
+		t.Errorf("%s is not a release's folder", dir)
 	}
 }

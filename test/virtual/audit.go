@@ -122,7 +122,7 @@ func (l *life) sameEvents() {
 	}
 	for i, sums := range l.told {
 		if least > 0 && sums[least-1] != l.told[0][least-1] {
-			l.violate("all nodes tell the same events", "of the first %d, %s tells others than %s", least,
+			l.violate("all nodes tell the same events", "of the first %d, %s has others than %s", least,
 				l.servers[i].id(), l.servers[0].id())
 		}
 	}

@@ -98,7 +98,7 @@ func (s *scene) wanted(n int64) {
 		last = status.Autopilot
 		return err == nil && last.VotersWanted == n && last.HealthyVoters == n
 	}) {
-		s.Fatalf("%d healthy voters are wanted: %+v", n, last)
+		s.Fatalf("want %d healthy voters: %+v", n, last)
 	}
 }
 
@@ -111,7 +111,7 @@ func (s *scene) voters(n int) {
 	}
 	peers = slices.DeleteFunc(peers, func(p rota.RaftPeer) bool { return !p.Voter })
 	if len(peers) != n {
-		s.Errorf("%d voters, %d are wanted: %+v", len(peers), n, peers)
+		s.Errorf("got %d voters, want %d: %+v", len(peers), n, peers)
 	}
 }
 

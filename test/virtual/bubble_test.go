@@ -60,6 +60,6 @@ func TestInBubble(t *testing.T) {
 		inBubble(t, func(*testing.T) { go func() { <-make(chan struct{}) }() })
 	}()
 	if text := fmt.Sprint(broken); !strings.Contains(text, "TestInBubble") {
-		t.Errorf("of a goroutine that is left it says %s", text)
+		t.Errorf("its report of a goroutine that is left: %s", text)
 	}
 }

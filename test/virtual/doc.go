@@ -18,7 +18,7 @@
 // need several runs of its seed. For runs repeatable to the bit see test/sim; for real kernels, test/jepsen-lite.
 //
 // The wires are streams like TCP's: data sent across a cut waits until it is healed; a crash resets the connection, or
-// stays silent until the host is back. raft's log, term and vote are in real files. A crash leaves on disk what was
+// stays silent until the host is back. raft's log, term and vote are in real files. A crash leaves on disk the data
 // written at that moment: a write that waits on a slow disk is lost, and so are answers in flight.
 //
 // Nodes are replaced: removed, leaving, or with their data lost; a node that comes back under the old id must be
@@ -28,5 +28,5 @@
 // synced (see cluster, TestPowerLoss), gossip (see test/jepsen-lite), and real pauses of a process: here timers
 // continue, and only the clocks they measure leap.
 //
-// It never opens a socket, is never part of what ships, and retries nothing to hide a failure.
+// It never opens a socket, is never part of a release, and retries nothing to hide a failure.
 package virtual

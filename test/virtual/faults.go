@@ -22,7 +22,7 @@ type fault struct {
 var faults = []fault{
 	{"node crash", 10, 300 * time.Millisecond, 5 * time.Second, crashFollower},
 	{"leader crash", 12, 300 * time.Millisecond, 5 * time.Second, crashLeader},
-	{"crash with writes under way", 8, 300 * time.Millisecond, 4 * time.Second, crashWriting},
+	{"crash with unfinished writes", 8, 300 * time.Millisecond, 4 * time.Second, crashWriting},
 	{"all nodes crash", 2, 200 * time.Millisecond, 3 * time.Second, crashAll},
 	{"graceful restart", 5, 100 * time.Millisecond, 2 * time.Second, restartNode},
 	{"partition in halves", 8, 500 * time.Millisecond, 8 * time.Second, cutHalves},

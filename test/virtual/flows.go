@@ -57,7 +57,7 @@ func (u *user) submitFlow() {
 			continue
 		}
 		if err != nil {
-			u.life.violate("a sound workflow is taken", "%s: %v", spec.ID, err)
+			u.life.violate("a sound workflow is accepted", "%s: %v", spec.ID, err)
 			return
 		}
 		break
@@ -115,14 +115,14 @@ func (l *ledger) hears(job rota.JobID, outputs []rota.ParentOutput) {
 	}
 	want := flow.parents[job]
 	if len(outputs) != len(want) {
-		l.violate("a node sees its parents' outputs", "job %s is told of %d parents, and has %d", job, len(outputs),
+		l.violate("a node sees its parents' outputs", "job %s gets %d parents, and has %d", job, len(outputs),
 			len(want))
 		return
 	}
 	for _, o := range outputs {
 		var by rota.LeaseID
 		if !slices.Contains(want, o.Job) || by.UnmarshalText(o.Output) != nil || !l.record(o.Job).ran[by] {
-			l.violate("a node sees its parents' outputs", "job %s is told that %s put out %q", job, o.Job, o.Output)
+			l.violate("a node sees its parents' outputs", "job %s gets another output of %s: %q", job, o.Job, o.Output)
 		}
 	}
 }
@@ -164,7 +164,7 @@ func (l *ledger) judgeFlow(id rota.WorkflowID, flow *rota.Workflow) {
 		l.violate("a drained cluster has no open workflow", "%s is %s", id, flow.State)
 		return
 	case len(flow.Nodes) != len(rec.parents):
-		l.violate("a workflow is taken whole", "%s has %d of %d nodes", id, len(flow.Nodes), len(rec.parents))
+		l.violate("a workflow is accepted whole", "%s has %d of %d nodes", id, len(flow.Nodes), len(rec.parents))
 		return
 	}
 	states, done, failed := make(map[rota.JobID]rota.NodeState), 0, 0

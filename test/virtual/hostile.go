@@ -135,7 +135,7 @@ func (h *hostile) claim(ctx context.Context, s *cluster.WorkerSession, who strin
 		h.life.note(func(f *figures) { f.claims++ })
 		if answers[0].Err == nil {
 			h.life.violate("only a lease's worker is heard, in its live session",
-				"%s said %s for lease %s of job %s, and was heard", who, verb, lease.ID, lease.Job)
+				"%s sent %s for lease %s of job %s, which was accepted", who, verb, lease.ID, lease.Job)
 		}
 	}
 }

@@ -92,7 +92,7 @@ func (l *ledger) started(r *workerRun, e client.HandlerEvent) {
 	}
 	l.tokens[e.Job] = e.Token
 	if l.jobs[e.Job] == nil && !isRun(e.Job) {
-		l.violate("only what was submitted runs", "job %s", e.Job)
+		l.violate("only submitted jobs run", "job %s", e.Job)
 	} else {
 		l.begins(e.Job, l.record(e.Job))
 	}
@@ -173,7 +173,7 @@ func (l *ledger) judge(id rota.JobID, job *rota.Job) {
 	case rec.refused && !rec.accepted:
 		l.violate("a refused job is not taken", "job %s is %s", id, job.State)
 	case len(rec.taken) > 1 && rec.retried == 0:
-		l.violate("a job completes once", "job %s: %d completions were taken", id, len(rec.taken))
+		l.violate("a job completes once", "job %s: %d completions were accepted", id, len(rec.taken))
 	}
 	if job.MergedInto != "" { // the job that it was merged into is checked under its own id
 		if _, known := l.jobs[job.MergedInto]; !known || job.MergedInto == id {
@@ -190,18 +190,18 @@ func (l *ledger) judge(id rota.JobID, job *rota.Job) {
 				job.Output)
 		}
 		if rec.retried == 0 && len(rec.taken) == 1 && !rec.taken[by] {
-			l.violate("a job completes once", "job %s holds the output of lease %s, another was taken", id, by)
+			l.violate("a job completes once", "job %s holds the output of lease %s, another was accepted", id, by)
 		}
 	case rota.JobCancelled:
 		if rec.cancelled == 0 && rec.flow == "" { // a workflow's jobs are checked with it
-			l.violate("nothing is cancelled unasked", "job %s is CANCELLED (%s)", id, job.Reason)
+			l.violate("nothing is cancelled without a request", "job %s is CANCELLED (%s)", id, job.Reason)
 		}
 	case rota.JobExpired:
 		if rec.ttl == 0 {
-			l.violate("nothing expires unasked", "job %s is EXPIRED (%s)", id, job.Reason)
+			l.violate("nothing expires without a reason", "job %s is EXPIRED (%s)", id, job.Reason)
 		}
 	}
 	if len(rec.taken) > 0 && job.State != rota.JobCompleted && rec.retried == 0 {
-		l.violate("a completion stands", "job %s is %s, though a completion was taken", id, job.State)
+		l.violate("a completion stays", "job %s is %s, though a completion was accepted", id, job.State)
 	}
 }

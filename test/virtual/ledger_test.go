@@ -77,17 +77,17 @@ func TestLedger(t *testing.T) {
 			done(l, b, event("j", 2, 2))
 			l.judge("j", &rota.Job{State: rota.JobCompleted, Output: rota.Blob(rota.LeaseID{2}.String())})
 		}, "a job completes once"},
-		"an output of nobody": {func(l *ledger) {
+		"an output of no lease": {func(l *ledger) {
 			l.judge("j", &rota.Job{State: rota.JobCompleted, Output: rota.Blob(rota.LeaseID{2}.String())})
 		}, "what completed was done"},
 		"a completion undone": {func(l *ledger) {
 			done(l, a, event("j", 1, 1))
 			l.judge("j", &rota.Job{State: rota.JobDead})
-		}, "a completion stands"},
-		"cancelled by nobody": {func(l *ledger) { l.judge("j", &rota.Job{State: rota.JobCancelled}) },
-			"nothing is cancelled unasked"},
-		"expired unasked": {func(l *ledger) { l.judge("j", &rota.Job{State: rota.JobExpired}) },
-			"nothing expires unasked"},
+		}, "a completion stays"},
+		"cancelled without a call": {func(l *ledger) { l.judge("j", &rota.Job{State: rota.JobCancelled}) },
+			"nothing is cancelled without a request"},
+		"expired without a reason": {func(l *ledger) { l.judge("j", &rota.Job{State: rota.JobExpired}) },
+			"nothing expires without a reason"},
 		"a sound workflow": {func(l *ledger) {
 			family(l)
 			done(l, a, event("f/p", 1, 1))
@@ -127,7 +127,7 @@ func TestLedger(t *testing.T) {
 			family(l)
 			l.judgeFlow("f", flowOf(rota.WorkflowFailed, rota.NodeState(rota.JobCompleted), rota.NodeSkipped))
 		}, "only descendants of what failed are skipped"},
-		"a workflow that failed unasked": {func(l *ledger) {
+		"a workflow that failed without a reason": {func(l *ledger) {
 			family(l)
 			l.judgeFlow("f", flowOf(rota.WorkflowFailed, rota.NodeState(rota.JobCompleted),
 				rota.NodeState(rota.JobCompleted)))

@@ -120,7 +120,7 @@ func (l *life) drained(ctx context.Context) error {
 	return nil
 }
 
-// undone describes what keeps the cluster from being drained.
+// undone describes the work that keeps the cluster from being drained.
 func (l *life) undone() string {
 	ctx, cancel := context.WithTimeout(l.ctx, 5*time.Second)
 	defer cancel()

@@ -24,14 +24,14 @@ func TestLives(t *testing.T) {
 	if v := os.Getenv("ROTA_VIRTUAL"); v != "" {
 		d, err := time.ParseDuration(v)
 		if err != nil {
-			t.Fatalf("ROTA_VIRTUAL=%q is no length of time, such as 10h", v)
+			t.Fatalf("ROTA_VIRTUAL: got %q, want a duration such as 10h", v)
 		}
 		length = d
 	}
 	if v := os.Getenv("ROTA_VIRTUAL_SEED"); v != "" {
 		n, err := strconv.ParseUint(v, 10, 64)
 		if err != nil {
-			t.Fatalf("ROTA_VIRTUAL_SEED=%q is no number", v)
+			t.Fatalf("ROTA_VIRTUAL_SEED: got %q, want a number", v)
 		}
 		first = n
 	}

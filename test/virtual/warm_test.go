@@ -7,7 +7,7 @@ import (
 	"github.com/rotasched/rota/internal/virtualnet"
 )
 
-// TestMain initializes what bubbles share.
+// TestMain initializes the parts that bubbles share.
 func TestMain(m *testing.M) {
 	if err := virtualnet.Warm(); err != nil {
 		panic(err)

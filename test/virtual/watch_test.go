@@ -92,7 +92,7 @@ func TestHangs(t *testing.T) {
 		"a write to D did not return within 5s: the disk hangs. Look at it")
 	if !hangs(hang) || hangs(errors.New("the disk hangs")) ||
 		hangs(rota.Refusef(rota.KindInternal, "digest", "state differs")) {
-		t.Error("another error is taken for a disk that hangs, or that one is not")
+		t.Error("another error passes as a disk that hangs, or that one does not")
 	}
 }
 

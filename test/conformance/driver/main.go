@@ -149,7 +149,7 @@ func (d *driver) do(ctx context.Context, r *request) (ok any, err error) {
 		close(released.(chan struct{}))
 		return ok, nil
 	}
-	return nil, fmt.Errorf("%s is no request", r.Do)
+	return nil, fmt.Errorf("%s is not a request", r.Do)
 }
 
 // command executes a request about one job.

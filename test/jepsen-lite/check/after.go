@@ -69,8 +69,8 @@ type Recovery struct {
 	Verdict *rota.Verdict `json:"verdict"`
 }
 
-// Returned is an earlier node that came back to the recovered cluster; Said is the text of its refusal, empty if it was
-// not refused.
+// Returned is an earlier node that came back to the recovered cluster; field Said has the text of its refusal, empty if
+// it was not refused.
 type Returned struct {
 	Node string `json:"node"`
 	// Empty means that its disk was empty.

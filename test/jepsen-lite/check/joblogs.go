@@ -116,7 +116,7 @@ func (r *LogRead) fault() string {
 	case r.Error != "":
 		return r.Error
 	case r.Open:
-		return "it is said to go on, though the attempt has ended"
+		return "it is reported as open, though the attempt has ended"
 	}
 	for _, p := range r.Parts {
 		switch {

@@ -35,7 +35,7 @@ func checkRecovery(v *view) (found []Anomaly) {
 func (r *Recovery) chosenWrong() string {
 	heir := r.disk(r.Heir)
 	if heir == nil {
-		return "the disk of " + r.Heir + ", which was recovered, is no voter's"
+		return "the disk of " + r.Heir + ", which was recovered, is not a voter's"
 	}
 	for _, id := range r.Left {
 		if d := r.disk(id); d != nil && !heir.reaches(d) {
@@ -226,7 +226,7 @@ func (v *view) judgeAfter(r *Recovery, after *view) (found []Anomaly) {
 			checker{name: "completion", check: checkCompletion})
 	} else {
 		v.undecided = append(v.undecided,
-			"recovery: the disk that was left ends before those that were lost, so what was answered after it may be")
+			"recovery: the disk that was left ends before those that were lost, so later answers may be")
 	}
 	if v.After.Audit != nil {
 		after.Audits = []AuditOf{*v.After.Audit}
@@ -243,7 +243,7 @@ func (v *view) judgeAfter(r *Recovery, after *view) (found []Anomaly) {
 	v.figures["recovery_old_leases"] = forged
 	if forged == 0 {
 		found = append(found, Anomaly{At: r.Served,
-			Text: "nobody tried to complete with a lease of before the recovery"})
+			Text: "there was no completion with a lease of before the recovery"})
 	}
 	for _, text := range after.undecided {
 		v.undecided = append(v.undecided, "after the run, "+strings.TrimSpace(text))

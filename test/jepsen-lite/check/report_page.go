@@ -35,7 +35,7 @@ Again: <code>{{.History.Command}}</code>. Judge the same history again:
 <h2>Timeline</h2>{{.Timeline}}
 <p class="small key">Processes: <b style="background:#bfe3cc"></b>up <b style="background:#ffc53d"></b>paused
 <b style="background:#e5484d"></b>down <b style="background:#c1c8cd"></b>gone <b style="background:#8e4ec6"></b>a link of it cut
-<b style="background:#0d2d1c"></b>leads (its term beside it). Under each, what it was asked or did:
+<b style="background:#0d2d1c"></b>leads (its term next to it). Under each, what it was asked or did:
 <b style="background:#18794e"></b>ok <b style="background:#c62a2f"></b>refused <b style="background:#687076"></b>unknown, the darker the
 more. Red lines: anomalies, by their numbers below.</p>
 {{if .Verdict.Anomalies}}<h2>Anomalies</h2><table><tr><th>#</th><th>when</th><th>promise</th><th>what</th><th>ids</th></tr>

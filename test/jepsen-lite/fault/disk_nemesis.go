@@ -90,7 +90,7 @@ func losePowerAll(_ context.Context, w *World, r *rand.Rand) blow {
 func losePower(_ *World, r *rand.Rand, servers []*Server) blow {
 	seed, note := uint64(0), "all that was not synced is lost"
 	if r.IntN(2) == 0 {
-		seed, note = 1+r.Uint64N(1<<62), "a part of what was not synced is lost"
+		seed, note = 1+r.Uint64N(1<<62), "a part of the unsynced data is lost"
 	}
 	var mu sync.Mutex
 	var all, down sync.WaitGroup

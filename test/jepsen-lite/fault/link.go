@@ -72,7 +72,7 @@ func somewhere(w *World, r *rand.Rand) (targets []string, note string, links []l
 	if len(links) == 0 {
 		return nil, "", nil
 	}
-	return []string{name}, note + [...]string{", both ways", ", what it hears", ", what it says"}[way], links
+	return []string{name}, note + [...]string{", both ways", ", incoming", ", outgoing"}[way], links
 }
 
 // slowLink delays packets by 20 to 400 ms, and by up to half of that more or less.
