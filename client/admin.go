@@ -73,7 +73,7 @@ func (c *Client) SetQueue(ctx context.Context, name rota.QueueName, preset strin
 	return one(ctx, c, "set queue", words.QueueFromWire, ask)
 }
 
-// Attention lists what needs an operator, worst first, as seen by one node.
+// Attention lists the issues that need an operator, worst first, as seen by one node.
 func (c *Client) Attention(ctx context.Context) (a rota.Attention, err error) {
 	err = c.call(ctx, "attention", maxAnswer, func(ctx context.Context, n *node) error {
 		answer, err := n.cluster.Attention(ctx, &rotav1.AttentionRequest{})

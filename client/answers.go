@@ -108,7 +108,7 @@ func (t *leaseTable) refused(l *lease, c *command, err *rota.Error) {
 	} else {
 		l.ackRefused = err
 	}
-	t.log.Log(context.Background(), level, c.Verb.String()+" refused, the lease goes on to its end", "job",
+	t.log.Log(context.Background(), level, c.Verb.String()+" refused, the lease continues to its end", "job",
 		string(c.Job), "lease", c.Lease.String(), "err", err)
 	t.observe(t.worker.observer.Refused, l, err)
 }

@@ -41,8 +41,8 @@ func (t *leaseTable) beatSent(now time.Duration) (beat *rotav1.Beat, silent bool
 	return &rotav1.Beat{Sequence: t.beatSequence, Logs: t.logs(), NextMs: t.said.Milliseconds()}, false
 }
 
-// overdue reports whether a beat is due, and whether the node has not acknowledged one for so long that the worker
-// leaves it.
+// overdue reports whether a beat is due, and whether the last acknowledged one is so old that the worker leaves the
+// node.
 func (t *leaseTable) overdue(now time.Duration) (beat, unheard bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -95,7 +95,7 @@ func (t *leaseTable) graced() bool {
 	return false
 }
 
-// logs returns what handlers logged since the previous beat, as much as fits one beat.
+// logs returns the handlers' output since the previous beat, as much as fits one beat.
 func (t *leaseTable) logs() (logs []*rotav1.LogPart) {
 	room := limits.MaxLogsBeat
 	for _, l := range t.leases {

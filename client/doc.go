@@ -50,8 +50,8 @@ package client
 
 // Where to look:
 //
-//   - client.go, call.go and lead.go connect, choose a node and retry; read.go has what reads
-//     and listings share.
+//   - client.go, call.go and lead.go connect, choose a node and retry; read.go has the parts that
+//     reads and listings share.
 //   - jobs.go, wait.go, workflows.go, events.go, limits.go and admin.go are the calls;
 //     restraint.go holds submissions back, upload.go sends a workflow in pieces, waitend.go
 //     waits for its end, lives.go revives jobs.

@@ -34,7 +34,7 @@ type lease struct {
 	ackRefused *rota.Error
 	deadline   rota.Clock
 	renewals   int32
-	// renewNext is the earliest local time of the next renewal; renewOver means that the cluster accepts no more
+	// renewNext is the earliest local time of the next renewal; renewOver means that the cluster refuses further
 	// renewals.
 	renewNext time.Duration
 	renewOver bool

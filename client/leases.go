@@ -52,7 +52,7 @@ type leaseTable struct {
 	// beats are this connection's unanswered beats, with the local time before each was sent.
 	beats        map[uint64]time.Duration
 	beatSequence uint64
-	// beaten is when the latest beat was sent, said the announced time until the next one.
+	// beaten is the time of the latest beat, said the announced time until the next one.
 	beaten, said time.Duration
 	// idleEvery is how often the cluster asks for beats while no lease is held.
 	idleEvery time.Duration
@@ -254,7 +254,7 @@ func (t *leaseTable) expired(l *lease, now time.Duration) bool {
 	case l.timedOut(t.point, now):
 		why.Reason, why.Text = rota.ReasonTimedOut, "max_runtime is over but for the second that the worker keeps to report it"
 	case l.assignment.Grace > 0 && now >= l.broken(t.point):
-		why.Text = "no beat was heard for so long that the cluster may take the stream for broken"
+		why.Text = "no beat was heard for a time after which the cluster may treat the stream as broken"
 	case now >= t.point.lost():
 		why.Text = "no beat was answered for too long"
 	case !l.acked && l.ackRefused != nil:

@@ -92,7 +92,7 @@ func TestJobs_endsWithItsError(t *testing.T) {
 		s := &shelf{jobs: 8, most: 3}
 		f.nodes[0].onList = func(r *rotav1.ListJobsRequest) (*rotav1.ListJobsResponse, error) {
 			if r.GetCursor() != "" {
-				return nil, words.ToStatus(rota.Refusef(rota.KindDenied, "", "no more"))
+				return nil, words.ToStatus(rota.Refusef(rota.KindDenied, "", "revoked"))
 			}
 			return s.list(r)
 		}

@@ -27,7 +27,7 @@ var errCause = errors.New("the cause")
 // returned, with or without error, the attempt is failed as TIMED_OUT (SPEC §20.2). A decline, which does not count,
 // would let the job run forever.
 func TestTimeout_failsTheAttempt(t *testing.T) {
-	for name, returned := range map[string]error{"what its context says": context.Canceled, "the cause": errCause,
+	for name, returned := range map[string]error{"its context's error": context.Canceled, "the cause": errCause,
 		"an error": errBoom, "a decline": Decline(errBoom), "nothing": nil,
 		"no retry": NoRetry(errBoom)} {
 		t.Run(name, func(t *testing.T) {

@@ -27,7 +27,7 @@ func TestWorker_types(t *testing.T) {
 		{"every type by one handler", nil, []rota.JobType{"shrink", ""}, nil},
 		{"those of its spec", []rota.JobType{"crop"}, []rota.JobType{"shrink", "crop"}, []rota.JobType{"crop"}},
 		{"those of its spec with a handler for the rest", []rota.JobType{"crop"}, []rota.JobType{""},
-			[]rota.JobType{"crop"}}, {"as many as can be told", nil, many[1:], many[1:]},
+			[]rota.JobType{"crop"}}, {"as many as can be listed", nil, many[1:], many[1:]},
 		{"every type where they are too many to tell", nil, many, nil},
 	} {
 		t.Run(one.name, func(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 
 const (
 	// minReport is the minimum time for which a draining worker tries to report an outcome, even if the lease is over
-	// by its view: if the cluster's clock stood still, the cluster still accepts it.
+	// by its view: if the cluster's clock was stopped, the cluster still accepts it.
 	minReport = 10 * time.Second
 	// unreportedNamed bounds the jobs that the text of an UnreportedError names.
 	unreportedNamed = 50

@@ -308,7 +308,7 @@ func TestWorker_renewsByOrdinal(t *testing.T) {
 		if n := batch.Commands[0].Ordinal; n != 2 {
 			t.Fatalf("second renewal has ordinal %d", n)
 		}
-		b.s.answer(batch, peer.LeaseAnswer{Err: rota.Refusef(rota.KindConflict, "ordinal", "no more")})
+		b.s.answer(batch, peer.LeaseAnswer{Err: rota.Refusef(rota.KindConflict, "ordinal", "too many")})
 		b.at(88*time.Second + 500*time.Millisecond)
 		alive(t, r) // to its deadline, by the view
 		b.at(90 * time.Second)

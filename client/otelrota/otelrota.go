@@ -97,8 +97,8 @@ func Headers(ctx context.Context, opts ...Option) client.Headers {
 	return tracingOf(opts).inject(ctx, nil)
 }
 
-// inject returns headers with the trace of ctx. It keeps the caller's headers, and leaves out what would exceed the
-// limits, baggage first.
+// inject returns headers with the trace of ctx. It keeps the caller's headers, and omits entries beyond the limits,
+// baggage first.
 func (t *tracing) inject(ctx context.Context, own map[string]string) map[string]string {
 	carried := propagation.MapCarrier{}
 	t.propagator.Inject(ctx, carried)

@@ -17,15 +17,15 @@ const (
 	// to be applied.
 	step       = 250 * time.Millisecond
 	strideEnds = 10 * time.Millisecond
-	// dueTakes is how soon the cluster does what is due: the slowest periodic task checks once a second.
+	// dueTakes is how soon the cluster runs due tasks: the slowest periodic task checks once a second.
 	dueTakes = 2 * time.Second
 	// pingBytes is the size of a frame that answers a gRPC ping, which is not activity.
 	pingBytes = 17
 )
 
-// Advance lets time d pass, and two seconds more, in which the cluster does what has become due. A day takes three
-// nodes a few seconds of real time while no worker is connected; a connected worker sends a beat every two seconds,
-// which keeps the cluster awake.
+// Advance lets time d pass, and two seconds more, in which the cluster runs the tasks that became due. A day takes
+// three nodes a few seconds of real time while no worker is connected; a connected worker sends a beat every two
+// seconds, which keeps the cluster awake.
 func (c *Cluster) Advance(d time.Duration) {
 	for end := time.Now().Add(d); ; {
 		left := time.Until(end)

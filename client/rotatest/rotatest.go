@@ -61,7 +61,7 @@ func Run(t *testing.T, test func(c *Cluster), opts ...Option) {
 		o(c)
 	}
 	if c.wanted != 1 && c.wanted != 3 && c.wanted != 5 {
-		t.Fatalf("a cluster of %d nodes: 1, 3 or 5 are wanted", c.wanted)
+		t.Fatalf("nodes: got %d, want 1, 3 or 5", c.wanted)
 	}
 	if err := virtualnet.Warm(); err != nil {
 		t.Fatalf("rotatest: %v", err)
@@ -203,7 +203,7 @@ func (c *Cluster) KillLeader() {
 		}
 	}
 	if (left-1)*2 <= len(c.nodes) {
-		c.t.Fatalf("rotatest: KillLeader would leave %d of %d nodes, which is no majority: ask for more with rotatest.Nodes",
+		c.t.Fatalf("rotatest: KillLeader would leave %d of %d nodes, which is not a majority: use rotatest.Nodes",
 			left-1, len(c.nodes))
 	}
 	c.kill(c.leader())
