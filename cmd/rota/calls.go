@@ -18,7 +18,7 @@ type calls struct {
 	// also are made in some runs only; those to something are done without where the right is
 	// missing.
 	also []alsoCalls
-	// none says why there are no calls at all, or none that a right is asked for.
+	// none gives the reason why there are no calls at all, or none that a right is asked for.
 	none string
 }
 
@@ -41,8 +41,7 @@ func (c calls) when(when string, methods []string) calls {
 	return c
 }
 
-// ofFiles, ofItself and bySocket are commands that ask nothing of a cluster, or only of the
-// node beside them.
+// ofFiles, ofItself and bySocket are commands that ask nothing of a cluster, or only of the node on their machine.
 var (
 	ofFiles  = calls{none: "none: it works on files"}
 	ofItself = calls{none: "none: it runs nodes of its own"}
@@ -50,7 +49,7 @@ var (
 		none: "those of the node's socket, which only the account that the node runs as and root may use"}
 )
 
-// commandCalls has every command that is no group.
+// commandCalls has every command that is not a group.
 var commandCalls = map[string]calls{
 	"server": ofItself, "dev": ofItself, "demo": ofItself, "version": {none: "none"},
 	"simulate": ofFiles, "what-if": ofFiles, "operator size": {none: "none"}, "tls ca": ofFiles, "tls issue": ofFiles,
@@ -166,7 +165,7 @@ func rightsOf(methods []string) (rights []rota.Right) {
 	return slices.Compact(rights)
 }
 
-// text says which rights a command needs.
+// text describes the rights that a command needs.
 func (c calls) text() string {
 	if c.none != "" {
 		return c.none

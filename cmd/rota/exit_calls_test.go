@@ -26,7 +26,7 @@ func refusing(t *testing.T, kind *atomic.Uint32) (address string) {
 		t.Fatal(err)
 	}
 	s := grpc.NewServer(grpc.UnknownServiceHandler(func(_ any, in grpc.ServerStream) error {
-		return words.ToStatus(rota.Refusef(rota.Kind(kind.Load()), "id", "the id is taken"))
+		return words.ToStatus(rota.Refusef(rota.Kind(kind.Load()), "id", "the id is in use"))
 	}))
 	go func() { _ = s.Serve(lis) }()
 	t.Cleanup(s.Stop)
@@ -39,7 +39,7 @@ var underIDs = []string{"job submit", "workflow submit", "workflow signal", "bat
 
 // beyondRefusals are commands that continue after a refusal, or send no call to this node, with the reason.
 var beyondRefusals = map[string]string{
-	"auth init": "the node's socket", "auth reset": "the node's socket", "worker run": "it goes on until it is stopped",
+	"auth init": "the node's socket", "auth reset": "the node's socket", "worker run": "it runs until it is stopped",
 	"operator snapshot save": "it asks for a stream of bytes",
 	"bench jobs":             "it counts refusals", "bench fill": "it counts refusals",
 	"bench workflow":                    "it counts refusals",
@@ -86,7 +86,7 @@ func TestExitCode_ofEachCommand(t *testing.T) {
 				t.Errorf("%s %s, refused with %s: exit code %d, want %d after %s: %s", step.name, args, k, code, want,
 					time.Since(began), stderr.String())
 			}
-			if !strings.Contains(stderr.String(), "the id is taken") {
+			if !strings.Contains(stderr.String(), "the id is in use") {
 				t.Errorf("%s %s, refused with %s, does not explain why: %q", step.name, args, k,
 					fmt.Sprint(stdout.String(), stderr.String()))
 			}

@@ -83,7 +83,7 @@ func TestHTTP_isWhatIsPrinted(t *testing.T) {
 		t.Errorf("the job of a node is %s", node)
 	}
 	for range 2 { // the second is the same signal
-		call(200, "POST", "/v1/workflows/flow/nodes/g/signal", `{"id":"said","payload":"go"}`)
+		call(200, "POST", "/v1/workflows/flow/nodes/g/signal", `{"id":"sent","payload":"go"}`)
 	}
 	call(200, "PUT", "/v1/plans/p?dry_run=1", `{"verb":"cancel","filter":"type=none"}`)
 	call(404, "GET", "/v1/plans/p", "")
@@ -126,11 +126,11 @@ func TestHTTP_isWhatIsPrinted(t *testing.T) {
 			""); !strings.Contains(all, row) || strings.Contains(theirs, row) {
 			t.Errorf("%s by its creator: %s; by another: %s", list, all, theirs)
 		}
-		if refused := call(400, "GET", list+"?by=nobody", ""); !strings.Contains(refused, `"field":"by"`) {
-			t.Errorf("%s by nobody returns %s", list, refused)
+		if refused := call(400, "GET", list+"?by=unknown", ""); !strings.Contains(refused, `"field":"by"`) {
+			t.Errorf("%s by an unknown order returns %s", list, refused)
 		}
 	}
-	call(400, "GET", "/v1/events?actor=nobody", "")
+	call(400, "GET", "/v1/events?actor=unknown", "")
 	for path, args := range map[string][]string{
 		"/v1/schedules?by=local":     {"schedule", "list", "--by", "local"},
 		"/v1/batches?by=anonymous":   {"batch", "list", "--by", "anonymous"},

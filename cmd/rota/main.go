@@ -20,15 +20,14 @@ var version = "dev"
 func main() {
 	serve.Version = version
 	if len(os.Args) > 1 && (os.Args[1] == "server" || os.Args[1] == "dev") {
-		server.WakeLate() // first: it may begin the program anew
+		server.WakeLate() // first: it may restart the program
 	}
 	os.Exit(run(os.Args[1:], os.Environ(), os.Stdin, os.Stdout, os.Stderr))
 }
 
-// run is main with everything it touches handed in, so that tests can call it.
-// Commands that treat a signal as "finish properly" (server, dev, worker run)
-// get it as the end of their context; the others end with 128 and its number, as a
-// shell says it, and without a word.
+// run is main with everything it touches handed in, so that tests can call it. Commands that treat a signal as "finish
+// properly" (server, dev, worker run) get it as the end of their context; the others end with 128 and its number, as in
+// a shell, and print nothing.
 func run(args, environ []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	ctx, stop := untilSignal()
 	defer stop()

@@ -85,7 +85,7 @@ func TestServerCheck(t *testing.T) {
 		{"with certificates and a key", append([]string{"--node", "n1", "--data", data, "--bootstrap-expect", "1",
 			"--gossip-key-file", key}, certificates...), 0, nil},
 		{"nothing given", nil, 2, []string{"--node is missing", "--data is missing"}},
-		{"a fresh node with nobody", []string{"--node", "n1", "--data", data}, 1,
+		{"a fresh node alone", []string{"--node", "n1", "--data", data}, 1,
 			[]string{"neither --bootstrap-expect nor --join"}},
 		{"flags, files, settings, addresses and data together",
 			[]string{"--node", "n1", "--data", key, "--cluster", "a b", "--bootstrap-expect", "1",

@@ -178,7 +178,7 @@ func TestSimulate_refuses(t *testing.T) {
 		{"-1 everywhere", one + strings.Repeat("-1 ", 18) + "\n", nil,
 			"line 3: field 2 (submit time) must be at least 0, got -1", cli.ExitFailed},
 		{"a cut gzip file", packed[:len(packed)-9], nil, "the gzip file is cut off after line", cli.ExitFailed},
-		{"weights that are no whole", one, []string{"--policy", "a:ranking=market,w_fee=0.9"}, "w_fee", cli.ExitUsage},
+		{"weights that are not whole", one, []string{"--policy", "a:ranking=market,w_fee=0.9"}, "w_fee", cli.ExitUsage},
 		{"a value that cannot be", one, []string{"--policy", "a:backfill=best"}, `backfill "best"`, cli.ExitUsage},
 		{"settings that contradict each other", one, []string{"--policy", "a:ranking=adaptive,backfill=easy"},
 			"backfill", cli.ExitUsage},

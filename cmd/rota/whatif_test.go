@@ -111,7 +111,7 @@ func (l recordedLoad) run(t *testing.T, addr string, done func() error) error {
 	return done()
 }
 
-// threeNodes starts a cluster; stop is nil where it does not start, and said is its output.
+// threeNodes starts a cluster; stop is nil if it does not start, and said holds its output.
 func threeNodes(t *testing.T, data string) (addr, said string, stop func() error) {
 	t.Helper()
 	free, err := net.Listen("tcp", "127.0.0.1:0")

@@ -20,7 +20,7 @@ import (
 	"github.com/rotasched/rota/internal/cli/workflow"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "update the golden files")
 
 // ran is a moment of the sample's clock.
 func ran(c rota.Clock) rota.Moment {
