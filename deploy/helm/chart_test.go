@@ -189,7 +189,7 @@ func TestRefused(t *testing.T) {
 		"serviceMonitor: {enabled: yes, interval: 1}": "interval",
 	} {
 		if _, err := render(values); err == nil || !strings.Contains(err.Error(), says) {
-			t.Errorf("%s: %v; %q is wanted in what is said", values, err, says)
+			t.Errorf("%s: got %v, want %q in the message", values, err, says)
 		}
 	}
 }
@@ -202,6 +202,6 @@ func TestKustomize(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := built.Size(); n != 7 {
-		t.Errorf("%d objects are built, 7 are wanted: %v", n, built.AllIds())
+		t.Errorf("got %d objects, want 7: %v", n, built.AllIds())
 	}
 }

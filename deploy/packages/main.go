@@ -45,7 +45,7 @@ func main() {
 
 func (r *release) check(epoch int64) error {
 	if r.out == "" || epoch <= 0 {
-		return fmt.Errorf("-out and -date are wanted: `make packages` sets them")
+		return fmt.Errorf("-out and -date are missing: `make packages` sets them")
 	}
 	if !versions.MatchString(r.version) {
 		return fmt.Errorf(

@@ -127,7 +127,7 @@ func TestUnits(t *testing.T) {
 			t.Fatal(err)
 		}
 		if unit, _, err := units(path); err == nil {
-			t.Errorf("%q is taken, and gives %q", text, unit)
+			t.Errorf("%q is accepted, and gives %q", text, unit)
 		}
 	}
 	unit, keys, err := units(filepath.Join("..", "..", "docs", "operations", "rota.service"))
@@ -145,7 +145,7 @@ func TestUnits(t *testing.T) {
 	}
 	analyze, err := exec.LookPath("systemd-analyze")
 	if err != nil {
-		t.Skip("left out: systemd-analyze is not here, nobody says whether the installed unit is one")
+		t.Skip("left out: without systemd-analyze the installed unit cannot be checked")
 	}
 	installed := filepath.Join(t.TempDir(), "rota.service")
 	if err := os.WriteFile(installed, []byte(strings.Replace(unit, "/usr/bin/rota", "/bin/true", 1)),
@@ -176,10 +176,10 @@ func TestDeb(t *testing.T) {
 	root := t.TempDir()
 	const hint = "set /etc/rota/server.yaml"
 	if out := dpkg(t, root, "--install", filepath.Join(packages(t), name("0.1.0"))); !strings.Contains(out, hint) {
-		t.Errorf("an installation does not say what comes next: %s", out)
+		t.Errorf("an installation does not print the next steps: %s", out)
 	}
 	if out := start(t, root); !strings.Contains(out, "0.1.0") {
-		t.Errorf("rota says %q", out)
+		t.Errorf("rota prints %q", out)
 	}
 	config := filepath.Join(root, "etc", "rota", "server.yaml")
 	if err := os.WriteFile(config, []byte("node: n1\nbootstrap-expect: 1\nlog-level: warn # mine\n"),
@@ -188,13 +188,13 @@ func TestDeb(t *testing.T) {
 	}
 	if out := dpkg(t, root, "--force-confold", "--install", filepath.Join(next, name("0.1.1"))); strings.Contains(out,
 		hint) {
-		t.Errorf("an upgrade tells what comes after an installation: %s", out)
+		t.Errorf("an upgrade prints the steps after an installation: %s", out)
 	}
 	if text, err := os.ReadFile(config); err != nil || !strings.HasSuffix(string(text), "# mine\n") {
 		t.Errorf("an upgrade left %q of the operator's settings, %v", text, err)
 	}
 	if out := start(t, root); !strings.Contains(out, "0.1.1") {
-		t.Errorf("after an upgrade rota says %q", out)
+		t.Errorf("after an upgrade rota prints %q", out)
 	}
 	dpkg(t, root, "--remove", "rota")
 	if _, err := os.Stat(config); err != nil {

@@ -52,7 +52,7 @@ if [ -z "$DPKG_ROOT" ] && [ -d /run/systemd/system ] && { [ "$1" = remove ] || [
 fi
 `
 
-// afterRemove reports what stays: a package must never delete a node's data.
+// afterRemove lists the files that stay: a package must never delete a node's data.
 const afterRemove = `#!/bin/sh
 set -e
 if [ -z "$DPKG_ROOT" ] && [ -d /run/systemd/system ]; then
@@ -164,7 +164,7 @@ func units(path string) (unit, keys string, err error) {
 			whole := strings.Replace(line, from, to, 1)
 			bare, _, found := strings.Cut(whole, " --tls-key ")
 			if whole == line || !found {
-				return "", "", fmt.Errorf("%s: %q is not what it was: %q and keys are wanted", path,
+				return "", "", fmt.Errorf("%s: %q has changed: want %q and keys", path,
 					strings.TrimSpace(line), from)
 			}
 			unit += bare + "\n"
