@@ -104,7 +104,7 @@ func Serve(w http.ResponseWriter, r *http.Request, origins []string) {
 	h.Set("Cache-Control", "no-cache")
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		h.Set("Allow", "GET, HEAD")
-		http.Error(w, "the console has files only: GET and HEAD are taken", http.StatusMethodNotAllowed)
+		http.Error(w, "the console has files only: use GET or HEAD", http.StatusMethodNotAllowed)
 		return
 	}
 	name, inside := strings.CutPrefix(r.URL.Path, root)

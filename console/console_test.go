@@ -108,7 +108,7 @@ func TestServe_headers(t *testing.T) {
 			"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "X-Frame-Options": "DENY",
 		} {
 			if got := h.Get(name); got != want {
-				t.Errorf("%s, %s: %q, %q is wanted", path, name, got, want)
+				t.Errorf("%s, %s: got %q, want %q", path, name, got, want)
 			}
 		}
 		if len(h.Values("Set-Cookie")) > 0 {
