@@ -47,7 +47,7 @@ func TestHotPath_allocations(t *testing.T) {
 		"LeaseAnswerFromWire":  {0, func() { sinkAnswer, _ = LeaseAnswerFromWire(wireAnswer) }},
 	} {
 		if got := testing.AllocsPerRun(100, c.f); got > c.most {
-			t.Errorf("%s allocates %v times, at most %v is wanted", name, got, c.most)
+			t.Errorf("%s allocates %v times, want at most %v", name, got, c.most)
 		}
 	}
 }

@@ -140,7 +140,7 @@ func TestNotices_areWrittenAndReadAsTheGeneratedOnes(t *testing.T) {
 		for _, w := range WriteNotices(notices, most) {
 			size, these := w.Size(), sameFromNode(t, w.bytes).Notices
 			if size > most && len(these) > 1 {
-				t.Fatalf("%d notices in %d bytes, at most %d are wanted", len(these), size, most)
+				t.Fatalf("%d notices in %d bytes, want at most %d", len(these), size, most)
 			}
 			told = append(told, these...)
 		}
@@ -237,7 +237,7 @@ func TestCodec(t *testing.T) {
 		}
 	}
 	if err := c.Unmarshal(mem.BufferSlice{mem.SliceBuffer{0xff}}, new(FromWorker)); err == nil {
-		t.Error("what is no protobuf is read")
+		t.Error("bytes that are not protobuf are read")
 	}
 }
 

@@ -370,7 +370,7 @@ func TestToWire_mendsBrokenText(t *testing.T) {
 	})
 }
 
-// TestKeys_roundTrip checks that a rule's breaker, and what stops a key, come back from the wire.
+// TestKeys_roundTrip checks that a rule's breaker, and the stops of a key, come back from the wire.
 func TestKeys_roundTrip(t *testing.T) {
 	t.Parallel()
 	r := rota.KeyRule{Name: "host", RefuseFull: true, Breaker: rota.KeyBreaker{Trip: 2, Of: 3, OpenMs: 4, Probes: 5,
