@@ -50,15 +50,15 @@ func unboundedBy(q *rota.QueuePolicy) string {
 	case q.Backfill == rota.BackfillFree:
 		return "backfill=free: whatever fits may start before a job that does not"
 	case q.FairShare:
-		return "fair_share=on: the order follows what tenants run"
+		return "fair_share=on: the order depends on the running jobs of tenants"
 	case q.Ranking != rota.RankFIFO && q.Ranking != rota.RankShortest && q.Ranking != rota.RankSmallest:
 		return fmt.Sprintf("ranking=%s: the bound is that of fifo, shortest and smallest", q.Ranking)
 	case q.Ranking != rota.RankFIFO && q.ShortestAging == 0:
 		return "shortest_aging=0: shorter jobs may come for ever"
 	case q.Estimate == rota.EstimateByType:
-		return "estimate=type: nothing is said of how long jobs take"
+		return "estimate=type: jobs have no stated run times"
 	case q.Preempt:
-		return "preempt=on: a job that gives way begins anew"
+		return "preempt=on: a preempted job begins again"
 	}
 	return ""
 }
