@@ -38,7 +38,7 @@ func TestCosts_json(t *testing.T) {
 	}
 }
 
-// TestCosts_check lists what is refused.
+// TestCosts_check lists refused costs.
 func TestCosts_check(t *testing.T) {
 	t.Parallel()
 	nine := Costs{}

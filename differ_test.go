@@ -84,7 +84,7 @@ func TestDifference_inside(t *testing.T) {
 			`its on_failure was "fail_fast", not "continue"`},
 	} {
 		if c.got != c.want {
-			t.Errorf("%q, %q is wanted", c.got, c.want)
+			t.Errorf("got %q, want %q", c.got, c.want)
 		}
 	}
 }

@@ -16,13 +16,13 @@ func TestParseDuration(t *testing.T) {
 		"36500d": 36500 * day,
 	} {
 		if got, err := ParseDuration(text); err != nil || got != want {
-			t.Errorf("%q is %s, %v; %s is wanted", text, got, err, want)
+			t.Errorf("%q: got %s, %v; want %s", text, got, err, want)
 		}
 	}
 	for _, bad := range []string{"", "d", "1", "soon", "12h1d", "1d-1h", "--1d", "-+1d", "1dd", "1d1d", "1e9d",
 		"999999999d", "1d 2h", "NaNd", "1d2562047h"} {
 		if got, err := ParseDuration(bad); KindOf(err) != KindInvalid {
-			t.Errorf("%q is taken as %s, %v", bad, got, err)
+			t.Errorf("%q is accepted as %s, %v", bad, got, err)
 		}
 	}
 }
@@ -35,7 +35,7 @@ func FuzzParseDuration(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		got, err := ParseDuration(text)
 		if want, wantErr := time.ParseDuration(text); wantErr == nil && (err != nil || got != want) {
-			t.Errorf("%q is %s, %v; %s is wanted", text, got, err, want)
+			t.Errorf("%q: got %s, %v; want %s", text, got, err, want)
 		}
 		if err != nil && (KindOf(err) != KindInvalid || got != 0) {
 			t.Errorf("%q: %s, %v", text, got, err)

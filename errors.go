@@ -16,7 +16,7 @@ type Kind uint8
 
 // The kinds. Each calls for a different next step.
 const (
-	// KindNone is no error.
+	// KindNone means that there is no error.
 	KindNone Kind = iota
 	// Invalid: the call is wrong in itself; correct the named field.
 	KindInvalid

@@ -23,7 +23,7 @@ func TestEventFilter_actor(t *testing.T) {
 			}
 		}
 		if !slices.Equal(got, want) || f.All() != (actor == "") {
-			t.Errorf("of %q: %q, %q is wanted", actor, got, want)
+			t.Errorf("of %q: got %q, want %q", actor, got, want)
 		}
 	}
 }

@@ -140,7 +140,7 @@ func TestArrangeLimits(t *testing.T) {
 	if err != nil || g.Edges != MaxWorkflowEdges || g.Order[0] != MaxWorkflowNodes-1 {
 		t.Fatal(err)
 	}
-	t.Logf("%d nodes, %d edges told as %d: %v", len(g.Order), g.Edges, len(most.Edges)+MaxWorkflowNodes-1,
+	t.Logf("%d nodes, %d edges reported as %d: %v", len(g.Order), g.Edges, len(most.Edges)+MaxWorkflowNodes-1,
 		time.Since(begun))
 	most.Edges = append(most.Edges, Edge{fmt.Sprint("n", MaxWorkflowNodes-1), "n0"})
 	if _, err := most.Arrange(); KindOf(err) != KindInvalid ||
@@ -201,7 +201,7 @@ func checkArrange(t interface{ Fatalf(string, ...any) }, w *WorkflowSpec, edges 
 		}
 	}
 	if told != len(edges) {
-		t.Fatalf("%d edges told of %d", told, len(edges))
+		t.Fatalf("%d edges of %d reported", told, len(edges))
 	}
 }
 
@@ -221,7 +221,7 @@ func checkCycle(t interface{ Fatalf(string, ...any) }, err error, edges map[[2]i
 		var from, to int
 		if _, err := fmt.Sscanf(names[i]+" "+name, "n%d n%d", &from, &to); err != nil || !edges[[2]int{from, to}] ||
 			seen[name] {
-			t.Fatalf("%s is no cycle at %s", text, name)
+			t.Fatalf("%s is not a cycle at %s", text, name)
 		}
 		seen[name] = true
 	}
@@ -251,7 +251,7 @@ func TestArrangeRandom(t *testing.T) {
 				from, to = to, from
 			}
 			edges[[2]int{from, to}] = true
-			if rapid.Bool().Draw(t, "beside") {
+			if rapid.Bool().Draw(t, "parallel") {
 				w.Edges = append(w.Edges, Edge{fmt.Sprint("n", from), fmt.Sprint("n", to)})
 			} else {
 				w.Nodes[to].Parents = append(w.Nodes[to].Parents, fmt.Sprint("n", from))

@@ -47,7 +47,7 @@ type Clock int64
 // Date is a moment in Unix milliseconds (SPEC §3.8).
 type Date int64
 
-// Session numbers a worker's registrations; 0 is no session (SPEC §6.4).
+// Session numbers a worker's registrations; 0 means that there is no session (SPEC §6.4).
 type Session uint64
 
 // Index is a position in the replicated log.

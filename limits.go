@@ -38,8 +38,8 @@ const (
 	// MaxKeyConcurrency and MaxKeyRate limit the rule of a key: a higher limit would have no effect on its jobs.
 	MaxKeyConcurrency = 1_000_000
 	MaxKeyRate        = 1_000_000
-	// MaxKeyOutcomes limits the outcomes that a key's breaker remembers to the bits of a word, MaxKeyProbes the probes of
-	// an open key to what is still a test.
+	// MaxKeyOutcomes limits the outcomes that a key's breaker remembers to the bits of a word, MaxKeyProbes the probes
+	// of an open key to a small test.
 	MaxKeyOutcomes = 64
 	MaxKeyProbes   = 1_000
 	// MaxCosts limits the costs of a job: each is stored with it, and each rule of its keys looks for its own. MaxCost is

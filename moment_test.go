@@ -195,7 +195,7 @@ func TestMoment(t *testing.T) {
 		t.Errorf("half a second ago was %v", at)
 	}
 	if !now.At(0).IsZero() || !now.On(0).IsZero() {
-		t.Error("what was not reached has a date")
+		t.Error("a moment that was not reached has a date")
 	}
 	if d := Date(1_700_000_000_007); d.String() != "2023-11-14T22:13:20.007Z" || Date(0).String() != "" {
 		t.Errorf("date %s", d)

@@ -23,7 +23,7 @@ func TestPayloadTakesJSON(t *testing.T) {
 	} {
 		var s JobSpec
 		if err := json.Unmarshal([]byte(`{"payload":`+text+`}`), &s); err != nil || string(s.Payload) != want {
-			t.Errorf("%s is %q, %v; %q is wanted", text, s.Payload, err, want)
+			t.Errorf("%s: got %q, %v; want %q", text, s.Payload, err, want)
 		}
 	}
 	for _, text := range []string{`{"base64":1}`, `{"base64":"?"}`, `{"base64":null}`} {
@@ -58,13 +58,13 @@ func TestReasoningByName(t *testing.T) {
 			}
 			text, err := json.Marshal(of)
 			if err != nil || json.Unmarshal(text, &shown) != nil || string(shown.Decision.Reasoning) != want {
-				t.Errorf("%T shows %s, %v; %s is wanted", of, shown.Decision.Reasoning, err, want)
+				t.Errorf("%T shows %s, %v; want %s", of, shown.Decision.Reasoning, err, want)
 			}
 		}
 		var placed struct{ Reasoning json.RawMessage }
 		text, err := json.Marshal(PlacedDecision{Worker: "w", Decision: Decision{Reasoning: r}})
 		if err != nil || json.Unmarshal(text, &placed) != nil || string(placed.Reasoning) != want {
-			t.Errorf("a decision shows %s, %v; %s is wanted", placed.Reasoning, err, want)
+			t.Errorf("a decision shows %s, %v; want %s", placed.Reasoning, err, want)
 		}
 		var back Reasoning
 		if err := json.Unmarshal([]byte(want), &back); err != nil || back != r {

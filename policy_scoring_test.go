@@ -54,7 +54,7 @@ func TestScoringKeys(t *testing.T) {
 		p.TierQuotas[i] = 0
 	}
 	if KindOf(p.Check()) != KindInvalid {
-		t.Error("a sample of nothing is taken")
+		t.Error("an empty sample is accepted")
 	}
 }
 

@@ -39,7 +39,7 @@ func TestPolicySet(t *testing.T) {
 	} {
 		p := StandardPolicy()
 		if err := p.Set(Setting{c.key, c.value}); err != nil || c.read(&p) != c.want {
-			t.Errorf("%s=%s gives %d, %v; %d is wanted", c.key, c.value, c.read(&p), err, c.want)
+			t.Errorf("%s=%s: got %d, %v; want %d", c.key, c.value, c.read(&p), err, c.want)
 		}
 	}
 	for _, c := range []struct{ key, value, names string }{
@@ -71,7 +71,7 @@ func TestPolicySet(t *testing.T) {
 		p := StandardPolicy()
 		err := p.Set(Setting{c.key, c.value})
 		if KindOf(err) != KindInvalid || !strings.Contains(err.Error(), c.names) || p != StandardPolicy() {
-			t.Errorf("%s=%s: %v; a refusal that names %q and changes nothing is wanted", c.key, c.value, err, c.names)
+			t.Errorf("%s=%s: got %v, want a refusal that names %q and changes nothing", c.key, c.value, err, c.names)
 		}
 	}
 }
@@ -103,7 +103,7 @@ func TestPolicyKeepsEveryKey(t *testing.T) {
 		}
 		for _, n := range []int{0, frozenKeys - 1, len(policyKeys) + 1} {
 			if _, err := PolicyFromValues(p.Preset, append(p.Values(), 1)[:n]); err == nil {
-				t.Errorf("preset %s: %d values of %d are taken", preset, n, len(policyKeys))
+				t.Errorf("preset %s: %d values of %d are set", preset, n, len(policyKeys))
 			}
 		}
 		text, err := json.Marshal(p)
@@ -134,7 +134,7 @@ func TestPresets(t *testing.T) {
 		600_000, 4, 5_000, 86_400_000, 21_600_000, 16, 100_000, 20, 0, 1_000,
 		180_000, 2_000, 7_200_000, 10_000}
 	if !slices.Equal(got, want) {
-		t.Errorf("presets are\n%v, SPEC §14 says\n%v", got, want)
+		t.Errorf("presets: got\n%v, want as in SPEC §14\n%v", got, want)
 	}
 	if !standard.FairShare || ai.FairShare || ai.Ranking != RankMarket || ai.Strategy != StrategyShuffle {
 		t.Error("fair share, ranking or strategy of a preset is not that of SPEC §14")
@@ -153,7 +153,7 @@ func TestPolicyCheck(t *testing.T) {
 		p := StandardPolicy()
 		change(&p)
 		if KindOf(p.Check()) != KindInvalid {
-			t.Errorf("%s is taken", name)
+			t.Errorf("%s is accepted", name)
 		}
 	}
 }
@@ -225,7 +225,7 @@ func TestPolicyRoundTrips(t *testing.T) {
 					again := p
 					k.set(&again, k.min)
 					if err := again.Set(Setting{k.alias, ratioText(v, scale)}); err != nil || again != p {
-						t.Fatalf("%s=%s: %v, %d is wanted", k.alias, ratioText(v, scale), err, v)
+						t.Fatalf("%s=%s: got %v, want %d", k.alias, ratioText(v, scale), err, v)
 					}
 				}
 			}
@@ -252,11 +252,11 @@ func TestSettingDocs(t *testing.T) {
 		for _, d := range of.docs {
 			keys = append(keys, d.Key)
 			if err := of.set(Setting{d.Key, d.Defaults[0]}); err != nil || !of.same() {
-				t.Errorf("%s=%s is told to be the default: %v", d.Key, d.Defaults[0], err)
+				t.Errorf("%s=%s is documented as the default: %v", d.Key, d.Defaults[0], err)
 			}
 			for _, choice := range d.Choices {
 				if err := of.set(Setting{d.Key, choice}); err != nil {
-					t.Errorf("%s=%s is told and refused: %v", d.Key, choice, err)
+					t.Errorf("%s=%s is documented but refused: %v", d.Key, choice, err)
 				}
 			}
 			if d.Choices == nil && d.Unit != "switch" {
@@ -268,11 +268,11 @@ func TestSettingDocs(t *testing.T) {
 				}
 			}
 			if err := of.set(Setting{cmp.Or(d.Alias, d.Key), d.Defaults[0]}); err != nil || !of.same() {
-				t.Errorf("%s is told to be %s too, and %s no default: %v", d.Key, d.Alias, d.Defaults[0], err)
+				t.Errorf("%s is documented as %s too, and %s as no default: %v", d.Key, d.Alias, d.Defaults[0], err)
 			}
 		}
 		if !slices.Equal(keys, of.keys) {
-			t.Errorf("told are %v, taken %v", keys, of.keys)
+			t.Errorf("documented are %v, accepted %v", keys, of.keys)
 		}
 	}
 }
@@ -290,14 +290,14 @@ func TestPolicyDocs(t *testing.T) {
 				name = d.Alias
 			}
 			if err := p.Set(Setting{name, d.Defaults[i]}); err != nil {
-				t.Errorf("%s: %s=%s is told and refused: %v", preset, name, d.Defaults[i], err)
+				t.Errorf("%s: %s=%s is documented but refused: %v", preset, name, d.Defaults[i], err)
 			}
 			if err := byKey.Set(Setting{d.Key, d.KeyDefaults[i]}); err != nil {
-				t.Errorf("%s: %s=%s is told and refused: %v", preset, d.Key, d.KeyDefaults[i], err)
+				t.Errorf("%s: %s=%s is documented but refused: %v", preset, d.Key, d.KeyDefaults[i], err)
 			}
 		}
 		if p != want || byKey != want {
-			t.Errorf("%s: what is told gives %+v, by its keys %+v, not %+v", preset, p, byKey, want)
+			t.Errorf("%s: the documented values give %+v, its keys %+v, want %+v", preset, p, byKey, want)
 		}
 	}
 }

@@ -125,7 +125,7 @@ func TestCheckShape_quotesWhatWasSent(t *testing.T) {
 				}
 				text := err.Error()
 				if !strings.Contains(text, value) || !digits.MatchString(strings.Replace(text, value, "", 1)) {
-					t.Errorf("%s %s: sent %s, told %q, want the number sent and a limit", c.name, path, value, text)
+					t.Errorf("%s %s: sent %s, got %q, want the number sent and a limit", c.name, path, value, text)
 				}
 			}
 		}

@@ -63,6 +63,6 @@ func TestCanonical_units(t *testing.T) {
 		t.Errorf("%v became %v", s, s.Canonical())
 	}
 	if err := p.Set(Setting{"AgingFactorSeconds", "-1"}.Canonical()); err == nil || p.AgingFactorMs != 500 {
-		t.Errorf("-1 is taken: %d ms", p.AgingFactorMs)
+		t.Errorf("-1 is accepted: %d ms", p.AgingFactorMs)
 	}
 }

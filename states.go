@@ -8,7 +8,7 @@ import (
 // JobState is the state of a job (SPEC §1).
 type JobState uint8
 
-// The job states. JobNone is no job at all.
+// The job states. JobNone means that there is no job.
 const (
 	JobNone JobState = iota
 	JobBlocked

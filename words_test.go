@@ -106,7 +106,7 @@ func TestTexts(t *testing.T) {
 	for _, wrong := range []string{`{"State":"RUN"}`, `{"Lease":"00"}`, `{"Token":"3"}`, `{"Digest":"x"}`,
 		`{"Text":{"base64":1}}`, `{"Hex":"xy"}`} {
 		if err := json.Unmarshal([]byte(wrong), &all{}); err == nil {
-			t.Errorf("%s is taken", wrong)
+			t.Errorf("%s is accepted", wrong)
 		}
 	}
 }
