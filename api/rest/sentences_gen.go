@@ -109,7 +109,7 @@ var sentences = map[string]string{
 	"ETA.Index":                         "Index, Clock and Date are those of the state that the forecast started from.",
 	"ETA.Started":                       "Started is when the newest attempt of a running or ended job began; 0 if there was none.",
 	"Edge":                              "Edge means that To starts only when From has completed.",
-	"Error":                             "Error is the one error type that crosses packages. Its text is for people: it names what was refused, the value, the limit, and what to do next.",
+	"Error":                             "Error is the one error type that crosses packages. Its text is for people: it names the refused field, the value, the limit, and what to do next.",
 	"Error.Cause":                       "Cause is the underlying error; may be nil.",
 	"Error.Kind":                        "Kind determines what the caller can do.",
 	"Error.Op":                          "Op is the verb that refused, such as \"submit\"; may be empty.",
