@@ -96,7 +96,7 @@ func TestServerCheck(t *testing.T) {
 				key + " has no certificate", "none.ca", "chmod 600 " + open, key + " is not a directory",
 				"--admin " + taken.Addr().String()}},
 		{"beyond loopback", []string{"--node", "n1", "--data", data, "--bootstrap-expect", "1", "--api", "0.0.0.0:0",
-			"--gossip-key-file", short}, 1, []string{"--api 0.0.0.0:0 is no loopback", short + ": line 1 has"}},
+			"--gossip-key-file", short}, 1, []string{"--api 0.0.0.0:0 is no loopback", short + ": line 1: got"}},
 		{"the config file", []string{"--config", wrong}, 2, []string{"unknown keys: nod", "bootstrap-expect",
 			"snapshot-every", "--node is missing", "--data is missing"}},
 		{"backups that no place takes", []string{"--node", "n1", "--data", data, "--bootstrap-expect", "1",

@@ -133,7 +133,7 @@ func TestJudge(t *testing.T) {
 		}, "configuration", Blocked, "", "the leader reports: n2 goes"},
 		"a voter is missing": {func(f *Facts) {
 			f.Status.Autopilot.VotersWanted, f.Status.Autopilot.Text = 5, "3 of 5 wanted voters are there"
-		}, "configuration", Warning, "", "3 voters of 5"},
+		}, "configuration", Warning, "", "got 3 voters, want 5"},
 		"a node lags": {func(f *Facts) { f.Status.Nodes[0].AppliedIndex = 20_000 }, "log",
 			Blocked, "n2", "19900 entries behind"},
 		"states differ": {node(2, func(n *rota.NodeStatus) { n.Digest = rota.Digest{Lo: 2} }),

@@ -149,7 +149,7 @@ func TestMeasureFault(t *testing.T) {
 	for _, one := range []struct{ says, want string }{
 		{`{"jobs_per_s": 5, "lost": 1}`, "1 jobs were lost"},
 		{`{"jobs_per_s": 5, "duplicated": 2}`, "2 done twice"},
-		{`nonsense`, "what "},
+		{`nonsense`, "output of "},
 	} {
 		fake := filepath.Join(t.TempDir(), "rota")
 		if err := os.WriteFile(fake, []byte("#!/bin/sh\necho '"+one.says+"'\n"), 0o700); err != nil {
