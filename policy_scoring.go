@@ -61,7 +61,7 @@ func (p *QueuePolicy) setTiers(n int64) {
 // scoringKeys are the keys of the adaptive score.
 var scoringKeys = []policyKey{
 	choiceKey("estimate", estimateNames, func(p *QueuePolicy) *EstimateBy { return &p.Estimate },
-		"DFPS-S, SPEC §26.1", "Source of the expected run time: the job, or learned from ended jobs."),
+		"DFPS-S, SPEC §26.1", "Source of the expected run time: set for the type, given by the job, or learned from ended jobs."),
 	key("epsilon", "", unitDecimal, 1, 1_000_000, func(p *QueuePolicy) *int64 { return &p.EpsilonMilli },
 		"DFPS-S", "ranking=adaptive: initial outcomes of either kind of a type."),
 	key("n_min", "", unitCount, 1, 1_000_000, func(p *QueuePolicy) *int64 { return &p.NMin },

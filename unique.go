@@ -23,8 +23,8 @@ type Unique struct {
 	// Keep is how long a completed job holds its key, at most MaxUniqueKeep; only with
 	// UniqueCompleted.
 	Keep time.Duration `json:"keep_ms,omitempty"`
-	// OnConflict is UniqueRefuse, UniqueExisting, UniqueReplace, UniqueExtend, UniqueAfter or UniqueCollect. Empty
-	// means the first.
+	// OnConflict is one of UniqueRefuse, UniqueExisting, UniqueReplace, UniqueExtend, UniqueAfter and UniqueCollect.
+	// Empty means the first.
 	OnConflict string `json:"on_conflict,omitempty"`
 	// ExtendMax is the maximum time after its submission to which UniqueExtend or UniqueCollect delays the holder; 0
 	// means UniqueExtendMax.

@@ -72,7 +72,7 @@ type KeyPauseSetting struct {
 	Queue  string `json:"queue,omitempty"`
 	Tenant string `json:"tenant,omitempty"`
 	Key    string `json:"key"`
-	// UntilMs is when the pause ends; the default is when the key is resumed.
+	// UntilMs is the date, in Unix milliseconds, when the pause ends; the default is when the key is resumed.
 	UntilMs int64  `json:"until_ms,omitempty"`
 	Reason  string `json:"reason,omitempty"`
 }

@@ -16,7 +16,7 @@ const (
 
 // Problem is the error of a call, or of an item of one (RFC 9457).
 type Problem struct {
-	// Type is urn:rota:error: followed by the kind.
+	// Type is the URN urn:rota:error: followed by the kind.
 	Type string `json:"type"`
 	// Title is a general description of the kind of error.
 	Title string `json:"title"`

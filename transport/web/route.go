@@ -106,7 +106,7 @@ func versioned[T any](v T, etag string, at *rotav1.ReadAt) *Versioned[T] {
 
 // Matching is a call that may be restricted to one version.
 type Matching struct {
-	IfMatch string `header:"If-Match" doc:"The ETag of an earlier response, in quotes: only that version is changed, another is refused with 412. * matches any version."`
+	IfMatch string `header:"If-Match" doc:"The ETag of an earlier response, in quotes: only that version is changed, another is refused with 412. * matches any existing version."`
 }
 
 // version reads the header: one entity tag, or *.

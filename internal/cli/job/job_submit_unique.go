@@ -16,7 +16,7 @@ func (f *SubmitFlags) registerUnique(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&u.By, "unique-by", nil,
 		"make the unique key of these `parts` instead: queue, type and args (the payload)")
 	cli.DurationVar(flags, &u.Period, "unique-period", 0,
-		"the key holds within periods of this length, such as 1h")
+		"the key holds within the period, of this length such as 1h, in which the job is to run")
 	flags.StringSliceVar(&u.Scope, "unique-scope", nil,
 		"`phases` in which a job holds its key: pending, running, completed (default: the first two)")
 	cli.DurationVar(flags, &u.Keep, "unique-keep", 0, "how long a completed job holds its key, at most 30d")

@@ -42,7 +42,7 @@ answer at the end.`,
 	flags.IntVar(&f.Slots, "slots", 64, "slots of each worker, and leases that wait there in addition")
 	cli.DurationVar(flags, &f.Hold, "hold", 0, "how long a handler keeps its job")
 	flags.BoolVar(&f.Drop, "drop", false, "drop jobs that admission rejects")
-	flags.BoolVar(&f.Heedless, "heedless", false, "send jobs that the cluster asked to delay at once")
+	flags.BoolVar(&f.Heedless, "heedless", false, "send jobs at once, even if the cluster asked to delay them")
 	flags.StringSliceVar(&f.Admins, "admin", nil,
 		"`host:port` of the servers' admin ports, separated by commas: their CPU time is counted")
 	flags.StringVar(&f.Profile, "cpuprofile", "", "`file` for a CPU profile of this process, while it measures")

@@ -46,7 +46,7 @@ func (a ModeCommands) set() *cobra.Command {
 
 NORMAL     accepts and runs everything.
 DEGRADED   refuses jobs of priority over 5, and holds queued ones.
-READ_ONLY  accepts and starts nothing; running jobs may finish.
+READ_ONLY  accepts nothing and starts nothing; running jobs may finish.
 DRAINING   accepts nothing, completes queued and running jobs, then reports drained.
 
 A change by hand lasts until the next one by hand.`,

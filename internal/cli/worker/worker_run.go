@@ -79,9 +79,9 @@ On Linux a worker with --exec has a guard: this process starts the worker as its
 passes SIGTERM, SIGINT and SIGHUP on. When the worker dies, the guard kills every process that
 it left, daemons too, and reports the loss. The attempts end at once as WORKER_LOST, instead of
 after 40 s of silence. Each job runs again after its queue's backoff (backoff_base, default 5s),
-or is DEAD when its attempts are used up (attempt_max). The exit code is the worker's, or 128
-and the signal. A killed guard ends its worker too, which gives back its jobs. --guard=false
-turns the guard off; other systems have none.
+or is DEAD after worker_losses_max such losses (default 3; a job of one attempt after the first).
+The exit code is the worker's, or 128 and the signal. A killed guard ends its worker too, which
+gives back its jobs. --guard=false turns the guard off; other systems have none.
 
 The first SIGTERM or SIGINT drains: running jobs may finish, and no new ones start. A second one
 ends running jobs and gives them back. If the cluster cannot be reached, outcomes are dropped
