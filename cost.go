@@ -44,8 +44,11 @@ func parseCost(field, text string) (int64, error) {
 // and one whose exponent no cost has.
 func withoutExponent(text string) string {
 	digits, exponent, has := strings.Cut(strings.ToLower(text), "e")
+	if !has {
+		return text
+	}
 	by, err := strconv.Atoi(exponent)
-	if !has || err != nil || by < -18 || by > 18 {
+	if err != nil || by < -18 || by > 18 {
 		return text
 	}
 	whole, fraction, _ := strings.Cut(digits, ".")
@@ -63,16 +66,17 @@ func withoutExponent(text string) string {
 }
 
 // formatCost is the inverse of parseCost: the shortest decimal.
-func formatCost(millionths int64) string {
-	sign := ""
+func formatCost(millionths int64) string { return string(appendCost(nil, millionths)) }
+
+func appendCost(b []byte, millionths int64) []byte {
 	if millionths < 0 {
-		sign, millionths = "-", -millionths
+		b, millionths = append(b, '-'), -millionths
 	}
-	text := sign + strconv.FormatInt(millionths/CostUnit, 10)
+	b = strconv.AppendInt(b, millionths/CostUnit, 10)
 	if part := millionths % CostUnit; part != 0 {
-		text += "." + strings.TrimRight(strconv.FormatInt(CostUnit+part, 10)[1:], "0")
+		b = append(append(b, '.'), strings.TrimRight(strconv.FormatInt(CostUnit+part, 10)[1:], "0")...)
 	}
-	return text
+	return b
 }
 
 // String shows the decimal.
@@ -135,10 +139,19 @@ func (c Costs) AppendJSON(b []byte) []byte {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		text, _ := json.Marshal(name) // no text fails
-		b = append(append(append(b, text...), ':'), formatCost(c[name])...)
+		b = appendCost(append(appendName(b, name), ':'), c[name])
 	}
 	return append(b, '}')
+}
+
+// appendName appends a name as JSON.
+func appendName(b []byte, name string) []byte {
+	escapes := func(r rune) bool { return r < ' ' || r > '~' || strings.ContainsRune(`"\<>&`, r) }
+	if strings.ContainsFunc(name, escapes) {
+		text, _ := json.Marshal(name) // no text fails
+		return append(b, text...)
+	}
+	return append(append(append(b, '"'), name...), '"')
 }
 
 // UnmarshalJSON implements json.Unmarshaler. It accepts an amount as a number or as a string, and refuses a name that is
@@ -152,10 +165,13 @@ func (c *Costs) UnmarshalJSON(text []byte) error {
 	var fault error
 	isObject := jsonparts.Members(text, func(member, value []byte) {
 		name := jsonparts.Name(member)
-		field := "costs." + shorten(name)
-		amount, err := parseCost(field, strings.Trim(string(value), `"`))
+		units, isWhole := jsonparts.Number(value) // as most are
+		amount, err := units*CostUnit, error(nil)
+		if !isWhole || value[0] == '-' || units > MaxCost/CostUnit {
+			amount, err = parseCost("costs."+shorten(name), strings.Trim(string(value), `"`))
+		}
 		if _, again := costs[name]; again && err == nil {
-			err = Refusef(KindInvalid, "costs", "%s: given twice, want it once", field)
+			err = Refusef(KindInvalid, "costs", "costs.%s: given twice, want it once", shorten(name))
 		}
 		if costs[name] = amount; fault == nil {
 			fault = err

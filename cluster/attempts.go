@@ -16,8 +16,14 @@ type attempts struct {
 	// costs sums the costs of attempts; names are the costs that are summed by themselves.
 	costs  *prometheus.CounterVec
 	names  map[string]bool
-	queues map[rota.QueueName]*[rota.ReasonLast + 1]endedAttempts
+	queues map[rota.QueueName]*queueAttempts
 	byType map[rota.JobType]*[len(attemptOutcomes)]prometheus.Counter
+}
+
+// queueAttempts holds the counters of a queue: by reason, and of each cost that is summed by itself.
+type queueAttempts struct {
+	by    [rota.ReasonLast + 1]endedAttempts
+	costs map[string]prometheus.Counter
 }
 
 // endedAttempts holds the counters of a queue and a reason; nil before the first such attempt.
@@ -39,7 +45,7 @@ func newAttempts() *attempts {
 			"outcome"),
 		costs:  vec("cost_total", "Costs used by ended attempts, in units.", "queue", "name"),
 		names:  make(map[string]bool),
-		queues: make(map[rota.QueueName]*[rota.ReasonLast + 1]endedAttempts),
+		queues: make(map[rota.QueueName]*queueAttempts),
 		byType: make(map[rota.JobType]*[len(attemptOutcomes)]prometheus.Counter),
 	}
 	a.of("", rota.ReasonDone) // so that a series of each exists before the first attempt
@@ -105,7 +111,12 @@ func (a *attempts) spend(e *rota.Event) {
 		} else {
 			a.names[name] = true
 		}
-		a.costs.WithLabelValues(a.label(e.Queue), label).Add(float64(spent[name]) / rota.CostUnit)
+		queue := a.label(e.Queue)
+		of := a.queues[rota.QueueName(queue)].costs
+		if of[label] == nil {
+			of[label] = a.costs.WithLabelValues(queue, label)
+		}
+		of[label].Add(float64(spent[name]) / rota.CostUnit)
 	}
 }
 
@@ -127,7 +138,7 @@ func retried(e *rota.Event, after []rota.Event) bool {
 // label returns a queue's label: the first queues are counted separately, all others together.
 func (a *attempts) label(queue rota.QueueName) string {
 	if a.queues[queue] == nil && len(a.queues) <= limits.MaxMeasuredQueues { // plus the one for all others
-		a.queues[queue] = new([rota.ReasonLast + 1]endedAttempts)
+		a.queues[queue] = &queueAttempts{costs: make(map[string]prometheus.Counter)}
 	}
 	if a.queues[queue] == nil {
 		return ""
@@ -137,7 +148,7 @@ func (a *attempts) label(queue rota.QueueName) string {
 
 func (a *attempts) of(queue rota.QueueName, why rota.Reason) *endedAttempts {
 	label := a.label(queue)
-	of := &a.queues[rota.QueueName(label)][why]
+	of := &a.queues[rota.QueueName(label)].by[why]
 	if of.ended == nil {
 		of.ended = a.ended.WithLabelValues(label, why.String())
 	}

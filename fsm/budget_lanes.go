@@ -20,18 +20,19 @@ func (bd *budgets) refresh(b *rota.Budget, key string, left int64) (held bool) {
 		bd.keyring.lanes.SetFull(c.name, full)
 		return true
 	}
-	from := budgetClass{account: key, estimate: left}
+	from := &bd.pivot
+	from.account, from.estimate = key, left
 	if b.Then == rota.ThenWarn {
 		from.estimate = math.MaxInt64
 	} else if left <= 0 {
 		from.estimate = -1
 	}
 	if _, was := bd.held[key]; was {
-		bd.classes.Descend(&from, func(c *budgetClass) bool { return flip(c, false) })
+		bd.classes.Descend(from, func(c *budgetClass) bool { return flip(c, false) })
 	}
 	if b.Then != rota.ThenWarn {
 		from.estimate++
-		bd.classes.Ascend(&from, func(c *budgetClass) bool {
+		bd.classes.Ascend(from, func(c *budgetClass) bool {
 			held = held || c.account == key
 			return flip(c, true)
 		})

@@ -39,6 +39,7 @@ type budgets struct {
 	// classes are those of QUEUED jobs by account and estimate; byName finds them by the name of their lanes' count.
 	classes *btree.BTreeG[*budgetClass]
 	byName  map[string]*budgetClass
+	pivot   budgetClass // of a search in classes
 	// held are the accounts with a full class, with whether that is a question; asking is the number of those.
 	held   map[string]bool
 	asking int64

@@ -286,7 +286,9 @@ type classified struct {
 // classify counts a live job under its class.
 func (pl *placement) classify(j *state.JobRow) {
 	s, k, isolated := pl.registry.supply, &pl.registry.newest, j.Isolated()
-	if k.spec != &j.Spec.JobSpec || k.isolated != isolated || !s.Again(k.class, k.forgotten) {
+	same := k.spec != nil && k.isolated == isolated &&
+		(k.spec == &j.Spec.JobSpec || sched.SameRequirements(k.spec, &j.Spec.JobSpec))
+	if !same || !s.Again(k.class, k.forgotten) {
 		asks := sched.RequirementsOf(&j.Spec.JobSpec)
 		asks.Isolated = isolated
 		*k = classified{&j.Spec.JobSpec, isolated, s.Intern(asks), s.Forgotten()}

@@ -64,6 +64,14 @@ func RequirementsOf(spec *rota.JobSpec) Requirements {
 	}
 }
 
+// SameRequirements reports whether two jobs are of one class, by equal lists only: false may be wrong.
+func SameRequirements(a, b *rota.JobSpec) bool {
+	return a.Queue == b.Queue && a.Type == b.Type && a.Worker == b.Worker && a.CPUMilli == b.CPUMilli &&
+		a.MemoryBytes == b.MemoryBytes && a.IOBytesPerS == b.IOBytesPerS && a.Units == b.Units &&
+		slices.Equal(a.Requires, b.Requires) && slices.Equal(a.RegionsAllow, b.RegionsAllow) &&
+		slices.Equal(a.RegionsDeny, b.RegionsDeny) && maps.Equal(a.Limits, b.Limits)
+}
+
 func sortedLimits(limits map[string]int64) []Limit {
 	if len(limits) == 0 {
 		return nil

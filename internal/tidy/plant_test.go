@@ -125,6 +125,11 @@ func TestTypedPlants(t *testing.T) {
 			[]string{"maps.Keys in map order"}},
 		{"sorted_keys", fsm(
 			"import (\"maps\"; \"slices\")\nfunc f(m map[int]int) []int { return slices.Sorted(maps.Keys(m)) }"), nil},
+		{"keys sorted by the next statement", fsm("import (\"maps\"; \"slices\")\nfunc f(m map[int]int) []int {\n" +
+			"l := slices.AppendSeq([]int(nil), maps.Keys(m))\nslices.Sort(l)\nreturn l }"), nil},
+		{"another slice is sorted", fsm("import (\"maps\"; \"slices\")\nfunc f(m map[int]int, k []int) []int {\n" +
+			"l := slices.AppendSeq([]int(nil), maps.Keys(m))\nslices.Sort(k)\nreturn l }"),
+			[]string{"maps.Keys in map order"}},
 		{"collected_keys", fsm(
 			"import (\"maps\"; \"slices\")\nfunc f(m map[int]int) []int { return slices.Collect(maps.Keys(m)) }"),
 			[]string{"maps.Keys in map order"}},

@@ -98,12 +98,18 @@ func checkTyped(t *tree, compiled map[string]string) []string {
 }
 
 // mapOrder reports where the order of a map can be visible: a range over a map, and maps.Keys, Values and All, unless a
-// call that sorts uses them directly.
+// call that sorts uses them directly, or the next statement sorts the slice that they are appended to.
 func mapOrder(t *tree, f *file, info *types.Info) []string {
 	var faults []string
 	sorted := map[ast.Expr]bool{}
 	ast.Inspect(f.syntax, func(n ast.Node) bool {
 		switch n := n.(type) {
+		case *ast.BlockStmt:
+			for i := range max(0, len(n.List)-1) {
+				if appended := sortedNext(n.List[i], n.List[i+1], info); appended != nil {
+					sorted[appended] = true
+				}
+			}
 		case *ast.RangeStmt:
 			if isMap(info.TypeOf(n.X)) {
 				faults = append(faults, t.at(n.Pos())+": a range over a map: its order differs from node to node; "+
@@ -125,6 +131,31 @@ func mapOrder(t *tree, f *file, info *types.Info) []string {
 		return true
 	})
 	return faults
+}
+
+// sortedNext returns what a statement appends to a slice that the next statement sorts, nil for other statements.
+func sortedNext(appends, sorts ast.Stmt, info *types.Info) ast.Expr {
+	assign, ok := appends.(*ast.AssignStmt)
+	if !ok || len(assign.Lhs) != 1 || len(assign.Rhs) != 1 {
+		return nil
+	}
+	list, ok := assign.Lhs[0].(*ast.Ident)
+	call, isCall := assign.Rhs[0].(*ast.CallExpr)
+	next, isNext := sorts.(*ast.ExprStmt)
+	if !ok || !isCall || !isNext || len(call.Args) != 2 {
+		return nil
+	}
+	sort, ok := next.X.(*ast.CallExpr)
+	if !ok || len(sort.Args) != 1 {
+		return nil
+	}
+	path, name := callee(call, info)
+	sortPath, sortName := callee(sort, info)
+	of, ok := sort.Args[0].(*ast.Ident)
+	if !ok || of.Name != list.Name || path+"."+name != "slices.AppendSeq" || sortPath+"."+sortName != "slices.Sort" {
+		return nil
+	}
+	return call.Args[1]
 }
 
 // isMap looks through named types, and through the constraint of a type parameter.
