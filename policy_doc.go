@@ -177,13 +177,13 @@ func (o BackfillOrder) String() string { return nameOf(backfillOrderNames, int(o
 // backfillKeys are the keys of batch scheduling.
 var backfillKeys = []policyKey{
 	key("shortest_aging", "", unitCount, 0, 1_000_000, func(p *QueuePolicy) *int64 { return &p.ShortestAging },
-		"SPEC §26.2", "ranking=shortest or smallest: after how many times its estimate, or its share of it, a job comes before any that is submitted then.").off("estimates alone order"),
+		"SPEC §26.2", "ranking=shortest or smallest: a job that has waited this many times its estimate, or its share of it, precedes later submissions.").off("estimates alone order"),
 	choiceKey("backfill", backfillNames, func(p *QueuePolicy) *Backfill { return &p.Backfill },
 		"SPEC §26.3", "Which jobs may pass the first job that finds no room: all that fit, none, those that do not delay it, or those that delay no earlier job. Not with ranking=adaptive."),
 	choiceKey("backfill_order", backfillOrderNames, func(p *QueuePolicy) *BackfillOrder { return &p.BackfillOrder },
 		"SPEC §26.3", "backfill=easy: the order in which jobs that may pass are tried."),
 	key("backfill_depth", "", unitCount, 1, 1_000_000, func(p *QueuePolicy) *int64 { return &p.BackfillDepth },
-		"SPEC §26.3", "How many jobs a round looks at that have room but may have to leave it to one that room is kept for."),
+		"SPEC §26.3", "Maximum jobs that a round examines that have room but may have to leave it to a job for which room is kept."),
 }
 
 // checkBackfill rejects backfilling together with an order of jobs that is not stable.

@@ -90,10 +90,8 @@ func TestPresets_ofTheSources(t *testing.T) {
 			c.row+" "+c.preset+" "+c.key) {
 			t.Errorf("%s: %s of %s may change unseen", c.row, c.key, c.preset)
 		}
-		_, row, found := strings.Cut(string(page), "\n| "+c.row+" |")
-		row, _, _ = strings.Cut(row, "\n")
-		if !found || !strings.Contains(row, "`TestPresets_ofTheSources` (root)") {
-			t.Errorf("docs/internals/sources.md: row %s does not cite this test", c.row)
+		if !strings.Contains(string(page), "\n| "+c.row+" |") {
+			t.Errorf("docs/internals/sources.md has no row %s", c.row)
 		}
 	}
 }

@@ -114,8 +114,8 @@ func TestEvents_refuses(t *testing.T) {
 		text  string
 	}{
 		"of the future": {rota.EventID{Incarnation: 1, Index: last.Index + 1000}, rota.KindOutOfRange,
-			"future"},
-		"of a later incarnation": {rota.EventID{Incarnation: 2, Index: 1}, rota.KindOutOfRange, "future"},
+			"want at most entry"},
+		"of a later incarnation": {rota.EventID{Incarnation: 2, Index: 1}, rota.KindOutOfRange, "want at most entry"},
 		"that never was": {rota.EventID{Incarnation: 1, Index: last.Index, Seq: last.Seq + 1},
 			rota.KindInvalid, last.String()[:3]},
 		"of an entry without any": {rota.EventID{Incarnation: 1, Index: last.Index + 1}, rota.KindInvalid,

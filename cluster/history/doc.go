@@ -2,7 +2,7 @@
 // one file. Both are written asynchronously, and applying never waits for them. Records that a node lacks, because a
 // snapshot replaced its log or its disk was too slow, are fetched from the other nodes.
 //
-// The package makes no decisions: it stores and serves applied entries.
+// The package never decides anything: it stores and serves applied entries.
 package history
 
 import (
