@@ -18,7 +18,8 @@ type plant struct {
 
 // modelSays matches TestModel's messages for a difference: it compares everything that a job affects, and which
 // difference it finds first is rapid's choice, a different one each time.
-const modelSays = `the model (says|has)|I\d+: |by another worker, is taken|(was assigned|got a lease) but|nobody holds`
+const modelSays = `as in the model|the model has|I\d+: |by another worker, is accepted|(was assigned|got a lease) but|` +
+	`is free, want held`
 
 var plants = []plant{
 	{"ack_before_commit", []check{{pkg: "cluster", run: "^TestLoss_whatWasAcknowledgedOutlivesItsLeader$",
@@ -75,7 +76,7 @@ var plants = []plant{
 	{"passes_head", []check{
 		{pkg: "fsm", run: "^TestKeysModel$", says: `was assigned: WAITING_IN_SEQUENCE`},
 		{pkg: "test/sim", run: "^TestSeeds$",
-			says: `which stands before it in key|I4: job \w+ is blocked in its lane`}}},
+			says: `which comes before it in key|I4: job \w+ is blocked in its lane`}}},
 	{"hook_repeats", []check{
 		{pkg: "fsm", run: "^TestWebhook$", says: `want a refusal STALE of "from"`},
 		{pkg: "fsm", run: "^TestWebhookModel$", says: `want a refusal STALE of "from"`}}},
