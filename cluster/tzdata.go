@@ -121,8 +121,8 @@ func (zd *zoneData) Problems() (problems []string) {
 	now := z.report()
 	if age, stale := zones.Stale(rota.DateOf(zd.n.wall())); stale {
 		problems = append(problems,
-			fmt.Sprintf("the time zone data, release %s, is %d days old: dates of schedules are wrong where daylight "+
-				"saving time has changed. Install a newer release (rota tzdata install)", now.Release,
+			fmt.Sprintf("the time zone data, release %s, is %d days old: dates of schedules may be wrong where rules "+
+				"of daylight saving time have changed. Install a newer release (rota tzdata install)", now.Release,
 				int(age.Hours())/24))
 	}
 	if z.packed != nil && cron.Release > z.Release {

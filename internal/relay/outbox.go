@@ -174,7 +174,7 @@ func toldMissing(err error) error {
 	const undefinedTable = "42P01"
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok && e.Code == undefinedTable {
 		return fmt.Errorf(
-			"the database has no table rota_outbox: create it with `rota relay postgres --print-migration`: %w",
+			"the database has no table rota_outbox: run the output of `rota relay postgres --print-migration` in it: %w",
 			err)
 	}
 	return err
