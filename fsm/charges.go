@@ -1,7 +1,6 @@
 package fsm
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -19,7 +18,10 @@ type queuedCost struct {
 }
 
 func (q queuedCost) less(o queuedCost) bool {
-	return cmp.Or(cmp.Compare(q.count, o.count), cmp.Compare(q.amount, o.amount)) < 0
+	if q.count != o.count { // mostly the same text in memory, so this is fast
+		return q.count < o.count
+	}
+	return q.amount < o.amount
 }
 
 // queuedSum are the QUEUED jobs of a count, and the sum of their estimates.

@@ -117,7 +117,8 @@ func NewKnowing(version uint32) *Machine {
 	// ones, so nearly every operation would copy a row.
 	m.JobTable.Mutable, m.leasing.leases.Mutable = true, true
 	m.fleet.workers.Mutable, m.QueueTable.Mutable, m.admission.tenants.Mutable = true, true, true
-	m.uniques.rows.Mutable, m.keyring.counts.Mutable, m.budgets.accounts.Mutable = true, true, true
+	m.uniques.rows.Mutable, m.budgets.accounts.Mutable = true, true
+	m.keyring.counts.Mutable, m.keyring.charges.Mutable = true, true
 	m.JobTable.Empty = m.emptyJob
 	m.QueueTable.Known, m.keyring.counts.Known = make(map[rota.QueueName]*state.QueueRow), make(
 		map[string]*state.KeyCountRow)
