@@ -212,7 +212,7 @@ func (v *PlanVerb) UnmarshalText(text []byte) error {
 // Workflows reports whether the verb applies to workflows: the plan then names workflows in the place of jobs.
 func (v PlanVerb) Workflows() bool { return v == PlanCancelWorkflows || v == PlanRetryWorkflows }
 
-// States lists the states of the jobs to which the verb applies; it lists a FAILED workflow as DEAD.
+// States returns the states of the jobs to which the verb applies. For workflow verbs, JobDead means FAILED.
 func (v PlanVerb) States() []JobState {
 	switch v {
 	case PlanCancel:

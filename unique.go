@@ -65,7 +65,7 @@ const (
 	UniqueCollect = "collect"
 )
 
-// Merge is what happened to the payload of a submission that was merged into another job (SPEC §18.2).
+// Merge is the result for the payload of a submission that was merged into another job (SPEC §18.2).
 type Merge string
 
 // What becomes of such a payload.

@@ -55,7 +55,7 @@ const (
 
 var failurePolicyNames = []string{"fail_fast", "continue"}
 
-// String names the policy as SPEC §11.3 does.
+// String returns the policy's name in SPEC §11.3.
 func (p FailurePolicy) String() string { return nameOf(failurePolicyNames, int(p)) }
 
 // MarshalText implements encoding.TextMarshaler.

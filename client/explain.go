@@ -38,8 +38,8 @@ func (c *Client) ETA(ctx context.Context, id rota.JobID, opts ...ReadOption) (ro
 	return read(ctx, c, "forecast job", opts, from, ask)
 }
 
-// Past returns how many log entries the node that answers would replay to show the state that a query names. It replays
-// none. WhyAt may be answered by another node, which has kept another state.
+// Past returns how many log entries the answering node would replay to compute the state that a query names. It does
+// not replay them. Another node may answer a later WhyAt, and may replay a different number of entries.
 func (c *Client) Past(ctx context.Context, q rota.WhyQuery) (p rota.Past, err error) {
 	err = c.call(ctx, "look at the past", maxAnswer, func(ctx context.Context, n *node) error {
 		got, err := rotav1.NewExplainClient(n.conn).Past(ctx,

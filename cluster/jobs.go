@@ -14,7 +14,7 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// Submit admits jobs; the outcome of each is at the same place (SPEC §4).
+// Submit admits jobs and returns one outcome per job, in the order of jobs (SPEC §4).
 func (jv *jobVerbs) Submit(ctx context.Context, jobs []rota.JobSpec) ([]rota.Submitted, error) {
 	ops := make([]*fsmpb.Op, len(jobs))
 	for i := range jobs {

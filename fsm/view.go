@@ -217,8 +217,9 @@ func (vw *View) NodeDiffered(id rota.NodeID) (at rota.Index, known bool) {
 	return r.Differed, true
 }
 
-// Assignments returns the open leases of a worker's session, in the order in which they were granted: a node sends them
-// first when the worker connects. A session that was taken over has those that it must confirm (SPEC §8.5).
+// Assignments returns the open leases of a worker's session, in the order in which they were granted. A node sends them
+// first when the worker connects. For a session that was taken over, they are the leases that it must confirm (SPEC
+// §8.5).
 func (vw *View) Assignments(id rota.WorkerID, session rota.Session) []rota.Assignment {
 	r := vw.m.fleet.workers.Get(id)
 	if r == nil {

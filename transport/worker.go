@@ -247,7 +247,8 @@ func (w *workStream) take(message *words.FromWorker) error {
 	case *rotav1.WorkRequest_Hello:
 		return rota.Refusef(rota.KindInvalid, "hello", "duplicate hello: a stream serves exactly one worker")
 	default:
-		return rota.Refusef(rota.KindInvalid, "message", "a message is empty, or its kind is unknown to this version")
+		return rota.Refusef(rota.KindInvalid, "message",
+			"the message is empty, or this version does not support its kind")
 	}
 }
 

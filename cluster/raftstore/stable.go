@@ -59,7 +59,7 @@ func newStableStore(inner raft.StableStore, writer *writer) (*stableStore, error
 	return s, nil
 }
 
-// Set stores a value; the candidate of a vote is stored together with its term.
+// Set stores a value. It stores the candidate of a vote together with the vote's term, which must have been set before.
 func (s *stableStore) Set(key, value []byte) error {
 	if !bytes.Equal(key, keyLastVoteCand) {
 		return s.put(key, value)

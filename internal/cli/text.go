@@ -212,7 +212,7 @@ func WorkflowEndedWell(w *rota.Workflow) error {
 		if w.Reason != rota.ReasonNone {
 			text += " (" + w.Reason.String() + ")"
 		}
-		text += fmt.Sprintf("; rota job show %s tells more", shellWord(string(rota.NodeJobID(w.ID, w.FailedNode))))
+		text += fmt.Sprintf("; see rota job show %s", shellWord(string(rota.NodeJobID(w.ID, w.FailedNode))))
 	}
 	return &CodedError{Code: ExitOtherwise, Err: fmt.Errorf("%s", text)}
 }

@@ -69,8 +69,8 @@ func (b *Batch) pieces(f *encoded, add func(to []byte, id rota.EventID, text []b
 	return f.all, f.err
 }
 
-// Blocks returns the batch as server-sent events: the id of each is the event's, and a block with only an id moves the
-// reader's cursor.
+// Blocks returns the batch as server-sent events. Each has the id of its event; one with only an id moves the reader's
+// cursor past events that its filter leaves out.
 func (b *Batch) Blocks() ([][]byte, error) {
 	return b.pieces(&b.blocks, func(to []byte, id rota.EventID, text []byte) []byte {
 		return appendBlock(to, id.String(), "", text)

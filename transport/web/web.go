@@ -287,6 +287,6 @@ func unknown(s *Site, w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	Refuse(w, rota.Refusef(rota.KindNotFound, "path",
-		"there is no %.200q: GET /openapi.json lists the calls; gRPC (rota.v1) is served by this "+
-			"port too, and health and metrics by the admin port", r.URL.Path), 0)
+		"unknown path %.200q: GET /openapi.json lists the calls; this port also serves gRPC (rota.v1), "+
+			"the admin port serves health and metrics", r.URL.Path), 0)
 }

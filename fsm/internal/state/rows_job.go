@@ -49,7 +49,7 @@ type JobLife struct {
 	LifeWords
 }
 
-// LifeWords is the comparable part of a jobLife.
+// LifeWords holds the fields of a JobLife that == can compare.
 type LifeWords struct {
 	FirstLease rota.Moment
 	// EnqueuedDate is the date of the row's enqueued, if it differs from that of submission.
@@ -58,7 +58,7 @@ type LifeWords struct {
 	// come.
 	Due     rota.Clock
 	DueDate rota.Date
-	// Ready is when it would wake if it did not wait for a lease that has outlived its job; 0 if it waits for none.
+	// Ready is when the job would wake if it did not wait for a lease that outlived it; 0 if it waits for none.
 	Ready rota.Clock
 	// ExpireRel is the time of ttl_rel (SPEC §9.3), 0 for never.
 	ExpireRel rota.Clock

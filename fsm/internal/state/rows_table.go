@@ -335,7 +335,7 @@ func (r *QueueRow) Canonical(e *Encoder) {
 	e.Str(string(r.By))
 }
 
-// DecodeQueue reads what Canonical wrote.
+// DecodeQueue decodes a row that Canonical encoded.
 func DecodeQueue(d *Decoder) *QueueRow {
 	r := &QueueRow{Name: rota.QueueName(d.Str())}
 	preset := d.Str()

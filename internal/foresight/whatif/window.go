@@ -194,7 +194,7 @@ func (w *window) pause() error {
 		w.progress(w.done)
 	}
 	if err := w.ctx.Err(); err != nil {
-		return fmt.Errorf("ended after %d entries: %w", w.done, err)
+		return fmt.Errorf("replay stopped after %d entries: %w", w.done, err)
 	}
 	return nil
 }
