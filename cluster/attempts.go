@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -72,20 +73,28 @@ func attemptOutcome(why rota.Reason) (int, bool) {
 	}
 }
 
-// count counts an event that ends an attempt; after holds the later events of the same entry.
-func (a *attempts) count(e *rota.Event, after []rota.Event) {
+// count counts an event that ends an attempt; before and after hold the other events of its entry.
+func (a *attempts) count(e *rota.Event, before, after []rota.Event) {
 	if strings.Contains(e.Payload, `"spent":`) {
 		a.spend(e)
 	}
 	switch e.Kind {
-	case rota.EventJobCompleted, rota.EventLeaseCancelled, rota.EventLeaseExpired, rota.EventLeaseDeclined:
+	case rota.EventJobCompleted, rota.EventLeaseCancelled, rota.EventLeaseExpired, rota.EventLeaseDeclined,
+		rota.EventJobCancelled:
+		if e.Lease == (rota.LeaseID{}) { // a gate has no attempts, and a job that is cancelled need not have one
+			return
+		}
+	case rota.EventJobDead:
+		if !notRetried(e, before) {
+			return
+		}
 	case rota.EventQueueDeleted:
 		a.forget(e.Queue)
 		return
 	default:
 		return
 	}
-	if e.Lease == (rota.LeaseID{}) || e.Reason > rota.ReasonLast { // a gate has no attempts
+	if e.Reason > rota.ReasonLast {
 		return
 	}
 	of := a.of(e.Queue, e.Reason)
@@ -99,6 +108,15 @@ func (a *attempts) count(e *rota.Event, after []rota.Event) {
 	if outcome, ok := attemptOutcome(e.Reason); ok && e.Type != "" {
 		a.ofType(e.Type)[outcome].Inc()
 	}
+}
+
+// notRetried reports whether a job is dead because its handler allows no retry: the one end of an attempt without an
+// event of its lease.
+func notRetried(e *rota.Event, before []rota.Event) bool {
+	return e.Reason == rota.ReasonProviderFail && !slices.ContainsFunc(before, func(b rota.Event) bool {
+		return b.Job == e.Job && b.Attempt == e.Attempt && (b.Kind == rota.EventLeaseCancelled ||
+			b.Kind == rota.EventLeaseExpired)
+	})
 }
 
 // spend sums what an attempt has used, as the event that ends it reports.

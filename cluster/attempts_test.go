@@ -46,11 +46,17 @@ func TestAttempts_countsByReason(t *testing.T) {
 		return rota.Event{Kind: kind, Queue: "q", Type: "resize", Job: "j", Lease: rota.LeaseID{1}, Reason: why}
 	}
 	next := func(kind rota.EventKind) rota.Event { return rota.Event{Kind: kind, Queue: "q", Job: "j"} }
+	dead := func(kind rota.EventKind) rota.Event {
+		return rota.Event{Kind: kind, Queue: "q", Type: "resize", Job: "j", Reason: rota.ReasonProviderFail}
+	}
 	other := rota.Event{Kind: rota.EventJobEnqueued, Queue: "q", Job: "another"}
 	for _, entry := range [][]rota.Event{
 		{end(rota.EventJobCompleted, rota.ReasonDone), other},
 		{end(rota.EventLeaseCancelled, rota.ReasonProviderFail), other, next(rota.EventJobRetryScheduled)},
-		{end(rota.EventLeaseCancelled, rota.ReasonProviderFail), next(rota.EventJobDead), next(rota.EventJobEnqueued)},
+		{end(rota.EventLeaseCancelled, rota.ReasonProviderFail), dead(rota.EventJobDead), next(rota.EventJobEnqueued)},
+		{other, dead(rota.EventJobDead)}, // its handler allowed no retry
+		{end(rota.EventJobCancelled, rota.ReasonCancelledByHandler)},
+		{next(rota.EventJobCancelled)}, // it had no attempt
 		{end(rota.EventLeaseCancelled, rota.ReasonTimedOut), next(rota.EventJobEnqueued)},
 		{end(rota.EventLeaseExpired, rota.ReasonLeaseExpired), next(rota.EventJobRetryScheduled)},
 		{end(rota.EventLeaseCancelled, rota.ReasonAckTimeout), next(rota.EventJobDead)},
@@ -66,14 +72,14 @@ func TestAttempts_countsByReason(t *testing.T) {
 		m.countEvents(entry)
 	}
 	want := map[string]float64{
-		"rota_attempts_ended_total q DONE": 1, "rota_attempts_ended_total q PROVIDER_FAIL": 2,
+		"rota_attempts_ended_total q DONE": 1, "rota_attempts_ended_total q PROVIDER_FAIL": 3,
 		"rota_attempts_ended_total q TIMED_OUT":     1,
 		"rota_attempts_ended_total q LEASE_EXPIRED": 1, "rota_attempts_ended_total q ACK_TIMEOUT": 1,
-		"rota_attempts_ended_total q DECLINED":  1,
+		"rota_attempts_ended_total q DECLINED": 1, "rota_attempts_ended_total q CANCELLED_BY_HANDLER": 1,
 		"rota_attempts_ended_total q CANCELLED": 1, "rota_attempts_retried_total q PROVIDER_FAIL": 1,
 		"rota_attempts_retried_total q TIMED_OUT":     1,
 		"rota_attempts_retried_total q LEASE_EXPIRED": 1, "rota_attempts_retried_total q DECLINED": 1,
-		"rota_type_attempts_total completed resize": 1, "rota_type_attempts_total failed resize": 2,
+		"rota_type_attempts_total completed resize": 1, "rota_type_attempts_total failed resize": 3,
 		"rota_type_attempts_total timed_out resize": 1,
 		"rota_type_attempts_total lost resize":      3,
 		"rota_attempts_ended_total q TTL_ABSOLUTE":  1, "rota_attempts_ended_total q WORKER_LOST": 1,

@@ -91,7 +91,7 @@ func newMeasures() *measures {
 // countEvents counts an applied entry's events about the cluster's health and work.
 func (m *measures) countEvents(events []rota.Event) {
 	for i := range events {
-		m.attempts.count(&events[i], events[i+1:])
+		m.attempts.count(&events[i], events[:i], events[i+1:])
 		switch e := &events[i]; {
 		case e.Kind == rota.EventEntryRefused:
 			m.refusedEntries.Inc()
