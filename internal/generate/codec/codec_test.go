@@ -145,12 +145,20 @@ func TestPlace(t *testing.T) {
 // for it.
 func TestRefuseNew(t *testing.T) {
 	t.Parallel()
-	old := []field{{path: "ID"}, {path: "Retry.Attempts"}, {path: later[0]}, {path: later[1]}}
+	old := []field{{path: "ID"}, {path: "Retry.Attempts"}, {path: later[0], form: millis}, {path: later[1], form: limits}}
 	if err := refuseNew(old); err != nil {
 		t.Error(err)
 	}
 	if err := refuseNew(append(old, field{path: "CostCenter"})); err == nil ||
 		!strings.Contains(err.Error(), "CostCenter") {
 		t.Errorf("a new field is refused with %v", err)
+	}
+	if err := refuseNew([]field{{path: later[0], form: flag}}); err == nil || !strings.Contains(err.Error(), later[0]) {
+		t.Errorf("a later field of a form without an empty value is refused with %v", err)
+	}
+	for form, want := range map[form]string{text: `s.Owner != ""`, number: "s.Owner != 0", texts: "len(s.Owner) > 0"} {
+		if got := isSet(field{path: "Owner", form: form}); got != want {
+			t.Errorf("a later field has a value if %s, want %s", got, want)
+		}
 	}
 }

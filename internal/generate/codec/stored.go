@@ -41,95 +41,107 @@ func (w *writer) row(fields []field) {
 	w.line("\n// EncodeParts writes a spec, and returns where the payload stands; the parts that are a job's own are passed beside it.")
 	w.line("func EncodeParts(e *Encoder, s *KeptSpec, headers, payload []byte) (at int) {")
 	for _, f := range fields {
-		v := "s." + f.path
-		switch f.form {
-		case text:
-			w.line("e.Str(%s)", cast(f, "string", v))
-		case number:
-			w.line("e.Int(%s)", cast(f, "int64", v))
-		case millis, date:
-			if slices.Contains(later, f.path) {
-				w.line("if %s {\ne.Int(%s)\n}", isSet(f), f.sent(v))
-			} else {
-				w.line("e.Int(%s)", f.sent(v))
-			}
-		case flag: // also states whether headers and later fields follow: a spec without them needs no further byte
-			set := []string{v, "len(headers) > 0"}
-			for _, path := range later {
-				set = append(set, isSet(fields[slices.IndexFunc(fields, func(f field) bool { return f.path == path })]))
-			}
-			w.line("e.flags(%s)", strings.Join(set, ", "))
-		case blob:
-			if own(f, v) != v {
-				w.line("at = len(e.B)")
-			}
-			w.line("e.bytes(%s)", own(f, v))
-		case texts:
-			w.line("e.strs(%s)", v)
-		case pairs:
-			if own(f, v) != v {
-				w.line("if len(headers) > 0 {\ne.bytes(headers)\n}")
-			} else {
-				w.line("encodePairs(e, %s)", v)
-			}
-		case limits:
-			if slices.Contains(later, f.path) {
-				w.line("if %s {\nencodeLimits(e, %s)\n}", isSet(f), v)
-			} else {
-				w.line("encodeLimits(e, %s)", v)
-			}
-		case part:
-			w.line("encode%s(e, %s)", f.Message.GoIdent.GoName, v)
+		if line := encodes(f, fields); slices.Contains(later, f.path) {
+			w.line("if %s {\n%s\n}", isSet(f), line)
+		} else {
+			w.line("%s", line)
 		}
 	}
 	w.line("return at\n}\n\nfunc decodeSpec(d *Decoder) *KeptSpec {\nvar s rota.JobSpec\nvar set [%d]bool", 2+len(later))
 	for _, f := range fields {
-		v := "s." + f.path
-		switch f.form {
-		case text:
-			w.line("%s = %s", v, back(f, "string", "d.Str()"))
-		case number:
-			w.line("%s = %s", v, back(f, "int64", "d.Int()"))
-		case millis, date:
-			if at := slices.Index(later, f.path); at >= 0 {
-				w.line("if set[%[3]d] {\nif %[1]s = %[2]s; %[1]s == 0 {\nd.Fail()\n}\n}", v, f.taken("d.Int()"), 2+at)
-			} else {
-				w.line("%s = %s", v, f.taken("d.Int()"))
-			}
-		case flag:
-			w.line("d.flags(set[:])\n%s = set[0]", v)
-		case blob:
-			w.line("%s = d.bytes()", v)
-		case texts:
-			w.line("%s = d.strs()", v)
-		case pairs:
-			if own(f, v) != v {
-				w.line("if set[1] {\n%s = decodeHeaders(d)\n}", v)
-			} else {
-				w.line("%s = decodePairs(d)", v)
-			}
-		case limits:
-			if at := slices.Index(later, f.path); at >= 0 {
-				w.line("if set[%[2]d] {\nif %[1]s = decodeLimits(d); len(%[1]s) == 0 {\nd.Fail()\n}\n}", v, 2+at)
-			} else {
-				w.line("%s = decodeLimits(d)", v)
-			}
-		case part:
-			w.line("%s = decode%s(d)", v, f.Message.GoIdent.GoName)
+		if at := slices.Index(later, f.path); at >= 0 {
+			w.line("if set[%d] {\nif %s; %s {\nd.Fail()\n}\n}", 2+at, decodes(f), isUnset(f))
+		} else {
+			w.line("%s", decodes(f))
 		}
 	}
 	w.line("return d.Specs.Keep(&s)\n}")
 }
 
+// encodes returns the statements that write a field.
+func encodes(f field, fields []field) string {
+	v := "s." + f.path
+	switch f.form {
+	case text:
+		return fmt.Sprintf("e.Str(%s)", cast(f, "string", v))
+	case number:
+		return fmt.Sprintf("e.Int(%s)", cast(f, "int64", v))
+	case millis, date:
+		return fmt.Sprintf("e.Int(%s)", f.sent(v))
+	case flag: // also states whether headers and later fields follow: a spec without them needs no further byte
+		set := []string{v, "len(headers) > 0"}
+		for _, path := range later {
+			set = append(set, isSet(fields[slices.IndexFunc(fields, func(f field) bool { return f.path == path })]))
+		}
+		return fmt.Sprintf("e.flags(%s)", strings.Join(set, ", "))
+	case blob:
+		if own(f, v) != v {
+			return fmt.Sprintf("at = len(e.B)\ne.bytes(%s)", own(f, v))
+		}
+		return fmt.Sprintf("e.bytes(%s)", v)
+	case texts:
+		return fmt.Sprintf("e.strs(%s)", v)
+	case pairs:
+		if own(f, v) != v {
+			return "if len(headers) > 0 {\ne.bytes(headers)\n}"
+		}
+		return fmt.Sprintf("encodePairs(e, %s)", v)
+	case limits:
+		return fmt.Sprintf("encodeLimits(e, %s)", v)
+	case part:
+		return fmt.Sprintf("encode%s(e, %s)", f.Message.GoIdent.GoName, v)
+	}
+	return ""
+}
+
+// decodes returns the statements that read a field; one statement if it may be a later one.
+func decodes(f field) string {
+	v := "s." + f.path
+	switch f.form {
+	case text:
+		return fmt.Sprintf("%s = %s", v, back(f, "string", "d.Str()"))
+	case number:
+		return fmt.Sprintf("%s = %s", v, back(f, "int64", "d.Int()"))
+	case millis, date:
+		return fmt.Sprintf("%s = %s", v, f.taken("d.Int()"))
+	case flag:
+		return fmt.Sprintf("d.flags(set[:])\n%s = set[0]", v)
+	case blob:
+		return v + " = d.bytes()"
+	case texts:
+		return v + " = d.strs()"
+	case pairs:
+		if own(f, v) != v {
+			return fmt.Sprintf("if set[1] {\n%s = decodeHeaders(d)\n}", v)
+		}
+		return v + " = decodePairs(d)"
+	case limits:
+		return v + " = decodeLimits(d)"
+	case part:
+		return fmt.Sprintf("%s = decode%s(d)", v, f.Message.GoIdent.GoName)
+	}
+	return ""
+}
+
 // later are the fields that came with rules version 2: a spec without them has the bytes of version 1.
 var later = []string{"StartBy", "Costs"}
 
-// isSet returns the condition under which a later field has a value.
-func isSet(f field) string {
-	if f.form == limits {
-		return "len(s." + f.path + ") > 0"
+// laterForms are the forms that a later field may have.
+var laterForms = []form{text, number, millis, date, texts, pairs, limits}
+
+// isSet and isUnset return the conditions under which a later field has a value, and has none.
+func isSet(f field) string { return condition(f, "!=", ">") }
+
+func isUnset(f field) string { return condition(f, "==", "==") }
+
+func condition(f field, value, length string) string {
+	switch f.form {
+	case texts, pairs, limits:
+		return fmt.Sprintf("len(s.%s) %s 0", f.path, length)
+	case text:
+		return fmt.Sprintf(`s.%s %s ""`, f.path, value)
 	}
-	return "s." + f.path + " != 0"
+	return fmt.Sprintf("s.%s %s 0", f.path, value)
 }
 
 // released are the fields whose canonical bytes v0.1.0 wrote: every spec has them, so no field may join them.
@@ -140,6 +152,10 @@ var released = strings.Fields(`ID Queue Type Tenant Priority Fee SizeBytes Paylo
 // refuseNew returns an error for a field that would change the canonical bytes of specs that do not use it.
 func refuseNew(fields []field) error {
 	for _, f := range fields {
+		if slices.Contains(later, f.path) && !slices.Contains(laterForms, f.form) {
+			return fmt.Errorf("field %s of a job's spec: got a form that a later field cannot have; use a text, a number, "+
+				"a duration, a date, or a list of them", f.path)
+		}
 		if !slices.Contains(later, f.path) && !slices.Contains(released, f.path) {
 			return fmt.Errorf(
 				"field %s of a job's spec: the canonical form has no place for it, and would change for every job; "+
