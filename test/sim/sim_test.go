@@ -48,10 +48,14 @@ func budget(t *testing.T) (first uint64, n int) {
 	case testing.Short():
 		n = 20
 	default:
-		n = 200
+		n = allSeeds
 	}
 	return first, n
 }
+
+// allSeeds is the default number of seeds. In so many every rare case happens; in fewer fresh ones chance may leave one
+// out, which is not a fault.
+const allSeeds = 200
 
 // policies are the queues for the seeds; seeds that once found a bug keep the first.
 var policies = [][]rota.Setting{
@@ -142,7 +146,7 @@ func TestSeeds(t *testing.T) {
 	first, n := budget(t)
 	sum := lives(t, first, n, mixed)
 	t.Logf("%d seeds: %s", n, sum)
-	if n >= 4*len(policies) && !t.Failed() && (sum.Promoted == 0 || sum.Preempted == 0 || sum.Outlived == 0 ||
+	if n >= allSeeds && !t.Failed() && (sum.Promoted == 0 || sum.Preempted == 0 || sum.Outlived == 0 ||
 		sum.Merged == 0 || sum.Planned == 0 || sum.PlannedRetries == 0 || sum.PlannedDeletions == 0 ||
 		sum.PlannedMoves == 0 || sum.LogsKept == 0 || sum.LogsLate == 0 || sum.Batched == 0 || sum.Dated == 0 ||
 		sum.DatesSkipped == 0 || sum.DatesMissed == 0 || sum.Keyed == 0 || sum.Turned == 0 || sum.Overtaken == 0 ||
