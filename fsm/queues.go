@@ -285,7 +285,7 @@ func (pl *placement) deleteQueue(op *fsmpb.DeleteQueue) *fsmpb.Outcome {
 		return pl.drainQueue(q, rota.QueueName(op.GetDrainTo()))
 	case q.Live() > 0:
 		holds := "live jobs"
-		if pl.tells(access.Everything, name) {
+		if pl.callerMayRead(access.Everything, name) {
 			holds = fmt.Sprintf("%d live jobs", q.Live())
 		}
 		return entry.Refused(rota.Refusef(rota.KindConflict, "queue",
@@ -435,7 +435,7 @@ func (pl *placement) moveJob(j *state.JobRow, into rota.QueueName) {
 func (pl *placement) stays(name rota.QueueName) error {
 	if s, named := pl.schedules.naming(name); named {
 		which := "a schedule"
-		if kept := pl.schedules.rows.Get(s).Kept; pl.tells(kept.Tenant, kept.Queue) {
+		if kept := pl.schedules.rows.Get(s).Kept; pl.callerMayRead(kept.Tenant, kept.Queue) {
 			which = fmt.Sprintf("schedule %q", s)
 		}
 		return rota.Refusef(rota.KindConflict, "queue",
@@ -450,7 +450,7 @@ func (pl *placement) stays(name rota.QueueName) error {
 	}
 	if r := pl.keyring.naming(name); r != nil {
 		which := "a rule of keys"
-		if pl.tells(access.Everything, name) {
+		if pl.callerMayRead(access.Everything, name) {
 			which = fmt.Sprintf("the rule of key %q", strings.TrimSuffix(r.Name+":"+r.Value, ":"))
 		}
 		return rota.Refusef(rota.KindConflict, "queue",
@@ -458,7 +458,7 @@ func (pl *placement) stays(name rota.QueueName) error {
 	}
 	if b := pl.budgets.naming(name); b != nil {
 		which := "a budget"
-		if pl.tells(rota.TenantID(orEverything(string(b.Tenant))), name) {
+		if pl.callerMayRead(rota.TenantID(orEverything(string(b.Tenant))), name) {
 			which = fmt.Sprintf("budget %q", b.Name)
 		}
 		return rota.Refusef(rota.KindConflict, "queue", "%s is for queue %q: delete it with `rota budget delete`", which,
@@ -467,8 +467,8 @@ func (pl *placement) stays(name rota.QueueName) error {
 	return nil
 }
 
-// tells returns whether the caller of the current operation may read objects of a tenant and a queue.
-func (pl *placement) tells(tenant rota.TenantID, queue rota.QueueName) bool {
+// callerMayRead reports whether the caller of the current operation may read objects of a tenant and a queue.
+func (pl *placement) callerMayRead(tenant rota.TenantID, queue rota.QueueName) bool {
 	actor := pl.s.Journal.Caller.Actor
 	if actor == "" {
 		return true

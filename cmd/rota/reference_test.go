@@ -128,7 +128,7 @@ func flagRows(cmd *cobra.Command) (rows []flagRow) {
 	return rows
 }
 
-// placeholder is what stands for a flag's value on the page.
+// placeholder returns the word that the page shows for a flag's value.
 func placeholder(value string) string {
 	switch value {
 	case "int", "int32", "float":

@@ -232,7 +232,7 @@ func (c *cluster) handOver(n *node, r role) {
 	}
 	to := n.ID
 	switch {
-	case r == stands && to == string(s.Leader): // elected before the order: it leads already
+	case r == candidate && to == string(s.Leader): // elected before the order: it leads already
 		to = ""
 	case r == follows:
 		for _, other := range c.nodes {

@@ -16,8 +16,8 @@ type role string
 const (
 	leads   role = "leader"
 	follows role = "follower"
-	// stands means a follower that the leader has asked to take its place.
-	stands role = "candidate"
+	// candidate is a follower that the leader has asked to take its place.
+	candidate role = "candidate"
 )
 
 // point is a place in the code, and the way to reach it.
@@ -41,8 +41,8 @@ var points = []point{
 	{name: "log-after-store", roles: both, passing: 3},
 	{name: "log-before-mark", roles: both, passing: 2},
 	{name: "log-after-mark", roles: both, passing: 2},
-	{name: "vote-before-store", roles: []role{stands, follows}, passing: 1, reach: transfer},
-	{name: "vote-after-store", roles: []role{stands, follows}, passing: 1, reach: transfer},
+	{name: "vote-before-store", roles: []role{candidate, follows}, passing: 1, reach: transfer},
+	{name: "vote-after-store", roles: []role{candidate, follows}, passing: 1, reach: transfer},
 	{name: "commit-before-answer", roles: []role{leads}, passing: 3},
 	{name: "forward-before-answer", roles: []role{follows}, passing: 3},
 	{name: "forwarded-before-answer", roles: []role{leads}, passing: 3},
