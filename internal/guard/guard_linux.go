@@ -146,7 +146,7 @@ func (g *Guard) clear(ctx context.Context, status syscall.WaitStatus, reaped <-c
 	if l.last.Session == 0 {
 		return // it was never a worker of the cluster
 	}
-	g.Talk("guard: the worker has ended (%s) and %d processes that it left", ended(status), killed)
+	g.Talk("guard: the worker has ended (%s); ended %d processes that it left", ended(status), killed)
 	go func() { // a second signal ends the wait
 		select {
 		case <-signals:

@@ -169,7 +169,7 @@ func (d *demonstration) work(ctx context.Context, jobs int) error {
 	return nil
 }
 
-// failover kills the leader once so many jobs are done, and tells what happens.
+// failover kills the leader once `after` jobs are done, and prints each step of the recovery.
 func (d *demonstration) failover(ctx context.Context, after int64) error {
 	if err := until(ctx, func() bool { return d.ledger.Completed() >= after }); err != nil {
 		return err
@@ -187,7 +187,7 @@ func (d *demonstration) failover(ctx context.Context, after int64) error {
 		return err
 	}
 	defer others.Close()
-	d.show.Say("%6d jobs are done; %s leads term %d: it gets SIGKILL (pid %d)", d.ledger.Completed(),
+	d.show.Say("%6d jobs are done; SIGKILL to %s, the leader of term %d (pid %d)", d.ledger.Completed(),
 		leader.ID, before.Term, leader.Life().PID())
 	killed := d.ledger.Now()
 	leader.Kill()
@@ -204,12 +204,12 @@ func (d *demonstration) failover(ctx context.Context, after int64) error {
 	if err := <-committed; err != nil {
 		return fmt.Errorf("no job was accepted after the leader's death: %w", err)
 	}
-	d.show.Say("%6.0f ms first job accepted that was due after the kill", d.report.CommitMs)
+	d.show.Say("%6.0f ms the first job due after the kill is accepted", d.report.CommitMs)
 	return d.comeBack(ctx, leader)
 }
 
-// election waits for another leader than before. It asks for the configuration,
-// which a node answers from what it knows itself: a status asks the dead too.
+// election waits for a leader other than the one before. It reads the configuration, which a node answers by itself: a
+// status would also ask the dead node.
 func (d *demonstration) election(ctx context.Context, others *client.Client, before rota.ClusterStatus,
 	killed int64) error {
 	d.report.Killed = string(before.Leader)
@@ -235,13 +235,13 @@ func (d *demonstration) election(ctx context.Context, others *client.Client, bef
 	return nil
 }
 
-// comeBack starts the killed node again on what it had on disk.
+// comeBack restarts the killed node with its data directory.
 func (d *demonstration) comeBack(ctx context.Context, n *rig.Node) error {
 	begun := time.Now()
 	if err := n.Start(); err != nil {
 		return err
 	}
-	d.show.Say("       %s is started again on its old data", n.ID)
+	d.show.Say("       %s restarts with its old data", n.ID)
 	if err := n.AwaitReady(ctx); err != nil {
 		return err
 	}
@@ -250,8 +250,8 @@ func (d *demonstration) comeBack(ctx context.Context, n *rig.Node) error {
 	return nil
 }
 
-// firstAnswer is how long after the kill the first job was accepted that was
-// due after it, in milliseconds; 0 while there is none.
+// firstAnswer returns the time in milliseconds from the kill until the first job due after it was accepted; 0 if none
+// was accepted yet.
 func (d *demonstration) firstAnswer(killed int64) float64 {
 	first := d.ledger.FirstAnswer(killed)
 	if first == 0 {
