@@ -126,10 +126,13 @@ func damaged(path, what string) *rota.Error {
 }
 
 // claim binds the file to the node's cluster before its first write, so that the history of another cluster is never
-// mistaken for this one's. It reports false while the cluster is unknown, and nothing may be written yet.
+// mistaken for this one's, and lets it use the newest format once no older binary can return. It reports false while the cluster is unknown, and nothing may be written yet.
 func (f *File) claim(head fsm.Head) (known bool, err error) {
 	if head.ClusterID == "" {
 		return false, nil
 	}
-	return true, f.Jobs.Claim(head.ClusterID, head.Incarnation)
+	if err := f.Jobs.Claim(head.ClusterID, head.Incarnation); err != nil || head.Rules < 2 {
+		return true, err
+	}
+	return true, f.Jobs.Pack()
 }

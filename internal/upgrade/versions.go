@@ -171,8 +171,8 @@ func (j *judge) formats() {
 	if j.Own.Formats != nil && !slices.ContainsFunc(j.answering(),
 		func(n rota.NodeStatus) bool { return n.Version != j.Own.Version }) {
 		own := *j.Own.Formats
-		if j.Status.RulesVersion < own.Rules { // node.json does not change until newer rules are in force
-			own.Node = min(own.Node, to.Node)
+		if j.Status.RulesVersion < own.Rules { // these do not change until newer rules are in force
+			own.Node, own.History = min(own.Node, to.Node), min(own.History, to.History)
 		}
 		for _, one := range []struct {
 			what    string

@@ -4,24 +4,29 @@ import (
 	"bytes"
 	"encoding/binary"
 	"math"
+	"slices"
 	"sort"
 
+	"github.com/klauspost/compress/s2"
 	"go.etcd.io/bbolt"
 )
 
 // Records that are written together are stored in blocks in recordsBucket. The key is the first number that the block
-// covers. The value is: manyRecords, the records in the order of their numbers, for each its number (8) and where it
-// ends (4), the number of records (4), the last number that the block covers (8), CRC32C over key, kind and all after
-// the records (4). A single record is stored as it is, and covers only its own number.
+// covers. The value is: packedRecords, the records in the order of their numbers as one S2 block, for each its number
+// (8) and where it ends before compression (4), the number of records (4), the last number that the block covers (8),
+// CRC32C over key, kind and all after the records (4). A single record is stored as it is, and covers only its own
+// number. Blocks of format 2 are manyRecords, the records without compression, each end counted from the value's begin,
+// and the rest as above.
 //
 // A held number that a block covers without having its record has none: its job ended again since. A held number that
 // no block covers is damage: so a wrong key, or a lost page, cannot be mistaken for ends that never existed.
 //
 // A key for each record was rejected: half the cost of a flush was bbolt's elements and pages.
 const (
-	manyRecords byte = 3
-	// blockBytes is the size up to which a block is filled: that much is written again when one of its records is
-	// deleted. A record of half that size is stored alone.
+	manyRecords   byte = 3
+	packedRecords byte = 4
+	// blockBytes is the size up to which a block is filled, before compression: that much is written again when one of
+	// its records is deleted, and decompressed to read one. A record of half that size is stored alone.
 	blockBytes = 16 << 10
 	// blocksFrom is the number of records from which a flush makes blocks of them.
 	blocksFrom = 32
@@ -34,6 +39,8 @@ const (
 type block struct {
 	// key is nil for none.
 	key, value, places []byte
+	// packed are the compressed records; body holds them once they were unpacked. Blocks of format 2 have neither.
+	packed, body []byte
 	// first to last are the numbers that it covers, all before the next key.
 	first, last, next uint64
 	// plain means that it is a single record.
@@ -46,19 +53,21 @@ type block struct {
 // recordRow is a record by its number. For a torn block it is any number up to last.
 type recordRow struct {
 	seq, last uint64
-	value     []byte
-	torn      bool
+	// value has size bytes, or none if they cannot be read.
+	value []byte
+	size  uint64
+	torn  bool
 }
 
-// blockSum returns the checksum of a block, over everything after its records.
-func blockSum(key, end []byte) uint32 {
-	return updateSum(updateSum(checksum(key), []byte{manyRecords}), end)
+// blockSum returns the checksum of a block, over everything except its records.
+func blockSum(key []byte, kind byte, end []byte) uint32 {
+	return updateSum(updateSum(checksum(key), []byte{kind}), end)
 }
 
 // read locates a block's records and the last number that it covers.
 func (x *block) read() {
 	x.first, x.torn = number(x.key), true
-	if len(x.value) == 0 || x.value[0] != manyRecords {
+	if len(x.value) == 0 || x.value[0] != manyRecords && x.value[0] != packedRecords {
 		x.last, x.plain, x.torn = x.first, true, false
 		return
 	}
@@ -71,29 +80,60 @@ func (x *block) read() {
 		return
 	}
 	tail := x.value[len(x.value)-blockEndSize-int(n)*placeBytes:]
-	if blockSum(x.key, tail[:len(tail)-4]) != binary.BigEndian.Uint32(tail[len(tail)-4:]) {
+	if blockSum(x.key, x.value[0], tail[:len(tail)-4]) != binary.BigEndian.Uint32(tail[len(tail)-4:]) {
 		return
 	}
 	last := binary.BigEndian.Uint64(end[4:])
-	if x.torn = last < x.first; !x.torn {
-		x.last, x.places, x.cut = min(last, x.next-1), tail[:len(tail)-blockEndSize], last >= x.next
+	if x.torn = last < x.first; x.torn {
+		return
 	}
+	x.last, x.places, x.cut = min(last, x.next-1), tail[:len(tail)-blockEndSize], last >= x.next
+	if x.value[0] == packedRecords {
+		x.packed = x.value[1 : len(x.value)-len(tail)]
+	}
+}
+
+// records returns the bytes that places refer to; nil if they cannot be unpacked. Their places are verified already, so
+// they bound the memory.
+func (x *block) records() []byte {
+	if x.packed == nil {
+		return x.value
+	}
+	if x.body == nil && len(x.places) > 0 {
+		size := int(binary.BigEndian.Uint32(x.places[len(x.places)-4:]))
+		if n, err := s2.DecodedLen(x.packed); err == nil && n == size {
+			x.body, _ = s2.Decode(make([]byte, size), x.packed)
+		}
+	}
+	return x.body
 }
 
 // covers reports whether the block covers a number that is not before its key.
 func (x *block) covers(seq uint64) bool { return x.key != nil && !x.torn && seq <= x.last }
 
-// placed returns the record at an index, from 0.
-func (x *block) placed(at int) recordRow {
-	place, from := x.places[at*placeBytes:], uint32(1)
+// spot returns the number of the record at an index, from 0, and where its bytes begin and end.
+func (x *block) spot(at int) (seq uint64, from, to uint32) {
+	if x.packed == nil {
+		from = 1
+	}
 	if at > 0 {
 		from = binary.BigEndian.Uint32(x.places[at*placeBytes-4:])
 	}
-	seq, to := number(place[:8]), binary.BigEndian.Uint32(place[8:])
-	if from > to || uint64(to) > uint64(len(x.value)) {
-		return recordRow{seq: seq, last: seq, value: x.value[:0]}
+	place := x.places[at*placeBytes:]
+	return number(place[:8]), from, binary.BigEndian.Uint32(place[8:])
+}
+
+// placed returns the record at an index, from 0. Its value is empty if it cannot be read.
+func (x *block) placed(at int) recordRow {
+	seq, from, to := x.spot(at)
+	row := recordRow{seq: seq, last: seq}
+	if from <= to {
+		row.size = uint64(to - from)
 	}
-	return recordRow{seq: seq, last: seq, value: x.value[from:to:to]}
+	if records := x.records(); from <= to && uint64(to) <= uint64(len(records)) {
+		row.value = records[from:to:to]
+	}
+	return row
 }
 
 // appendRows appends its records, or the row of a torn block.
@@ -104,7 +144,7 @@ func (x *block) appendRows(rows []recordRow) []recordRow {
 	case x.torn:
 		return append(rows, recordRow{seq: x.first, last: x.next - 1, torn: true})
 	case x.plain:
-		return append(rows, recordRow{seq: x.first, last: x.first, value: x.value})
+		return append(rows, recordRow{seq: x.first, last: x.first, value: x.value, size: uint64(len(x.value))})
 	}
 	for at := range len(x.places) / placeBytes {
 		if row := x.placed(at); row.seq <= x.last {
@@ -173,23 +213,63 @@ func place(key []byte) uint64 {
 	return number(at[:])
 }
 
-// recordAt finds the record of a number, which may be damaged. Without a record, covered reports whether the number is
-// known to have none, or whether no block covers it.
-func recordAt(b *bbolt.Bucket, seq uint64) (value []byte, known, covered bool) {
-	x := blockOf(b.Cursor(), seq)
-	if !x.covers(seq) {
-		return nil, false, false
-	}
+// find returns the index of a number's record in a block that covers it.
+func (x *block) find(seq uint64) (at int, known bool) {
 	if x.plain {
-		return x.value, true, true
+		return 0, true
 	}
 	n := len(x.places) / placeBytes
-	at := sort.Search(n, func(i int) bool { return number(x.places[i*placeBytes:i*placeBytes+8]) >= seq })
+	at = sort.Search(n, func(i int) bool { return number(x.places[i*placeBytes:i*placeBytes+8]) >= seq })
 	if at == n {
-		return nil, false, true
+		return 0, false
 	}
-	row := x.placed(at)
-	return row.value, row.seq == seq, true
+	found, _, _ := x.spot(at)
+	return at, found == seq
+}
+
+// finder finds records by their numbers, and keeps the block that it read last.
+type finder struct {
+	b  *bbolt.Bucket
+	at block
+}
+
+// block returns the block that would cover a number.
+func (f *finder) block(seq uint64) *block {
+	if x := blockOf(f.b.Cursor(), seq); !bytes.Equal(x.key, f.at.key) || x.next != f.at.next || x.torn != f.at.torn {
+		f.at = x
+	}
+	return &f.at
+}
+
+// has reports whether a number has a record, which may be damaged; without one, covered reports whether the number is
+// known to have none, or whether no block covers it.
+func (f *finder) has(seq uint64) (known, covered bool) {
+	x := f.block(seq)
+	if covered = x.covers(seq); covered {
+		_, known = x.find(seq)
+	}
+	return known, covered
+}
+
+// get returns the record of a number; see has.
+func (f *finder) get(seq uint64) (value []byte, known, covered bool) {
+	x := f.block(seq)
+	if covered = x.covers(seq); !covered {
+		return nil, false, false
+	}
+	at, known := x.find(seq)
+	switch {
+	case !known:
+		return nil, false, true
+	case x.plain:
+		return x.value, true, true
+	}
+	return x.placed(at).value, true, true
+}
+
+// recordAt finds the record of one number; see finder.
+func recordAt(b *bbolt.Bucket, seq uint64) (value []byte, known, covered bool) {
+	return (&finder{b: b}).get(seq)
 }
 
 // stretch is a run of numbers that one block covers, or that no block covers.
@@ -253,29 +333,44 @@ func appendPlace(places []byte, seq uint64, end int) []byte {
 	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint64(places, seq), uint32(end))
 }
 
-// endBlock appends to a block's records the part that follows them.
-func endBlock(b, key, places []byte, last uint64) []byte {
+// maxBlock returns the maximum size of a block.
+func maxBlock(records, places int) int { return 1 + s2.MaxEncodedLen(records) + places + blockEndSize }
+
+// appendBlock appends a block in the archive's format to b; it fits if maxBlock does.
+func (s *bookkeeping) appendBlock(b, key, records, places []byte, last uint64) []byte {
+	kind := manyRecords
+	if s.format == Format {
+		kind = packedRecords
+	}
+	switch b = append(b, kind); {
+	case kind == manyRecords:
+		b = append(b, records...)
+	case len(records) > 0:
+		b = slices.Grow(b, s2.MaxEncodedLen(len(records)))
+		b = b[:len(b)+len(s2.Encode(b[len(b):cap(b)], records))]
+	}
 	at := len(b)
-	b = binary.BigEndian.AppendUint32(append(b, places...), uint32(len(places)/placeBytes))
+	b = append(b, places...)
+	for end := at + 8; kind == manyRecords && end < len(b); end += placeBytes {
+		binary.BigEndian.PutUint32(b[end:], binary.BigEndian.Uint32(b[end:])+1)
+	}
+	b = binary.BigEndian.AppendUint32(b, uint32(len(places)/placeBytes))
 	b = binary.BigEndian.AppendUint64(b, last)
-	return binary.BigEndian.AppendUint32(b, blockSum(key, b[at:]))
+	return binary.BigEndian.AppendUint32(b, blockSum(key, kind, b[at:]))
 }
 
-// putBlock writes the records of a block that covers the numbers first to last.
-func putBlock(b *bbolt.Bucket, first, last uint64, rows []recordRow) error {
+// putBlock writes the records of a block that covers the numbers first to last. Records that cannot be read stay
+// damaged, and lose their size.
+func (s *bookkeeping) putBlock(b *bbolt.Bucket, first, last uint64, rows []recordRow) error {
 	key := seqKey(first)
 	if len(rows) == 1 && rows[0].seq == first && first == last {
 		return b.Put(key, bytes.Clone(rows[0].value))
 	}
-	size := 1 + blockEndSize
+	var records, places []byte
 	for _, r := range rows {
-		size += len(r.value) + placeBytes
+		s.recount = s.recount || uint64(len(r.value)) != r.size
+		records = append(records, r.value...)
+		places = appendPlace(places, r.seq, len(records))
 	}
-	value := append(make([]byte, 0, size), manyRecords)
-	places := make([]byte, 0, len(rows)*placeBytes)
-	for _, r := range rows {
-		value = append(value, r.value...)
-		places = appendPlace(places, r.seq, len(value))
-	}
-	return b.Put(key, endBlock(value, key, places, last))
+	return b.Put(key, s.appendBlock(make([]byte, 0, maxBlock(len(records), len(places))), key, records, places, last))
 }

@@ -149,6 +149,10 @@ func TestJobs_blocks(t *testing.T) {
 			case 0:
 				_ = a.db.Close()
 				a = openJobs(t, path)
+			case 5:
+				if err := a.Pack(); err != nil { // from then on the file has blocks of both formats
+					t.Fatal(err)
+				}
 			case 1:
 				from := 1 + random.Uint64N(last)
 				if err := a.Forget(from); err != nil {
@@ -183,10 +187,73 @@ func TestJobs_blocks(t *testing.T) {
 	}
 }
 
+// TestJobs_aBlockWhoseRecordsAreDamaged flips each bit of a block's compressed records: each record is then the one
+// written or reported as damaged, and the archive accepts the damaged ones again.
+func TestJobs_aBlockWhoseRecordsAreDamaged(t *testing.T) {
+	t.Parallel()
+	a, entries := newJobs(t), jobsEnded(t, 60)
+	put(t, a, entries)
+	before := a.Stats()
+	var key, value []byte
+	_ = a.db.View(func(tx *bbolt.Tx) error {
+		k, v := tx.Bucket(recordsBucket).Cursor().First()
+		key, value = bytes.Clone(k), bytes.Clone(v)
+		return nil
+	})
+	x := block{key: key, value: value, next: math.MaxUint64}
+	if x.read(); len(x.packed) == 0 || len(x.appendRows(nil)) < 10 {
+		t.Fatalf("the first block has %d compressed bytes", len(x.packed))
+	}
+	for bit := 8; bit < 8*(1+len(x.packed)); bit += 37 {
+		bad := bytes.Clone(value)
+		bad[bit/8] ^= 1 << (bit % 8)
+		if err := a.db.Update(func(tx *bbolt.Tx) error { return tx.Bucket(recordsBucket).Put(key, bad) }); err != nil {
+			t.Fatal(err)
+		}
+		for seq := x.first; seq <= x.last; seq++ {
+			e, ok, err := a.At(seq)
+			if err == nil && (!ok || !bytes.Equal(e.Job.Payload, want(t, entries, seq).Job.Payload)) ||
+				err != nil && !errors.Is(err, ErrRecordDamaged) {
+				t.Fatalf("bit %d, number %d: %v %v", bit, seq, ok, err)
+			}
+		}
+		_, _, damaged, err := a.Scrub(0, math.MaxInt)
+		if err != nil || len(damaged) == 0 {
+			t.Fatalf("bit %d: no record is damaged, %v", bit, err)
+		}
+		if err := a.Drop(damaged); err != nil {
+			t.Fatal(err)
+		}
+		put(t, a, entries)
+		if s := a.Stats(); s != before {
+			t.Fatalf("bit %d: %+v, before %+v", bit, s, before)
+		}
+		if _, _, damaged, err := a.Scrub(0, math.MaxInt); err != nil || len(damaged) > 0 {
+			t.Fatalf("bit %d: %v are damaged still, %v", bit, damaged, err)
+		}
+	}
+}
+
+// want returns the ended job of a number.
+func want(t *testing.T, entries []peer.ArchiveRecord, seq uint64) fsm.Ended {
+	t.Helper()
+	for _, e := range entries {
+		if e.Seq == seq {
+			ended, err := fsm.DecodeEnded(e.Data)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return ended
+		}
+	}
+	t.Fatalf("no number %d", seq)
+	return fsm.Ended{}
+}
+
 // TestJobs_otherFormat refuses a file of another format, whatever else is in it.
 func TestJobs_otherFormat(t *testing.T) {
 	t.Parallel()
-	for _, format := range [][]byte{{}, {Format - 1}, {Format + 1}, {Format, 0}} {
+	for _, format := range [][]byte{{}, {plainFormat - 1}, {Format + 1}, {Format, 0}} {
 		a := newJobs(t)
 		put(t, a, jobsEnded(t, 3))
 		if err := a.db.Update(func(tx *bbolt.Tx) error {
@@ -254,8 +321,11 @@ func TestJobs_blockBytes(t *testing.T) {
 	a := newJobs(t)
 	err := a.db.Update(func(tx *bbolt.Tx) error {
 		records, ids := tx.Bucket(recordsBucket), tx.Bucket(idsBucket)
-		rows := []recordRow{{seq: 7, last: 7, value: []byte("one")}, {seq: 9, last: 9, value: []byte("four")}}
-		return errors.Join(putBlock(records, 7, 12, rows),
+		rows := []recordRow{{seq: 7, last: 7, value: []byte("one"), size: 3},
+			{seq: 9, last: 9, value: []byte("four"), size: 4}}
+		plain, packed := bookkeeping{format: plainFormat}, bookkeeping{format: Format}
+		return errors.Join(plain.putBlock(records, 7, 12, rows), packed.putBlock(records, 107, 112, []recordRow{
+			{seq: 107, last: 107, value: []byte("one"), size: 3}, {seq: 109, last: 109, value: []byte("four"), size: 4}}),
 			marks{b: ids}.edit([]markRow{{[]byte("a"), []byte("mark")}, {[]byte("bc"), []byte("m")}}, nil),
 			marks{b: ids}.put(leaf{key: []byte("c"), upper: []byte("dd")}, nil, false))
 	})
@@ -269,6 +339,8 @@ func TestJobs_blockBytes(t *testing.T) {
 		}{
 			{tx.Bucket(recordsBucket).Get(seqKey(7)),
 				"036f6e65666f757200000000000000070000000400000000000000090000000800000002000000000000000c79cf5e29"},
+			{tx.Bucket(recordsBucket).Get(seqKey(107)),
+				"0407186f6e65666f7572000000000000006b00000003000000000000006d0000000700000002000000000000007047030218"},
 			{tx.Bucket(idsBucket).Get(firstID), "ff016100046d61726b02626300016d0000cfc84e97"},
 			{tx.Bucket(idsBucket).Get([]byte("c")), "fe646400022e7a2e86"},
 		} {
@@ -284,8 +356,11 @@ func TestJobs_blockBytes(t *testing.T) {
 func FuzzBlock(f *testing.F) {
 	many, _ := hex.DecodeString(
 		"036f6e65666f757200000000000000070000000400000000000000090000000800000002000000000000000c79cf5e29")
+	packed, _ := hex.DecodeString(
+		"0407186f6e65666f757200000000000000070000000300000000000000090000000700000002000000000000000c55e08994")
 	several, _ := hex.DecodeString("ff016100046d61726b02626300016d0000cfc84e97")
 	f.Add(many)
+	f.Add(packed)
 	f.Add(several)
 	f.Fuzz(func(t *testing.T, value []byte) {
 		x := block{key: seqKey(7), value: value, next: 20}

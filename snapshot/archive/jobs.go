@@ -33,8 +33,12 @@ var (
 	metaSum         = []byte("sum")
 )
 
-// Format is the version of the layouts of the buckets of ended jobs and events.
-const Format = 2
+// Format is the newest version of the layouts of the buckets of ended jobs and events. Files begin with plainFormat,
+// whose blocks are not compressed, until Pack.
+const (
+	Format      = 3
+	plainFormat = 2
+)
 
 // Jobs is a node's store of terminal jobs (SPEC §10.5), by their dense numbers. It records which numbers it holds, so
 // that it can fetch missing ones and never mistakes a missing record for a missing job. All methods are safe for
@@ -51,6 +55,7 @@ type Jobs struct {
 
 // bookkeeping is the archive's own bookkeeping.
 type bookkeeping struct {
+	format      byte
 	cluster     rota.ClusterID
 	incarnation uint64
 	// held are the numbers that are here, superseded by a later life of the same job, or in absent: known not to exist
@@ -108,7 +113,8 @@ func OpenJobs(db *bbolt.DB) (*Jobs, error) {
 
 // refuseFormat refuses a format unknown to this binary.
 func refuseFormat(path string, b *bbolt.Bucket) error {
-	if format := b.Get(metaFormat); format != nil && !bytes.Equal(format, []byte{Format}) {
+	if format := b.Get(metaFormat); format != nil && !bytes.Equal(format, []byte{Format}) &&
+		!bytes.Equal(format, []byte{plainFormat}) {
 		return rota.Refusef(rota.KindConflict, "archive",
 			"%s has format %x, this binary knows %d: start the binary that wrote it",
 			path, format, Format)
@@ -159,6 +165,9 @@ func (s *bookkeeping) load(b *bbolt.Bucket) error {
 	if k, _ := b.Cursor().First(); k != nil && !bytes.Equal(b.Get(metaSum), metaSumOf(b)) {
 		return errBookkeeping
 	}
+	if s.format = plainFormat; len(b.Get(metaFormat)) == 1 {
+		s.format = b.Get(metaFormat)[0]
+	}
 	s.cluster = rota.ClusterID(b.Get(metaCluster))
 	s.incarnation, s.floor = number(b.Get(metaIncarnation)), number(b.Get(metaFloor))
 	if size := b.Get(metaSize); len(size) == 16 {
@@ -179,7 +188,7 @@ var errBookkeeping = rota.Refusef(rota.KindInternal, "archive", "its list of hel
 func (s *bookkeeping) save(b *bbolt.Bucket) error {
 	size := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, s.records), s.bytes)
 	for _, kv := range []struct{ key, value []byte }{
-		{metaFormat, []byte{Format}}, {metaCluster, []byte(s.cluster)}, {metaIncarnation, seqKey(s.incarnation)},
+		{metaFormat, []byte{s.format}}, {metaCluster, []byte(s.cluster)}, {metaIncarnation, seqKey(s.incarnation)},
 		{metaHeld, s.held.append(nil)}, {metaAbsent, s.absent.append(nil)}, {metaFloor, seqKey(s.floor)},
 		{metaLost, seqKey(s.lost)}, {metaSize, size}, {metaApplied, seqKey(s.applied)},
 	} {
@@ -230,6 +239,19 @@ func (a *Jobs) Claim(cluster rota.ClusterID, incarnation uint64) error {
 				"%s holds the history of cluster %s, incarnation %d, but this node is of cluster %s, incarnation %d. "+
 					"Move it away: the right one is then fetched from the other nodes",
 				a.db.Path(), s.cluster, s.incarnation, cluster, incarnation)
+		}
+		return nil
+	})
+}
+
+// Pack makes the archive write compressed blocks from now on: v0.1.0, which knows only rules version 1, cannot read them.
+func (a *Jobs) Pack() error {
+	return a.change(func(_ *bbolt.Tx, s *bookkeeping) error {
+		s.format = Format
+		return nil
+	}, func(s *bookkeeping) error {
+		if s.format == Format {
+			return errNoChange
 		}
 		return nil
 	})
@@ -328,12 +350,12 @@ func (a *Jobs) Missing(seqs []uint64, most int) (missing []uint64, err error) {
 		if err := s.load(tx.Bucket(metaBucket)); err != nil {
 			return err
 		}
-		records := tx.Bucket(recordsBucket)
+		records := finder{b: tx.Bucket(recordsBucket)}
 		for _, seq := range seqs {
 			if !s.owes(seq) {
 				continue
 			}
-			if _, ok, _ := recordAt(records, seq); !ok {
+			if known, _ := records.has(seq); !known {
 				if missing = append(missing, seq); len(missing) == most {
 					return nil
 				}

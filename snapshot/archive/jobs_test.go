@@ -115,7 +115,11 @@ func openJobs(t testing.TB, path string) *Jobs {
 }
 
 func newJobs(t testing.TB) *Jobs {
-	return openJobs(t, filepath.Join(t.TempDir(), FileName))
+	a := openJobs(t, filepath.Join(t.TempDir(), FileName))
+	if err := a.Pack(); err != nil {
+		t.Fatal(err)
+	}
+	return a
 }
 
 func put(t testing.TB, a *Jobs, entries []peer.ArchiveRecord) {

@@ -42,13 +42,13 @@ func (s *bookkeeping) prune(tx *bbolt.Tx, before rota.Date, maxBytes uint64) (n 
 	of := make(map[uint64]bool)
 	c := newRecordCursor(records)
 	for row, ok := c.seek(0); ok && len(seqs) < pruneAtOnce; row, ok = c.step() {
-		size -= uint64(len(row.value))
+		size -= row.size
 		date, id := recordHead(row.value)
 		if !intact(row.seq, row.value) {
 			unsure = append(unsure, row.seq) // deleted with the next one that is due
 			continue
 		}
-		if date >= before && (maxBytes == 0 || size+uint64(len(row.value)) <= maxBytes) {
+		if date >= before && (maxBytes == 0 || size+row.size <= maxBytes) {
 			break
 		}
 		gone, of[row.seq] = append(gone, bytes.Clone(id)), true
@@ -91,7 +91,7 @@ func (s *bookkeeping) cutBlocks(b *bbolt.Bucket) error {
 			return s.take(b, seqs)
 		}
 		for _, row := range x.appendRows(nil) {
-			s.records, s.bytes = s.records-1, s.bytes-uint64(len(row.value))
+			s.records, s.bytes = s.records-1, s.bytes-row.size
 		}
 		if err := remove(b, k); err != nil {
 			return err

@@ -86,6 +86,8 @@ type writer struct {
 	// body is a buffer for one encoding. room is a buffer for keys and values, which the transaction refers to until
 	// its end: a slice for each was rejected, because there are three a record.
 	body, room []byte
+	// raw are the records of the block that is being made.
+	raw []byte
 	// rooms are the buffers that are reused once the transaction is over.
 	rooms []*[roomBytes]byte
 	// places are those of the block that is being made.
@@ -234,9 +236,8 @@ func (w *writer) putSome(list []fresh, blocks bool) (n int, err error) {
 	case x.covers(f.seq):
 		return f.upTo(x.last), nil
 	}
-	w.fit(2 * blockBytes)
-	at, first, last := len(w.room), f.seq, f.seq
-	w.room, w.places = append(w.room, manyRecords), w.places[:0]
+	first, last := f.seq, f.seq
+	w.raw, w.places = w.raw[:0], w.places[:0]
 	for n < len(list) && list[n].seq < x.next && (n == 0 || blocks) {
 		if f := &list[n]; f.lost {
 			last = min(f.last, x.next-1)
@@ -245,25 +246,24 @@ func (w *writer) putSome(list []fresh, blocks bool) (n int, err error) {
 		}
 		r := list[n].record
 		w.body = r.append(w.body[:0])
-		if most := maxPacked(len(r.mark.ID), len(w.body)); n > 0 && len(w.room)-at+most > blockBytes {
+		if n > 0 && len(w.raw)+maxPacked(len(r.mark.ID), len(w.body)) > blockBytes {
 			break
-		} else if n == 0 && most > blockBytes {
-			w.fit(1 + most)
-			at = len(w.room)
-			w.room = append(w.room, manyRecords)
 		}
-		from := len(w.room)
-		w.room = w.packer.append(w.room, r.mark.Seq, r.ended, r.mark.ID, w.body)
-		w.places = appendPlace(w.places, r.mark.Seq, len(w.room)-at)
-		w.s.records, w.s.bytes = w.s.records+1, w.s.bytes+uint64(len(w.room)-from)
+		from := len(w.raw)
+		w.raw = w.packer.append(w.raw, r.mark.Seq, r.ended, r.mark.ID, w.body)
+		w.places = appendPlace(w.places, r.mark.Seq, len(w.raw))
+		w.s.records, w.s.bytes = w.s.records+1, w.s.bytes+uint64(len(w.raw)-from)
 		last = r.mark.Seq
 		n++
 	}
 	key := seqKey(first)
+	w.fit(maxBlock(len(w.raw), len(w.places)))
+	at := len(w.room)
 	if first == last && len(w.places) > 0 {
-		return n, w.records.Put(key, w.taken(at+1))
+		w.room = append(w.room, w.raw...)
+	} else {
+		w.room = w.s.appendBlock(w.room, key, w.raw, w.places, last)
 	}
-	w.room = endBlock(w.room, key, w.places, last)
 	return n, w.records.Put(key, w.taken(at))
 }
 
@@ -284,12 +284,12 @@ func (w *writer) putWithin(x block, r *incoming) error {
 	at, known := slices.BinarySearchFunc(rows, r.mark.Seq,
 		func(row recordRow, seq uint64) int { return cmp.Compare(row.seq, seq) })
 	if known {
-		w.s.records, w.s.bytes = w.s.records-1, w.s.bytes-uint64(len(rows[at].value))
+		w.s.records, w.s.bytes = w.s.records-1, w.s.bytes-rows[at].size
 		rows = slices.Delete(rows, at, at+1)
 	}
 	w.s.records, w.s.bytes = w.s.records+1, w.s.bytes+uint64(len(record))
-	row := recordRow{seq: r.mark.Seq, last: r.mark.Seq, value: record}
-	return putBlock(w.records, x.first, x.last, slices.Insert(rows, at, row))
+	row := recordRow{seq: r.mark.Seq, last: r.mark.Seq, value: record, size: uint64(len(record))}
+	return w.s.putBlock(w.records, x.first, x.last, slices.Insert(rows, at, row))
 }
 
 // hold records the numbers of the list as held.

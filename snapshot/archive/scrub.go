@@ -147,7 +147,7 @@ func (a *Jobs) ScrubMarks(from rota.JobID, maxBytes int) (found MarkScrub, err e
 		if err := s.load(tx.Bucket(metaBucket)); err != nil {
 			return err
 		}
-		m, records := marksOf(tx), tx.Bucket(recordsBucket)
+		m, records := marksOf(tx), finder{b: tx.Bucket(recordsBucket)}
 		c := m.b.Cursor()
 		for at := append([]byte(nil), from...); ; {
 			if len(at) == 0 {
@@ -160,7 +160,7 @@ func (a *Jobs) ScrubMarks(from rota.JobID, maxBytes int) (found MarkScrub, err e
 			doubt := !l.whole
 			for _, row := range l.appendRows(nil) {
 				seq, known := markSeq(row.mark)
-				switch value, there, covered := recordAt(records, seq); {
+				switch value, there, covered := records.get(seq); {
 				case known && seq <= s.floor:
 					over = append(over, bytes.Clone(row.id))
 				case !known || there && !ofJob(value, row.id) && intact(seq, value):

@@ -32,7 +32,7 @@ func (s *bookkeeping) take(b *bbolt.Bucket, seqs []uint64) error {
 		kept := slices.DeleteFunc(rows, func(r recordRow) bool {
 			_, goes := slices.BinarySearch(some, r.seq)
 			if goes {
-				s.records, s.bytes = s.records-1, s.bytes-uint64(len(r.value))
+				s.records, s.bytes = s.records-1, s.bytes-r.size
 			}
 			return goes
 		})
@@ -51,7 +51,7 @@ func (s *bookkeeping) replace(b *bbolt.Bucket, x block, kept []recordRow, before
 	case len(kept) == before:
 		return nil
 	}
-	return putBlock(b, x.first, x.last, kept)
+	return s.putBlock(b, x.first, x.last, kept)
 }
 
 // tear removes a torn block. Numbers that no other block then covers count as missing from then on, except those known
@@ -87,7 +87,7 @@ func (s *bookkeeping) count(b *bbolt.Bucket) {
 	c := newRecordCursor(b)
 	for row, ok := c.seek(0); ok; row, ok = c.step() {
 		if !row.torn {
-			s.records, s.bytes = s.records+1, s.bytes+uint64(len(row.value))
+			s.records, s.bytes = s.records+1, s.bytes+row.size
 		}
 	}
 }
