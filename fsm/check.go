@@ -12,8 +12,21 @@ import (
 // Digest returns the incremental multiset hash of the state (SPEC §2.5).
 func (vw *View) Digest() rota.Digest { return vw.m.Ledger.Sum }
 
-// Check checks the invariants I1…I11 and returns every fault that it finds, at most a hundred; nil means a sound state.
-// It costs a pass over all rows.
+// Check checks the invariants and returns every fault that it finds, at most a hundred; nil means a sound state. It
+// costs a pass over all rows.
+//
+//   - I1: a job is ASSIGNED or RUNNING exactly when one open lease names it.
+//   - I2: tokens only grow, no two leases share one.
+//   - I3: a worker's open leases, cpu, memory and I/O never exceed its caps.
+//   - I4: every index and counter equals the rows.
+//   - I5: a BLOCKED job has an unfinished parent, and no workflow has a cycle.
+//   - I6: the clock never runs back, and nothing is stamped after it.
+//   - I7: a terminal state is left only by an operator's retry.
+//   - I8: every accepted job is live, remembered as ended, or counted as dropped by retention.
+//   - I9: a tenant's and a domain's counters equal its rows.
+//   - I10: the incremental digest equals a full recount.
+//   - I11: counts, charges and pauses of keys equal the rows (SPEC §19.5, 30.2, 30.4).
+//   - I12: reserved amounts of budgets are those of the open attempts (SPEC §30.5).
 func (m *Machine) Check() []string {
 	c := &checker{m: &m.parts, view: &m.View, tokens: make(map[rota.Token]rota.LeaseID),
 		open: make(map[rota.QueueName]int64), lingers: make(map[rota.QueueName]int64),

@@ -10,9 +10,9 @@ import (
 // ┌────────────────────────────────────────────────────────────────────────┐
 // │  DO NOT EDIT THIS TABLE TO MAKE A BUILD PASS.                          │
 // │                                                                        │
-// │  It is the import table of docs/architecture.md. A line here is a wall │
-// │  of the house. When the work shows that a wall stands wrong, move it in│
-// │  a commit of its own that changes both, and says why.                  │
+// │  It is the import table of the architecture. A line here is a wall of  │
+// │  the house. When the work shows that a wall is in the wrong place, move│
+// │  it in a commit of its own that says why.                              │
 // └────────────────────────────────────────────────────────────────────────┘
 
 // A room is a folder with the packages in it and in its subfolders, unless a longer path makes a separate room. It may
