@@ -12,7 +12,8 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// The buckets of the archive; events have others in the same file. docs/reference/formats.md has their layouts.
+// The buckets of the archive; events have others in the same file. docs/reference/formats.md lists them with the files
+// that have their layouts.
 var (
 	metaBucket    = []byte("jobs.meta")
 	recordsBucket = []byte("jobs.records")
