@@ -142,8 +142,8 @@ func (a *attempts) spend(e *rota.Event) {
 // it other than its isolation. A lease that outlived its job has no next attempt, though the entry may let a retry of
 // the job continue.
 func retried(e *rota.Event, after []rota.Event) bool {
-	if e.Reason.EndsJob() {
-		return false
+	if e.Kind == rota.EventJobCompleted || e.Reason.EndsJob() {
+		return false // the next event about it, if any, belongs to a later submission
 	}
 	for i := range after {
 		if after[i].Job == e.Job && after[i].Kind != rota.EventJobIsolated {

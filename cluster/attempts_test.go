@@ -68,18 +68,19 @@ func TestAttempts_countsByReason(t *testing.T) {
 			next(rota.EventJobRetryScheduled)},
 		{end(rota.EventLeaseCancelled, rota.ReasonInterruptedCounted), next(rota.EventJobRetryScheduled)},
 		{{Kind: rota.EventJobCompleted, Queue: "q", Job: "gate", Reason: rota.ReasonDone}},
+		{end(rota.EventJobCompleted, rota.ReasonDone), next(rota.EventJobEnqueued)}, // its id was submitted again
 	} {
 		m.countEvents(entry)
 	}
 	want := map[string]float64{
-		"rota_attempts_ended_total q DONE": 1, "rota_attempts_ended_total q PROVIDER_FAIL": 3,
+		"rota_attempts_ended_total q DONE": 2, "rota_attempts_ended_total q PROVIDER_FAIL": 3,
 		"rota_attempts_ended_total q TIMED_OUT":     1,
 		"rota_attempts_ended_total q LEASE_EXPIRED": 1, "rota_attempts_ended_total q ACK_TIMEOUT": 1,
 		"rota_attempts_ended_total q DECLINED": 1, "rota_attempts_ended_total q CANCELLED_BY_HANDLER": 1,
 		"rota_attempts_ended_total q CANCELLED": 1, "rota_attempts_retried_total q PROVIDER_FAIL": 1,
 		"rota_attempts_retried_total q TIMED_OUT":     1,
 		"rota_attempts_retried_total q LEASE_EXPIRED": 1, "rota_attempts_retried_total q DECLINED": 1,
-		"rota_type_attempts_total completed resize": 1, "rota_type_attempts_total failed resize": 3,
+		"rota_type_attempts_total completed resize": 2, "rota_type_attempts_total failed resize": 3,
 		"rota_type_attempts_total timed_out resize": 1,
 		"rota_type_attempts_total lost resize":      3,
 		"rota_attempts_ended_total q TTL_ABSOLUTE":  1, "rota_attempts_ended_total q WORKER_LOST": 1,
