@@ -46,6 +46,8 @@ type pass struct {
 	// table is the table of rights under which the call was checked.
 	table access.Table
 	knock *knock
+	// flight counts the messages of the call's connection; nil for a node's.
+	flight *inflightConn
 }
 
 // passKey is the context key for the call's *pass.
@@ -78,6 +80,7 @@ func (s *Server) tap(ctx context.Context, info *tap.Info) (context.Context, erro
 		shown.seat.keep()
 		shown.flight.belongs(p.caller.Actor)
 	}
+	p.flight = shown.flight
 	return context.WithValue(ctx, passKey{}, p), nil
 }
 

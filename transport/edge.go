@@ -47,9 +47,13 @@ func (s *Server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 			resp, err = nil, words.ToStatus(s.panicked(info.FullMethod, r))
 		}
 	}()
-	if err := checkSize(info.FullMethod, req); err != nil {
+	size := sizeOf(info.FullMethod, req)
+	if err := checkSize(size); err != nil {
 		return nil, words.ToStatus(err)
 	}
+	unpacked := p.unpack(ctx)
+	defer unpacked.release()
+	unpacked.hold(size)
 	if resp, err = handler(inner, req); err != nil {
 		p.denied(err)
 		return nil, s.toStatus(ctx, info.FullMethod, err)
@@ -87,7 +91,9 @@ func (s *Server) streaming(srv any, stream grpc.ServerStream, info *grpc.StreamS
 			err = words.ToStatus(s.panicked(info.FullMethod, r))
 		}
 	}()
-	err = handler(srv, &edgeStream{ServerStream: stream, ctx: ctx, method: info.FullMethod})
+	unpacked := p.unpack(stream.Context())
+	defer unpacked.release()
+	err = handler(srv, &edgeStream{ServerStream: stream, ctx: ctx, method: info.FullMethod, unpacked: unpacked})
 	if lost := wasCutOff(ctx); lost != nil {
 		err = lost
 	} else if rota.KindOf(err) == rota.KindStale {
@@ -117,6 +123,8 @@ type edgeStream struct {
 	grpc.ServerStream
 	ctx    context.Context
 	method string
+	// unpacked counts its messages if they arrive compressed.
+	unpacked *unpacked
 }
 
 func (s *edgeStream) Context() context.Context { return s.ctx }
@@ -128,7 +136,9 @@ func (s *edgeStream) RecvMsg(m any) error {
 	if err := wasCutOff(s.ctx); err != nil {
 		return err
 	}
-	return checkSize(s.method, m)
+	size := sizeOf(s.method, m)
+	s.unpacked.hold(size)
+	return checkSize(size)
 }
 
 func (s *edgeStream) SendMsg(m any) error {
@@ -183,19 +193,23 @@ func (s *Server) panicked(method string, r any) error {
 	return rota.Refusef(rota.KindInternal, "", "the node failed to answer: see its log")
 }
 
-// checkSize limits public calls to the largest message (SECURITY §2.1).
-func checkSize(method string, m any) error {
-	size := 0
+// sizeOf returns the size of a public call's message, 0 for one of a node.
+func sizeOf(method string, m any) int {
 	switch m := m.(type) {
 	case *words.FromWorker:
-		size = m.Size
+		return m.Size
 	case *words.Submission:
-		size = m.Size
+		return m.Size
 	case proto.Message:
 		if !ofNodes(method) {
-			size = proto.Size(m)
+			return proto.Size(m)
 		}
 	}
+	return 0
+}
+
+// checkSize limits public calls to the largest message (SECURITY §2.1).
+func checkSize(size int) error {
 	if size > limits.MaxMessageBytes {
 		return rota.Refusef(rota.KindInvalid, "message",
 			"message too long: got %d bytes, maximum %d; send smaller batches",

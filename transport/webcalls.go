@@ -307,6 +307,7 @@ func (s *Server) relay(w http.ResponseWriter, r *http.Request) {
 		defer cancel()
 		flight := s.followWeb(r, p, cancel, control)
 		defer flight.leave()
+		p.flight = flight.conn
 		r = r.WithContext(ctx)
 		r.Body = &relayed{r.Body, flight}
 	}
