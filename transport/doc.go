@@ -8,6 +8,7 @@
 // The files, by topic:
 //
 //   - server.go: the server's life: construct, Serve, Drain.
+//   - sorting.go, firstrequest.go: gRPC or HTTP, for each connection.
 //   - edge.go: checks on every call: size, deadline, panic, status.
 //   - jobs.go, workers.go, queues.go, clusterapi.go, nodeservice.go,
 //     workflows.go: one service each; pages.go cuts lists by bytes.

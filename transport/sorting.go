@@ -15,9 +15,9 @@ import (
 )
 
 // sorter runs first on every new connection: encryption and the proof of identity where TLS is on, then the detection
-// of gRPC or HTTP. So one port serves both, with the same checks. Under TLS the client's protocols decide: a client
-// that offers only h2 speaks gRPC. One that also offers http/1.1, as browsers and curl do, speaks HTTP, whichever of
-// the two was agreed. Without TLS the first three bytes decide.
+// of gRPC or HTTP. So one port serves both, with the same checks. A TLS client that offers http/1.1, as browsers and
+// curl do, gets HTTP, whichever protocol was agreed; HTTP also answers gRPC calls, more slowly. Any other HTTP/2
+// connection belongs to gRPC or HTTP by the content type of its first request (openHTTP2), one of HTTP/1.1 to HTTP.
 type sorter struct {
 	tls    *tls.Config
 	server *Server
@@ -73,9 +73,40 @@ func (s *sorter) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, 
 	if conn, ok := own.Conn.(*net.UnixConn); ok {
 		return s.greetLocal(own, conn)
 	}
+	stop := s.endAtDrain(own)
+	sort := s.sortSecure
 	if s.tls == nil {
-		return s.sortPlain(capped, own)
+		sort = s.sortPlain
 	}
+	conn, info, err := sort(own)
+	stop()
+	if err != nil {
+		return nil, nil, err
+	}
+	if info == nil {
+		return s.toWeb(capped, own, conn)
+	}
+	return conn, *info, nil
+}
+
+// endAtDrain gives a connection that is not sorted when the server drains a moment for a request that is on its way. A
+// client without one learns that none was served. The returned function ends that.
+func (s *sorter) endAtDrain(conn net.Conn) func() {
+	done := make(chan struct{})
+	stop := context.AfterFunc(s.server.draining, func() {
+		defer close(done)
+		_ = conn.SetReadDeadline(time.Now().Add(lastWrite))
+	})
+	return func() {
+		if !stop() { // sorted in the same moment
+			<-done
+			_ = conn.SetReadDeadline(time.Time{})
+		}
+	}
+}
+
+// sortSecure returns an encrypted connection. Without info it belongs to HTTP.
+func (s *sorter) sortSecure(own *cappedConn) (net.Conn, *edgeInfo, error) {
 	secure := tls.Server(own, s.tls)
 	if err := secure.Handshake(); err != nil {
 		_ = secure.Close()
@@ -83,21 +114,30 @@ func (s *sorter) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, 
 	}
 	state := secure.ConnectionState()
 	conn := trust(secure, s.tls.VerifyConnection, state, s.server.untrusted)
-	info := edgeInfo{TLSInfo: credentials.TLSInfo{State: state,
+	info := &edgeInfo{TLSInfo: credentials.TLSInfo{State: state,
 		CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity}}, seat: own.seat}
-	s.server.options.identify(&info)
+	s.server.options.identify(info)
 	if state.NegotiatedProtocol != "h2" || own.web {
-		return s.toWeb(capped, own, &knownConn{conn, info})
+		return &knownConn{conn, *info}, nil, nil
 	}
 	if info.node != "" {
 		return conn, info, nil // other nodes are trusted
 	}
-	info.flight = s.server.inflight.follow(conn)
+	begun, err := openHTTP2(conn)
+	if err != nil {
+		_ = conn.Close()
+		return nil, nil, io.EOF // the client knows why
+	}
+	if !begun.grpc {
+		return &knownConn{begun.toHTTP(), *info}, nil, nil
+	}
+	info.flight = s.server.inflight.follow(begun.toGRPC())
 	return info.flight, info, nil
 }
 
-// sortPlain examines the first bytes: gRPC's preface begins with PRI, which is not a method of HTTP/1.1.
-func (s *sorter) sortPlain(capped, own *cappedConn) (net.Conn, credentials.AuthInfo, error) {
+// sortPlain returns an unencrypted connection. Without info it belongs to HTTP. The preface of HTTP/2 begins with PRI,
+// which is not a method of HTTP/1.1.
+func (s *sorter) sortPlain(own *cappedConn) (net.Conn, *edgeInfo, error) {
 	first := make([]byte, 3)
 	if _, err := io.ReadFull(own, first); err != nil {
 		_ = own.Close()
@@ -105,10 +145,18 @@ func (s *sorter) sortPlain(capped, own *cappedConn) (net.Conn, credentials.AuthI
 	}
 	conn := &begunConn{Conn: own, first: first}
 	if string(first) != "PRI" {
-		return s.toWeb(capped, own, conn)
+		return conn, nil, nil
 	}
-	flight := s.server.inflight.follow(conn)
-	return flight, edgeInfo{TLSInfo: credentials.TLSInfo{CommonAuthInfo: credentials.CommonAuthInfo{
+	begun, err := openHTTP2(conn)
+	if err != nil {
+		_ = own.Close()
+		return nil, nil, io.EOF // the client knows why
+	}
+	if !begun.grpc {
+		return begun.toHTTP(), nil, nil
+	}
+	flight := s.server.inflight.follow(begun.toGRPC())
+	return flight, &edgeInfo{TLSInfo: credentials.TLSInfo{CommonAuthInfo: credentials.CommonAuthInfo{
 		SecurityLevel: credentials.NoSecurity}}, seat: own.seat, flight: flight}, nil
 }
 
@@ -152,7 +200,9 @@ func (c *begunConn) Read(p []byte) (int, error) {
 		return c.Conn.Read(p)
 	}
 	n := copy(p, c.first)
-	c.first = c.first[n:]
+	if c.first = c.first[n:]; len(c.first) == 0 {
+		c.first = nil // its memory is free
+	}
 	return n, nil
 }
 

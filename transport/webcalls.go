@@ -24,7 +24,7 @@ const (
 	webStreams = 250
 )
 
-// webServer serves HTTP on gRPC's port: HTTP/1.1, and HTTP/2 for clients that speak both over TLS.
+// webServer serves HTTP on gRPC's port: HTTP/1.1, and HTTP/2 on connections that the sorter does not give to gRPC.
 func (s *Server) webServer() *http.Server {
 	server := NewWebServer(http.HandlerFunc(s.serveWeb), &s.options.Hosts, log.New(io.Discard, "", 0))
 	server.WriteTimeout = handshakeTimeout // a call sets its own
@@ -51,7 +51,7 @@ func (s *Server) newSite(jobs *jobsService, calls web.Calls) (*web.Site, error) 
 }
 
 func (s *Server) serveWeb(w http.ResponseWriter, r *http.Request) {
-	if r.ProtoMajor == 2 && strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc") {
+	if r.ProtoMajor == 2 && isGRPC(r.Header.Get("Content-Type")) {
 		s.relay(w, r)
 		return
 	}
