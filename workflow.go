@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// WorkflowID names a workflow, with the alphabet of every id.
+// WorkflowID names a workflow. It has the same alphabet as every id.
 type WorkflowID string
 
 // WorkflowState is the state of a workflow (SPEC §11).
@@ -40,8 +40,7 @@ func (s *WorkflowState) UnmarshalText(text []byte) error {
 	return err
 }
 
-// Terminal reports whether the workflow is over; only an operator's retry leaves such a
-// state.
+// Terminal reports whether the workflow has ended. Only an operator's retry leaves such a state.
 func (s WorkflowState) Terminal() bool { return s >= WorkflowCompleted }
 
 // FailurePolicy determines what happens to the other nodes if a node does not complete (SPEC §11.3).
@@ -70,15 +69,15 @@ func (p *FailurePolicy) UnmarshalText(text []byte) error {
 
 // WorkflowSpec is the definition of a workflow, given at submission. It never changes afterwards.
 type WorkflowSpec struct {
-	// ID is the idempotency key; the client library sets one where it is empty.
+	// ID is the idempotency key; the client library generates one if it is empty.
 	ID WorkflowID `json:"id"`
-	// Queue is the queue of nodes that name none; empty means DefaultQueue.
+	// Queue is the queue of all nodes that set no queue; empty means DefaultQueue.
 	Queue QueueName `json:"queue,omitempty"`
 	// Tenant is the tenant of all nodes; empty means DefaultTenant.
 	Tenant TenantID `json:"tenant,omitempty"`
-	// OnFailure is what happens to the other nodes when a node does not complete.
+	// OnFailure determines what happens to the other nodes if a node does not complete.
 	OnFailure FailurePolicy `json:"on_failure"`
-	// Labels are the submitter's own, at most MaxLabels.
+	// Labels are set by the submitter, at most MaxLabels.
 	Labels map[string]string `json:"labels,omitempty"`
 	// Nodes are in the submitter's order, which breaks ties among ready nodes.
 	Nodes []NodeSpec `json:"nodes"`
@@ -89,8 +88,9 @@ type WorkflowSpec struct {
 // NodeRun determines how the parents of a node must end for it to run (SPEC §11.8).
 type NodeRun uint8
 
-// When a node runs: once all parents have COMPLETED; once all have ended and one did not complete; or once all have
-// ended, however. The last two also run in a workflow that is failing, the last one in one that is being cancelled.
+// When a node runs: RunOnSuccess once all parents have COMPLETED, RunOnFailure once all have ended and at least one did
+// not complete, RunAlways once all have ended. The last two also run while the workflow is failing. RunAlways also runs
+// while it is being cancelled.
 const (
 	RunOnSuccess NodeRun = iota
 	RunOnFailure
@@ -128,19 +128,19 @@ func (r NodeRun) Check(gate *Gate) error {
 type NodeSpec struct {
 	// ID is the node's id within the workflow: see CheckNodeID.
 	ID string `json:"id"`
-	// Parents are the ids of nodes that must complete, or end as Run requires, before this node starts.
+	// Parents are the ids of the nodes that must end, as Run requires, before this node starts.
 	Parents []string `json:"parents,omitempty"`
 	// Run is how its parents must end for the node to run; a gate runs on success.
 	Run NodeRun `json:"run,omitzero"`
 	// Gate makes the node a gate, which is not a job: all of its JobSpec except queue, priority and labels must be
 	// empty.
 	Gate *Gate `json:"gate,omitempty"`
-	// JobSpec's Queue is the workflow's where it is empty.
+	// An empty Queue of the JobSpec means the workflow's queue.
 	JobSpec
 }
 
-// NewNodeSpec starts a node with the default priority, of its workflow's queue and
-// tenant. A JobSpec of NewJobSpec names DefaultQueue instead, whatever the workflow's.
+// NewNodeSpec returns a node with the default priority and with its workflow's queue and tenant. NewJobSpec differs: it
+// sets DefaultQueue, whatever the workflow's queue is.
 func NewNodeSpec(id string, typ JobType, payload []byte, parents ...string) NodeSpec {
 	return NodeSpec{ID: id, Parents: parents, JobSpec: JobSpec{Type: typ, Priority: DefaultPriority, Payload: payload}}
 }
@@ -151,8 +151,8 @@ type Edge struct {
 	To   string `json:"to"`
 }
 
-// NodeJobID is the id of a node's job: the workflow, a slash, the node. No
-// submitted job can have such an id, as its alphabet has no slash.
+// NodeJobID returns the id of a node's job: the workflow's id, a slash, the node's id. No submitted job can have such
+// an id, as the alphabet of ids has no slash.
 func NodeJobID(w WorkflowID, node string) JobID { return JobID(string(w) + "/" + node) }
 
 // SplitNodeJobID is the inverse of NodeJobID; ok is false for any other job's id.
@@ -164,9 +164,9 @@ func SplitNodeJobID(id JobID) (w WorkflowID, node string, ok bool) {
 // NodeState is the state of a node of a workflow: its job's state, or NodeSkipped.
 type NodeState uint8
 
-// NodeSkipped is a node that never ran, as an ancestor of it did not complete. Its
-// job is CANCELLED, for the reason PARENT_FAILED, or NOT_NEEDED where it was to run on a failure that did not come. NodeWaiting is a gate whose parents have
-// completed, and that waits for its signal or its time: as a job it is BLOCKED.
+// NodeSkipped is the state of a node that never ran because of how its ancestors ended. Its job is CANCELLED with the
+// reason PARENT_FAILED, or NOT_NEEDED if it was to run on a failure that did not occur. NodeWaiting is the state of a
+// gate whose parents have completed and that waits for its signal or its timeout; its job state is BLOCKED.
 const (
 	NodeSkipped = NodeState(JobCancelled) + 1
 	NodeWaiting = NodeSkipped + 1
@@ -221,15 +221,16 @@ type Workflow struct {
 	Runs int32 `json:"runs"`
 	// Ending is the state of a RUNNING workflow once its running nodes have ended; NONE while it may complete.
 	Ending WorkflowState `json:"ending,omitempty"`
-	// FailedNode is the first node that did not complete in this run, Reason why.
+	// FailedNode is the first node that did not complete in this run. Reason is why it did not.
 	FailedNode string `json:"failed_node,omitempty"`
 	Reason     Reason `json:"reason,omitempty"`
 	Submitted  Moment `json:"submitted"`
 	Finished   Moment `json:"finished"`
 	// CriticalPath has the nodes of the longest chain by duration, from a root to a leaf; among equal chains, the one
 	// with the most nodes. Durations of nodes that have not run are estimates. CriticalPathLength is its length.
-	// Remaining estimates the work left: its longest chain, or its sum over the nodes that run at a time, whichever is
-	// more. It excludes waits of gates. Set by reads with nodes.
+	// Remaining estimates the time left. It is the longest remaining chain, or the sum of all remaining durations
+	// divided by the number of nodes that run now, whichever is more. It excludes waits of gates. All three are
+	// set only by reads with nodes.
 	CriticalPath       []string      `json:"critical_path,omitempty"`
 	CriticalPathLength time.Duration `json:"critical_path_ms"`
 	Remaining          time.Duration `json:"remaining_ms"`
@@ -279,7 +280,7 @@ type WorkflowNode struct {
 type WorkflowSubmitted struct {
 	ID    WorkflowID    `json:"id"`
 	State WorkflowState `json:"state"`
-	// Existed reports that the id was already known: the first submission remains in force.
+	// Existed reports that the id was already known. This submission then changed nothing.
 	Existed bool  `json:"existed,omitempty"`
 	Nodes   int64 `json:"nodes"`
 	Edges   int64 `json:"edges"`
@@ -325,7 +326,7 @@ type Growth struct {
 	Detached bool `json:"detached,omitempty"`
 }
 
-// CheckShape makes the checks that need only the children; node is the completing node.
+// CheckShape checks the children without any state; node is the completing node.
 func (g *Growth) CheckShape(node string) error {
 	if n := len(g.Children); n == 0 || n > MaxChildren {
 		return Refusef(KindInvalid, "children", "children: got %d, want 1 to %d", n, MaxChildren)
@@ -341,7 +342,8 @@ func (g *Growth) CheckShape(node string) error {
 	return nil
 }
 
-// checkChild is CheckTemplate for a node with parents from a given set, and with its workflow's queue and tenant.
+// checkChild is CheckTemplate for a child: its parents must be in before, it sets no tenant, and its queue may be
+// empty.
 func (n *NodeSpec) checkChild(before map[string]bool) error {
 	if err := CheckNodeID("id", n.ID); err != nil {
 		return err
@@ -366,7 +368,7 @@ func (n *NodeSpec) checkChild(before map[string]bool) error {
 	return whole.CheckTemplate(MaxPayloadBytes)
 }
 
-// ofChild makes a refusal one of a completion's child.
+// ofChild adds the child's name to a refusal.
 func ofChild(place int, id string, err error) error {
 	var e *Error
 	if !errors.As(err, &e) {
@@ -387,10 +389,10 @@ type Gate struct {
 	OnTimeout GateTimeout `json:"on_timeout,omitempty"`
 }
 
-// GateTimeout is what happens to a gate that was not signalled in time.
+// GateTimeout determines how a gate ends that got no signal in time.
 type GateTimeout uint8
 
-// The outcomes of such a gate: EXPIRED, or COMPLETED with an empty output.
+// The gate ends EXPIRED, or COMPLETED with an empty output.
 const (
 	GateExpires GateTimeout = iota
 	GateCompletes
@@ -411,8 +413,8 @@ func (t *GateTimeout) UnmarshalText(text []byte) error {
 	return err
 }
 
-// CheckGate rejects a gate that is out of range, or whose template has anything other than id, queue, tenant, priority
-// and labels: a gate is not a job.
+// CheckGate rejects a gate whose fields are out of range. It also rejects a template that sets anything other than id,
+// queue, tenant, priority and labels, as a gate is not a job.
 func (s *JobSpec) CheckGate(g *Gate) error {
 	if s.Type != GateType {
 		return Refusef(KindInvalid, "type", "type: got %q; a gate has no type, omit it", shorten(string(s.Type)))
@@ -448,20 +450,20 @@ func (n *NodeSpec) CheckTemplate(payloadMax int64) error {
 	return s.CheckGate(n.Gate)
 }
 
-// Signal ends the wait of a gate.
+// Signal completes a waiting gate, or ends it DEAD.
 type Signal struct {
 	// Workflow and Node name the gate.
 	Workflow WorkflowID `json:"workflow"`
 	Node     string     `json:"node"`
-	// ID is the idempotency key; the client library sets one where it is empty.
+	// ID is the idempotency key; the client library generates one if it is empty.
 	ID string `json:"id"`
-	// Payload is the gate's output, at most MaxSignalBytes; for a refusal, it is the reason.
+	// Payload becomes the gate's output, at most MaxSignalBytes. With Refuse, it is the reason.
 	Payload Blob `json:"payload,omitempty"`
-	// Refuse ends the gate DEAD instead.
+	// Refuse ends the gate DEAD instead of COMPLETED.
 	Refuse bool `json:"refuse,omitempty"`
 }
 
-// CheckShape makes the checks that need only the signal.
+// CheckShape checks the signal without any state.
 func (s *Signal) CheckShape() error {
 	if err := CheckID("workflow", s.Workflow); err != nil {
 		return err

@@ -19,10 +19,10 @@ import (
 	"github.com/rotasched/rota/internal/limits"
 )
 
-// AfterTests stops everything that the examples started; nil if none ran.
+// AfterTests stops the servers that the examples started. It is nil if no example ran.
 var AfterTests func()
 
-// thenEnd runs the tests and then stops everything that the examples started.
+// thenEnd runs the tests and then AfterTests.
 type thenEnd struct{ *testing.M }
 
 func (m thenEnd) Run() int {
@@ -59,7 +59,7 @@ func TestSubmit_asksAnotherNodeWithTheSameIDs(t *testing.T) {
 		var first, second []string
 		f.nodes[0].onSubmit = func(ctx context.Context, r *rotav1.SubmitRequest) (*rotav1.SubmitResponse, error) {
 			first = idsOf(r)
-			<-ctx.Done() // cut off: the outcome is unknown
+			<-ctx.Done() // the call breaks: its outcome is unknown
 			return nil, ctx.Err()
 		}
 		f.nodes[1].server.Stop() // dead
@@ -234,8 +234,8 @@ func TestWait_tellsEachJobOnceAcrossNodes(t *testing.T) {
 	})
 }
 
-// TestWait_endsByTheNodesWord has a node end the wait slightly before the caller's deadline: that is a timeout, not a
-// node that did not answer.
+// TestWait_endsByTheNodesWord has a node end the wait slightly before the caller's deadline. Wait must return a
+// timeout, not an error for a node that did not answer.
 func TestWait_endsByTheNodesWord(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, stop := setup(t, 1)
@@ -275,7 +275,7 @@ func TestEnded(t *testing.T) {
 		if !ended(ctx) || ctx.Err() == nil {
 			t.Errorf("the deadline has passed, and its error is %v", ctx.Err())
 		}
-		// A wall clock that was set forward: the deadline has passed, the timer has hours to go.
+		// The wall clock was set forward: the deadline has passed, but the timer has hours left.
 		hours, cancel := context.WithTimeout(t.Context(), 5*time.Hour)
 		defer cancel()
 		began := time.Now()
@@ -344,7 +344,7 @@ func TestNewWorker_checksAndNames(t *testing.T) {
 	}
 }
 
-// A minted id needs no archive lookup, but only until one of its outcomes may have been lost.
+// A generated id needs no archive lookup until a response to its submission may have been lost.
 func TestSubmit_saysMintedOnTheFirstTryOnly(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, stop := setup(t, 2)

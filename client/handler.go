@@ -17,35 +17,37 @@ import (
 //
 //   - nil completes the job with the result;
 //   - an error made by Decline returns the lease, and the attempt does not count;
-//   - an error made by RetryAfter, Snooze, NoRetry or Cancel does as that function documents;
+//   - an error made by RetryAfter, Snooze, NoRetry or Cancel has the effect that the function documents;
 //   - any other error fails the attempt.
 //
-// A panic fails the attempt with its stack. The context ends when the lease is lost, with a *LostError as its cause;
-// the handler should then return soon, and what it returns is not reported. The context also ends at max_runtime, one
-// second early by the worker's clock: the attempt then fails with TIMED_OUT and the handler's error as its text.
+// A panic fails the attempt with its stack.
+//
+// The context ends when the lease is lost, with a *LostError as its cause. The handler should then return soon; its
+// result is not reported. The context also ends one second before max_runtime by the worker's clock. The attempt then
+// fails with TIMED_OUT and the text of the handler's error.
 type Handler func(ctx context.Context, job *Job) (Result, error)
 
 // Result is what a completed attempt stores with its job.
 type Result struct {
 	// Output is kept with the job, at most rota.MaxPayloadBytes.
 	Output []byte
-	// Digest is 32 bytes; the SHA-256 of Output if none is given (SPEC §9.5).
+	// Digest has 32 bytes; nil means the SHA-256 of Output (SPEC §9.5).
 	Digest []byte
-	// Meta is shown with the job next to its output: at most rota.MaxLabels pairs, keys of printable ASCII and values
-	// of UTF-8, at most rota.MaxLabelBytes each.
+	// Meta is shown next to the job's output. It has at most rota.MaxLabels pairs. Keys are printable ASCII and values
+	// are UTF-8, at most rota.MaxLabelBytes each.
 	Meta map[string]string
-	// Children are nodes that a node's job adds to its workflow, nil for none: see rota.Growth. All of them join, or
-	// the attempt fails. A repeated attempt may name the same children or others.
+	// Children are nodes to add to the workflow that the job belongs to; nil adds none: see rota.Growth. If one cannot
+	// be added, none is, and the attempt fails. A repeated attempt may add the same children or others.
 	Children *rota.Growth
 }
 
-// Job is one attempt as its handler sees it.
+// Job gives a handler access to its attempt of a job.
 type Job struct {
 	assignment *rota.Assignment // never changed: shared with the worker
 	progress   func(j *Job, percent int, note string)
 	spent      spending
 	parents    func(ctx context.Context, job rota.JobID) ([]rota.ParentOutput, error)
-	lease      *lease // nil outside of a worker
+	lease      *lease // nil for a Job of NewJob
 	log        io.Writer
 }
 
@@ -62,7 +64,7 @@ func WithParents(outputs ...rota.ParentOutput) NewJobOption {
 // WithLog sets where the job's Log is written.
 func WithLog(w io.Writer) NewJobOption { return func(j *Job) { j.log = w } }
 
-// NewJob returns a Job outside of a worker, for tests of handlers. progress may be nil.
+// NewJob returns a Job without a worker, for tests of handlers. progress may be nil.
 func NewJob(a rota.Assignment, progress func(percent int, note string), opts ...NewJobOption) *Job {
 	j := &Job{assignment: &a, progress: func(_ *Job, percent int, note string) {
 		if progress != nil {
@@ -95,8 +97,8 @@ func (j *Job) Spec() rota.JobSpec { return j.assignment.Spec }
 // Attempt returns the attempt's number, from 0.
 func (j *Job) Attempt() int32 { return j.assignment.Lease.Attempt }
 
-// Token returns the attempt's fencing token. It is greater than that of any earlier lease. A system that remembers the
-// last token it saw can reject an older one (SPEC §8.6).
+// Token returns the attempt's fencing token. It is greater than the token of any earlier lease. A system that stores
+// the last token it received can reject an older one (SPEC §8.6).
 func (j *Job) Token() rota.Token { return j.assignment.Lease.Token }
 
 // Lease returns the id of the lease that the attempt runs under.
@@ -110,8 +112,8 @@ func (j *Job) Workflow() (workflow rota.WorkflowID, node string, ok bool) {
 	return rota.SplitNodeJobID(j.ID())
 }
 
-// Parents returns the outputs of the parents of the job's node, in the order of their numbers (SPEC §11.2); none for a
-// job outside of workflows. Each call reads from the cluster, so a handler that does not call it costs nothing.
+// Parents returns the outputs of the parents of the job's node, in the order of their numbers (SPEC §11.2). It returns
+// none for a job outside of workflows. Each call reads from the cluster.
 func (j *Job) Parents(ctx context.Context) ([]rota.ParentOutput, error) {
 	if _, _, ok := j.Workflow(); !ok {
 		return nil, nil
@@ -122,10 +124,10 @@ func (j *Job) Parents(ctx context.Context) ([]rota.ParentOutput, error) {
 // Progress reports 0…100 percent with a note. It never blocks: the last report of each second is sent (SPEC §8.7).
 func (j *Job) Progress(percent int, note string) { j.progress(j, percent, note) }
 
-// Spend reports the total that the attempt has used so far of a cost, such as tokens of a model or money, rounded to
-// millionths. It replaces the estimate that the job was submitted with (rota.JobSpec.Costs), and is kept with the job.
-// It never blocks: the last totals of each second are sent, and the final ones with the attempt's outcome. It returns an
-// error for a total that is less than an earlier one, invalid, or that of a ninth cost, and then changes nothing.
+// Spend reports how much of a cost, such as money or tokens of a model, the attempt has used so far: the total, rounded
+// to millionths. It replaces the job's estimate (rota.JobSpec.Costs) and is kept with the job. Spend never blocks: the
+// last totals of each second are sent, and the final ones with the attempt's outcome. It returns an error, and changes
+// nothing, if the total is invalid or less than an earlier one, or if it belongs to a ninth cost.
 func (j *Job) Spend(name string, units float64) error {
 	err := j.spent.add(name, units)
 	if err == nil && j.lease != nil {
@@ -138,7 +140,7 @@ func (j *Job) Spend(name string, units float64) error {
 func (j *Job) Spent() rota.Costs { return j.spent.totals() }
 
 // Log returns the attempt's log, which is kept with the attempt (SPEC §22.1): `rota job logs` and Logs show it. It
-// keeps lines: the first 4 KiB of each line, and of all lines the first 16 KiB and the last 48 KiB. It is safe for
+// keeps the first 4 KiB of each line. Of the whole log it keeps the first 16 KiB and the last 48 KiB. It is safe for
 // concurrent use and never fails. Pass it to log/slog for a logger.
 func (j *Job) Log() io.Writer {
 	if j.lease == nil {
@@ -175,11 +177,11 @@ func Decline(err error) error {
 	return declineError{err}
 }
 
-// NoRetry fails the attempt and makes the job DEAD: another try would not help.
+// NoRetry fails the attempt and makes the job DEAD. Use it if another attempt cannot succeed.
 func NoRetry(err error) error { return failing(err, "failed for good", peer.FailNoRetry, 0) }
 
 // RetryAfter fails the attempt, which counts, and delays the next one by d instead of the queue's backoff. d is clamped
-// to the range of 1 ms to 30 days. Use it for a service that returns when to try again.
+// to the range of 1 ms to 30 days. Use it if a service returns when to try again.
 func RetryAfter(d time.Duration, err error) error {
 	return failing(err, "to be tried again later", peer.FailRetryAfter, d)
 }
@@ -190,16 +192,16 @@ func RetryAfter(d time.Duration, err error) error {
 // give a reason.
 func Snooze(d time.Duration) error { return failing(nil, "put off", peer.FailSnooze, d) }
 
-// RetryAfterKey is Snooze for a service that all jobs with a key use, and that returns when to try again: it also pauses
-// the key, one of the job's, for every worker, until the later of this date and that of an earlier pause. A key without a
-// rule is not paused.
+// RetryAfterKey is Snooze that also pauses a key of the job for every worker. Use it if a service that all jobs with
+// the key use returns when to try again. If the key is paused already, the later end applies. A key without a rule is
+// not paused.
 func RetryAfterKey(key string, d time.Duration, err error) error {
 	asked := failing(err, "put off with its key", peer.FailSnooze, d).(failError)
 	asked.pause = key
 	return asked
 }
 
-// Cancel makes the job CANCELLED: there is nothing left to do. It costs the worker nothing.
+// Cancel makes the job CANCELLED. Use it if nothing is left to do. It costs the worker nothing.
 func Cancel(err error) error { return failing(err, "cancelled by its handler", peer.FailCancel, 0) }
 
 // Failed reports whether an attempt whose handler returns err has failed. It is false if err is nil, or was made by
@@ -233,13 +235,13 @@ var ErrDrainTimeout = errors.New("the worker stops")
 type LostError struct {
 	Job   rota.JobID
 	Lease rota.LeaseID
-	// Reason is the cluster's. It is empty if the handler ended by the worker's own view of time, but
-	// rota.ReasonTimedOut if that was at max_runtime.
+	// Reason is the reason that the cluster gave. If the worker's own clock ended the handler, it is empty, or
+	// rota.ReasonTimedOut at max_runtime.
 	Reason rota.Reason
-	// Revoked reports that the lease is not over until the worker confirms (SPEC §8.5). The worker confirms once the
+	// Revoked reports that the lease lasts until the worker confirms its end (SPEC §8.5). The worker confirms once the
 	// handler has returned.
 	Revoked bool
-	// Text is for people.
+	// Text explains the reason in words.
 	Text string
 }
 
@@ -252,7 +254,7 @@ func (e *LostError) Error() string {
 	return s
 }
 
-// Is makes errors.Is(err, ErrLeaseLost) true, and errors.Is(err, context.DeadlineExceeded) if max_runtime was over.
+// Is makes errors.Is(err, ErrLeaseLost) true. After max_runtime, errors.Is(err, context.DeadlineExceeded) is true too.
 func (e *LostError) Is(target error) bool {
 	return target == ErrLeaseLost || target == context.DeadlineExceeded && e.Reason == rota.ReasonTimedOut
 }

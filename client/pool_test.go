@@ -10,7 +10,7 @@ import (
 )
 
 // TestPool checks that a goroutine runs handlers one after another. If a handler panics or ends its goroutine, its
-// outcome is still reported and the next lease gets a goroutine. None is left when Run has returned.
+// outcome is still reported, and the next lease gets another goroutine. When Run has returned, no goroutine is left.
 func TestPool(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, stop := setup(t, 1)

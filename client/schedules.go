@@ -42,7 +42,7 @@ func (s Schedules) Get(ctx context.Context, name rota.ScheduleName, opts ...Read
 	return read(ctx, s.c, "show schedule", opts, from, ask)
 }
 
-// Set creates or replaces a schedule; setting the same again changes nothing. [rota.NewScheduleSpec] has the defaults.
+// Set creates or replaces a schedule. Setting an equal one changes nothing. [rota.NewScheduleSpec] has the defaults.
 func (s Schedules) Set(ctx context.Context, spec rota.ScheduleSpec, only ...Condition) (rota.Schedule, error) {
 	ask := func(ctx context.Context, n *node) (*rotav1.Schedule, error) {
 		return n.schedules.Set(ctx, &rotav1.SetScheduleRequest{Spec: words.ScheduleSpecToWire(&spec),
@@ -51,7 +51,7 @@ func (s Schedules) Set(ctx context.Context, spec rota.ScheduleSpec, only ...Cond
 	return one(ctx, s.c, "set schedule", words.ScheduleFromWire, ask)
 }
 
-// Pause stops a schedule from starting runs until it is resumed; the reason is shown with it.
+// Pause stops a schedule: it starts no runs until it is resumed. The reason is shown with the schedule.
 func (s Schedules) Pause(ctx context.Context, name rota.ScheduleName, reason string,
 	only ...Condition) (rota.Schedule, error) {
 	ask := func(ctx context.Context, n *node) (*rotav1.Schedule, error) {
@@ -61,7 +61,7 @@ func (s Schedules) Pause(ctx context.Context, name rota.ScheduleName, reason str
 	return one(ctx, s.c, "pause schedule", words.ScheduleFromWire, ask)
 }
 
-// Resume resumes a paused schedule: from now on, or, with catchUp, from where it stopped.
+// Resume resumes a paused schedule. Without catchUp, dates during the pause are not run; with catchUp, they are.
 func (s Schedules) Resume(ctx context.Context, name rota.ScheduleName, catchUp bool,
 	only ...Condition) (rota.Schedule, error) {
 	ask := func(ctx context.Context, n *node) (*rotav1.Schedule, error) {
@@ -71,8 +71,8 @@ func (s Schedules) Resume(ctx context.Context, name rota.ScheduleName, catchUp b
 	return one(ctx, s.c, "resume schedule", words.ScheduleFromWire, ask)
 }
 
-// Trigger runs a schedule's job now, as NAME@+ID, regardless of its dates. The same id again is the same run; an empty
-// id is set before the first try.
+// Trigger runs a schedule's job now, regardless of its dates. The job's id is NAME@+ID: the schedule's name and id. A
+// call with the same id does not run the job again. If id is empty, Trigger generates one before its first try.
 func (s Schedules) Trigger(ctx context.Context, name rota.ScheduleName, id string) (rota.JobOutcome, error) {
 	if id == "" {
 		id = string(NewJobID())
@@ -83,8 +83,8 @@ func (s Schedules) Trigger(ctx context.Context, name rota.ScheduleName, id strin
 	return one(ctx, s.c, "trigger schedule", words.JobOutcomeFromWire, ask)
 }
 
-// Backfill runs the schedule's past dates from one moment up to another, and returns how many dates there are. Runs
-// that are already known do not run again.
+// Backfill runs the schedule's dates between two moments in the past, and returns the number of these dates. Runs that
+// are already known do not run again.
 func (s Schedules) Backfill(ctx context.Context, name rota.ScheduleName, from, until rota.Date,
 	overlap rota.Overlap) (int64, error) {
 	ask := func(ctx context.Context, n *node) (*rotav1.BackfillScheduleResponse, error) {
@@ -96,7 +96,7 @@ func (s Schedules) Backfill(ctx context.Context, name rota.ScheduleName, from, u
 	return one(ctx, s.c, "backfill schedule", count, ask)
 }
 
-// Delete deletes a schedule and keeps its runs; a missing schedule is not an error.
+// Delete deletes a schedule and keeps its runs. A missing schedule is not an error.
 func (s Schedules) Delete(ctx context.Context, name rota.ScheduleName, only ...Condition) error {
 	return s.c.call(ctx, "delete schedule", maxAnswer, func(ctx context.Context, n *node) error {
 		_, err := n.schedules.Delete(ctx, &rotav1.DeleteScheduleRequest{Name: string(name), IfMatch: etagOf(only)})
@@ -104,21 +104,21 @@ func (s Schedules) Delete(ctx context.Context, name rota.ScheduleName, only ...C
 	})
 }
 
-// Next returns up to most of the next dates of a schedule, calculated by the node that answers; 0 means 10.
+// Next returns the next dates of a schedule, at most most of them; 0 means 10. The node that answers calculates them.
 func (s Schedules) Next(ctx context.Context, name rota.ScheduleName, most int,
 	opts ...ReadOption) ([]rota.Date, error) {
 	return s.DatesAfter(ctx, name, 0, most, opts...)
 }
 
-// DatesAfter returns up to most of the dates of a schedule after a date, which may be in the past, calculated by the
-// node that answers. The dates between two moments are those that a backfill would run.
+// DatesAfter returns the dates of a schedule after a date, which may be in the past: at most most of them. The node
+// that answers calculates them. Backfill runs the same dates.
 func (s Schedules) DatesAfter(ctx context.Context, name rota.ScheduleName, after rota.Date, most int,
 	opts ...ReadOption) ([]rota.Date, error) {
 	d, err := s.Forecast(ctx, name, after, most, opts...)
 	return d.Dates, err
 }
 
-// Forecast is DatesAfter that also returns the release of the time zone database used to calculate the dates.
+// Forecast is like DatesAfter, and also returns the release of the time zone database used to calculate the dates.
 func (s Schedules) Forecast(ctx context.Context, name rota.ScheduleName, after rota.Date, most int,
 	opts ...ReadOption) (rota.ScheduleDates, error) {
 	ask := func(ctx context.Context, n *node, how *rotav1.Read) (*rotav1.NextDatesResponse, error) {

@@ -18,7 +18,7 @@ import (
 	"github.com/rotasched/rota/snapshot/archive"
 )
 
-// onDisk writes a node's events and releases those in memory; it returns the key of the newest chunk.
+// onDisk writes a node's events to disk and frees their memory. It returns the key of the newest chunk.
 func onDisk(t *testing.T, n *Node) (key []byte) {
 	t.Helper()
 	n.events.Flush()
@@ -44,11 +44,11 @@ func flip(t *testing.T, n *Node, key []byte) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	n.events.Hold() // so that it is read again
+	n.events.Hold() // forces a read from disk
 }
 
-// TestEvents_damagedOnDisk: the disk damages events that no other node has. Followers from the beginning get the
-// remaining ones, and may stop at any time.
+// TestEvents_damagedOnDisk damages events on the only node that has them. A consumer that follows from the beginning
+// gets the remaining events, and can stop at any time.
 func TestEvents_damagedOnDisk(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 1)
@@ -72,8 +72,8 @@ func TestEvents_damagedOnDisk(t *testing.T) {
 	}
 }
 
-// TestEvents_aDamagedChunkIsFetchedAgain: the disk of one node of three damages events: no follower gets fewer, and the
-// node repairs itself.
+// TestEvents_aDamagedChunkIsFetchedAgain damages events on the disk of one node of three. Consumers still get all
+// events, and the node repairs its copy.
 func TestEvents_aDamagedChunkIsFetchedAgain(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)
@@ -93,8 +93,8 @@ func TestEvents_aDamagedChunkIsFetchedAgain(t *testing.T) {
 	})
 }
 
-// TestEvents_aHoleThatNoNodeFills: events in the middle are lost everywhere. They are served from after the hole, and a
-// follower before it learns where to continue.
+// TestEvents_aHoleThatNoNodeFills loses events in the middle on all nodes. A read from the start returns the events
+// after the hole. A consumer that resumes before the hole gets an error with the oldest event that is left.
 func TestEvents_aHoleThatNoNodeFills(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 1)
@@ -131,8 +131,8 @@ func TestEvents_aHoleThatNoNodeFills(t *testing.T) {
 	}
 }
 
-// TestEvents_ofAnotherClusterAreRefused puts the archive of a cluster where no job ever ended into another one's node:
-// its events are not part of this history.
+// TestEvents_ofAnotherClusterAreRefused starts a node with the event archive of another cluster, in which no job ever
+// ended. The node must refuse these events.
 func TestEvents_ofAnotherClusterAreRefused(t *testing.T) {
 	t.Parallel()
 	var archives [2]string
@@ -154,8 +154,8 @@ func TestEvents_ofAnotherClusterAreRefused(t *testing.T) {
 	}
 }
 
-// TestEvents_aFilterThatSelectsLittle follows one rare kind of event while all others are dropped: the consumer learns
-// how far was read, and resumes from there although it received no event.
+// TestEvents_aFilterThatSelectsLittle follows one rare kind of event while all others are dropped. The consumer learns
+// the position up to which the node has read. It resumes there, although it received no event.
 func TestEvents_aFilterThatSelectsLittle(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -174,7 +174,7 @@ func TestEvents_aFilterThatSelectsLittle(t *testing.T) {
 			if len(batch.Events) > 0 {
 				t.Errorf("%d events are selected", len(batch.Events))
 			}
-			if !batch.Scanned.IsZero() { // it is in the first one: reading begins at the oldest
+			if !batch.Scanned.IsZero() { // the first batch has it: reading begins at the oldest event
 				scanned <- batch.Scanned
 			}
 			return nil
@@ -204,8 +204,8 @@ func TestEvents_aFilterThatSelectsLittle(t *testing.T) {
 	}
 }
 
-// TestEvents_aNodeThatLagsDoesNotSpeakOfThem asks a node for events that it has not applied: when it counted as having
-// none there, others rejected an event that had been served.
+// TestEvents_aNodeThatLagsDoesNotSpeakOfThem asks a node for events that it has not applied yet. The node must return
+// UNAVAILABLE: if it returned none, other nodes would reject an event that was already served.
 func TestEvents_aNodeThatLagsDoesNotSpeakOfThem(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 1)

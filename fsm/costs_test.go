@@ -16,7 +16,7 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// newestBench is a bench under the newest rules.
+// newestBench returns a bench with the newest rules version.
 func newestBench(t tester) *bench {
 	b := newBench(t)
 	b.ok(switchOp(2))
@@ -39,7 +39,7 @@ func spends(pairs ...any) func(*peer.LeaseCommand) {
 	return func(c *peer.LeaseCommand) { c.Costs = costsOfPairs(pairs) }
 }
 
-// TestCosts_reports follows what a job spends over its attempts and lives.
+// TestCosts_reports checks the spent costs of a job over its attempts and lives.
 func TestCosts_reports(t *testing.T) {
 	t.Parallel()
 	b := newestBench(t)
@@ -61,7 +61,7 @@ func TestCosts_reports(t *testing.T) {
 		t.Error(o.GetText())
 	}
 	nine := spends("a", 1, "b", 1, "c", 1, "d", 1, "e", 1, "f", 1, "g", 1)
-	b.refuses(rota.KindInvalid, "costs", verb(rota.VerbFail, l, nine)) // with two that are known
+	b.refuses(rota.KindInvalid, "costs", verb(rota.VerbFail, l, nine)) // two of them were reported before
 	b.refuses(rota.KindInvalid, "costs", verb(rota.VerbFail, l, func(c *peer.LeaseCommand) {
 		c.Costs = rota.Costs{"model": -1}
 	}))
@@ -92,7 +92,7 @@ func TestCosts_reports(t *testing.T) {
 	b.sound()
 }
 
-// TestCosts_atATakeover: the old process confirms that it stopped, and reports what it used.
+// TestCosts_atATakeover checks that after a takeover the old process can confirm its end and report its costs.
 func TestCosts_atATakeover(t *testing.T) {
 	t.Parallel()
 	b := newestBench(t)
@@ -112,7 +112,7 @@ func TestCosts_atATakeover(t *testing.T) {
 	}
 }
 
-// TestCosts_ofANode: a node of a workflow that runs again keeps what its jobs spent.
+// TestCosts_ofANode checks that a workflow node that runs again keeps the costs of its earlier jobs.
 func TestCosts_ofANode(t *testing.T) {
 	t.Parallel()
 	b := newestBench(t)
@@ -152,7 +152,7 @@ func TestCosts_needTheNewestRules(t *testing.T) {
 	b.refuses(rota.KindConflict, "rules_version", SetKeyRuleOp(&rota.KeyRule{Name: "m", Rate: 1, PeriodMs: 1, Unit: "u"}))
 }
 
-// weighted is a rule of 1 unit a second, and a burst of 1,000.
+// weighted returns a rule with a rate of 1 unit a second and a burst of 1,000.
 var weighted = rota.KeyRule{Name: "m", Rate: 1, PeriodMs: 1000, Burst: 1000, Unit: "model"}
 
 func (b *bench) wantStart(ids ...string) map[rota.JobID]rota.Lease {
@@ -169,7 +169,8 @@ func (b *bench) wantStart(ids ...string) map[rota.JobID]rota.Lease {
 	return leases
 }
 
-// TestWeightedRate_creditsOnlyWhatTimeHasNotRepaid is the counterexample to a plain refund.
+// TestWeightedRate_creditsOnlyWhatTimeHasNotRepaid is a case in which refunding the whole difference between estimate
+// and report would exceed the rate.
 func TestWeightedRate_creditsOnlyWhatTimeHasNotRepaid(t *testing.T) {
 	t.Parallel()
 	b := newestBench(t)
@@ -220,7 +221,7 @@ func TestWeightedRate_settles(t *testing.T) {
 	owes(300)
 	b.submit("over", keys("m:1"), costs("model", 100))
 	l = b.wantStart("over")["over"]
-	b.ok(verb(rota.VerbProgress, l, spends("model", 50))) // less than the estimate: it may still use that
+	b.ok(verb(rota.VerbProgress, l, spends("model", 50))) // less than the estimate, but the attempt can still use more
 	owes(400)
 	b.ok(verb(rota.VerbProgress, l, spends("model", 2000)))
 	owes(2300)
@@ -239,23 +240,23 @@ func TestWeightedRate_settles(t *testing.T) {
 	b.wantStart("silent")
 	owes(900)
 	b.pass(30_000)
-	owes(470) // its ack timed out: nothing was spent
+	owes(470) // its ack timed out, so it spent nothing
 	b.ok(cancelOp("silent"))
 	b.pass(470_000)
 	b.submit("huge", keys("m:1"), costs("model", 3000))
 	b.submit("small", keys("m:1"), costs("model", 1))
-	b.ok(verb(rota.VerbAck, b.wantStart("huge")["huge"])) // from an empty bucket
+	b.ok(verb(rota.VerbAck, b.wantStart("huge")["huge"])) // starts from an empty bucket
 	b.pass(2_900_000)
 	b.submit("huge2", keys("m:1"), costs("model", 3000))
-	b.wantStart() // small would fit, but would starve huge2
+	b.wantStart() // small fits, but would starve huge2
 	b.pass(100_000)
 	b.wantStart("small") // the first in line
 	b.pass(1000)
 	b.wantStart("huge2")
 }
 
-// TestCosts_keepsEightNames reports ever other names over a job's attempts: the first eight are kept, and the state can
-// still be restored and the job retried.
+// TestCosts_keepsEightNames reports new names in each attempt of a job. The first eight are kept. The state can still
+// be restored, and the job retried.
 func TestCosts_keepsEightNames(t *testing.T) {
 	t.Parallel()
 	b := newestBench(t)
@@ -283,8 +284,8 @@ func TestCosts_keepsEightNames(t *testing.T) {
 	b.sound()
 }
 
-// TestWeightedRate_ruleChanges sets and deletes rules of a name and of a value while attempts are open and something is
-// owed: the debt follows the rule that applies, and each state can be restored.
+// TestWeightedRate_ruleChanges sets and deletes rules for a name and for a value, with open attempts and debts. A debt
+// moves to the rule that applies, and each state can be restored.
 func TestWeightedRate_ruleChanges(t *testing.T) {
 	t.Parallel()
 	value := func(change func(*rota.KeyRule)) rota.KeyRule {
@@ -369,7 +370,7 @@ func TestKeyRule_weighs(t *testing.T) {
 	}
 }
 
-// start is an attempt as the naive model sees it.
+// start is an attempt in the naive model.
 type start struct {
 	at       rota.Clock
 	estimate int64
@@ -377,7 +378,7 @@ type start struct {
 	order    int
 }
 
-// debtOf recomputes a bucket from its whole history: in amounts times the period.
+// debtOf recomputes a bucket's debt from its whole history. Its unit is amount × period.
 func debtOf(starts []start, rate, period int64, now rota.Clock) *big.Int {
 	debt, at := new(big.Int), rota.Clock(0)
 	drain := func(to rota.Clock) {
@@ -395,8 +396,8 @@ func debtOf(starts []start, rate, period int64, now rota.Clock) *big.Int {
 	return debt
 }
 
-// TestWeightedRate_model compares random lives of jobs under a weighted rate with a recomputation from the whole history
-// after each step, and checks the promise of SPEC §30.2 in every window.
+// TestWeightedRate_model compares random lives of jobs under a weighted rate with a recomputation from the whole
+// history after each step, and checks the promise of SPEC §30.2 in every window.
 func TestWeightedRate_model(t *testing.T) {
 	t.Parallel()
 	seeds := uint64(200)
@@ -529,7 +530,8 @@ func checkWindows(t *testing.T, seed uint64, r rota.KeyRule, starts []start) {
 	}
 }
 
-// TestCosts_ofANodeWithoutAttempts: where no more attempts of nodes are kept, what they spent still is.
+// TestCosts_ofANodeWithoutAttempts checks that a node's spent costs are kept even if its attempts are not, because the
+// limit of kept attempts is reached.
 func TestCosts_ofANodeWithoutAttempts(t *testing.T) {
 	t.Parallel()
 	b := newestBench(t)
@@ -544,7 +546,7 @@ func TestCosts_ofANodeWithoutAttempts(t *testing.T) {
 	}
 }
 
-// TestSpentIn reads the payloads of events that end attempts, as the counter of costs does.
+// TestSpentIn reads costs from the payloads of events that end attempts, as the metric of costs does.
 func TestSpentIn(t *testing.T) {
 	t.Parallel()
 	spent := rota.Costs{"model": 7_312_500_000, `a"<>`: 1}

@@ -9,14 +9,14 @@ import (
 	"github.com/rotasched/rota/internal/access"
 )
 
-// inVersion returns the operation with the condition that its object has a version.
+// inVersion adds the condition that the object of an operation has a certain version.
 func inVersion(etag string, op *fsmpb.Op) *fsmpb.Op {
 	op.IfMatch = etag
 	return op
 }
 
-// versions returns, for each kind of object with an etag, how to set it to a value, how to delete it (nil if
-// that is impossible), and its current etag.
+// versions returns three functions for each kind of object with an etag: set it to a value, delete it (nil if that is
+// impossible), and read its current etag.
 func (b *bench) versions() map[string]struct {
 	set    func(value string) *fsmpb.Op
 	remove func() *fsmpb.Op
@@ -63,8 +63,8 @@ func (b *bench) versions() map[string]struct {
 	}
 }
 
-// TestIfMatch checks that of two changes to the same version one applies, and the other is refused with the current
-// version; repeating a change is not a conflict.
+// TestIfMatch checks that one of two changes to the same version applies, and the other is refused with the current
+// version. Repeating a change is not a conflict.
 func TestIfMatch(t *testing.T) {
 	t.Parallel()
 	for name := range newClockwork(t).versions() {
@@ -72,7 +72,7 @@ func TestIfMatch(t *testing.T) {
 			t.Parallel()
 			b := newClockwork(t)
 			of := b.versions()[name]
-			if of.remove != nil && name != "tenant" { // which has its defaults before it is set
+			if of.remove != nil && name != "tenant" { // a tenant has default limits before it is set
 				if text := b.refuses(rota.KindConflict, "version",
 					inVersion(access.AnyVersion, of.set("2"))).GetText(); !strings.Contains(text, "does not exist") {
 					t.Errorf("the version of a missing object: %s", text)
@@ -94,9 +94,9 @@ func TestIfMatch(t *testing.T) {
 			}
 			second := of.etag()
 			if second == first {
-				t.Fatalf("it is changed and still of version %s", first)
+				t.Fatalf("it changed, but still has version %s", first)
 			}
-			b.ok(inVersion(first, of.set("3"))) // the winner that did not get its answer asks again
+			b.ok(inVersion(first, of.set("3"))) // the winner lost its answer and repeats the change
 			b.ok(inVersion(access.AnyVersion, of.set("5")))
 			if b.refuses(rota.KindConflict, "version", inVersion(second, of.set("6"))); of.etag() == second {
 				t.Error("* changed nothing")
@@ -111,7 +111,7 @@ func TestIfMatch(t *testing.T) {
 				b.refuses(rota.KindNotFound, name, inVersion(second, of.remove()))
 				return
 			}
-			b.ok(inVersion(second, of.remove())) // it is deleted: nothing is left to do
+			b.ok(inVersion(second, of.remove())) // it is deleted already
 			if name == "schedule" || name == "webhook" {
 				b.now++
 				b.tick(1)
@@ -124,7 +124,7 @@ func TestIfMatch(t *testing.T) {
 	}
 }
 
-// TestIfMatch_pause checks that pausing a schedule accepts a condition, and makes another version.
+// TestIfMatch_pause checks that pausing a schedule accepts a condition and changes the version.
 func TestIfMatch_pause(t *testing.T) {
 	t.Parallel()
 	b := newClockwork(t)
@@ -136,13 +136,13 @@ func TestIfMatch_pause(t *testing.T) {
 	b.ok(inVersion(b.schedule("s").ETag, pauseOp("s", false, false)))
 }
 
-// TestIfMatch_elsewhere checks that an operation that compares no versions accepts no condition.
+// TestIfMatch_elsewhere checks that a condition is refused on an operation that does not compare versions.
 func TestIfMatch_elsewhere(t *testing.T) {
 	t.Parallel()
 	b := newClockwork(t)
 	b.refuses(rota.KindInvalid, "if_match", inVersion("1", submitOp(jobSpec("j"))))
 	if b.JobTable.Len() != 0 {
-		t.Error("it was done despite the refusal")
+		t.Error("the job was submitted despite the refusal")
 	}
 }
 

@@ -40,8 +40,8 @@ func keyed(keys ...string) func(*rota.JobSpec) {
 	return func(s *rota.JobSpec) { s.DataKeys = keys }
 }
 
-// TestDataKeysHeld checks that a job goes where most of its data is: to the worker that last completed the jobs with
-// those keys.
+// TestDataKeysHeld checks that a job goes to the worker that holds most of its data: the worker that last completed
+// jobs with these data keys.
 func TestDataKeysHeld(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -65,18 +65,18 @@ func TestDataKeysHeld(t *testing.T) {
 	if got := b.fleet.workers.Get("a").Held; !slices.Equal(got, []string{"x", "y", "q"}) {
 		t.Fatalf("a holds %q", got)
 	}
-	// A state from a snapshot decides the same.
+	// A state restored from a snapshot makes the same decision.
 	b.submit("j4", keyed("q"))
 	b.twin = b.restored()
 	b.lands("j4", "a", rota.Reasoning{Rule: rota.ReasoningByDataLocality, N: 1})
-	// A worker that registers again under its id, with another spec, still has its data.
+	// A worker that registers its id again with another spec keeps its data keys.
 	b.ok(verb(rota.VerbComplete, b.lease("j4")))
 	b.worker("a", 2)
 	b.submit("j5", keyed("q"))
 	b.lands("j5", "a", rota.Reasoning{Rule: rota.ReasoningByDataLocality, N: 1})
 }
 
-// lands checks that the only pending job goes to a worker by a rule.
+// lands checks that the only pending job goes to the given worker, and by which rule.
 func (b *bench) lands(job rota.JobID, worker rota.WorkerID, why rota.Reasoning) {
 	b.t.Helper()
 	l, placed := b.match()[job]
@@ -95,7 +95,7 @@ func (b *bench) lease(job rota.JobID) rota.Lease {
 	return *j.Lease
 }
 
-// BenchmarkHoldsData completes jobs that each have their own data key, on a worker whose list is full.
+// BenchmarkHoldsData completes jobs with a different data key each, on a worker whose list of keys is full.
 func BenchmarkHoldsData(b *testing.B) {
 	s := sched.NewSupply()
 	w := &state.WorkerRow{Spec: &rota.WorkerSpec{ID: "w", Queues: []rota.QueueName{"q"}, Slots: 1}}

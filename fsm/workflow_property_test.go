@@ -15,10 +15,11 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestSchedulingDeterministic is the property test of the design that workflows come from: two schedulers with the same
-// DAG, workers and configuration decide the same, in the same order, until nothing is left to decide. It also checks
-// the other guarantees of that design: no node before those that it depends on, none beyond what its worker has, ready
-// ones in topological order.
+// TestSchedulingDeterministic gives two schedulers the same random DAG, workers and configuration. Both must make the
+// same decisions in the same order until no decision is left. For each decision it also checks:
+//   - all parents of the node have completed;
+//   - the worker has enough free capacity;
+//   - nodes become pending in topological order.
 func TestSchedulingDeterministic(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -39,14 +40,14 @@ func TestSchedulingDeterministic(t *testing.T) {
 	})
 }
 
-// schedulers are two of them: the bench's machine, and one with the same inputs that was never restored.
+// schedulers holds two schedulers: the bench's machine, and another one with the same inputs that was never restored.
 type schedulers struct {
 	*bench
 	draw  func(name string, n int) int
 	other *Machine
 	heard int
 	dag   *dag
-	// decided lists the decisions of each in order; open are leases that are not over.
+	// decided and decidedToo list the decisions of the two, in order. open are leases that have not ended.
 	decided, decidedToo []string
 	open                []rota.Lease
 	failures            bool
@@ -72,7 +73,7 @@ func (s *schedulers) follow() {
 	}
 }
 
-// lead makes both begin with the same entry: the bench began before its log.
+// lead starts both with the same entry, as the log misses the bench's first entries.
 func (s *schedulers) lead() {
 	s.Machine, s.twin, s.term = New(), New(), 0
 	s.log = nil
@@ -91,7 +92,7 @@ func (s *schedulers) configure() {
 		"oldest_every", s.one("oldest", "0", "2", "20"), "ack_timeout", "1h", "lease_ms", "3600000"))
 }
 
-// randomDAG returns a random graph, arranged like a submission.
+// randomDAG returns a random graph in the form of a submission.
 func (s *schedulers) randomDAG() *dag {
 	d := &dag{WorkflowSpec: rota.WorkflowSpec{ID: "wf", OnFailure: rota.FailurePolicy(s.draw("policy", 2))}}
 	n := 1 + s.draw("nodes", 20)
@@ -108,7 +109,7 @@ func (s *schedulers) randomDAG() *dag {
 		if s.draw("data", 3) == 0 {
 			node.DataKeys = []string{s.one("key", "x", "y", "z")}
 		}
-		for parent := range n { // nodes are in any order: those of odd numbers come last
+		for parent := range n { // shuffle the nodes: odd numbers come last
 			if rank := func(i int) int { return i%2*n + i }; rank(parent) < rank(i) && s.draw("edge", dense) == 0 {
 				node.Parents = append(node.Parents, fmt.Sprint("n", parent))
 			}
@@ -123,7 +124,7 @@ func (s *schedulers) randomDAG() *dag {
 	return d
 }
 
-// addWorker adds one; the first can take every node.
+// addWorker adds a worker. The first one can run every node.
 func (s *schedulers) addWorker(i int) {
 	s.worker(fmt.Sprint("w", i), int32(1+s.draw("slots", 3)), func(w *rota.WorkerSpec) {
 		w.CPUMilli, w.MemoryBytes = 2000+int64(s.draw("worker cpu", 3))*1000, 2+int64(s.draw("worker memory", 3))
@@ -135,7 +136,7 @@ func (s *schedulers) addWorker(i int) {
 	})
 }
 
-// work decides on both and lets workers work, until the workflow is over.
+// work lets both schedulers decide, and workers end jobs, until the workflow has ended.
 func (s *schedulers) work() {
 	s.t.Helper()
 	for turn := 0; ; turn++ {
@@ -164,7 +165,7 @@ func (s *schedulers) work() {
 	}
 }
 
-// checkAssignments checks each assignment at the moment when it was made.
+// checkAssignments checks each assignment on the state in which it was made.
 func (s *schedulers) checkAssignments(events []rota.Event) {
 	s.t.Helper()
 	for _, e := range events {
@@ -189,13 +190,13 @@ func (s *schedulers) checkAssignments(events []rota.Event) {
 				a.Spec.MemoryBytes > 0 && w.Memory > w.Spec.MemoryBytes || a.Spec.IOBytesPerS > 0 &&
 				w.IO > w.Spec.IOBytesPerS ||
 				len(a.Spec.Requires) > 0 && len(w.Spec.Capabilities) == 0 {
-				s.t.Fatalf("%s was assigned to worker %s beyond what it has", e.Job, e.Worker)
+				s.t.Fatalf("%s was assigned to worker %s beyond its capacity", e.Job, e.Worker)
 			}
 		}
 	}
 }
 
-// end completes an open lease, mostly; newly ready nodes are added by number.
+// end ends an open lease, in most cases with success, and checks that newly ready nodes are added in order of number.
 func (s *schedulers) end(at int) {
 	s.t.Helper()
 	l := s.open[at]

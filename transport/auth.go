@@ -22,7 +22,7 @@ type authService struct {
 		SessionCore
 		SelfCore
 	}
-	// identities verifies the tokens to exchange, exchanges counts attempts.
+	// identities verifies identity tokens before an exchange. exchanges limits the attempts.
 	identities oidc.Verifier
 	exchanges  *addressLimiter
 	// uiOrigin is the origin of the console, empty if each node serves it itself.
@@ -59,7 +59,7 @@ func (s *authService) Init(ctx context.Context, req *rotav1.InitRequest) (*rotav
 	return reply(words.AccessTokenToWire)(s.core.InitAuth(ctx, t, hash, reset))
 }
 
-// CreateToken records a token with the hash of its secret, which no node ever sees.
+// CreateToken stores a token with the hash of its secret. The secret itself is never sent to a node.
 func (s *authService) CreateToken(ctx context.Context, req *rotav1.CreateTokenRequest) (*rotav1.AccessToken, error) {
 	t, hash, err := words.NewTokenFromWire(req)
 	if err == nil {
@@ -166,7 +166,7 @@ func (s *authService) SetAnonymous(ctx context.Context,
 	return &rotav1.SetAnonymousResponse{}, s.core.SetAnonymous(ctx, req.GetRoles())
 }
 
-// SetIssuer sets an identity provider whose tokens are accepted, or changes its settings.
+// SetIssuer adds an identity provider whose tokens are accepted, or changes its settings.
 func (s *authService) SetIssuer(ctx context.Context, req *rotav1.SetIssuerRequest) (*rotav1.Issuer, error) {
 	ctx, err := ifMatch(ctx, req.GetIfMatch())
 	if err != nil {
@@ -210,8 +210,8 @@ func (s *authService) DeleteIssuer(ctx context.Context,
 	return &rotav1.DeleteIssuerResponse{}, s.core.DeleteIssuer(ctx, req.GetUrl())
 }
 
-// Exchange verifies an identity token and creates an access token for it (SECURITY §1.18). The node never sees the
-// secret of the access token, and does not pass the identity token on.
+// Exchange verifies an identity token and creates an access token for it (SECURITY §1.18). The caller sends only the
+// hash of the access token's secret. The node does not forward the identity token.
 func (s *authService) Exchange(ctx context.Context, req *rotav1.ExchangeRequest) (*rotav1.AccessToken, error) {
 	address := ""
 	if from, ok := link.FromContext(ctx); ok {
@@ -256,8 +256,8 @@ func (s *authService) OpenSession(ctx context.Context,
 	return &rotav1.OpenSessionResponse{Session: words.AccessTokenToWire(&made), UiOrigin: s.uiOrigin}, nil
 }
 
-// shows rejects callers without a credential before their request is examined: a session belongs to a credential that
-// can end.
+// shows rejects callers without a credential before their request is examined. Every session belongs to a credential,
+// and ends with it.
 func shows(ctx context.Context) error {
 	p, err := passOf(ctx)
 	if err != nil {
@@ -292,7 +292,7 @@ func sessionOf(id string, b []byte) (hash [32]byte, err error) {
 	return [32]byte(b), nil
 }
 
-// ClaimSession replaces the secret of a link's session with that of its user.
+// ClaimSession replaces the secret of a link's session with a secret that only its user knows.
 func (s *authService) ClaimSession(ctx context.Context, req *rotav1.ClaimSessionRequest) (*rotav1.AccessToken, error) {
 	if err := shows(ctx); err != nil {
 		return nil, err

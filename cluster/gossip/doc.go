@@ -1,5 +1,5 @@
 // Package gossip finds the other nodes of a cluster over hashicorp/memberlist: their ids, their addresses, and their
-// cluster. Everything received is decoded as hostile input.
+// cluster. Received data may come from an attacker and is checked before it is decoded.
 //
-// It never decides anything: no membership, lease or leader follows from gossip alone.
+// Gossip alone never changes the membership, a lease or the leader.
 package gossip

@@ -38,17 +38,17 @@ const (
 	// bytes per node.
 	maxStreams  = 16
 	streamBytes = 1 << 20
-	// maxMembers bounds the nodes that one exchange announces, and the known nodes.
+	// maxMembers limits the nodes in one exchange, and the known nodes.
 	maxMembers = 1_024
-	// encryptionVersion is the one that memberlist writes, and sealBytes its overhead: version, nonce and tag.
+	// encryptionVersion is the version that memberlist writes. sealBytes is the overhead: version, nonce and tag.
 	encryptionVersion = 1
 	nonceBytes        = 12
 	sealBytes         = 1 + nonceBytes + 16
 )
 
-// gate checks received data before memberlist decodes it, because memberlist's decoder has no bounds. Data that passes
-// has the cluster's label, is encrypted if there is a key, and has a kind and a size that nodes of rota send. It is
-// never compressed, because they compress nothing.
+// gate checks received data before memberlist decodes it, because memberlist's decoder has no bounds. It passes only
+// data that has the cluster's label, is encrypted if there is a key, and has a kind and a size that nodes of rota send.
+// Compressed data is rejected, because nodes of rota compress nothing.
 type gate struct {
 	*memberlist.NetTransport
 	label string
@@ -59,7 +59,8 @@ type gate struct {
 	packets chan *memberlist.Packet
 	streams chan net.Conn
 	open    chan struct{} // one value for each inbound stream
-	// closed ends passing data on, ended the loops: the inner transport cannot stop until its data was received.
+	// closed stops the passing of data, ended stops the loops. Two are needed, because the inner transport cannot stop
+	// before its data was received.
 	closed, ended chan struct{}
 	loops         sync.WaitGroup
 	once          sync.Once
@@ -82,7 +83,7 @@ func (g *gate) PacketCh() <-chan *memberlist.Packet { return g.packets }
 // StreamCh implements memberlist.Transport.
 func (g *gate) StreamCh() <-chan net.Conn { return g.streams }
 
-// DialAddressTimeout implements memberlist.NodeAwareTransport: answers pass the gate too.
+// DialAddressTimeout implements memberlist.NodeAwareTransport. The gate checks answers too.
 func (g *gate) DialAddressTimeout(addr memberlist.Address, timeout time.Duration) (net.Conn, error) {
 	conn, err := g.NetTransport.DialAddressTimeout(addr, timeout)
 	if err != nil {
@@ -148,7 +149,7 @@ func (g *gate) takeStreams() {
 	}
 }
 
-// refused logs a rejection, at most once per minute and machine.
+// refused logs a rejection, at most once per minute for each machine.
 func (g *gate) refused(from net.Addr, err error) {
 	host, _, splitErr := net.SplitHostPort(from.String())
 	if splitErr != nil {
@@ -175,7 +176,7 @@ func (g *gate) unlabel(s *scanner) error {
 	return err
 }
 
-// decrypt opens data sealed with one of the keys; known is the associated data that both ends have.
+// decrypt decrypts data with the key that sealed it. known is the associated data, which is authenticated too.
 func (g *gate) decrypt(sealed, known []byte) ([]byte, error) {
 	if len(sealed) <= sealBytes || sealed[0] != encryptionVersion {
 		return nil, fmt.Errorf("%w: nothing that the key sealed", errGate)
@@ -263,15 +264,15 @@ type gateConn struct {
 	left   []byte
 }
 
-// Read implements net.Conn; memberlist reads from one goroutine. It returns io.EOF after the message: no stream of
-// memberlist has two. A connection that is lost before any message does not count as rejected: a starting node opens
-// its port, and closes it once more.
+// Read implements net.Conn; memberlist reads from one goroutine. It returns io.EOF after the first message, as a stream
+// of memberlist has only one. A connection that ends before its message is not logged as rejected: a starting node
+// opens its port and closes it again.
 func (c *gateConn) Read(p []byte) (int, error) {
 	if !c.judged {
 		c.judged = true
 		if c.left, c.bad = c.gate.judgeStream(c.Conn, c.inbound); errors.Is(c.bad, errGate) {
 			c.gate.refused(c.RemoteAddr(), c.bad)
-			c.bad = io.EOF // no answer to it
+			c.bad = io.EOF // it gets no answer
 		}
 	}
 	switch {
@@ -295,7 +296,7 @@ func (c *gateConn) Close() error {
 	return c.Conn.Close()
 }
 
-// judgeStream reads one message, and returns its bytes unchanged.
+// judgeStream reads and checks one message, and returns its bytes unchanged.
 func (g *gate) judgeStream(from io.Reader, inbound bool) ([]byte, error) {
 	s := &scanner{from: from, most: streamBytes}
 	if inbound { // answers have no label
@@ -333,7 +334,7 @@ func (g *gate) judgeStream(from io.Reader, inbound bool) ([]byte, error) {
 	return s.held[:s.at], nil
 }
 
-// judgeExchange accepts a ping or its answer, or all nodes that the other end knows.
+// judgeExchange accepts a ping, its answer, or the list of all nodes that the other end knows.
 func judgeExchange(s *scanner) error {
 	kind, err := s.need(1)
 	if err != nil {

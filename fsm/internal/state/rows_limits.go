@@ -12,14 +12,14 @@ import (
 	"github.com/rotasched/rota/sched"
 )
 
-// TenantRow is a tenant that was set, or that has open leases (SPEC §4.5, §4.9). Other tenants have the default limits
-// and no row.
+// TenantRow is a tenant whose limits were set, or that has open leases (SPEC §4.5, §4.9). Other tenants have the
+// default limits and no row.
 type TenantRow struct {
 	RowMeta
 	ID     rota.TenantID
 	Known  bool
 	Limits rota.TenantLimits
-	// Open counts its open leases over all queues. Invariant I9.
+	// Open counts its open leases over all queues (invariant I9).
 	Open int64
 	// ThrottledAt is when throttling of its lanes began, 0 if they are not throttled.
 	ThrottledAt rota.Clock
@@ -56,7 +56,7 @@ func TenantETag(known bool, l rota.TenantLimits) string {
 	})
 }
 
-// EtagOf returns the version of an object that can be set: a hash of its settings.
+// EtagOf returns the ETag of an object with settings, such as a queue or a role: a hash of these settings.
 func EtagOf(canonical func(*Encoder)) string {
 	var e Encoder
 	canonical(&e)
@@ -64,7 +64,7 @@ func EtagOf(canonical func(*Encoder)) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// DecodeTenant reads what Canonical wrote.
+// DecodeTenant reads the canonical form of a TenantRow.
 func DecodeTenant(d *Decoder) *TenantRow {
 	return &TenantRow{ID: rota.TenantID(d.Str()), Known: d.Bool(), Limits: rota.TenantLimits{
 		Tier: rota.ServiceTier(d.Enum(uint64(rota.TierPremium))), Weight: d.Int(), MaxConcurrent: d.Int(),
@@ -72,22 +72,22 @@ func DecodeTenant(d *Decoder) *TenantRow {
 		By: rota.Principal(d.Str())}
 }
 
-// LimiterRow measures a tenant in one queue, or over all queues if queue is empty: its rate of submissions and its
-// rolling window of assignments. At rest there is no row.
+// LimiterRow measures a tenant in one queue, or over all queues if Queue is empty: its rate of submissions and its
+// rolling window of assignments. A tenant without recent ones has no row.
 type LimiterRow struct {
 	RowMeta
-	// Key is the limiterKey, the key of the row.
+	// Key is the row's key: see LimiterKey.
 	Key    string
 	Queue  rota.QueueName
 	Tenant rota.TenantID
-	// Tat is the theoretical arrival time of the next submission, in nanoseconds on the cluster clock: the one integer
-	// of a token bucket (SPEC §4.5).
+	// Tat is the theoretical arrival time of the next submission, in nanoseconds on the cluster clock. It is the whole
+	// state of a token bucket (SPEC §4.5).
 	Tat int64
-	// Window counts assignments (its ok) within tenant_window_ms; throttled reports that the tenant's lanes in this
-	// queue wait for it.
+	// Window counts assignments within tenant_window_ms, in its ok column. Throttled reports that the tenant's lanes in
+	// this queue wait until the window has room.
 	Window    Window
 	Throttled bool
-	// Due is derived: the row's due time in the timers.
+	// Due is the row's due time in the timers. It is calculated, not stored.
 	Due rota.Clock
 }
 
@@ -105,7 +105,7 @@ func (r *LimiterRow) Canonical(e *Encoder) {
 	e.Bool(r.Throttled)
 }
 
-// DecodeLimiter reads what Canonical wrote.
+// DecodeLimiter reads the canonical form of a LimiterRow.
 func DecodeLimiter(d *Decoder) *LimiterRow {
 	r := &LimiterRow{Queue: rota.QueueName(d.Str()), Tenant: rota.TenantID(d.Str()), Tat: d.Int(),
 		Window:    decodeSlots(d),
@@ -114,21 +114,22 @@ func DecodeLimiter(d *Decoder) *LimiterRow {
 	return r
 }
 
-// DomainRow is a queue's failure domain that had outcomes recently, or is isolated (SPEC §4.8). At rest there is no
+// DomainRow is a queue's failure domain that had outcomes recently, or is isolated (SPEC §4.8). Other domains have no
 // row.
 type DomainRow struct {
 	RowMeta
-	// Key is the domainKey, the key of the row.
+	// Key is the row's key: see DomainKey.
 	Key      string
 	Queue    rota.QueueName
 	Name     string
 	Window   Window
 	Isolated bool
 	Since    rota.Moment
-	// Tat belongs to the probe bucket, as in limiterRow; throttled reports that its lanes wait for the next token.
+	// Tat is the state of the token bucket of probes, as in LimiterRow. Throttled reports that the domain's lanes wait
+	// for the next token.
 	Tat       int64
 	Throttled bool
-	// Due is derived: the row's due time in the timers.
+	// Due is the row's due time in the timers. It is calculated, not stored.
 	Due rota.Clock
 }
 
@@ -146,7 +147,7 @@ func (r *DomainRow) Canonical(e *Encoder) {
 	e.Bool(r.Throttled)
 }
 
-// DecodeDomain reads what Canonical wrote.
+// DecodeDomain reads the canonical form of a DomainRow.
 func DecodeDomain(d *Decoder) *DomainRow {
 	r := &DomainRow{Queue: rota.QueueName(d.Str()), Name: d.Str(), Window: decodeSlots(d), Isolated: d.Bool(),
 		Since: d.Moment(), Tat: d.Int(), Throttled: d.Bool()}
@@ -175,25 +176,25 @@ func (r *TypeRow) Canonical(e *Encoder) {
 	e.Bool(r.Sampled)
 }
 
-// DecodeType reads what Canonical wrote.
+// DecodeType reads the canonical form of a TypeRow.
 func DecodeType(d *Decoder) *TypeRow {
 	return &TypeRow{Typ: rota.JobType(d.Str()), Success: d.Int(), Fail: d.Int(), EmaUs: d.Int(), ExpectedMs: d.Int(),
 		Sampled: d.Bool()}
 }
 
 // HoldRow reserves a worker for one QUEUED job (SPEC §7.8). Only a round grants and moves a hold. It ends in the entry
-// in which its job leaves QUEUED, its queue is paused, or its worker can no longer take the job.
+// in which its job leaves QUEUED, its queue is paused, or its worker can no longer run the job.
 type HoldRow struct {
 	RowMeta
 	Job    rota.JobID
 	Worker rota.WorkerID
-	// Since is when this worker was held, epoch the round that decided it.
+	// Since is when the worker was reserved. Epoch is the round that reserved it.
 	Since rota.Clock
 	Epoch uint64
 	// Turn reports that the hold comes from the worker's turn (SPEC §7.10).
 	Turn bool
-	// Preempted reports that leases are revoked there for the job, and revoked how many: such a hold is outside the
-	// bound and never moves (SPEC §7.9).
+	// Preempted reports that leases on the worker were revoked for the job; Revoked is their number. Such a hold does
+	// not count toward the limit of holds, and never moves (SPEC §7.9).
 	Preempted bool
 	Revoked   int64
 }
@@ -209,17 +210,17 @@ func (r *HoldRow) Canonical(e *Encoder) {
 	e.Int(r.Revoked)
 }
 
-// The key types of the tables of rights.
+// The types of keys of the tables for access control.
 type (
 	// RoleName names a role.
 	RoleName string
 	// TokenID names an access token.
 	TokenID string
-	// BlockKey is ROLE/NAME of a client certificate.
+	// BlockKey is ROLE/NAME, both from a client certificate.
 	BlockKey string
 )
 
-// RoleRow is a role that was set. Its ETag is derived.
+// RoleRow is a role that an operator created, not a built-in one. Its ETag is calculated.
 type RoleRow struct {
 	RowMeta
 	rota.Role
@@ -246,7 +247,7 @@ func (r *RoleRow) Settings(e *Encoder) {
 	}
 }
 
-// DecodeRole reads what Canonical wrote.
+// DecodeRole reads the canonical form of a RoleRow.
 func DecodeRole(d *Decoder) *RoleRow {
 	r := &RoleRow{}
 	r.Name = d.Str()
@@ -269,8 +270,8 @@ type TokenRow struct {
 	rota.AccessToken
 	// Hash is access.Credential.Hash of the token.
 	Hash [32]byte
-	// Link reports that a session's link has not been claimed. until is the latest end of the session, if its parent's
-	// credential ends on a date that the state does not contain.
+	// Link reports that a session's link has not been claimed. Until is the latest end of the session, set if the state
+	// does not contain the date on which its parent's credential ends.
 	Link  bool
 	Until rota.Date
 }
@@ -292,7 +293,7 @@ func (r *TokenRow) Canonical(e *Encoder) {
 	e.Int(int64(r.Until))
 }
 
-// DecodeToken reads what Canonical wrote.
+// DecodeToken reads the canonical form of a TokenRow.
 func DecodeToken(d *Decoder) *TokenRow {
 	r := &TokenRow{}
 	r.ID = d.Str()
@@ -323,17 +324,17 @@ func (r *BlockRow) Canonical(e *Encoder) {
 	e.Moment(r.At)
 }
 
-// DecodeBlock reads what Canonical wrote.
+// DecodeBlock reads the canonical form of a BlockRow.
 func DecodeBlock(d *Decoder) *BlockRow {
 	r := &BlockRow{Block: rota.Block{Role: d.Str(), Name: d.Str(), By: rota.Principal(d.Str()), At: d.Moment()}}
 	r.Key = BlockKeyOf(r.Role, r.Name)
 	return r
 }
 
-// BlockKeyOf joins role and name.
+// BlockKeyOf returns ROLE/NAME.
 func BlockKeyOf(role, name string) BlockKey { return BlockKey(role + "/" + name) }
 
-// IssuerRow is an identity provider whose tokens are accepted. Its ETag is derived.
+// IssuerRow is an identity provider whose tokens are accepted. Its ETag is calculated.
 type IssuerRow struct {
 	RowMeta
 	rota.Issuer
@@ -359,7 +360,7 @@ func (r *IssuerRow) Settings(e *Encoder) {
 	}
 }
 
-// DecodeIssuer reads what Canonical wrote.
+// DecodeIssuer reads the canonical form of an IssuerRow.
 func DecodeIssuer(d *Decoder) *IssuerRow {
 	r := &IssuerRow{}
 	r.URL, r.Audience, r.CA = d.Str(), d.Str(), d.Str()
@@ -372,11 +373,11 @@ func DecodeIssuer(d *Decoder) *IssuerRow {
 	return r
 }
 
-// SpentRow is the hash of an identity token that was exchanged, kept until the token ends.
+// SpentRow is the hash of an identity token that was exchanged. It is kept until that token expires.
 type SpentRow struct {
 	RowMeta
 	Hash [32]byte
-	// Token is the access token that it was exchanged for.
+	// Token is the id of the access token that the exchange created.
 	Token string
 	Until rota.Date
 }
@@ -388,7 +389,7 @@ func (r *SpentRow) Canonical(e *Encoder) {
 	e.Int(int64(r.Until))
 }
 
-// DecodeSpent reads what Canonical wrote.
+// DecodeSpent reads the canonical form of a SpentRow.
 func DecodeSpent(d *Decoder) *SpentRow {
 	r := &SpentRow{}
 	copy(r.Hash[:], d.raw(32))
@@ -399,9 +400,9 @@ func DecodeSpent(d *Decoder) *SpentRow {
 // BackupRow is the last backup that a leader stored: the only row of its table.
 type BackupRow struct {
 	RowMeta
-	// Index is the index of the state in the backup; entry is that of the entry that recorded it.
+	// Index is the index of the state in the backup. Entry is the index of the entry that recorded the backup.
 	Index, Entry rota.Index
-	// Whole reports that only the entry recording it came in between.
+	// Whole reports that no other entry lies between the two.
 	Whole bool
 	At    rota.Moment
 	Name  string
@@ -423,7 +424,7 @@ func (r *BackupRow) Canonical(e *Encoder) {
 	e.Int(r.Bytes)
 }
 
-// DecodeBackup reads what Canonical wrote.
+// DecodeBackup reads the canonical form of a BackupRow.
 func DecodeBackup(d *Decoder) *BackupRow {
 	r := &BackupRow{Index: rota.Index(d.Uint()), Entry: rota.Index(d.Uint()), Whole: d.Bool(), At: d.Moment(),
 		Name: d.Str()}
@@ -432,7 +433,8 @@ func DecodeBackup(d *Decoder) *BackupRow {
 	return r
 }
 
-// ETag returns the version and the date it was set. The date differs from that of an earlier webhook of the same name.
+// ETag returns the version and the date on which it was set. The date distinguishes the webhook from a deleted one of
+// the same name.
 func (r *HookRow) ETag() string { return fmt.Sprintf("%d-%d", r.Version, int64(r.Set)) }
 
 // Words returns the row in its public form.
@@ -451,12 +453,12 @@ func (r *HookRow) Words() rota.Webhook {
 	return w
 }
 
-// Full reports whether a tenant has its maximum of open leases.
+// Full reports whether a tenant has reached its maximum of open leases.
 func (r *TenantRow) Full() bool {
 	return r.Limits.MaxConcurrent > 0 && r.Open >= r.Limits.MaxConcurrent
 }
 
-// PenaltyAt returns when the penalty of a throttled tenant ends, once one of its leases has ended; 0 for never.
+// PenaltyAt returns when the penalty of a throttled tenant ends. It is 0 while the tenant is full or not throttled.
 func (r *TenantRow) PenaltyAt() rota.Clock {
 	if r.ThrottledAt == 0 || r.Full() {
 		return 0

@@ -8,7 +8,8 @@ import (
 	"github.com/rotasched/rota/internal/limits"
 )
 
-// AddHealth changes the present health and reports whether the row changed.
+// AddHealth adds by to the health as of now, in permille, and clamps the sum to 0…HealthFull. It reports whether the
+// row changed.
 func (r *WorkerRow) AddHealth(now rota.Clock, by int32) bool {
 	before := r.Health
 	r.SettleHealth(now)
@@ -36,8 +37,8 @@ func (r *WorkerRow) AttestationEnds() rota.Date {
 // Attested reports whether the worker's attestation is valid as of the last sweep.
 func (r *WorkerRow) Attested() bool { return r.AttestedUntil != 0 && !r.Lapsed }
 
-// BarredStatus returns SUSPENDED or JAILED if the worker is suspended or jailed, even if its present status is another
-// one; otherwise it returns the given status.
+// BarredStatus returns SUSPENDED or JAILED if the worker is suspended or jailed, even if its current status differs,
+// for example RETIRED. Otherwise it returns the given status.
 func (r *WorkerRow) BarredStatus(otherwise rota.WorkerStatus) rota.WorkerStatus {
 	switch {
 	case r.Status == rota.WorkerSuspended || r.Status == rota.WorkerRetired && r.Before == rota.WorkerSuspended:
@@ -49,9 +50,9 @@ func (r *WorkerRow) BarredStatus(otherwise rota.WorkerStatus) rota.WorkerStatus 
 	}
 }
 
-// Cools counts a failure or a decline of a type. It bars the type after a decline, or after too many consecutive
-// failures for the queue. It reports whether it set a bar. Only a success resets the count: each failure after a
-// cooldown cools down again.
+// Cools counts a failure or a decline of a type. A decline, or too many consecutive failures for the queue, bars the
+// type. Cools reports whether it set a bar. Only a success resets the count, so each failure after a cooldown starts
+// another one.
 func (r *WorkerRow) Cools(typ rota.JobType, p *rota.QueuePolicy, now rota.Clock, cause rota.Reason) bool {
 	if p.CoolAfter == 0 {
 		return false
@@ -95,7 +96,7 @@ func (r *WorkerRow) Executes(typ rota.JobType) bool {
 	return true
 }
 
-// HealthNow returns the present health in permille: the row's value plus one for each second since.
+// HealthNow returns the health as of now, in permille: the row's value plus one for each second since it was stored.
 func (r *WorkerRow) HealthNow(now rota.Clock) int32 {
 	if r.Health >= HealthFull || now <= r.HealthAt {
 		return r.Health
@@ -125,8 +126,8 @@ func (r *WorkerRow) HoldsData(keys []string) (changed bool) {
 // Knows reports whether a hash is that of the worker's secret.
 func (r *WorkerRow) Knows(hash []byte) bool { return string(hash) == string(r.SecretHash[:]) }
 
-// Live reports whether the id is in use: only RETIRED workers, and UNREACHABLE ones without a lease, yield it to
-// another secret.
+// Live reports whether the id is in use. A process with another secret can register the id only if the worker is
+// RETIRED, or UNREACHABLE without a lease.
 func (r *WorkerRow) Live() bool {
 	switch r.Status {
 	case rota.WorkerRetired:
@@ -138,7 +139,7 @@ func (r *WorkerRow) Live() bool {
 	}
 }
 
-// MayReturn reports whether the row's status to return to is valid. Invariant I3.
+// MayReturn reports whether the status that the worker will return to is valid (invariant I3).
 func (r *WorkerRow) MayReturn() bool {
 	up := r.Before == rota.WorkerActive || r.Before == rota.WorkerDraining
 	switch r.Status {
@@ -155,14 +156,13 @@ func (r *WorkerRow) MayReturn() bool {
 	}
 }
 
-// Outdated reports whether a registration is not of the worker's newest connection: it was delayed, and a later one has
-// arrived already.
+// Outdated reports whether a registration belongs to an older connection of the worker: it was delayed, and that of a
+// newer connection has arrived already.
 func (r *WorkerRow) Outdated(op *fsmpb.Register) bool {
 	return op.GetConnection() != 0 && op.GetConnection() < r.Connection
 }
 
-// SettleHealth stores the present health in the row. The remaining part of a second stays in healthAt; full health
-// needs no time.
+// SettleHealth stores the health as of now in the row. HealthAt keeps the fraction of a second; it is 0 at full health.
 func (r *WorkerRow) SettleHealth(now rota.Clock) {
 	if r.Health >= HealthFull {
 		return
@@ -174,7 +174,7 @@ func (r *WorkerRow) SettleHealth(now rota.Clock) {
 	}
 }
 
-// StakeLeft returns the last attested stake minus the slashed amount.
+// StakeLeft returns the last attested stake minus the amount that was slashed.
 func (r *WorkerRow) StakeLeft() int64 { return max(0, r.AttestedStake-r.Slashed) }
 
 // StakeNow returns the stake that counts for min_stake: StakeLeft while the attestation is valid. A stake that a worker
@@ -186,7 +186,7 @@ func (r *WorkerRow) StakeNow() int64 {
 	return r.StakeLeft()
 }
 
-// Succeeds resets the count of a type's failures.
+// Succeeds resets the number of consecutive failures of a type.
 func (r *WorkerRow) Succeeds(typ rota.JobType) {
 	at := slices.IndexFunc(r.Failing, func(s Streak) bool { return s.Typ == typ })
 	if at >= 0 {
@@ -194,11 +194,11 @@ func (r *WorkerRow) Succeeds(typ rota.JobType) {
 	}
 }
 
-// MaxStreak is where a streak stops counting: no cool_after is greater.
+// MaxStreak is the maximum length of a streak that is counted. No cool_after is greater.
 const MaxStreak = 1 << 30
 
-// Bar adds a type to the end of a list until a moment, dropping the oldest entry if the list is full. It never shortens
-// an existing bar of the type. The returned list is a new one: older copies of the row share the old one.
+// Bar returns a copy of the list with a bar of a type, which ends at b.Until, at its end. If the list is full, the
+// oldest entry is dropped. An existing bar of the type is never shortened. Older copies of the row share the old list.
 func Bar(list []rota.TypeUntil, b rota.TypeUntil) []rota.TypeUntil {
 	barred := make([]rota.TypeUntil, 0, len(list)+1)
 	for _, t := range list {
