@@ -1,7 +1,7 @@
 """What .ci/openapi asks beside the checks of schemathesis (docs/adr/0068).
 
 Every call has a default answer, the problem, so schemathesis takes any status for described. A refusal must have one of
-the statuses that docs/guides/http.md lists.
+the statuses that docs/reference/errors.md lists.
 """
 
 from urllib.parse import quote

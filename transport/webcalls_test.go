@@ -312,7 +312,7 @@ func TestHTTP_time(t *testing.T) {
 		return rota.Job{JobSpec: rota.JobSpec{ID: id}, State: rota.JobCompleted}, fakeAt(opt), nil
 	}
 	web := wiredOf(t, b)
-	const call, most = 30 * time.Second, 60 * time.Second // docs/guides/http.md, Limits
+	const call, most = 30 * time.Second, 60 * time.Second // docs/guides/http.md, Lists and reads
 	for query, wait := range map[string]time.Duration{"": 0, "?min_index=99": 0, "?wait=1s": most} {
 		begun := time.Now()
 		answer, text := web.call("GET", "/v1/jobs/a"+query, "")
