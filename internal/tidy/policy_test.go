@@ -35,6 +35,21 @@ func TestPolicyPage(t *testing.T) {
 // ruleOfKey is a rule of the specification as the source of a key.
 var ruleOfKey = regexp.MustCompile(`SPEC §?[\d.]+`)
 
+// valueRange is the range of a key's values, and bothAICF a default of the two presets of one design, in columns that
+// the page shows in fewer words.
+var (
+	valueRange = regexp.MustCompile(`^(?:a duration, |a (ratio), |(bytes), )?(-?[\d.a-z]+) to ([\d.a-z]+)$`)
+	bothAICF   = regexp.MustCompile("aicf-ai (`[^`]+`), aicf-quantum (`[^`]+`)")
+)
+
+func shortRange(values string) string {
+	m := valueRange.FindStringSubmatch(values)
+	if m == nil {
+		return values
+	}
+	return strings.TrimSpace(m[1] + m[2] + " " + m[3] + "…" + m[4])
+}
+
 // policyPage returns docs/reference/policy.md.
 func policyPage() string {
 	var b strings.Builder
@@ -45,7 +60,7 @@ Every key of ` + "`rota queue set Q --set key=value`" + `, generated from [polic
 
 A duration is a whole number of milliseconds or text such as ` + "`90s`" + `. A key that ends with ` + "`_permille`" + ` or ` + "`_ppm`" + ` is a whole
 number, as in JSON. Its short name accepts the ratio: ` + "`reject_threshold=0.9`" + ` is ` + "`reject_threshold_permille=900`" + `. A preset has the
-values of ` + "`standard`" + ` except those in the column default. Sources are sections of the [specification](../spec.md) and of the designs
+values of ` + "`standard`" + ` except those in the column default, where ` + "`aicf-*`" + ` stands for both aicf-ai and aicf-quantum. Sources are sections of the [specification](../spec.md) and of the designs
 that it unites ([sources](../internals/sources.md)).
 
 |key|values|0 means|default|effect|source|
@@ -64,6 +79,9 @@ that it unites ([sources](../internals/sources.md)).
 				text += ", " + preset + " `" + d.Defaults[i] + "`"
 			}
 		}
+		if m := bothAICF.FindStringSubmatch(text); m != nil && m[1] == m[2] {
+			text = strings.Replace(text, m[0], "aicf-* "+m[1], 1)
+		}
 		// The keys of the tiers differ by the tier alone.
 		if prefix, isTier := strings.CutSuffix(d.Key, "_0"); isTier {
 			d.Meaning = strings.Replace(d.Meaning, "tier 0", "that tier", 1)
@@ -75,7 +93,7 @@ that it unites ([sources](../internals/sources.md)).
 		source := ruleOfKey.ReplaceAllStringFunc(d.Source, func(cited string) string {
 			return "[" + cited + "](../spec.md#" + strings.ReplaceAll(ruleNumber.FindString(cited), ".", "-") + ")"
 		})
-		fmt.Fprintf(&b, "|%s|%s|%s|%s|%s|%s|\n", name, d.Values, d.Zero, text, d.Meaning, source)
+		fmt.Fprintf(&b, "|%s|%s|%s|%s|%s|%s|\n", name, shortRange(d.Values), d.Zero, text, d.Meaning, source)
 	}
 	return b.String()
 }
