@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"iter"
 	"maps"
 	"net/http"
 	"os"
@@ -73,14 +74,14 @@ func TestReference_http(t *testing.T) {
 	b.WriteString("# HTTP\n\n<!-- written by go test ./transport/web -run TestReference -update -->\n\n" +
 		"The calls of `/v1` with their parameters and bodies. [The guide](../guides/http.md) describes what they have in common. A node\n" +
 		"serves the same as [OpenAPI 3.1](openapi.json) at `/openapi.json`, and in 3.0, for older tools, at `/openapi-3.0.json`.\n\n" +
-		"## Shared parameters\n\nSeveral calls have these parameters and list only their names, after \"Also\".\n\n|parameter|type||\n|---|---|---|\n")
+		"## Shared parameters\n\nSeveral calls have these parameters and list only their names, after \"Also\". There *read* stands for `consistency` and\n" +
+		"`min_index`, *list* for these, `limit` and `cursor`, with `next_cursor` in the response. `T[]` is a list of T, `{T}` an object whose values are T.\n\n" +
+		"|parameter|type||\n|---|---|---|\n")
 	shared := map[string]int{}
 	for _, item := range api.Paths {
-		for _, op := range []*huma.Operation{item.Get, item.Post, item.Put, item.Delete} {
-			if op != nil {
-				for _, p := range op.Parameters {
-					shared[parameterRow(p)]++
-				}
+		for _, op := range operations(item) {
+			for _, p := range op.Parameters {
+				shared[parameterRow(p)]++
 			}
 		}
 	}
@@ -89,16 +90,11 @@ func TestReference_http(t *testing.T) {
 		b.WriteString(row)
 	}
 	b.WriteString("\n## Calls\n\n")
+	p := newPage(&b, api)
 	for _, path := range slices.Sorted(maps.Keys(api.Paths)) {
-		item := api.Paths[path]
-		for _, c := range []struct {
-			method string
-			op     *huma.Operation
-		}{{http.MethodGet, item.Get}, {http.MethodPost, item.Post}, {http.MethodPut, item.Put}, {http.MethodDelete,
-			item.Delete}} {
-			if c.op != nil {
-				writeCall(&b, c.method, path, c.op, shared)
-			}
+		fmt.Fprintf(&b, "### %s\n\n", path)
+		for method, op := range operations(api.Paths[path]) {
+			p.writeCall(method, op, shared)
 		}
 	}
 	b.WriteString("## Types\n\nBodies have fields of these types.\n\n|type|JSON|\n|---|---|\n" +
@@ -110,7 +106,12 @@ func TestReference_http(t *testing.T) {
 		fmt.Fprintf(&b, "|<a id=\"%s\"></a>%s|%s|\n", strings.ToLower(e.name), e.name, enumText(names(e.of)))
 	}
 	b.WriteString("\n## Bodies\n\n")
-	writeBodies(&b, api.Components.Schemas.Map())
+	p.writeBodies()
+	for name := range p.schemas {
+		if !p.written[name] {
+			t.Errorf("docs/reference/http.md does not describe %s", name)
+		}
+	}
 	same(t, "http.md", append(bytes.TrimRight(b.Bytes(), "\n"), '\n'))
 }
 
@@ -125,33 +126,123 @@ var namedTypes = []struct {
 	{"WorkerStatus", reflect.TypeFor[rota.WorkerStatus]()}, {"WorkflowState", reflect.TypeFor[rota.WorkflowState]()},
 	{"EventKind", reflect.TypeFor[rota.EventKind]()}}
 
+// operations returns the calls of a path with their methods, in the order of the page.
+func operations(item *huma.PathItem) iter.Seq2[string, *huma.Operation] {
+	return func(yield func(string, *huma.Operation) bool) {
+		for i, op := range []*huma.Operation{item.Get, item.Post, item.Put, item.Delete} {
+			if op != nil && !yield([]string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete}[i], op) {
+				return
+			}
+		}
+	}
+}
+
+// page writes the calls and their bodies.
+type page struct {
+	*bytes.Buffer
+	schemas map[string]*huma.Schema
+	tables  map[string]map[string]string // by schema and field
+	// inlined are the bodies and responses of one call only, and the responses that are one list and its cursor: the call
+	// has them.
+	inlined, written map[string]bool
+}
+
+func newPage(b *bytes.Buffer, api *huma.OpenAPI) *page {
+	p := &page{Buffer: b, schemas: api.Components.Schemas.Map(), tables: map[string]map[string]string{},
+		inlined: map[string]bool{}, written: map[string]bool{}}
+	uses, bodies := map[string]int{}, map[string]bool{}
+	for name, s := range p.schemas {
+		p.tables[name] = fieldRows(s)
+		for _, property := range s.Properties {
+			uses[componentOf(property)]++
+		}
+	}
+	for _, item := range api.Paths {
+		for _, op := range operations(item) {
+			if op.RequestBody != nil {
+				name := componentOf(op.RequestBody.Content[mediaType].Schema)
+				uses[name]++
+				bodies[name] = true
+			}
+			if c := op.Responses["200"].Content[mediaType]; c != nil && c.Schema.Ref != "" {
+				uses[componentOf(c.Schema)]++
+				bodies[componentOf(c.Schema)] = true
+			}
+		}
+	}
+	for name := range p.schemas {
+		if base := baseOf(name, p.tables); base != "" {
+			uses[base]++ // a section refers to it
+			bodies[name] = false
+		}
+	}
+	for name := range p.schemas {
+		_, _, isList := p.listOf(name)
+		p.inlined[name] = isList || bodies[name] && uses[name] == 1
+	}
+	return p
+}
+
+// componentOf returns the name of the schema that a field or a body has, alone, in a list or in an object.
+func componentOf(s *huma.Schema) string {
+	of, _ := s.AdditionalProperties.(*huma.Schema)
+	switch {
+	case isOrNull(s):
+		return componentOf(s.AnyOf[0])
+	case s.Items != nil:
+		return componentOf(s.Items)
+	case of != nil:
+		return componentOf(of)
+	}
+	return strings.TrimPrefix(s.Ref, schemaPrefix)
+}
+
+// listOf returns the only field of a schema besides the cursor, and the type of its elements.
+func (p *page) listOf(name string) (field, of string, ok bool) {
+	s := p.schemas[name]
+	if s == nil || len(s.Properties) != 2 || s.Properties["next_cursor"] == nil {
+		return "", "", false
+	}
+	for field, property := range s.Properties {
+		if field != "next_cursor" && property.Description == "" {
+			return field, typeOf(property), true
+		}
+	}
+	return "", "", false
+}
+
 // writeBodies writes a section for each schema. One that has the fields of another refers to it.
-func writeBodies(b *bytes.Buffer, schemas map[string]*huma.Schema) {
-	tables := make(map[string]map[string]string, len(schemas))
-	for name, s := range schemas {
-		tables[name] = fieldRows(s)
-	}
-	for _, name := range slices.Sorted(maps.Keys(schemas)) {
-		rows := tables[name]
-		fmt.Fprintf(b, "### %s\n\n%s\n\n", name, inJSON(schemas[name].Description, name, nil))
-		if base := baseOf(name, tables); base != "" {
-			fmt.Fprintf(b, "Fields: those of [%s](#%s)", base, strings.ToLower(base))
+func (p *page) writeBodies() {
+	for _, name := range slices.Sorted(maps.Keys(p.schemas)) {
+		if p.inlined[name] {
+			continue
+		}
+		p.written[name] = true
+		rows := p.tables[name]
+		fmt.Fprintf(p, "### %s\n\n%s\n\n", name, inJSON(p.schemas[name].Description, name, goNames(p.schemas[name])))
+		if base := baseOf(name, p.tables); base != "" {
+			fmt.Fprintf(p, "Fields: those of [%s](#%s)", base, strings.ToLower(base))
 			rows = maps.Clone(rows)
-			maps.DeleteFunc(rows, func(field, row string) bool { return tables[base][field] == row })
+			maps.DeleteFunc(rows, func(field, row string) bool { return p.tables[base][field] == row })
 			if len(rows) > 0 {
-				b.WriteString(", and these:\n\n")
+				p.WriteString(", and these:\n\n")
 			} else {
-				b.WriteString(".\n\n")
+				p.WriteString(".\n\n")
 			}
 		}
-		if len(rows) > 0 {
-			b.WriteString("|field|type||\n|---|---|---|\n")
-			for _, field := range slices.Sorted(maps.Keys(rows)) {
-				b.WriteString(rows[field])
-			}
-			b.WriteString("\n")
-		}
+		p.writeFields("field", rows)
 	}
+}
+
+func (p *page) writeFields(what string, rows map[string]string) {
+	if len(rows) == 0 {
+		return
+	}
+	p.WriteString("|" + what + "|type||\n|---|---|---|\n")
+	for _, field := range slices.Sorted(maps.Keys(rows)) {
+		p.WriteString(rows[field])
+	}
+	p.WriteString("\n")
 }
 
 // baseOf returns the largest schema all of whose fields this one has, and most of them with the same description.
@@ -181,13 +272,7 @@ func baseOf(name string, tables map[string]map[string]string) (base string) {
 
 // fieldRows returns the lines of a schema's table by field. A date or a moment is one line.
 func fieldRows(s *huma.Schema) map[string]string {
-	rows, inGo := make(map[string]string, len(s.Properties)), make(map[string]string)
-	for field := range s.Properties {
-		inGo[plain(field)] = field
-		if _, isDate := s.Properties[strings.TrimSuffix(field, "_ms")+"_at"]; isDate || strings.HasSuffix(field, "_ms") {
-			inGo[plain(strings.TrimSuffix(field, "_ms"))] = field
-		}
-	}
+	rows, inGo := make(map[string]string, len(s.Properties)), goNames(s)
 	for field, p := range s.Properties {
 		date, isAt := strings.CutSuffix(field, "_at")
 		_, isDate := s.Properties[date+"_ms"]
@@ -203,12 +288,24 @@ func fieldRows(s *huma.Schema) map[string]string {
 			kind = "date"
 		}
 		text := p.Description
-		if kind == "bytes" || kind == "decimal" || kind == "object of decimal" {
+		if kind == "bytes" || kind == "decimal" || kind == "{decimal}" {
 			text = ""
 		}
 		rows[field] = fmt.Sprintf("|`%s`|%s|%s|\n", field, kind, cell(inJSON(text, name, inGo)))
 	}
 	return rows
+}
+
+// goNames returns the fields of a schema by their plain names in Go.
+func goNames(s *huma.Schema) map[string]string {
+	inGo := make(map[string]string, len(s.Properties))
+	for field := range s.Properties {
+		inGo[plain(field)] = field
+		if _, isDate := s.Properties[strings.TrimSuffix(field, "_ms")+"_at"]; isDate || strings.HasSuffix(field, "_ms") {
+			inGo[plain(strings.TrimSuffix(field, "_ms"))] = field
+		}
+	}
+	return inGo
 }
 
 // withoutName returns a doc comment without the name that it begins with, which is the name in Go of what it describes.
@@ -231,21 +328,26 @@ func withoutName(text, name string) string {
 	return strings.ToUpper(rest[:1]) + rest[1:]
 }
 
+// onlyInGo removes what concerns programs in Go, and the parameter If-Match, which is described with the others.
+var onlyInGo = strings.NewReplacer(
+	" Pass it to client.IfMatch, or in the header If-Match, to change that version only.", "",
+	" Only a JobChange changes it afterwards. CheckShape checks its ranges.", "", "; NewJobSpec sets DefaultPriority", "",
+	" The zero value is no breaker.", "")
+
 // goName matches a name as Go writes it.
-var goName = regexp.MustCompile(`(^|[ (])([A-Z][A-Za-z0-9]*)\b`)
+var goName = regexp.MustCompile(`(^|[ (…])([A-Z][A-Za-z0-9]*)\b`)
 
 // inJSON returns the doc comment of what has a name, without that name at its beginning, and with the names that fields
 // have in JSON and the values of limits.
 func inJSON(text, name string, fields map[string]string) string {
-	// The parameter If-Match is described with the others.
-	text = strings.ReplaceAll(text, " Pass it to client.IfMatch, or in the header If-Match, to change that version only.", "")
+	text = onlyInGo.Replace(text)
 	short := withoutName(text, name)
 	first, rest := "", short
 	if short != text {
 		first, rest = short[:1], short[1:]
 	}
 	return first + goName.ReplaceAllStringFunc(rest, func(found string) string {
-		word := strings.TrimLeft(found, " (")
+		word := strings.TrimLeft(found, " (…")
 		before := strings.TrimSuffix(found, word)
 		if value, ok := limitValues[word]; ok {
 			return before + value
@@ -293,34 +395,60 @@ func parameterRow(p *huma.Param) string {
 	return fmt.Sprintf("|`%s`%s|%s|%s|\n", p.Name, in, typeOf(p.Schema), cell(p.Description))
 }
 
-func writeCall(b *bytes.Buffer, method, path string, op *huma.Operation, shared map[string]int) {
-	fmt.Fprintf(b, "### %s %s\n\n%s.", method, path, op.Summary)
+func (p *page) writeCall(method string, op *huma.Operation, shared map[string]int) {
+	fmt.Fprintf(p, "**%s** %s.", method, op.Summary)
+	body, response := "", ""
 	if op.RequestBody != nil {
-		fmt.Fprintf(b, " Body: %s.", typeOf(op.RequestBody.Content[mediaType].Schema))
+		schema := op.RequestBody.Content[mediaType].Schema
+		if body = componentOf(schema); !p.inlined[body] {
+			fmt.Fprintf(p, " Body: %s.", typeOf(schema))
+		}
 	}
 	if c := op.Responses["200"].Content[mediaType]; c != nil {
-		fmt.Fprintf(b, " Response: %s.", typeOf(c.Schema))
+		if field, of, ok := p.listOf(componentOf(c.Schema)); ok {
+			fmt.Fprintf(p, " Response: `%s`: %s.", field, of)
+			p.written[componentOf(c.Schema)] = true
+		} else if response = componentOf(c.Schema); !p.inlined[response] {
+			fmt.Fprintf(p, " Response: %s.", typeOf(c.Schema))
+		}
 	}
 	if op.Responses["200"].Content[rawType] != nil {
-		fmt.Fprintf(b, " Response: bytes, as `%s`.", rawType)
+		fmt.Fprintf(p, " Response: bytes, as `%s`.", rawType)
 	}
-	b.WriteString("\n\n")
 	var own, named []string
-	for _, p := range op.Parameters {
-		switch row := parameterRow(p); {
+	for _, parameter := range op.Parameters {
+		switch row := parameterRow(parameter); {
 		case row == "":
 		case shared[row] > 0:
-			named = append(named, "`"+p.Name+"`")
+			named = append(named, "`"+parameter.Name+"`")
 		default:
 			own = append(own, row)
 		}
 	}
-	if len(own) > 0 {
-		b.WriteString("|parameter|type||\n|---|---|---|\n" + strings.Join(own, "") + "\n")
-	}
 	if len(named) > 0 {
-		fmt.Fprintf(b, "Also %s.\n\n", strings.Join(named, ", "))
+		also := strings.Join(named, ", ")
+		also = strings.Replace(also, "`consistency`, `min_index`", "*read*", 1)
+		fmt.Fprintf(p, " Also %s.", strings.Replace(also, "*read*, `limit`, `cursor`", "*list*", 1))
 	}
+	p.WriteString("\n\n")
+	if len(own) > 0 {
+		p.WriteString("|parameter|type||\n|---|---|---|\n" + strings.Join(own, "") + "\n")
+	}
+	p.writeInlined("body", body)
+	p.writeInlined("response", response)
+}
+
+// writeInlined writes the fields of a body that only one call has, and its description but for the first sentence, which
+// repeats the call's.
+func (p *page) writeInlined(what, name string) {
+	if !p.inlined[name] {
+		return
+	}
+	p.written[name] = true
+	if _, more, ok := strings.Cut(inJSON(p.schemas[name].Description, name, goNames(p.schemas[name])), ". "); ok {
+		p.WriteString(more + "\n\n")
+	}
+	p.writeFields(what, p.tables[name])
 }
 
 func cell(text string) string { return strings.ReplaceAll(text, "|", "\\|") }
@@ -333,10 +461,14 @@ func typeOf(s *huma.Schema) string {
 		name := strings.TrimPrefix(s.Ref, schemaPrefix)
 		return "[" + name + "](#" + strings.ToLower(name) + ")"
 	case s.Items != nil:
-		return "list of " + typeOf(s.Items)
+		of := typeOf(s.Items)
+		if strings.ContainsRune(of, ' ') {
+			of = "(" + of + ")"
+		}
+		return of + "[]"
 	case s.Type == huma.TypeObject:
 		if of, ok := s.AdditionalProperties.(*huma.Schema); ok {
-			return "object of " + typeOf(of)
+			return "{" + typeOf(of) + "}"
 		}
 		return "object"
 	case len(s.Enum) > 0:
