@@ -42,10 +42,13 @@ func TestReference_commands(t *testing.T) {
 	t.Parallel()
 	root := rootCommand(&cli.App{})
 	var b strings.Builder
-	b.WriteString("# The command line\n\nEvery command with its help, generated from the binary by\n" +
-		"`go test ./cmd/rota -run TestReference -update`. Exit codes and kinds of errors: [errors](errors.md).\n" +
-		"\nThe rights of a command are those that its caller needs, for [roles](../guides/security.md): for the tenants and queues that\n" +
-		"it concerns, otherwise for all. Payloads, outputs, errors and notes of jobs need the right `data`, events without a tenant `audit`.\n" +
+	b.WriteString("# The command line\n\nEvery command, generated from the binary by `go test ./cmd/rota -run TestReference -update`.\n" +
+		"`rota COMMAND --help` has examples. Exit codes and kinds of errors: [errors](errors.md).\n" +
+		"\nBelow a command's title are its arguments and required flags: `|` separates alternatives, and `…` follows an argument or a\n" +
+		"flag that may be repeated. Its rights are those that its caller needs, for [roles](../guides/security.md): for the tenants\n" +
+		"and queues that it concerns, otherwise for all.\n" +
+		"Payloads, outputs, errors and notes of jobs need the right `data`, events without a tenant `audit`.\n" +
+		"Commands that work on files or run their own nodes need no right.\n" +
 		"\nEvery command has the flags of [rota](#rota). Flags of several commands are in this table; their commands name them after \"Also\".\n" +
 		"\n|flag|default||\n|---|---|---|\n")
 	uses := map[string]int{}
@@ -118,6 +121,9 @@ func flagRows(cmd *cobra.Command) (rows []flagRow) {
 		if value != "" {
 			shown += " " + placeholder(value)
 		}
+		if short, repeats := strings.CutSuffix(usage, "; may be repeated"); repeats {
+			usage, shown = short, shown+"…"
+		}
 		start := ""
 		if d := flag.DefValue; d != "" && d != "[]" && d != "0" && d != "false" && d != "0s" {
 			start = "`" + strings.Trim(d, "[]") + "`"
@@ -148,40 +154,18 @@ func writeCommand(b *strings.Builder, cmd *cobra.Command, shared map[string]bool
 		fmt.Fprintf(b, "\n## %s\n\nThe same as %s.\n", cmd.CommandPath(), linkTo(of, of))
 		return
 	}
-	fmt.Fprintf(b, "\n## %s\n\n%s\n", cmd.CommandPath(), sentence(cmd.Short))
-	long, keys, hasKeys := strings.Cut(strings.TrimSpace(strings.TrimPrefix(cmd.Long, sentence(cmd.Short))), "\n\nKeys, ")
-	if long != "" {
-		fmt.Fprintf(b, "\n```text\n%s\n```\n", long)
+	fmt.Fprintf(b, "\n## %s\n", cmd.CommandPath())
+	if syntax := syntaxOf(cmd); syntax != "" {
+		fmt.Fprintf(b, "\n`%s`\n", syntax)
 	}
-	if hasKeys {
-		first, _, _ := strings.Cut(keys, ":")
-		fmt.Fprintf(b, "\n[Keys](policy.md), %s.\n", first)
-	}
-	var lines []string
-	if cmd.Runnable() && !cmd.HasSubCommands() {
-		lines = append(lines, strings.TrimSuffix(cmd.UseLine(), " [flags]"))
-	}
-	if cmd.Example != "" {
-		lines = append(lines, strings.ReplaceAll(strings.TrimSpace(cmd.Example), "\n  ", "\n"))
-	}
-	if len(lines) > 0 {
-		fmt.Fprintf(b, "\n```sh\n%s\n```\n", strings.Join(lines, "\n\n"))
-	}
-	if rights := cmd.Annotations[rightsKey]; rights != "" {
-		fmt.Fprintf(b, "\nRights: %s.\n", rights)
-	}
-	var children, links []string
-	for _, child := range cmd.Commands() {
-		if child.Name() != "completion" && child.Name() != "help" && !child.Hidden {
-			path := child.CommandPath()
-			children = append(children, fmt.Sprintf("|%s|%s|\n", linkTo(path, path), sentence(child.Short)))
-			links = append(links, linkTo(path, child.Name()))
+	writeHelp(b, cmd)
+	var links []string
+	for _, child := range cmd.Commands() { // of a group they follow
+		if !cmd.HasParent() && child.Name() != "completion" && child.Name() != "help" && !child.Hidden {
+			links = append(links, linkTo(child.CommandPath(), child.Name()))
 		}
 	}
-	switch {
-	case !cmd.HasParent():
-		b.WriteString("\n|command||\n|---|---|\n" + strings.Join(children, ""))
-	case len(links) > 0:
+	if len(links) > 0 {
 		fmt.Fprintf(b, "\nCommands: %s.\n", strings.Join(links, ", "))
 	}
 	var own, named []string
@@ -199,6 +183,60 @@ func writeCommand(b *strings.Builder, cmd *cobra.Command, shared map[string]bool
 		fmt.Fprintf(b, "\nAlso %s.\n", strings.Join(named, ", "))
 	}
 }
+
+// optionalFlag matches the usage of a flag that may be left out, in a command's usage line. The tables describe it.
+var optionalFlag = regexp.MustCompile(` \[--?[a-z-]+(?: [^\[\] ]+(?:\[[^\]]+\])?)?\](?:…| …)?`)
+
+// syntaxOf returns the arguments and required flags of a command, without the command, which is its section's title.
+func syntaxOf(cmd *cobra.Command) string {
+	if !cmd.Runnable() || cmd.HasSubCommands() {
+		return ""
+	}
+	line := strings.TrimPrefix(strings.TrimSuffix(cmd.UseLine(), " [flags]"), cmd.CommandPath())
+	for before := ""; before != line; {
+		before, line = line, optionalFlag.ReplaceAllString(line, "")
+	}
+	return strings.TrimSpace(line)
+}
+
+// writeHelp writes the help of a command and the rights that it needs. The help begins with its short form, or replaces
+// it if it begins with the same words.
+func writeHelp(b *strings.Builder, cmd *cobra.Command) {
+	const same = 1 // word
+	text, long := sentence(cmd.Short), strings.TrimSpace(cmd.Long)
+	long, keys, hasKeys := strings.Cut(long, "\n\nKeys, ")
+	starts, words := strings.Fields(long), strings.Fields(text)
+	if len(starts) > same && slices.Equal(starts[:same], words[:min(same, len(words))]) {
+		text = long
+	} else if long != "" {
+		text += "\n" + long
+	}
+	var parts []string
+	for i, part := range strings.Split(text, "\n\n") {
+		switch {
+		case i > 0 && aligned.MatchString(part) && strings.HasSuffix(parts[len(parts)-1], "\n```"):
+			parts[len(parts)-1] = strings.TrimSuffix(parts[len(parts)-1], "\n```") + "\n\n" + part + "\n```"
+		case aligned.MatchString(part):
+			parts = append(parts, "```text\n"+part+"\n```")
+		default:
+			parts = append(parts, markdown.Replace(part))
+		}
+	}
+	if hasKeys {
+		first, _, _ := strings.Cut(keys, ":")
+		parts = append(parts, "[Keys](policy.md), "+first+".")
+	}
+	if rights, _, _ := strings.Cut(cmd.Annotations[rightsKey], ":"); rights != "" && rights != "none" {
+		parts = append(parts, "Rights: "+rights+".")
+	}
+	b.WriteString("\n" + strings.Join(parts, "\n\n") + "\n")
+}
+
+// aligned matches text in columns, which the page leaves as it is.
+var aligned = regexp.MustCompile(`(?m)^ |[^.:;] {2,}`)
+
+// markdown escapes the characters of plain text that have a meaning in Markdown.
+var markdown = strings.NewReplacer("*", "\\*", "<", "\\<", "[", "\\[")
 
 // sentence begins a text with a capital and ends it with a full stop.
 func sentence(s string) string {

@@ -112,7 +112,7 @@ type SetFlags struct {
 
 // Register defines --dry-run and --if-match.
 func (f *SetFlags) Register(flags *pflag.FlagSet) {
-	flags.BoolVar(&f.Dry, "dry-run", false, "only show what would change")
+	flags.BoolVar(&f.Dry, "dry-run", false, "only show the changes")
 	f.RegisterMatch(flags)
 }
 

@@ -24,15 +24,14 @@ type Commands struct{ *cli.App }
 func (a Commands) Command() *cobra.Command {
 	return a.Group(&cobra.Command{Use: "auth", Short: "Manage tokens, roles and access rights"},
 		a.first("init", "Make and print the first token of a cluster, which has all rights",
-			"Make the first token of a cluster and print it, this once. It has all rights, and callers without a\n"+
+			"Make and print the first token of a cluster. It has all rights, and callers without a\n"+
 				"token have none from then on. Of two concurrent calls one wins. The call uses the socket in the\n"+
 				"data directory of a running node: call it there, as the node's account or as root.",
 			client.Auth.Init),
 		a.first("reset", "Make another token with all rights, if the first is lost",
 			"Make another token with all rights, if the first is lost, and print it, this once.\n"+
 				"It uses the node's socket as auth init does, any number of times, and emits an event authReset.\n"+
-				"Earlier tokens stay valid, unless a restore revoked them, until rota auth token revoke ends them.\n"+
-				"rota auth token list shows them.",
+				"Earlier tokens stay valid.",
 			client.Auth.Reset),
 		a.whoami(), a.login(),
 		a.Group(&cobra.Command{Use: "issuer", Short: "Set and list identity providers whose tokens sign in"},
@@ -179,9 +178,8 @@ func (a Commands) createToken() *cobra.Command {
 		Use:   "create --role ROLE --expires D [--tenant P] [--queue P] [--worker-prefix P]",
 		Short: "Make an access token and print it, this once",
 		Long: "Make an access token and print it, this once.\n\n" +
-			"The cluster keeps only its hash. Callers pass it by --token-file, a file that only its owner\n" +
-			"reads, or ROTA_TOKEN. To replace a token, create another one, write it over the file, and revoke\n" +
-			"the old one.",
+			"The cluster keeps only its hash. To replace a token, create another one, write it over the file\n" +
+			"of --token-file, and revoke the old one.",
 		Example: "  (umask 077; rota auth token create --role submitter --tenant acme --expires 90d >acme.token)",
 		Args:    cobra.NoArgs,
 	}

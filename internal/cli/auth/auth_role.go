@@ -21,8 +21,7 @@ func (a Commands) setRole() *cobra.Command {
 		Short: "Create a role or replace its grants and limits",
 		Long: "Create a role or replace its grants and limits.\n\n" +
 			"A grant is a right and its scope, as whoami shows it: \"submit tenant=acme* queue=render\".\n" +
-			"Without a tenant or queue it covers all. A limit is how much each principal of the role may own;\n" +
-			"of several roles the most generous counts.",
+			"Without a tenant or queue it covers all. Of several roles the most generous limit counts.",
 		Example: "  rota auth role set acme --grant 'submit tenant=acme*' --grant 'read tenant=acme*'\n" +
 			"  rota auth role set fleet --grant work --max-workers 20000",
 		Args: cobra.ExactArgs(1),
@@ -33,7 +32,7 @@ func (a Commands) setRole() *cobra.Command {
 	for what := range access.OwnsEnd {
 		flag := strings.ReplaceAll(what.Field(), "_", "-")
 		cmd.Flags().Int64Var(what.Of(&role.RoleLimits), flag, 0,
-			fmt.Sprintf("maximum `number` of %s that each principal owns; 0 is the default, %d",
+			fmt.Sprintf("`number` of %s that each principal may own; 0 is %d",
 				strings.TrimPrefix(flag, "max-"), what.Usual()))
 		cli.Within(cmd.Flags(), 0, what.Limit(), flag)
 	}

@@ -45,7 +45,7 @@ its new priority and fee. Leased jobs, ended jobs and nodes of workflows are ref
 	cli.Within(flags, 0, rota.MaxPriority, "priority")
 	cli.Within(flags, 0, int64(rota.MaxFee), "fee")
 	cli.DurationVar(flags, &f.startBy, "start-by", 0,
-		"expire the job unless it starts within this time of its submission or last retry; 0 is no limit")
+		"expire the job unless it starts within this time of its submission or last retry; 0 means no limit")
 	cli.Within(flags, 0, rota.MaxDuration, "ttl", "start-by")
 	flags.StringVar(&f.payload, "payload", "", "payload: the `text` itself, @FILE, or - for stdin")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

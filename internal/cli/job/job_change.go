@@ -48,10 +48,9 @@ func (a Commands) interrupt() *cobra.Command {
 		func(c *client.Client, ctx context.Context, ids ...rota.JobID) ([]rota.JobOutcome, error) {
 			return c.Interrupt(ctx, counted, ids...)
 		})
-	cmd.Long = `End the attempt that jobs are in, and have them tried again, nodes of running workflows too. The lease
-is revoked: the worker stops and confirms, and the job is QUEUED again. A worker that does not
-answer holds it until the lease's deadline, or 40 s of silence. The attempt is not used up
-unless --counted says so; then the job backs off, or is DEAD with its last attempt.`
+	cmd.Long = `End the current attempt of jobs, and try them again, nodes of running workflows too. The worker
+stops and confirms, and the job is QUEUED again. A worker that does not answer holds it until
+the lease's deadline, or 40 s of silence. With --counted the job backs off, or is DEAD.`
 	cmd.Example = "  rota job interrupt photo-4711\n  rota job interrupt nightly/render --counted"
 	cmd.Flags().BoolVar(&counted, "counted", false, "count the attempt as used up")
 	return cmd
@@ -59,19 +58,17 @@ unless --counted says so; then the job backs off, or is DEAD with its last attem
 
 func (a Commands) runNow() *cobra.Command {
 	cmd := a.change("run-now", "Queue DELAYED jobs before their time", (*client.Client).RunNow)
-	cmd.Long = `Queue jobs that are DELAYED now: by --delay or --not-before, backing off, or put off by their handler.
-They keep their attempts. A job that waits because the worker of its cancelled lease may
-still run it is refused.`
+	cmd.Long = `Queue DELAYED jobs before their time, with the attempts that they had. A job that waits because the
+worker of its cancelled lease may still run it is refused.`
 	cmd.Example = "  rota job run-now photo-4711"
 	return cmd
 }
 
 func (a Commands) delete() *cobra.Command {
 	cmd := a.change("delete", "Delete ended jobs, which frees their ids", (*client.Client).DeleteJobs)
-	cmd.Long = `Forget jobs that are COMPLETED, DEAD, EXPIRED or CANCELLED, wherever they are kept: show and list
-tell of them no more, and their ids can be submitted anew. One that has not ended is refused:
-cancel it first; so is a node of a workflow that is kept. Deleting again succeeds. Their bytes
-leave the archives with --archive-retention; events tell of them as long as events are kept.`
+	cmd.Long = `Delete ended jobs, which frees their ids. A job that has not ended is refused, and so is a node of
+a workflow that is kept. Their bytes stay in the archives until --archive-retention, their
+events as long as events are kept.`
 	cmd.Example = "  rota job delete photo-4711"
 	return cmd
 }

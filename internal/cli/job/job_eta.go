@@ -18,9 +18,8 @@ func (a Commands) eta() *cobra.Command {
 	return a.Reads(&cobra.Command{
 		Use:   "eta ID",
 		Short: "Forecast when a job starts, and show what that depends on",
-		Long: `Forecast when a job starts. The node simulates its own state several times, with the run times
-of similar jobs. At least 9 of 10 jobs start within the interval. Without a date it shows what
-prevents the start. It needs no leader.`,
+		Long: `Forecast when a job starts, or show why it cannot. At least 9 of 10 jobs start
+within the interval. It needs no leader.`,
 		Example: `  rota job eta nightly-7
   rota job eta nightly-7 -o json`,
 		Args: cobra.ExactArgs(1),

@@ -75,13 +75,9 @@ commas:
   error~TEXT error=FINGERPRINT                           how it failed (job show)
   priority<=N priority>=N priority=N age>24h age<90s     and since when it is there
 
-The list is that of the moment of its first page. Jobs that end between two pages are listed
-once; jobs submitted or retried meanwhile are not listed. A next_cursor is valid with the same
-filter only.
-
-A page examines at most 100,000 jobs: a selective filter may return a short page with a
-next_cursor. --count prints the number, complete or up to its next_cursor. --group fingerprint
-counts dead jobs that failed alike.`,
+All pages show the jobs of the moment of the first page. A next_cursor is valid with the same
+filter only. A page examines at most 100,000 jobs: a selective filter may return a short page
+with a next_cursor.`,
 		Example: `  rota job list --state DEAD --group fingerprint
   rota job list --filter 'type=mail label.team=film,tv -state=COMPLETED age>1h'
   rota job list --filter 'error~"connection reset"' --count`,

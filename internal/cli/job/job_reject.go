@@ -23,7 +23,7 @@ queue's health_steps on, its worker loses health and stake. A job submitted with
 		Example: "  rota job reject 01JC0000000000000000000000 --reason 'checksum differs'",
 		Args:    cobra.ExactArgs(1),
 	}
-	cmd.Flags().StringVar(&reason, "reason", "", "what is wrong with it; required")
+	cmd.Flags().StringVar(&reason, "reason", "", "fault of the result; required")
 	cmd.Flags().StringVar(&lease, "lease", "", "`lease` that completed it, in hex (default: the recorded one)")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		report := rota.ProofReport{Job: rota.JobID(args[0]), Reason: reason}

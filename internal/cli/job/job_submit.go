@@ -52,9 +52,8 @@ func (a Commands) Submit() *cobra.Command {
 		Use:   "submit --queue Q --type T [flags] | submit --file F.jsonl",
 		Short: "Submit one job, or a file of jobs",
 		Long: `Submit one job and print it, or submit a file of jobs in order: one JSON object a line with the
-API's field names (id, queue, type, payload, …). The default priority is 5, the default id a new
-one. Submitting the same job again changes nothing and prints it; another job under a known id
-is refused (exit 4).`,
+API's field names. Submitting the same job again changes nothing and prints it; another job
+under a known id is refused (exit 4).`,
 		Args: cobra.NoArgs,
 	}
 	f.Register(cmd)

@@ -31,7 +31,7 @@ func (a PlanCommands) start() *cobra.Command {
 		Use:   "start VERB --filter TERMS [--dry-run]",
 		Short: "Start one verb for all jobs, or workflows, that a filter selects",
 		Long: `Start one verb for all jobs that a filter selects, and print the plan. It covers the jobs that
-exist now, each once, whichever node leads. move needs --to, reprioritise --priority.
+exist now, each once. move needs --to, reprioritise --priority.
 cancel-workflows and retry-workflows select workflows by queue, tenant, state, id, label.K and
 age; cancelling a workflow includes its pending nodes and gates. --dry-run prints the number of
 jobs and the first 20.`,
@@ -46,7 +46,7 @@ jobs and the first 20.`,
 	flags.StringVar(&spec.Filter, "filter", "", "`terms` that the jobs match, as in job list; id=* is all jobs")
 	flags.StringVar(&to, "to", "", "the `queue` that jobs move to")
 	flags.Int32Var(&priority, "priority", 0, "new priority of reprioritised jobs: 0 (critical) to 10 (background)")
-	flags.Int64Var(&spec.Max, "max", 0, "end it after this number of `jobs`; 0 is no limit")
+	flags.Int64Var(&spec.Max, "max", 0, "end it after this number of `jobs`; 0 means no limit")
 	flags.StringVar(&id, "id", "", "`id` of the plan: each counts once (default: a new one)")
 	flags.BoolVar(&dry, "dry-run", false, "change nothing, show the jobs that it would process")
 	flags.BoolVar(&wait, "wait", false, "wait until it is through; exit 6 if it was cancelled")

@@ -27,13 +27,11 @@ With --rate the loop is open: job i is due at i/R from the start, its times coun
 jobs due together share a call. Without it each producer has one batch in flight, and times
 count from the call. End to end ends when the cluster has confirmed the completion.
 
-A refused job is sent again after the delay that the refusal names, or with --drop not at all.
-Until then the client library holds back such jobs without a call; they count as refused and as
-held back. --heedless sends them all at once. Jobs take turns among --queues and --tenants.
+A refused job is sent again after the delay that the refusal names. Until then the client library
+holds back such jobs without a call; they count as refused and as held back. Jobs take turns
+among --queues and --tenants.
 
-CPU time is the operating system's, user and system, of this process, and of the servers if
---admin names all their admin ports. It is unknown for servers if one restarted or does not
-answer at the end.`,
+CPU time is user and system time of this process and of the servers.`,
 		Args: cobra.NoArgs,
 	}
 	flags := cmd.Flags()

@@ -83,8 +83,8 @@ func (a BenchCommands) fill() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "fill",
 		Short: "Fill queues that no worker serves, for measurements with many pending jobs",
-		Long: `Submit jobs to queues without workers, to measure with many pending jobs. It ends with the
-refusal once admission has had no room for 20 s, mostly because of queue_cap or state_bytes_max.`,
+		Long: `Fill queues that no worker serves, for measurements with many pending jobs. It ends once admission
+has refused for 20 s, mostly because of queue_cap or state_bytes_max.`,
 		Args: cobra.NoArgs,
 	}
 	fillingFlags(cmd.Flags(), f)

@@ -35,10 +35,8 @@ longest chain of runtimes) and the area (all runtimes over all slots, or process
 is more). Ratio is the makespan over the greater bound. List is the makespan of a list schedule
 without overhead: ready nodes first come, first served.
 
-Only the graph, types, runtimes, cores and data keys of a file are used. A worker has a core for
-each slot. Runtimes are scaled so that the greater bound is --bound, or by --time-scale. Each
-strategy has its own queue, bench-STRATEGY, of preset dag. The result is JSON unless -o or
---markdown is given.`,
+Only the graph, types, runtimes, cores and data keys of a file are used. Each strategy has its own
+queue, bench-STRATEGY, of preset dag.`,
 		Example: `  rota bench workflow montage.json --strategy affinity,least_loaded -o table
   rota bench workflow instances/*.json --workers 8 --slots 4 --markdown`,
 		Args: cobra.MinimumNArgs(1),

@@ -60,8 +60,8 @@ func (a DemoCommands) Command() *cobra.Command {
 		Use:   "demo",
 		Short: "Start three nodes, kill the leader during work, and count lost jobs",
 		Long: `Start three nodes as processes on loopback, submit jobs, kill the leader with SIGKILL, watch the
-failover, restart the node, wait for the rest, and compare all nodes. It ends only its own
-processes; exit 1 if a job was lost or done twice.`,
+failover, restart the node, wait for the rest, and compare all nodes. Exit 1 if a job was lost or
+done twice.`,
 		Args: cobra.NoArgs,
 		RunE: a.Does(func(ctx context.Context, _ []string) error {
 			ctx, cancel := context.WithTimeout(ctx, demoLimit)

@@ -39,8 +39,7 @@ func SimulateCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "simulate TRACE",
 		Short: "Simulate a job log under queue policies, without a cluster",
-		Long: `Simulate a load under one policy or several, in virtual time, with the code that decides in a
-cluster. TRACE is one of:
+		Long: `Simulate a job log under queue policies, in virtual time. TRACE is one of:
 
   a job log in the Standard Workload Format, or gzip'd
   jobs as of rota job submit --file, with submit_ms and run_ms, or gzip'd
@@ -52,11 +51,7 @@ Jobs run on one worker with the processors of the load or of --procs, or on thos
 A policy is a name and settings of a queue (rota queue set --help). It starts with ranking=fifo
 and estimate=user, without fair share, turn of the oldest, hold, preemption or aging;
 preset=NAME starts with a preset instead. Slowdowns are bounded: (wait + run) ÷ run, with runs
-of at least 10 s.
-
-With --limits, rules of keys and budgets apply to the jobs' keys, costs (estimates) and spent
-(what they used). A job that a limit refuses, or holds for good, counts as REFUSED. A budget
-that asks gets no grant.`,
+of at least 10 s.`,
 		Example: `  rota simulate lublin_256.swf.gz --clean rls \
       --policy fifo:ranking=fifo --policy held:ranking=fifo,hold_after=1h --starts 1981,2756:1024`,
 		Args: cobra.ExactArgs(1),

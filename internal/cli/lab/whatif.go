@@ -35,9 +35,8 @@ func WhatIfCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "what-if --from DATA|BACKUP [--since T] [--until T] --set QUEUE.key=value… | --set-budget NAME=LIMIT… | --workers +4xSPEC | --without-tenant T",
 		Short: "Replay a recorded log under another policy, without a cluster",
-		Long: `Replay the log that a stopped node's data directory or a backup keeps, and show what would have
-happened under another policy. Submissions, workers and their losses, cancels and settings come
-as recorded. A job runs as long as it ran then, or without a recorded end for the median of its
+		Long: `Replay a recorded log under another policy. Submissions, workers and their losses, cancels and
+settings come as recorded. A job runs as long as it ran then, or without a recorded end for the median of its
 type. Decisions are made again.
 
 First the unchanged policy is replayed and compared with the record, decision by decision. Then

@@ -45,10 +45,9 @@ func (a EventCommands) eventsTail() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "tail [--from ID | --since D] [-n N] [--follow] [--kind K]… [--job I] [--worker W]…",
 		Short: "Print events in the order in which they happened",
-		Long: `Print events in order, from the oldest retained, the event after --from, or --since, to now. -n
-prints only the last ones. --follow continues until a signal (exit 130 or 143) or --timeout; if
-its node dies it continues at another --addr, without a gap or a repeat. -o jsonl prints one
-event a line. The bytes are the same from every node.`,
+		Long: `Print events in order, from the oldest retained to now. --follow continues until a signal (exit
+130 or 143) or --timeout; if its node dies it continues at another --addr, without a gap or a
+repeat. -o jsonl prints the same bytes from every node.`,
 		Args: cobra.NoArgs,
 		RunE: a.Does(func(ctx context.Context, _ []string) error {
 			filter, err := f.Filter()

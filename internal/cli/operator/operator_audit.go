@@ -19,10 +19,9 @@ func (a Commands) audit() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "audit --data DIR | --backup F",
 		Short: "Recompute all kept rounds and schedule dates; exit 1 if one differs; needs no cluster",
-		Long: `Replay the log that a stopped node's data directory or a backup keeps, recompute every round and
-every date of schedules, and compare them with the leader's proposals. It ends with the counts
-of what was proved, or with the first difference: a round, or a Fire of a wrong date, of a
-paused schedule, or of a date that had fired. Nothing is written.`,
+		Long: `Recompute every round and every date of schedules in the log that a stopped node's data directory
+or a backup keeps, and compare them with the leader's proposals. It prints the counts of
+proved rounds and dates, or the first difference and exits with 1. Nothing is written.`,
 		Example: "  rota operator audit --data /var/lib/rota\n  rota operator audit --backup nightly.rota -o json",
 		Args:    cobra.NoArgs,
 		RunE: a.Does(func(ctx context.Context, _ []string) error {

@@ -99,8 +99,8 @@ func (a Commands) backupDrill() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "drill --from PLACE [--cluster-id ID] [--identity F]",
 		Short: "Prove that the newest backup can be restored; exit 1 if not; needs no cluster",
-		Long: `Fetch and decrypt the newest backup of a directory or bucket, load it as a restore would, check
-its invariants and digest, and replay its log. Nothing is kept. Exit 1 if the file is damaged,
+		Long: `Prove that the newest backup of a directory or bucket can be restored: load it as a restore would,
+check its invariants and digest, and replay its log. Nothing is kept. Exit 1 if it is damaged,
 differs from --sha256, is not of the cluster and index in its name, or a round differs.`,
 		Example: "  rota operator backup drill --from /mnt/backups\n  rota operator backup drill --from s3://backups/rota --identity ~/rota.key",
 		Args:    cobra.NoArgs,

@@ -48,19 +48,16 @@ func (a Commands) debug() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "debug [--out F] [--admin H:P]… [--log F]… [--server-config F] [--data DIR]",
 		Short: "Collect diagnostic data of a cluster in one archive",
-		Long: `Collect one archive (tar.gz) of all nodes that answer:
+		Long: `Collect diagnostic data of all nodes that answer in one archive (tar.gz):
 
   versions, and cluster status and Raft configuration as each node sees them
   metrics twice, readiness, the last events
   profiles (heap, goroutines, CPU) of nodes with --pprof
   of this machine: the ends of --log, --server-config, and the content of --data (only read)
 
---audit replays the log of --data, of a stopped node, and adds the output of rota operator
-audit.
-
-MANIFEST lists what is missing, and why. Exit 0 once the archive is written, 7 if no node
-answered and no file was named. Secrets are never included, payloads and errors of jobs only
-with --payloads. Ids, names of queues and tenants, and who did what are included.
+MANIFEST lists missing parts and reasons. Exit 7 if no node answered and no file was named. Secrets
+are never included, payloads and errors of jobs only with --payloads. Ids and the names of
+queues, tenants and callers are included.
 
 The default of --admin is port 6472 at each node's API host.`,
 		Example: "  rota operator debug --admin 127.0.0.1:6472 --log rota.log --server-config /etc/rota/server.yaml --data /var/lib/rota",

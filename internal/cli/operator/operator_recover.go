@@ -23,14 +23,14 @@ func (a Commands) recover() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "recover --data D (--report | --yes-lose-quorum [--others REPORT]…)",
 		Short: "Continue with one node's disk when the quorum is lost forever",
-		Long: `Go on with the disk of one stopped node when a majority of the disks is lost for good.
+		Long: `Continue with one stopped node's disk when a majority of the disks is lost forever.
 
 --report prints the last entry, date, digest and members of the disk and changes nothing; with
 -o json it is the input of --others. --yes-lose-quorum makes the disk a cluster of its own, with
-one voter, a new cluster id and a greater incarnation. The whole log counts, all leases are void
-and their jobs wait for 60 s, and the ids of all other nodes never return. The old files stay in
-the data directory, in before-recovery-*. It is refused while another member answers within 10
-s, if the disk is damaged, and if a report of --others goes further.
+one voter, a new cluster id and a greater incarnation. All leases are void, their jobs wait for 60
+s, and the ids of all other nodes never return. The old files stay in before-recovery-*. It is
+refused while another member answers within 10 s, if the disk is damaged, and if a report of
+--others goes further.
 
 Everything answered after this disk's last entry is lost, including revocations, and all
 attestations, which are bound to the old cluster.`,

@@ -155,8 +155,8 @@ func (a Commands) size() *cobra.Command {
 		Use:   "size [--rate R] [--pending N] [--workers N] [--payload BYTES]",
 		Short: "Compute the resources that each of three nodes needs for a load, from measurements",
 		Long: `Compute cores, memory, disk and network of a node for a load, from measurements on one kind of
-machine. The measured jobs do not fail and use no schedules, keys, workflows or logs. Use it as
-a first guess, and prove it with rota bench jobs on your machines. It asks no cluster.`,
+machine. The measured jobs do not fail and use no schedules, keys, workflows or logs. Confirm it
+with rota bench jobs on your machines.`,
 		Example: "  rota operator size --rate 500 --pending 1000000 --workers 200 --payload 1024",
 		Args:    cobra.NoArgs,
 		RunE: a.Does(func(context.Context, []string) error {

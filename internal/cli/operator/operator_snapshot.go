@@ -24,9 +24,8 @@ func (a Commands) snapshotSave() *cobra.Command {
 		Short: "Write an online backup of the asked node's state to a new file",
 		Long: `Write an online backup of the asked node's state to a new file.
 
-With --stale it needs no leader: it saves the state of the node with the data directory --data,
-which may lack the latest changes. It uses that node's socket only: call it there, as the node's
-account or as root. A node that is cut off does not know who has lost the right to backups.
+With --stale it needs no leader. It uses the socket of the node with the data directory --data:
+call it there, as the node's account or as root.
 
 The event snapshotRead, or without a leader the node's log, records the caller first.`,
 		Args: cobra.ExactArgs(1),
@@ -132,8 +131,8 @@ func (a Commands) snapshotRestore() *cobra.Command {
 		Short: "Restore a backup to an empty data directory",
 		Long: `Restore a backup, F or s3://bucket/key, to an empty data directory. All its leases are void, and
 the incarnation rises, so that no earlier lease token is given again. Access tokens are revoked
-unless --keep-tokens: otherwise an old backup would restore tokens that were revoked since. The
-node is the only member of its cluster: start it with rota server, then let new nodes --join it.`,
+unless --keep-tokens. The node is the only member of its cluster: start it with rota server, then
+let new nodes --join it.`,
 		Args: cobra.ExactArgs(1),
 	}
 	f.Register(cmd.Flags())

@@ -32,16 +32,14 @@ func (a Commands) upgradeCheck() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check [--to PATH]",
 		Short: "Check whether the cluster can be upgraded node by node; exit 1 if not",
-		Long: `Ask every node what prevents an upgrade node by node, each with what to do: nodes that do not
-answer or are unhealthy, voters that are indispensable, a change of members, states that differ,
-clocks, certificates, disks, the last backup, the mode, and versions of binaries and rules. The
-nodes are listed in the order of the upgrade.
+		Long: `Check whether the cluster can be upgraded node by node: health, members, states, clocks,
+certificates, disks, backup, mode, and versions of binaries and rules. Each problem has its
+remedy. The nodes are listed in the order of the upgrade.
 
 --to names the new rota binary, which is run once, as "PATH version". It must know the formats
 and rules in force, and be at most two minor versions from each node's.
 
-Nothing is changed. Exit 0 if nothing prevents the upgrade, warnings or not, 1 if something
-does, 7 if no node answers.`,
+Nothing is changed. Exit 0 if nothing prevents the upgrade, else 1; 7 if no node answers.`,
 		Example: "  rota operator upgrade check\n  rota operator upgrade check --to ./rota-new -o json",
 		Args:    cobra.NoArgs,
 		RunE: a.Does(func(ctx context.Context, _ []string) error {

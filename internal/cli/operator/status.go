@@ -21,10 +21,9 @@ func (a StatusCommands) Command() *cobra.Command {
 	var check bool
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "List what needs an operator, worst first, each with its runbook",
-		Long: `List what needs an operator, worst first, each with its runbook: nodes, queues without workers,
-failing jobs, backups, certificates. The console and GET /v1/attention show the same. Failing
-jobs are those that the asked node counted in the last 15 minutes.`,
+		Short: "List problems that need an operator, worst first, each with its runbook",
+		Long: `List problems that need an operator, worst first, each with its runbook. Failing jobs are those
+that the asked node counted in the last 15 minutes.`,
 		Example: "  rota status\n  rota status --check || echo 'look at the cluster'",
 		Args:    cobra.NoArgs,
 		RunE: a.Does(a.Calling(func(ctx context.Context, c *client.Client, _ []string) error {

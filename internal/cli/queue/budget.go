@@ -79,9 +79,8 @@ func (a BudgetCommands) show() *cobra.Command {
 	cmd := a.ListCommand(&cobra.Command{
 		Use:   "show NAME [--of X] [--held] [--limit N]",
 		Short: "Show the accounts of a budget in its present period",
-		Long: "Show the accounts of a budget in its present period: the amounts that ended attempts have spent,\n" +
-			"that open ones reserve, and that are left, and when nothing is left at the period's rate so far.\n" +
-			"`rota cost` has sums by type, key or day.",
+		Long: "Show the accounts of a budget in its present period: what is spent, reserved and left, and\n" +
+			"when nothing is left at the period's rate so far.",
 		Example: "  rota budget show acme-month\n  rota budget show each-tenant --held",
 		Args:    cobra.ExactArgs(1),
 	})
@@ -155,12 +154,10 @@ func (a BudgetCommands) set() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set NAME --limit N --unit COST [--tenant T] [--queue Q] [--key NAME[:VALUE]] [--each tenant|key|workflow|job] [--every hour|day|week|month [--tz ZONE]] [--default-cost N] [--warn 0.8] [--then hold|refuse|ask|warn] [--stop]",
 		Short: "Set how much of a cost jobs may spend in a period",
-		Long: "Set how much of a cost jobs may spend in a period. A start reserves the job's estimate, an end\n" +
-			"books the reported cost, and jobs whose estimate does not fit do not start. This replaces the\n" +
+		Long: "Set how much of a cost jobs may spend in a period. This replaces the\n" +
 			"budget of the same name; open attempts count at once.\n\n" +
 			"At the limit jobs wait (hold), new ones are refused too (refuse), a question is opened that\n" +
-			"`rota budget grant` answers (ask), or only an event is emitted (warn). --stop also interrupts\n" +
-			"attempts whose reports pass the limit.",
+			"`rota budget grant` answers (ask), or only an event is emitted (warn).",
 		Example: "  rota budget set acme-month --tenant acme --limit 500 --unit usd --every month --tz Europe/Berlin --warn 0.8\n" +
 			"  rota budget set per-run --each workflow --limit 20 --unit usd --stop",
 		Args: cobra.ExactArgs(1),

@@ -177,7 +177,7 @@ func (a KeyCommands) top() *cobra.Command {
 		Use:   "top [--by use|spent] [--held full|blocked|paused|open] [--name N] [--queue Q] [--tenant T] [--limit N]",
 		Short: "List the keys that rules count, most used first",
 		Long: "List the keys that rules count: those with the most open leases first, then those with the most\n" +
-			"live jobs. --by spent lists those first that have the largest unrepaid part of their burst.\n\n" +
+			"live jobs. spent lists those first that have the largest unrepaid part of their burst.\n\n" +
 			"--held selects keys:\n\n" +
 			"  full     at a limit of their rule, or stopped\n" +
 			"  blocked  whose sequence a job blocks, which `rota key skip` passes\n" +
@@ -242,8 +242,8 @@ func (a KeyCommands) set() *cobra.Command {
 	how.RegisterMatch(flags)
 	flags.StringVar(&queue, "queue", "", "`queue` whose jobs it is for (default: those of all queues together)")
 	flags.StringVar(&scope, "scope", "tenant", "whose keys count as one: `tenant` for each tenant's own, or cluster")
-	flags.Int64Var(&r.Concurrency, "concurrency", 0, "maximum `number` of open leases with a key; 0 is no limit")
-	flags.Int64Var(&r.Rate, "rate", 0, "maximum `number` of jobs of a key assigned in --per; 0 is no limit")
+	flags.Int64Var(&r.Concurrency, "concurrency", 0, "maximum `number` of open leases with a key; 0 means no limit")
+	flags.Int64Var(&r.Rate, "rate", 0, "maximum `number` of jobs of a key assigned in --per; 0 means no limit")
 	cli.DurationVar(flags, &per, "per", 0, "the period of --rate")
 	flags.Int64Var(&r.Burst, "burst", 0, "maximum `number` of --rate at once (default 1, with --unit that of --rate)")
 	flags.StringVar(&r.Unit, "unit", "",
@@ -253,7 +253,7 @@ func (a KeyCommands) set() *cobra.Command {
 	flags.StringVar(&sequence, "sequence", "none", "run the jobs of a key one after the other: `block` or skip")
 	flags.BoolVar(&r.Group, "group", false,
 		"serve the keys of a --queue in turn, unless the queue is adaptive or has fair_share on")
-	flags.Int64Var(&r.Breaker.Trip, "trip", 0, "`number` of failures that open a key; 0 is no breaker")
+	flags.Int64Var(&r.Breaker.Trip, "trip", 0, "`number` of failures that open a key; 0 means no breaker")
 	flags.Int64Var(&r.Breaker.Of, "of", 0, "count the failures among the last `N` attempts (default: that of --trip)")
 	cli.DurationVar(flags, &open, "open", 0, "how long an open key starts no jobs (default 30s), doubled after each failed probe")
 	flags.Int64Var(&r.Breaker.Probes, "probes", 0, "`number` of jobs that may then start, and of successes that close the key (default 1)")
@@ -331,8 +331,8 @@ func (a KeyCommands) pause() *cobra.Command {
 	var span time.Duration
 	cmd := &cobra.Command{
 		Use:   "pause NAME:VALUE [--for D | --until DATE] [--reason TEXT] [--queue Q] [--tenant T | --scope cluster]",
-		Short: "Start no more jobs of a key",
-		Long: "Start no more jobs of a key, for a time or until `rota key resume`. Running jobs continue, and\n" +
+		Short: "Stop starting jobs of a key",
+		Long: "Stop starting jobs of a key, for a time or until `rota key resume`. Running jobs continue, and\n" +
 			"sequences and turns keep their order. The later of two pauses applies. The key needs a rule; a\n" +
 			"rule with a value needs no limit (`rota key set NAME:VALUE`).",
 		Example: "  rota key pause model:opus --for 5m --reason 429",

@@ -42,7 +42,7 @@ func (a ModeCommands) set() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set MODE --reason S",
 		Short: "Change the cluster's mode: NORMAL, DEGRADED, READ_ONLY or DRAINING",
-		Long: `Change what the cluster admits.
+		Long: `Change the cluster's mode.
 
 NORMAL     accepts and runs everything.
 DEGRADED   refuses jobs of priority over 5, and holds queued ones.

@@ -23,7 +23,7 @@ type Commands struct{ *cli.App }
 func (a Commands) Command() *cobra.Command {
 	return a.Group(&cobra.Command{Use: "queue", Short: "See and change queues"},
 		a.List(), a.show(), a.set(),
-		a.paused("pause", "Start no more jobs of a queue; running jobs continue", "true"),
+		a.paused("pause", "Stop starting jobs of a queue; running jobs continue", "true"),
 		a.paused("resume", "Start jobs of a paused queue again", "false"),
 		a.delete())
 }
@@ -125,9 +125,8 @@ func (a Commands) set() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set Q [--preset P] [--set key=value]… [--dry-run] [--if-match ETAG]",
 		Short: "Create a queue or change its policy",
-		Long: "Create a queue or change its policy. A preset starts from its values; each --set changes one key.\n\n" +
-			"Presets: " + strings.Join(rota.Presets, ", ") +
-			".\n\nKeys, each with its default in standard and in the presets that " +
+		Long: "Create a queue or change its policy. A preset starts from its values; each --set changes one key." +
+			"\n\nKeys, each with its default in standard and in the presets that " +
 			"differ:\n\n" + keysHelp(),
 		Args: cobra.ExactArgs(1),
 		RunE: a.Does(a.Calling(func(ctx context.Context, c *client.Client, args []string) error {

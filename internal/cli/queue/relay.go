@@ -30,8 +30,7 @@ func (a RelayCommands) webhooks() *cobra.Command {
 		Short: "Post the deliveries of webhooks to their receivers",
 		Long: `Post the deliveries of webhooks, as a worker of the queue rota-webhooks. Each is signed as
 Standard Webhooks specifies, with secrets derived from the key file: run all relays of a cluster
-with the same file. Redirects are not followed. A try may take 15 s. A delivery is given up
-after three days, at once if the receiver answers 410; either disables its webhook.`,
+with the same file.`,
 		Example: `  openssl rand -hex 32 > relay.key && chmod 600 relay.key
   rota relay webhooks --key-file relay.key`,
 		Args: cobra.NoArgs,

@@ -29,8 +29,7 @@ func (a ScheduleCommands) set() *cobra.Command {
 and dates continue unless the times change.
 
 --cron accepts five fields as in crontab(5), or six with seconds first, and @hourly, @daily,
-@weekly, @monthly, @yearly. An hour that a zone skips runs at the first instant after the gap, a
-repeated one runs once; hours that begin with * go by elapsed time.`,
+@weekly, @monthly, @yearly.`,
 		Example: `  rota schedule set nightly --cron "30 2 * * *" --tz Europe/Berlin --type report
   rota schedule set poll --every 5m --overlap skip --type poll --payload '{"feed":1}'`,
 		Args: cobra.ExactArgs(1),
@@ -62,7 +61,7 @@ func (f *scheduleFlags) register(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&f.dates, "date", nil, "run on this `date`; may be repeated, in order")
 	flags.Var((*cli.DateValue)(&s.Start), "start", "first `date` on which it may run")
 	flags.Var((*cli.DateValue)(&s.End), "end", "end `date`, from which on it no longer runs")
-	flags.Int64Var(&s.Limit, "limit", 0, "end after this `number` of runs; 0 is no limit")
+	flags.Int64Var(&s.Limit, "limit", 0, "end after this `number` of runs; 0 means no limit")
 	cli.DurationVar(flags, &s.Jitter, "jitter", 0, "start each run up to so much later")
 	flags.StringVar(&f.overlap, "overlap", "skip",
 		"overlap `policy` for a date while a run is live: skip, queue_one, queue_all, cancel, allow")

@@ -93,10 +93,10 @@ func (a TenantCommands) show() *cobra.Command {
 var tenantFlags = []struct{ flag, key, usage string }{
 	{"tier", "tier", "service `tier`, a term of the market ranking: FREE, PRO, PREMIUM"},
 	{"weight", "weight", "`weight` of its fair share, 1 or more"},
-	{"max-concurrent", "max_concurrent", "maximum `number` of open leases over all queues; 0 is no limit"},
+	{"max-concurrent", "max_concurrent", "maximum `number` of open leases over all queues; 0 means no limit"},
 	{"rate-limit-rps", "rate_limit_rps",
-		"maximum `number` of submissions a second over all queues; 0 is no limit, -1 uses each queue's limit"},
-	{"bytes-max", "bytes_max", "`bytes` that its jobs and workflows may hold, such as 64MiB; 0 is no limit"},
+		"maximum `number` of submissions a second over all queues; 0 means no limit, -1 uses each queue's limit"},
+	{"bytes-max", "bytes_max", "`bytes` that its jobs and workflows may hold, such as 64MiB; 0 means no limit"},
 	{"penalty", "penalty_ms",
 		"minimum `duration` that its lanes wait at --max-concurrent; 0 waits only for a lease to end"},
 }
@@ -104,10 +104,9 @@ var tenantFlags = []struct{ flag, key, usage string }{
 func (a TenantCommands) set() *cobra.Command {
 	var how cli.SetFlags
 	cmd := &cobra.Command{
-		Use:   "set T [--tier TIER] [--weight N] [--max-concurrent N] [--rate-limit-rps N] [--bytes-max N] [--penalty D] [--dry-run] [--if-match ETAG]",
-		Short: "Create a tenant or change its limits",
-		Long: "Create a tenant or change its limits; only the given ones change.\n\n" +
-			"At --max-concurrent the tenant's jobs wait, and other tenants' run in their place.",
+		Use:     "set T [--tier TIER] [--weight N] [--max-concurrent N] [--rate-limit-rps N] [--bytes-max N] [--penalty D] [--dry-run] [--if-match ETAG]",
+		Short:   "Create a tenant or change its limits",
+		Long:    "Create a tenant or change its limits; only the given ones change.",
 		Example: "  rota tenant set acme --tier PREMIUM --weight 3 --max-concurrent 50",
 		Args:    cobra.ExactArgs(1),
 	}

@@ -25,12 +25,11 @@ func (a TzdataCommands) install() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "install [FILE] [--release R] [--released DATE] [--older]",
 		Short: "Install a release of the time zone database on the whole cluster",
-		Long: `Put a release of the IANA time zone database into force on the whole cluster. From one log entry
-on, every date of a schedule is calculated by it, on every leader.
+		Long: `Install a release of the IANA time zone database on the whole cluster: from one log entry on,
+dates of schedules are calculated by it.
 
 FILE is a zip of zones: the wheel of the PyPI package tzdata (pip download tzdata --no-deps), or
-a zoneinfo.zip such as Go's. The default is the release in this binary. rota cluster status
-shows the release in force.`,
+a zoneinfo.zip such as Go's. The default is the release in this binary.`,
 		Example: "  rota tzdata install tzdata-2026.6-py2.py3-none-any.whl\n  rota tzdata install zoneinfo.zip --release 2026f --released 2026-10-27",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: a.Does(a.Calling(func(ctx context.Context, c *client.Client, args []string) error {

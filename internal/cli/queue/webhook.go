@@ -40,7 +40,7 @@ func (a WebhookCommands) set() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set W --url URL [--kinds K,K] [--filter F] [--generation N]",
 		Short: "Create or replace a webhook",
-		Long: `Create a webhook: each event that it selects from now on becomes a job in the queue rota-webhooks,
+		Long: `Create or replace a webhook: each event that it selects from now on becomes a job in the queue rota-webhooks,
 which ` + "`rota relay webhooks`" + ` posts to the URL. It selects only events that your present rights
 cover, which requires the right read.`,
 		Example: `  rota webhook set billing --url https://example.com/rota --kinds jobCompleted,jobDead --filter 'queue=billing'

@@ -37,12 +37,11 @@ func (a DevCommands) Command() *cobra.Command {
 		Short: "Run a whole cluster in one process on loopback, for trying out",
 		Long: `Run a whole cluster in one process on loopback. When it serves, it prints one line: ready
 addr=H:P,H:P,H:P. The first node listens on 127.0.0.1:6470, the default of the other commands.
-If that is taken it gets another port, for ROTA_ADDR or --addr. Without --data the state is in a
+If that is in use it gets another port, for ROTA_ADDR or --addr. Without --data the state is in a
 temporary directory, removed at the end; with it the cluster continues the next time, at the
 same addresses if they are free.
 
-With --background this command ends once the cluster serves, and prints variables for the shell:
-ROTA_ADDR, and ROTA_DEV_PID to end the cluster.`,
+--background prints ROTA_ADDR, and ROTA_DEV_PID to end the cluster, once the cluster serves.`,
 		Example: `  rota dev
   eval "$(rota dev --background)"; rota cluster status; kill $ROTA_DEV_PID`,
 		Args: cobra.NoArgs,

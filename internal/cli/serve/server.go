@@ -74,10 +74,8 @@ spiffe://CLUSTER/node/ID (see rota tls). Beyond loopback, clients show certifica
 --client-ca, which name their roles. The admin port answers /healthz, /readyz (503 until a
 leader is known and the node has caught up) and /metrics.
 
---check starts nothing and changes nothing. It checks the settings, their files, the addresses
-and the data directory, and prints all faults, one a line. Exit 2 if a flag is wrong, 1 for
-other faults, else 0. A directory that this node's process has open is only checked from
-outside.`,
+--check prints one fault a line. Exit 2 if a flag is wrong, 1 for other faults, else 0. A
+directory that this node's process has open is only checked from outside.`,
 		Args: cobra.NoArgs,
 		RunE: a.Does(func(ctx context.Context, _ []string) error {
 			if f.check {

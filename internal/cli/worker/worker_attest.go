@@ -29,9 +29,7 @@ worker run --attestation. Queues with require_attestation need one. The nodes mu
 public key (server --attestation-key).
 
 The key is PEM (PKCS #8) or a seed of 64 hex digits. --expires is a duration from now, or a date
-such as 2031-01-31 or 2031-01-31T12:00:00Z. With --cluster-id no node is asked. Queues with
-min_stake count only a --stake that is signed here, less what was slashed, until the attestation
-expires.`,
+such as 2031-01-31 or 2031-01-31T12:00:00Z. With --cluster-id no node is asked.`,
 		Example: `  rota worker attest --generate-key signing.pem > signing.pub
   rota worker attest --key signing.pem --worker gpu-7 --expires 720h > gpu-7.json
   rota worker run --queues render --id gpu-7 --attestation gpu-7.json`,

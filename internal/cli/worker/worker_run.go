@@ -57,31 +57,23 @@ const workerRunHelp = `Run a worker. With --exec each job runs CMD under sh -c i
   exit code     0 completes the job, 75 declines it, others fail the attempt with the end of
                 stderr
   $ROTA_OUTCOME a file in which a failing command may write "retry-after 5m", "snooze 30s",
-                "pause KEY 30s" (a snooze that pauses a key of the job for all workers),
-                "no-retry" or "cancel". Lines "cost NAME AMOUNT" report costs, however the
-                command ends.
+                "pause KEY 30s" (a snooze that pauses the key), "no-retry" or "cancel", and
+                any command "cost NAME AMOUNT"
 
 When the lease is lost the group gets SIGTERM, and SIGKILL 5 s later (1 s under
 lease_grace_on_disconnect_ms). Without --exec a built-in handler waits the job's simulate_ms and
 completes it with the payload's SHA-256.
 
 A job's headers traceparent, tracestate and baggage are TRACEPARENT, TRACESTATE and BAGGAGE. The
-job of a workflow's node also has ROTA_WORKFLOW_ID and ROTA_NODE_ID. If the node has parents,
-ROTA_PARENTS is a directory with the output of each, in a file named by its id (escaped as in a
-URL). ROTA_PARENTS_INDEX is a JSON file with node, job, file and output digest of each, in the
-workflow's order. Both are gone when the command ends.
-
-A node's command that exits with 0 may leave children in the file $ROTA_CHILDREN, one JSON
-object each with the fields of a workflow file's node: they join the workflow. A faulty file
-fails the attempt and adds nothing.
+job of a workflow's node also has ROTA_WORKFLOW_ID and ROTA_NODE_ID, a directory ROTA_PARENTS
+with its parents' outputs, described by the JSON file ROTA_PARENTS_INDEX, and a file
+ROTA_CHILDREN for nodes that it adds.
 
 On Linux a worker with --exec has a guard: this process starts the worker as its child and
 passes SIGTERM, SIGINT and SIGHUP on. When the worker dies, the guard kills every process that
-it left, daemons too, and reports the loss. The attempts end at once as WORKER_LOST, instead of
-after 40 s of silence. Each job runs again after its queue's backoff (backoff_base, default 5s),
-or is DEAD after worker_losses_max such losses (default 3; a job of one attempt after the first).
-The exit code is the worker's, or 128 and the signal. A killed guard ends its worker too, which
-gives back its jobs. --guard=false turns the guard off; other systems have none.
+it left, daemons too, and ends the attempts at once as WORKER_LOST, instead of after 40 s of
+silence. The exit code is the worker's, or 128 and the signal. A killed guard ends its worker
+too, which gives back its jobs. --guard=false turns the guard off.
 
 The first SIGTERM or SIGINT drains: running jobs may finish, and no new ones start. A second one
 ends running jobs and gives them back. If the cluster cannot be reached, outcomes are dropped

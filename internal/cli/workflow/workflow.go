@@ -21,8 +21,7 @@ type Commands struct{ *cli.App }
 // Command returns `rota workflow` and the commands below it.
 func (a Commands) Command() *cobra.Command {
 	return a.Group(&cobra.Command{Use: "workflow", Short: "Submit and manage workflows of jobs",
-		Long: `A workflow is a graph of jobs without cycles: a node starts when all its parents have COMPLETED,
-and sees their outputs. A node's job has the id WORKFLOW/NODE, for rota job show, why and
+		Long: `A workflow is a graph of jobs. A node's job has the id WORKFLOW/NODE, for rota job show, why and
 cancel, and rota events tail --job.`},
 		a.submit(), a.show(), a.List(), a.graph(),
 		a.wait(), a.cancel(), a.retry(), a.signal())
@@ -125,8 +124,8 @@ func (a Commands) retry() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "retry ID [--from NODE]",
 		Short: "Run the incomplete nodes of a FAILED or CANCELLED workflow again",
-		Long: `Run every node again that did not complete; COMPLETED nodes stay. With --from, only that node,
-its descendants, and the nodes that those wait for run again.`,
+		Long: `Run the incomplete nodes of a FAILED or CANCELLED workflow again. With --from, only that node, its
+descendants, and the nodes that those wait for run again.`,
 		Example: "  rota workflow retry nightly-7\n  rota workflow retry nightly-7 --from transform",
 		Args:    cobra.ExactArgs(1),
 		RunE: a.Does(a.Calling(func(ctx context.Context, c *client.Client, args []string) error {

@@ -59,8 +59,7 @@ func (a Commands) graph() *cobra.Command {
 		Short: "Draw a workflow's graph: in the terminal, or for Graphviz",
 		Long: `Draw a workflow's graph in the terminal: its nodes by depth, each with its state, run time (~:
 expected) and parents. +n means n added nodes that are waited for too, * the critical path. More
-than 60 nodes are summed up by depth. --dot writes any graph in Graphviz's language. Colours
-need a terminal; NO_COLOR turns them off.`,
+than 60 nodes are summed up by depth. NO_COLOR turns colours off.`,
 		Example: "  rota workflow graph nightly-7\n  rota workflow graph nightly-7 --dot | dot -Tsvg > nightly-7.svg",
 		Args:    cobra.ExactArgs(1),
 		RunE: a.Does(a.Calling(func(ctx context.Context, c *client.Client, args []string) error {

@@ -27,15 +27,13 @@ func (a Commands) submit() *cobra.Command {
 		Long: `Submit a workflow from a file or stdin: all of it, or nothing. The file is YAML or JSON in
 rota's format, or a WfCommons instance (WfFormat 1.5).
 
-rota's format has id, queue, tenant, on_failure (fail_fast or continue), labels, defaults, nodes
-and edges. A node has an id, parents, and the fields of a job: type, payload, priority (default
-5), queue, ttl_ms, cpu_milli, requires, data_keys, … defaults holds for every node that does not
-override it. An edge {from, to} adds to the nodes' parents. A node that does not complete ends
-the workflow (fail_fast) or only its descendants (continue).
+rota's format has id, queue, tenant, on_failure, labels, defaults, nodes and edges. A node has an
+id, parents, and the fields of a job. defaults holds for every node that does not override it.
+An edge {from, to} adds to the nodes' parents. A node that does not complete ends the workflow
+(on_failure fail_fast) or only its descendants (continue).
 
 Each task of a WfCommons instance is a node: its type is the program's name, simulate_ms the
-recorded runtime × --time-scale, data_keys the input files that no task makes. --resources also
-uses the recorded cores and memory, which workers must then offer.
+recorded runtime × --time-scale, data_keys the input files that no task makes.
 
 Flags beat the file. Submitting the same workflow again changes nothing; another one under a
 known id is refused (exit 4).`,
