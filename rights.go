@@ -177,7 +177,7 @@ type Issuer struct {
 }
 
 // ClaimRole gives a role to tokens with a claim that has this value, alone or among others; a Value that ends in "*"
-// matches by prefix.
+// matches by prefix. Claim is a name, or the path of a claim inside others, such as realm_access.roles.
 type ClaimRole struct {
 	Claim string `json:"claim"`
 	Value string `json:"value"`

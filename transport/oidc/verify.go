@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/json"
 	"net/http"
 	"slices"
 	"strings"
@@ -20,7 +21,8 @@ import (
 
 // algorithms lists the accepted signature algorithms: only asymmetric ones, so that a public key is never used as a
 // shared secret, and never "none".
-var algorithms = []string{gooidc.RS256, gooidc.ES256, gooidc.EdDSA}
+var algorithms = []string{gooidc.RS256, gooidc.RS384, gooidc.RS512, gooidc.PS256, gooidc.PS384, gooidc.PS512,
+	gooidc.ES256, gooidc.ES384, gooidc.ES512, gooidc.EdDSA}
 
 const (
 	// maxVerify bounds one verification, including its requests to the issuer.
@@ -60,19 +62,50 @@ func (c claims) text(name string) string {
 	return text
 }
 
-// texts returns a claim that is a text or a list of texts.
-func (c claims) texts(name string) []string {
-	list, _ := c[name].([]any)
-	if _, is := c[name].(string); is {
-		list = []any{c[name]}
+// at returns the value at a path of names separated by dots, such as realm_access.roles. A claim with the whole name
+// comes first, then the shortest name that has an object as value: names may contain dots themselves.
+func (c claims) at(path string) any {
+	for {
+		if v, ok := c[path]; ok {
+			return v
+		}
+		inner, rest := c.enter(path)
+		if inner == nil {
+			return nil
+		}
+		c, path = inner, rest
 	}
-	var texts []string
-	for _, v := range list {
-		if text, is := v.(string); is {
-			texts = append(texts, text)
+}
+
+// enter returns the object with the shortest name that begins a path, and the rest of the path.
+func (c claims) enter(path string) (inner claims, rest string) {
+	for i, r := range path {
+		if r != '.' {
+			continue
+		}
+		if object, is := c[path[:i]].(map[string]any); is {
+			return object, path[i+1:]
 		}
 	}
-	return texts
+	return nil, ""
+}
+
+// texts returns a claim that is a text or a list of texts.
+func (c claims) texts(name string) []string { return texts(c[name]) }
+
+// texts returns the texts of a value that is a text or a list.
+func texts(v any) []string {
+	list, _ := v.([]any)
+	if _, is := v.(string); is {
+		list = []any{v}
+	}
+	var found []string
+	for _, item := range list {
+		if text, is := item.(string); is {
+			found = append(found, text)
+		}
+	}
+	return found
 }
 
 // seconds reads a date, and returns false if it is implausible.
@@ -120,6 +153,10 @@ func (v *Verifier) Verify(ctx context.Context, jwt string, issuers func(url stri
 
 // proved rejects a token that is not signed by a key of its issuer, or is signed with another algorithm.
 func (v *Verifier) proved(ctx context.Context, jwt string, issuer *rota.Issuer) error {
+	algorithm, err := algorithm(jwt)
+	if err != nil {
+		return err
+	}
 	ctx, cancel := context.WithTimeout(ctx, maxVerify)
 	defer cancel()
 	p, err := v.provider(issuer)
@@ -139,8 +176,22 @@ func (v *Verifier) proved(ctx context.Context, jwt string, issuer *rota.Issuer) 
 		p.doubt(verifier)
 		return unavailable(issuer.URL, failure)
 	}
-	return refused("jwt", "the identity token is not signed by a key of issuer %s, by one of %s", issuer.URL,
-		strings.Join(algorithms, ", "))
+	return refused("jwt", "the identity token is not signed by a key of issuer %s with %s", issuer.URL, algorithm)
+}
+
+// algorithm returns the name of a token's signature algorithm, and an error for one that is not accepted.
+func algorithm(jwt string) (string, error) {
+	var head struct {
+		Alg string `json:"alg"`
+	}
+	first, _, _ := strings.Cut(jwt, ".")
+	text, _ := strictly.DecodeString(first)
+	_ = json.Unmarshal(text, &head) // no name is refused like an unknown one
+	if !slices.Contains(algorithms, head.Alg) {
+		return "", refused("jwt", "the identity token is signed with %q: the issuer must sign with one of %s",
+			cut(head.Alg), strings.Join(algorithms, ", "))
+	}
+	return head.Alg, nil
 }
 
 func (v *Verifier) time() time.Time {
@@ -216,7 +267,7 @@ func utc(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 // role returns the first mapping that matches a claim, and the claim's value.
 func (c claims) role(maps []rota.ClaimRole) (m rota.ClaimRole, value string, ok bool) {
 	for _, m := range maps {
-		for _, text := range c.texts(m.Claim) {
+		for _, text := range texts(c.at(m.Claim)) {
 			if m.Fits(text) {
 				return m, text, true
 			}

@@ -97,8 +97,10 @@ func TestVerify(t *testing.T) {
 	}{
 		"none":         {p.Sign("none", p.claims(nil)), "jwt", "signed"},
 		"no signature": {parts[0] + "." + parts[1] + ".", "jwt", "signed"},
-		"HS256":        {p.Sign("HS256", p.claims(nil)), "jwt", "signed"},
-		"PS256":        {p.Sign("PS256", p.claims(nil)), "jwt", "signed"},
+		"HS256": {p.Sign("HS256", p.claims(nil)), "jwt",
+			`signed with "HS256": the issuer must sign with one of RS256`},
+		"no algorithm": {encode([]byte("[]")) + "." + parts[1] + "." + parts[2], "jwt", `with ""`},
+		"other key":    {p.SignAs("ES384", "ec", p.claims(nil)), "jwt", "with ES384"},
 		"forged":       {forged, "jwt", "signed"},
 		"other claims": {parts[0] + "." + strings.Split(p.Sign("RS256",
 			p.claims(map[string]any{"sub": "repo:acme/x"})), ".")[1] + "." + parts[2], "jwt", "signed"},
@@ -138,6 +140,40 @@ func TestVerify(t *testing.T) {
 		}
 		if err != nil && strings.Contains(err.Error(), parts[2]) {
 			t.Errorf("%s: the refusal quotes the token: %v", name, err)
+		}
+	}
+}
+
+// TestVerify_nested checks that a map may name a claim inside others, and which claim that is if names contain dots.
+func TestVerify_nested(t *testing.T) {
+	t.Parallel()
+	p := newIDP(t)
+	type object = map[string]any
+	roles := object{"roles": []string{"dev", "ops"}}
+	for _, c := range []struct {
+		claim  string
+		claims object
+		want   string
+	}{
+		{"realm_access.roles", object{"realm_access": roles}, "operator"},
+		{"resource_access.my.app.roles", object{"resource_access": object{"my.app": roles}}, "operator"},
+		{"https://acme.example/roles", object{"https://acme.example/roles": "ops"}, "operator"},
+		{"a.b", object{"a.b": "dev", "a": object{"b": "ops"}}, ""}, // the whole name comes first
+		{"a.b.c", object{"a": object{"x": "y"}, "a.b": object{"c": "ops"}}, ""},
+		{"a.b", object{"a": []object{{"b": "ops"}}}, ""},
+		{"a.", object{"a": object{"b": "ops"}}, ""},
+		{"a.b", object{"a": object{"B": "ops"}}, ""},
+		{"a", object{"a": object{"b": "ops"}}, ""},
+		{strings.Repeat(".", 200), object{"": object{"": "ops"}}, ""},
+	} {
+		find := func(string) (rota.Issuer, bool) {
+			i := p.issuer()
+			i.Maps = []rota.ClaimRole{{Claim: c.claim, Value: "ops", Role: "operator"}}
+			return i, true
+		}
+		s, err := at(noon.Add(time.Minute)).Verify(context.Background(), p.Sign("ES256", p.claims(c.claims)), find)
+		if s.Role != c.want || (err == nil) != (c.want != "") || err == nil && (s.Claim != c.claim || s.Value != "ops") {
+			t.Errorf("%s in %v: got %+v, %v, want %q", c.claim, c.claims, s, err, c.want)
 		}
 	}
 }

@@ -135,7 +135,8 @@ func (a Commands) setIssuer() *cobra.Command {
 		Use:   "set URL --audience A --map CLAIM=VALUE:ROLE [--ca-file FILE]",
 		Short: "Accept tokens of an identity provider",
 		Long: "Accept tokens of an identity provider: those of this issuer, for this audience, whose claims\n" +
-			"match a map. The first matching map gives the role. A value is an id, or a prefix and *.",
+			"match a map. The first matching map gives the role. A value is an id, or a prefix and *.\n" +
+			"A claim inside others is a path: realm_access.roles.",
 		Example: "  rota auth issuer set https://token.actions.githubusercontent.com --audience rota --map 'sub=repo:acme/site:ref:refs/heads/main:submitter'",
 		Args:    cobra.ExactArgs(1),
 	}
