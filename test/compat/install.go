@@ -56,6 +56,9 @@ func (s *scene) install(ctx context.Context, name string) (*installed, error) {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	got := &installed{name: name, version: t.version}
+	if t.missing != "" {
+		return got, skipped(t.missing)
+	}
 	if len(t.look) > 0 {
 		return got, s.look(ctx, t, got)
 	}
@@ -70,6 +73,9 @@ func (s *scene) install(ctx context.Context, name string) (*installed, error) {
 			return got, err
 		}
 		if err := t.fetch(ctx, got.dir); err != nil {
+			return got, err
+		}
+		if err := (command{dir: got.dir}).steps(ctx, t.then...); err != nil {
 			return got, err
 		}
 		if err := os.WriteFile(ready, nil, 0o644); err != nil {
@@ -115,6 +121,11 @@ func (t tool) fetch(ctx context.Context, dir string) error {
 			_, err = in.run(ctx, "venv/bin/pip", append([]string{"install", "-q", "--disable-pip-version-check"},
 				t.pip...)...)
 		}
+	case strings.HasSuffix(t.maven, ":zip"):
+		parts := strings.Split(t.maven, ":")
+		err = in.steps(ctx, []string{"mvn", "-q", "-B", "dependency:copy", "-Dartifact=" + t.maven,
+			"-DoutputDirectory=" + dir, "-Dmdep.stripVersion=true"}, []string{"unzip", "-q", parts[1] + ".zip"},
+			[]string{"rm", parts[1] + ".zip"}, []string{"sh", "-c", "mv */* ."})
 	case t.maven != "":
 		_, err = in.run(ctx, "mvn", "-q", "-B", "dependency:copy", "-Dartifact="+t.maven, "-DoutputDirectory="+dir,
 			"-Dmdep.stripVersion=true")

@@ -26,6 +26,7 @@ var titles = map[string]string{
 	"proxies":    "Proxies",
 	"postgres":   "PostgreSQL for the outbox relay",
 	"stores":     "S3 stores for backups",
+	"issuers":    "Issuers of identity tokens",
 }
 
 // writePage writes all results; rows without a new one keep their line of the page.

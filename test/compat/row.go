@@ -45,7 +45,8 @@ func (s *scene) play(ctx context.Context, r row, installOnly bool) result {
 	if t != nil {
 		got.version = t.version
 	}
-	if err != nil {
+	var missing skipped
+	if err != nil && !errors.As(err, &missing) {
 		err = skipped("cannot be installed: " + firstLines(err))
 	}
 	seen := ""
@@ -96,7 +97,7 @@ func firstLines(err error) string {
 func rows() []row {
 	var all []row
 	for _, part := range [][]row{protocolRows(), generatorRows(), proxyRows(), postgresRows(), storeRows(),
-		runtimeRows(), recipientRows()} {
+		issuerRows(), runtimeRows(), recipientRows()} {
 		all = append(all, part...)
 	}
 	return all

@@ -10,7 +10,7 @@ type tool struct {
 	goReplace []string
 	// npm and pip hold packages at versions; the first is the tool itself.
 	npm, pip []string
-	// maven is group:artifact:version of a jar.
+	// maven is group:artifact:version of a jar, or with :zip of an archive, which is unpacked.
 	maven string
 	// archive is the name of an archive in the jar, which is unpacked; folder is a folder on the machine that holds the
 	// tool.
@@ -19,6 +19,10 @@ type tool struct {
 	// in them.
 	deb     []string
 	program string
+	// then holds commands that finish the installation, run in the tool's directory.
+	then [][]string
+	// missing is why the tool cannot be installed.
+	missing string
 	// look is a program on the machine; these arguments print its version.
 	look []string
 	// most limits the installation; 0 is maxInstall.
@@ -79,4 +83,9 @@ var tools = []tool{
 	{name: "s3rver", version: "3.7.1", npm: []string{"s3rver@3.7.1"}, program: "node_modules/.bin/s3rver"},
 	{name: "gofakes3", version: "v1.2.0", goPackage: "github.com/johannesboyne/gofakes3/cmd/gofakes3"},
 	{name: "PgBouncer", deb: []string{"pgbouncer", "libevent-2.1-7", "libc-ares2"}, program: "usr/sbin/pgbouncer"},
+
+	{name: "oidc-provider", version: "9.13.3", npm: []string{"oidc-provider@9.13.3"}},
+	{name: "Keycloak", version: "26.7.3", maven: "org.keycloak:keycloak-quarkus-dist:26.7.3:zip",
+		most: 15 * time.Minute, then: [][]string{{"bin/kc.sh", "build", "--db=dev-mem", "--cache=local"}}},
+	{name: "dex", missing: "dex is not a Go module that can be built: the registry's newest version is of 2018"},
 }
