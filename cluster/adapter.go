@@ -59,17 +59,17 @@ func (a adapter) Apply(log *raft.Log) any {
 	n.archive.Staged(n.replica.machine)
 	n.events.Append(n.replica.machine.Head().Incarnation, &applied)
 	if n.leader.caughtUp.Load() { // before that it replays: what it applies happened before it started
-		n.measures.countEvents(applied.Events)
-		n.stats.count(applied.Events)
+		n.measures.CountEvents(applied.Events)
+		n.stats.Count(applied.Events)
 	}
-	n.recent.count(applied.Events) // by their dates
+	n.recent.Count(applied.Events) // by their dates
 	members := slices.ContainsFunc(applied.Events, func(e rota.Event) bool { return e.Kind == rota.EventNodeChanged })
 	n.replica.machine.Recycle(applied.Events) // followers of events read their bytes
 	applied.Events = nil
 	n.replica.applied.Store(uint64(applied.Index)) // under the lock, since readers of the state may read it
 	n.replica.mu.Unlock()
 	n.replica.advance(applied.Index, applied.Rules)
-	n.measures.apply.Observe(time.Since(start).Seconds())
+	n.measures.Apply.Observe(time.Since(start).Seconds())
 	if applied.Term == log.Term {
 		n.membership.learnCluster()
 	}
@@ -118,7 +118,7 @@ func (f frozenState) Persist(sink raft.SnapshotSink) error {
 	if err := sink.Close(); err != nil {
 		return err
 	}
-	f.n.measures.written.Observe(time.Since(start).Seconds())
+	f.n.measures.Written.Observe(time.Since(start).Seconds())
 	f.n.audit.Offer(f.n.snapshots.StateFile(sink.ID()), uint64(info.Index), f.frozen.Operations())
 	f.n.log.Info("snapshot written", "index", info.Index, "records", info.Records, "bytes", info.Bytes,
 		"took_ms", time.Since(start).Milliseconds())

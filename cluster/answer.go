@@ -29,7 +29,7 @@ func (l *leadership) land() {
 		l.free()
 		if err != nil {
 			if err = classify(err); err != errNotLeader {
-				l.n.measures.unknown.Inc()
+				l.n.measures.Unknown.Inc()
 			}
 			for _, p := range f.proposals {
 				p.reply <- reply{err: err}
@@ -43,8 +43,8 @@ func (l *leadership) land() {
 		failpoint.Pass("commit-before-answer")
 		l.settle(f.seq, a)
 		took := time.Since(f.started)
-		l.n.measures.commit.Observe(took.Seconds())
-		l.commits.note(l.n.sinceBoot(), took)
+		l.n.measures.Commit.Observe(took.Seconds())
+		l.commits.Note(l.n.sinceBoot(), took)
 		at := 0
 		for _, p := range f.proposals {
 			r := reply{index: a.Index, sweep: a.Sweep}

@@ -55,7 +55,7 @@ func (cv *clusterVerbs) SaveSnapshot(ctx context.Context, how peer.ReadOptions, 
 	}
 	start := time.Now()
 	if _, err = snapshot.Write(w, backup{frozen, cv.n.historyFile.Jobs, past, cv.n.stores.Log}); err == nil {
-		cv.n.measures.written.Observe(time.Since(start).Seconds())
+		cv.n.measures.Written.Observe(time.Since(start).Seconds())
 	}
 	return err
 }

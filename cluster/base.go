@@ -13,6 +13,7 @@ import (
 	"github.com/rotasched/rota/cluster/audit"
 	"github.com/rotasched/rota/cluster/gossip"
 	"github.com/rotasched/rota/cluster/history"
+	"github.com/rotasched/rota/cluster/internal/meter"
 	"github.com/rotasched/rota/cluster/raftstore"
 	"github.com/rotasched/rota/cluster/rebuild"
 	"github.com/rotasched/rota/cluster/stream"
@@ -27,7 +28,7 @@ type base struct {
 	log      *slog.Logger
 	peers    Peers
 	lines    logs.Limiter
-	measures *measures
+	measures *meter.Measures
 
 	data      *raftstore.DataDir
 	stores    *raftstore.Stores
@@ -44,9 +45,6 @@ type base struct {
 	audit   *audit.Keep
 	rebuild *rebuild.Rebuilder
 	scrub   *rebuild.Scrubber
-	stats   *stats
-	// recent counts recently ended jobs by queue.
-	recent *recent
 
 	replica
 	proposer

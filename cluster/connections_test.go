@@ -84,7 +84,7 @@ func TestCommitNews(t *testing.T) {
 	}
 	// The next entry, a sweep's, would also have notified them, only later: so the leader's counter is checked too.
 	counted := prometheus.NewRegistry()
-	counted.MustRegister(leader.measures.commitMessages)
+	counted.MustRegister(leader.measures.CommitMessages)
 	said := func() float64 {
 		families, err := counted.Gather()
 		if err != nil || len(families) != 1 {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/internal/meter"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
@@ -50,7 +51,7 @@ type threshold struct {
 
 // look processes a measurement.
 func (t *threshold) look(now time.Duration, value int64, why func() string) {
-	opposite, after := t.most > 0 && value > t.most, degradeAfter
+	opposite, after := t.most > 0 && value > t.most, meter.DegradeAfter
 	if t.over {
 		opposite, after = t.most == 0 || value*1000 < t.most*recoverPermille, recoverAfter
 	}
@@ -124,7 +125,7 @@ func (ch *chores) degradeLoop(l *leadership) {
 }
 
 func (ch *chores) measureLoad(l *leadership) (m measured) {
-	m.commit = l.commits.median(ch.n.sinceBoot())
+	m.commit = l.commits.Median(ch.n.sinceBoot())
 	ch.n.replica.look(func(s *fsm.View) {
 		m.mode = s.Mode()
 		m.queue, m.permille = s.FullestQueue()

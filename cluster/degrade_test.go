@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/internal/meter"
 )
 
 // rehearsal is a degrader with measures set by the test, and the mode that its proposals produce.
@@ -145,17 +146,17 @@ func TestDegrader(t *testing.T) {
 
 func TestLatencies(t *testing.T) {
 	t.Parallel()
-	var l latencies
-	if l.median(time.Hour) != 0 {
+	var l meter.Latencies
+	if l.Median(time.Hour) != 0 {
 		t.Fatal("without commits there is no latency")
 	}
-	for i := range 2 * latenciesKept { // the ring wraps around
-		l.note(time.Hour, time.Duration(i)*time.Millisecond)
+	for i := range 2 * meter.LatenciesKept { // the ring wraps around
+		l.Note(time.Hour, time.Duration(i)*time.Millisecond)
 	}
-	if m := l.median(time.Hour); m != latenciesKept*3/2*time.Millisecond {
+	if m := l.Median(time.Hour); m != meter.LatenciesKept*3/2*time.Millisecond {
 		t.Fatalf("median %v", m)
 	}
-	if m := l.median(time.Hour + degradeAfter); m != 0 {
+	if m := l.Median(time.Hour + meter.DegradeAfter); m != 0 {
 		t.Fatalf("past samples count: %v", m)
 	}
 }

@@ -48,7 +48,7 @@ func (l *leadership) withRound(batch []*proposal, ops int, now rota.Clock) []*pr
 	if err != nil {
 		return batch // the match loop meets the same fault, and reports it
 	}
-	l.n.measures.rounds.Inc()
+	l.n.measures.Rounds.Inc()
 	return append(kept, &proposal{ops: b.ops, encoded: b.encoded, size: len(b.encoded), reply: reply})
 }
 
@@ -66,7 +66,7 @@ func (l *leadership) decideWith(batch []*proposal, ops int, now rota.Clock) (rou
 	}
 	took := time.Since(start)
 	l.turn.took.Store(int64(took))
-	l.n.measures.decide.Observe(took.Seconds())
+	l.n.measures.Decide.Observe(took.Seconds())
 	return rounds
 }
 

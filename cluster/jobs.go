@@ -33,7 +33,7 @@ func (jv *jobVerbs) Submit(ctx context.Context, jobs []rota.JobSpec) ([]rota.Sub
 			Throttle: o.GetThrottle()}
 	}
 	jv.nameDifferences(ctx, jobs, submitted)
-	jv.n.measures.countSubmitted(submitted)
+	jv.n.measures.CountSubmitted(submitted)
 	return submitted, nil
 }
 

@@ -21,7 +21,7 @@ type launched struct {
 func (l *leadership) launch(batch []*proposal, ops int) {
 	head := &fsmpb.Entry{Term: l.term}
 	f := &launched{started: time.Now()}
-	l.n.measures.entryOps.Observe(float64(ops))
+	l.n.measures.EntryOps.Observe(float64(ops))
 	f.seq = l.stamp(head)
 	batch = l.withRound(batch, ops, rota.Clock(head.GetNowMs()))
 	f.proposals = batch

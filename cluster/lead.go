@@ -78,7 +78,7 @@ func (tm *terms) beginTerm(ctx context.Context) {
 			err = tm.lift(l)
 		}
 		if err == nil {
-			tm.n.measures.leaderships.Inc()
+			tm.n.measures.Leaderships.Inc()
 			tm.begun(l)
 			tm.n.log.Info("leadership began", "term", l.term, "clock_ms", int64(l.began))
 			tm.n.replica.hub.matchSoon()
@@ -157,6 +157,15 @@ func (tm *terms) beginEntry(ctx context.Context, term uint64) (*fsmpb.Entry, err
 }
 
 func (tm *terms) leading() *leadership { return tm.lead.Load() }
+
+// commitLatency returns the median latency of the current leadership's latest commits; 0 without one.
+func (tm *terms) commitLatency() time.Duration {
+	l := tm.leading()
+	if l == nil {
+		return 0
+	}
+	return l.commits.Median(tm.n.sinceBoot())
+}
 
 // leads reports whether this node is the leader, and whether it is about to send an entry.
 func (tm *terms) leads() (leads, entrySoon bool) {

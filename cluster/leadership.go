@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/internal/meter"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/limits"
@@ -58,7 +59,7 @@ type leadership struct {
 	silencing map[rota.WorkerID]bool
 	silenced  chan struct{}
 	// commits holds the latest entries' latencies.
-	commits latencies
+	commits meter.Latencies
 	// present reports that some worker is neither RETIRED nor UNREACHABLE, so that the clock must advance.
 	present bool
 }

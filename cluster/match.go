@@ -52,7 +52,7 @@ func (ch *chores) matchOnce(l *leadership, last []*fsmpb.Round) (rounds []*fsmpb
 	ch.n.replica.look(func(s *fsm.View) { rounds = s.Decide(limits.MaxDecide) })
 	took := time.Since(start)
 	l.turn.took.Store(int64(took))
-	ch.n.measures.decide.Observe(took.Seconds())
+	ch.n.measures.Decide.Observe(took.Seconds())
 	if len(rounds) == 0 {
 		return nil, false
 	}
@@ -63,7 +63,7 @@ func (ch *chores) matchOnce(l *leadership, last []*fsmpb.Round) (rounds []*fsmpb
 		}
 		return nil, false
 	}
-	ch.n.measures.rounds.Inc()
+	ch.n.measures.Rounds.Inc()
 	r := l.propose(l.ctx, roundOps(rounds), true)
 	if r.err != nil && !errors.Is(r.err, errNotLeader) {
 		ch.n.log.Debug("round not applied", "err", r.err)

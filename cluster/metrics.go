@@ -1,26 +1,36 @@
 package cluster
 
 import (
+	"context"
 	"math"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/internal/meter"
 	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/internal/peer"
 )
+
+// Stats returns this node's own samples of the last quarter of an hour or, with coarse, of the last day. It does not
+// ask other nodes.
+func (n *Node) Stats(_ context.Context, coarse bool) (peer.Stats, error) {
+	return n.stats.Samples(coarse), nil
+}
+
+// Recent returns the recently ended jobs of each queue, as this node counted them. It does not ask other nodes.
+func (n *Node) Recent(context.Context) map[rota.QueueName]peer.QueueRecent {
+	return n.recent.Ended(rota.DateOf(n.wall()))
+}
 
 // Collectors returns the node's metrics.
 func (n *Node) Collectors() []prometheus.Collector {
-	m := n.measures
 	gauge := func(name, help string, read func() float64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "rota_" + name, Help: help}, read)
 	}
-	all := []prometheus.Collector{
-		m.commit, m.apply, m.decide, m.held, m.written, m.entryOps, m.leaderships, m.unknown, m.rounds,
-		m.refusedEntries,
-		m.rejected, m.dates, m.attempts.ended, m.attempts.retried, m.attempts.types, m.attempts.costs, m.released, m.commitMessages,
-		newAdmission(&n.base), newFlowGauges(&n.base), newBatchGauges(&n.base),
+	all := append(n.measures.Collectors(), meter.OfState(n.replica.peek)...)
+	all = append(all,
 		gauge("raft_leader", "1 while this node leads.", func() float64 {
 			if n.terms.leading() != nil {
 				return 1
@@ -71,8 +81,7 @@ func (n *Node) Collectors() []prometheus.Collector {
 				return -1
 			}
 			return float64(free)
-		}),
-	}
+		}))
 	for _, part := range n.watched() {
 		all = append(all, part.Collectors()...)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/cluster/gossip"
 	"github.com/rotasched/rota/cluster/history"
+	"github.com/rotasched/rota/cluster/internal/meter"
 	"github.com/rotasched/rota/cluster/raftstore"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/internal/depot"
@@ -50,6 +51,9 @@ type Node struct {
 	leader    leaderWatch
 	terms     terms
 	marks     marks
+	stats     *meter.Stats
+	// recent counts recently ended jobs by queue.
+	recent *meter.Recent
 
 	stopOnce sync.Once
 }
@@ -62,7 +66,7 @@ func newNode(cfg Config, peers Peers) (*Node, error) {
 	if cfg.Starting == nil {
 		cfg.Starting = func(string) {}
 	}
-	n := &Node{base: base{cfg: cfg, log: cfg.Log, peers: peers, measures: newMeasures(), stopped: make(chan struct{}),
+	n := &Node{base: base{cfg: cfg, log: cfg.Log, peers: peers, measures: meter.New(), stopped: make(chan struct{}),
 		raftDown: make(chan struct{})}}
 	n.life, n.endLife = context.WithCancelCause(context.Background())
 	n.replica = replica{machine: fsm.NewKnowing(cfg.knows), hub: newHub()}
@@ -80,8 +84,8 @@ func newNode(cfg Config, peers Peers) (*Node, error) {
 	}
 	n.workflowVerbs = workflowVerbs{uploads: make(chan struct{}, maxUploads), repeats: make(chan struct{}, 1)}
 	n.explainer = explainer{past: newPastReader(&n.base), ahead: newForecaster(&n.base)}
-	n.stats = newStats()
-	n.recent = newRecent()
+	n.recent = meter.NewRecent()
+	n.stats = meter.NewStats(n.recent, n.replica.peek, n.wall, n.terms.commitLatency)
 	return n.wire(), nil
 }
 
@@ -114,9 +118,6 @@ func (n *Node) wire() *Node {
 	n.backups.n, n.backups.membership = b, ms
 	n.watchdog.n, n.watchdog.terms = b, &n.terms
 	n.logs.n, n.leader.n, n.dates.n, n.zones.n, n.hookLag.n = b, b, b, b, b
-	if n.stats != nil {
-		n.stats.n, n.stats.terms = b, &n.terms
-	}
 	return n
 }
 

@@ -172,7 +172,7 @@ func (rp *replica) freezeWhole() (*fsm.Frozen, error) {
 		return nil, err
 	}
 	frozen := rp.machine.Freeze()
-	rp.n.measures.held.Observe(time.Since(start).Seconds())
+	rp.n.measures.Held.Observe(time.Since(start).Seconds())
 	return frozen, nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/internal/meter"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/internal/peer"
 )
@@ -192,10 +193,10 @@ func TestSchedules_aZoneThatIsNotThere(t *testing.T) {
 // TestSchedules_counted: dates are counted by outcome.
 func TestSchedules_counted(t *testing.T) {
 	t.Parallel()
-	m := newMeasures()
-	m.countEvents([]rota.Event{{Kind: rota.EventScheduleFired}, {Kind: rota.EventScheduleSkipped},
+	m := meter.New()
+	m.CountEvents([]rota.Event{{Kind: rota.EventScheduleFired}, {Kind: rota.EventScheduleSkipped},
 		{Kind: rota.EventScheduleMissed, Payload: `{"count":7}`}})
-	got := seriesOf([]prometheus.Collector{m.dates}, "rota_schedule_dates_total")
+	got := seriesOf([]prometheus.Collector{m.Dates}, "rota_schedule_dates_total")
 	sum := 0.0
 	for _, n := range got {
 		sum += n

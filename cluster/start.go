@@ -10,6 +10,7 @@ import (
 	"github.com/rotasched/rota/cluster/audit"
 	"github.com/rotasched/rota/cluster/gossip"
 	"github.com/rotasched/rota/cluster/history"
+	"github.com/rotasched/rota/cluster/internal/meter"
 	"github.com/rotasched/rota/cluster/raftstore"
 	"github.com/rotasched/rota/cluster/rebuild"
 	"github.com/rotasched/rota/cluster/stream"
@@ -55,7 +56,11 @@ func Start(ctx context.Context, cfg Config, peers Peers) (*Node, error) {
 	n.run(n.rebuild.Run)
 	n.run(n.disk.run)
 	n.run(n.watchdog.run)
-	n.run(n.stats.run)
+	n.run(func() {
+		tick := n.ticker(meter.Step)
+		defer tick.Stop()
+		n.stats.Run(n.life, tick.Tick())
+	})
 	n.run(n.scrubLoop)
 	n.run(n.events.WakeFollowers)
 	n.run(n.events.Run)
@@ -111,7 +116,7 @@ func (n *Node) open() (err error) {
 	n.transport = stream.NewTransport(stream.TransportConfig{Layer: n.stream, Logger: libraries,
 		Address: n.membership.raftAddress, Silent: n.silent,
 		Muted: n.terms.muted, Wrong: n.replica.dropped.Load, OnDisk: n.stores.OnDisk, Leads: n.terms.leads,
-		Room: n.snapshotRoom, Notified: n.measures.commitMessages.Inc, Acknowledged: n.marks.acknowledged})
+		Room: n.snapshotRoom, Notified: n.measures.CommitMessages.Inc, Acknowledged: n.marks.acknowledged})
 	discover := discoverGossip
 	if n.cfg.Environment.Discover != nil {
 		discover = n.cfg.Environment.Discover

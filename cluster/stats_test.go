@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/internal/meter"
 	"github.com/rotasched/rota/internal/peer"
 )
 
@@ -18,7 +19,7 @@ func TestStats(t *testing.T) {
 	leases := h.take(5)
 	h.do(rota.VerbAck, leases...)
 	h.do(rota.VerbComplete, leases[:3]...)
-	n.stats.sample()
+	n.stats.Sample()
 	of := func(coarse bool) (sum peer.Sample, last peer.Sample, kept int) {
 		s, err := n.Stats(within(t, ample), coarse)
 		if err != nil {
@@ -35,14 +36,14 @@ func TestStats(t *testing.T) {
 		last.Workers != 1 || last.Index == 0 || last.Date == 0 {
 		t.Errorf("in all %+v, at last %+v", sum, last)
 	}
-	for range 2 * fineKept {
-		n.stats.sample()
+	for range 2 * meter.FineKept {
+		n.stats.Sample()
 	}
-	if _, _, kept := of(false); kept != fineKept {
+	if _, _, kept := of(false); kept != meter.FineKept {
 		t.Errorf("%d seconds are kept", kept)
 	}
-	if sum, _, kept := of(true); sum.Submitted != 5 || sum.Completed != 3 || kept < 2*fineKept/60 ||
-		kept > 2*fineKept/60+1 {
+	if sum, _, kept := of(true); sum.Submitted != 5 || sum.Completed != 3 || kept < 2*meter.FineKept/60 ||
+		kept > 2*meter.FineKept/60+1 {
 		t.Errorf("%d minutes with %+v in all", kept, sum)
 	}
 }
@@ -59,7 +60,7 @@ func TestStats_replayIsNoWork(t *testing.T) {
 	n = b.start(id)
 	b.awaitReady(id)
 	submitAll(t, n, specs("new", 3))
-	n.stats.sample()
+	n.stats.Sample()
 	s, err := n.Stats(within(t, ample), false)
 	if err != nil {
 		t.Fatal(err)

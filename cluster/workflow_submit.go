@@ -17,7 +17,7 @@ import (
 // continues when the same workflow is submitted again, and lapses if it is not.
 func (fv *workflowVerbs) SubmitWorkflow(ctx context.Context, spec rota.WorkflowSpec) (rota.WorkflowSubmitted, error) {
 	s, err := fv.submitWorkflow(ctx, &spec)
-	fv.n.measures.countRefused(err)
+	fv.n.measures.CountRefused(err)
 	return s, err
 }
 

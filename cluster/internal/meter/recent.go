@@ -1,21 +1,19 @@
-package cluster
+package meter
 
 import (
-	"context"
 	"math/bits"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/rotasched/rota"
-	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// recent counts ended jobs of each queue, by the minute of the event's date. So a replay after a restart fills the
+// Recent counts ended jobs of each queue, by the minute of the event's date. So a replay after a restart fills the
 // minutes in which the jobs ended, and not the current one.
-type recent struct {
+type Recent struct {
 	mu     sync.Mutex
 	queues map[rota.QueueName]*recentQueue
 }
@@ -38,10 +36,11 @@ type recentSlot struct {
 
 const recentStep = int64(time.Minute / time.Millisecond)
 
-func newRecent() *recent { return &recent{queues: make(map[rota.QueueName]*recentQueue)} }
+// NewRecent returns an empty counter.
+func NewRecent() *Recent { return &Recent{queues: make(map[rota.QueueName]*recentQueue)} }
 
-// count counts the ended jobs in the events of an entry.
-func (r *recent) count(events []rota.Event) {
+// Count counts the ended jobs in the events of an entry.
+func (r *Recent) Count(events []rota.Event) {
 	for i := range events {
 		e := &events[i]
 		switch e.Kind {
@@ -51,7 +50,7 @@ func (r *recent) count(events []rota.Event) {
 	}
 }
 
-func (r *recent) note(e *rota.Event) {
+func (r *Recent) note(e *rota.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	minute := int64(e.Date) / recentStep
@@ -86,7 +85,7 @@ func cutText(text string) string {
 
 // of returns a queue's slots, creating them if there is room; nil if there is none. A queue without recently ended jobs
 // is dropped to make room. mu is held.
-func (r *recent) of(name rota.QueueName, minute int64) *recentQueue {
+func (r *Recent) of(name rota.QueueName, minute int64) *recentQueue {
 	if q := r.queues[name]; q != nil {
 		return q
 	}
@@ -116,7 +115,7 @@ func (q *recentQueue) since(minute int64) bool {
 }
 
 // sample records how long the oldest job of each queue has waited.
-func (r *recent) sample(queues []rota.Queue, now rota.Date) {
+func (r *Recent) sample(queues []rota.Queue, now rota.Date) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i := range queues {
@@ -126,17 +125,9 @@ func (r *recent) sample(queues []rota.Queue, now rota.Date) {
 	}
 }
 
-// sampleWaits samples the waits of this node's replica.
-func (b *base) sampleWaits() {
-	var queues []rota.Queue
-	b.replica.peek(func(s *fsm.View) { queues = s.Queues() })
-	b.recent.sample(queues, rota.DateOf(b.wall()))
-}
-
-// Recent returns the recently ended jobs of each queue, as this node counted them. It does not ask other nodes.
-func (n *Node) Recent(context.Context) map[rota.QueueName]peer.QueueRecent {
-	r := n.recent
-	now := int64(rota.DateOf(n.wall())) / recentStep
+// Ended returns the recently ended jobs of each queue, as of a date.
+func (r *Recent) Ended(date rota.Date) map[rota.QueueName]peer.QueueRecent {
+	now := int64(date) / recentStep
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	all := make(map[rota.QueueName]peer.QueueRecent, len(r.queues))

@@ -1,4 +1,4 @@
-package cluster
+package meter
 
 import (
 	"fmt"
@@ -41,7 +41,7 @@ func labelText(labels []*dto.LabelPair) (text string) {
 // up an attempt also by type.
 func TestAttempts_countsByReason(t *testing.T) {
 	t.Parallel()
-	m := newMeasures()
+	m := New()
 	end := func(kind rota.EventKind, why rota.Reason) rota.Event {
 		return rota.Event{Kind: kind, Queue: "q", Type: "resize", Job: "j", Lease: rota.LeaseID{1}, Reason: why}
 	}
@@ -70,7 +70,7 @@ func TestAttempts_countsByReason(t *testing.T) {
 		{{Kind: rota.EventJobCompleted, Queue: "q", Job: "gate", Reason: rota.ReasonDone}},
 		{end(rota.EventJobCompleted, rota.ReasonDone), next(rota.EventJobEnqueued)}, // its id was submitted again
 	} {
-		m.countEvents(entry)
+		m.CountEvents(entry)
 	}
 	want := map[string]float64{
 		"rota_attempts_ended_total q DONE": 2, "rota_attempts_ended_total q PROVIDER_FAIL": 3,
@@ -97,7 +97,7 @@ func TestAttempts_countsByReason(t *testing.T) {
 	if len(got) != len(want) {
 		t.Errorf("got %v, want %d series", got, len(want))
 	}
-	m.countEvents([]rota.Event{{Kind: rota.EventQueueDeleted, Queue: "q"}})
+	m.CountEvents([]rota.Event{{Kind: rota.EventQueueDeleted, Queue: "q"}})
 	if got := counted(t, m.attempts.ended, m.attempts.retried); len(got) != 2 { // those of all other queues
 		t.Errorf("after the queue is deleted: got %v", got)
 	}
@@ -106,10 +106,10 @@ func TestAttempts_countsByReason(t *testing.T) {
 // TestAttempts_boundsSeries: queues and types beyond the limits are counted together.
 func TestAttempts_boundsSeries(t *testing.T) {
 	t.Parallel()
-	m := newMeasures()
+	m := New()
 	const more = 7
 	for i := range limits.MaxMeasuredQueues + more {
-		m.countEvents([]rota.Event{{Kind: rota.EventJobCompleted, Queue: rota.QueueName(fmt.Sprint("q", i)),
+		m.CountEvents([]rota.Event{{Kind: rota.EventJobCompleted, Queue: rota.QueueName(fmt.Sprint("q", i)),
 			Type: rota.JobType(fmt.Sprint("t", i)), Lease: rota.LeaseID{1}, Reason: rota.ReasonDone}})
 	}
 	got := counted(t, m.attempts.ended)
@@ -127,23 +127,23 @@ func TestAttempts_boundsSeries(t *testing.T) {
 // TestAttempts_sumsCosts: costs of attempts are summed by queue and name, and names beyond the limit together.
 func TestAttempts_sumsCosts(t *testing.T) {
 	t.Parallel()
-	m := newMeasures()
+	m := New()
 	for i := range limits.MaxMeasuredCosts + 2 {
 		spent := fmt.Sprintf(`{"spent":{"c%d":0.5,"c0":1}}`, i)
 		if i == 0 {
 			spent = `{"output_digest":"00","spent":{"c0":2.25}}`
 		}
-		m.countEvents([]rota.Event{{Kind: rota.EventJobCompleted, Queue: "q", Lease: rota.LeaseID{1},
+		m.CountEvents([]rota.Event{{Kind: rota.EventJobCompleted, Queue: "q", Lease: rota.LeaseID{1},
 			Reason: rota.ReasonDone, Payload: spent}})
 	}
-	m.countEvents([]rota.Event{{Kind: rota.EventJobDead, Queue: "q", Payload: `{"spent":{"c0":1}}`},
+	m.CountEvents([]rota.Event{{Kind: rota.EventJobDead, Queue: "q", Payload: `{"spent":{"c0":1}}`},
 		{Kind: rota.EventJobDead, Queue: "q", Payload: `{"spent":`}})
 	got := counted(t, m.attempts.costs)
 	want := 2.25 + float64(limits.MaxMeasuredCosts+1) + 1
 	if got["rota_cost_total c0 q"] != want || got["rota_cost_total c1 q"] != 0.5 || got["rota_cost_total  q"] != 1 {
 		t.Errorf("%v, want %v of c0", got, want)
 	}
-	m.countEvents([]rota.Event{{Kind: rota.EventQueueDeleted, Queue: "q"}})
+	m.CountEvents([]rota.Event{{Kind: rota.EventQueueDeleted, Queue: "q"}})
 	if got := counted(t, m.attempts.costs); len(got) != 1 {
 		t.Errorf("after the queue is deleted: %v", got)
 	}

@@ -1,4 +1,4 @@
-package cluster
+package meter
 
 import (
 	"fmt"
@@ -18,17 +18,16 @@ func ended(kind rota.EventKind, queue rota.QueueName, at time.Time, text string)
 }
 
 // recentAt returns the content of a counter at a moment.
-func recentAt(t *testing.T, r *recent, now time.Time) map[rota.QueueName]peer.QueueRecent {
-	n := &Node{base: base{recent: r}}
-	n.cfg.Environment.Wall = func() time.Time { return now }
-	return n.Recent(t.Context())
+func recentAt(t *testing.T, r *Recent, now time.Time) map[rota.QueueName]peer.QueueRecent {
+	t.Helper()
+	return r.Ended(rota.DateOf(now))
 }
 
 func TestRecent_countsByDate(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 29, 12, 0, 30, 0, time.UTC)
-	r := newRecent()
-	r.count([]rota.Event{
+	r := NewRecent()
+	r.Count([]rota.Event{
 		ended(rota.EventJobDead, "q", now.Add(-20*time.Minute), "too old"), // replayed: not recent
 		ended(rota.EventJobDead, "q", now.Add(-3*time.Minute), "first"),
 		ended(rota.EventJobExpired, "q", now.Add(-time.Minute), "newest"),
@@ -52,11 +51,11 @@ func TestRecent_countsByDate(t *testing.T) {
 func TestRecent_isBounded(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC)
-	r := newRecent()
+	r := NewRecent()
 	for i := range limits.RecentQueues {
-		r.count([]rota.Event{ended(rota.EventJobDead, rota.QueueName(fmt.Sprint("old", i)), now.Add(-time.Hour), "")})
+		r.Count([]rota.Event{ended(rota.EventJobDead, rota.QueueName(fmt.Sprint("old", i)), now.Add(-time.Hour), "")})
 	}
-	r.count([]rota.Event{ended(rota.EventJobDead, "new", now, strings.Repeat("é", limits.RecentError))})
+	r.Count([]rota.Event{ended(rota.EventJobDead, "new", now, strings.Repeat("é", limits.RecentError))})
 	if got := recentAt(t, r, now)["new"]; got.FailedJobs() != 1 || len(got.Error) > limits.RecentError {
 		t.Errorf("got %d failures and an error of %d bytes, want 1 and at most %d", got.FailedJobs(), len(got.Error),
 			limits.RecentError)
@@ -68,7 +67,7 @@ func TestRecent_isBounded(t *testing.T) {
 
 func TestRecent_usualWaitIsThe95thPercentile(t *testing.T) {
 	t.Parallel()
-	r := newRecent()
+	r := NewRecent()
 	now := time.Date(2026, 11, 29, 13, 0, 0, 0, time.UTC)
 	waits := slices.Repeat([]time.Duration{time.Second}, 99)
 	for i, wait := range append(waits, time.Hour) {

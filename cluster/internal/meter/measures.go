@@ -1,4 +1,4 @@
-package cluster
+package meter
 
 import (
 	"encoding/json"
@@ -11,27 +11,28 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// latencies keeps the durations of the latest commits.
-type latencies struct {
+// Latencies keeps the durations of the latest commits.
+type Latencies struct {
 	mu   sync.Mutex
-	ring [latenciesKept]struct{ at, took time.Duration }
+	ring [LatenciesKept]struct{ at, took time.Duration }
 	next int
 }
 
-func (l *latencies) note(at, took time.Duration) {
+// Note records a commit: when it ended and how long it took.
+func (l *Latencies) Note(at, took time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.ring[l.next].at, l.ring[l.next].took = at, took
-	l.next = (l.next + 1) % latenciesKept
+	l.next = (l.next + 1) % LatenciesKept
 }
 
-// median returns the median of the last degradeAfter, 0 without any commit.
-func (l *latencies) median(now time.Duration) time.Duration {
+// Median returns the median of the last DegradeAfter, 0 without any commit.
+func (l *Latencies) Median(now time.Duration) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	took := make([]time.Duration, 0, latenciesKept)
+	took := make([]time.Duration, 0, LatenciesKept)
 	for _, c := range l.ring {
-		if c.took > 0 && now-c.at < degradeAfter {
+		if c.took > 0 && now-c.at < DegradeAfter {
 			took = append(took, c.took)
 		}
 	}
@@ -42,21 +43,22 @@ func (l *latencies) median(now time.Duration) time.Duration {
 	return took[len(took)/2]
 }
 
-// measures holds a node's counters and timers. They belong to the node and are not global, so that several nodes may
+// Measures holds a node's counters and timers. They belong to the node and are not global, so that several nodes may
 // run in one process.
-type measures struct {
-	commit, apply, decide prometheus.Histogram
-	// held is how long a frozen copy delays applying; written is the time for a whole snapshot or backup.
-	held, written                prometheus.Histogram
-	entryOps                     prometheus.Histogram
-	leaderships, unknown, rounds prometheus.Counter
+type Measures struct {
+	Commit, Apply, Decide prometheus.Histogram
+	// Held is how long a frozen copy delays applying; written is the time for a whole snapshot or backup.
+	Held, Written                prometheus.Histogram
+	EntryOps                     prometheus.Histogram
+	Leaderships, Unknown, Rounds prometheus.Counter
 	refusedEntries               prometheus.Counter
-	released, commitMessages     prometheus.Counter
-	rejected, dates              *prometheus.CounterVec
+	released, CommitMessages     prometheus.Counter
+	rejected, Dates              *prometheus.CounterVec
 	attempts                     *attempts
 }
 
-func newMeasures() *measures {
+// New returns counters at zero.
+func New() *Measures {
 	seconds := prometheus.ExponentialBuckets(0.000_05, 2, 18)
 	h := func(name, help string, buckets []float64) prometheus.Histogram {
 		return prometheus.NewHistogram(prometheus.HistogramOpts{Name: "rota_" + name, Help: help, Buckets: buckets})
@@ -64,32 +66,39 @@ func newMeasures() *measures {
 	c := func(name, help string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{Name: "rota_" + name, Help: help})
 	}
-	return &measures{
+	return &Measures{
 		rejected: newRejected(),
-		dates:    newDates(),
+		Dates:    newDates(),
 		attempts: newAttempts(),
-		commit:   h("raft_commit_seconds", "From proposing an entry to having applied it, on the leader.", seconds),
-		apply:    h("apply_seconds", "Applying one entry.", seconds),
-		decide:   h("decision_seconds", "Deciding one entry of rounds.", seconds),
-		held: h("snapshot_hold_seconds",
+		Commit:   h("raft_commit_seconds", "From proposing an entry to having applied it, on the leader.", seconds),
+		Apply:    h("apply_seconds", "Applying one entry.", seconds),
+		Decide:   h("decision_seconds", "Deciding one entry of rounds.", seconds),
+		Held: h("snapshot_hold_seconds",
 			"Freezing the state for a snapshot, a backup or a node that fetches it, while nothing is applied.",
 			seconds),
-		written: h("snapshot_write_seconds", "Writing one snapshot or backup, while entries are applied.",
+		Written: h("snapshot_write_seconds", "Writing one snapshot or backup, while entries are applied.",
 			prometheus.ExponentialBuckets(0.001, 2, 18)),
-		entryOps: h("entry_operations", "Operations in one entry, on the leader.",
+		EntryOps: h("entry_operations", "Operations in one entry, on the leader.",
 			prometheus.ExponentialBuckets(1, 2, 11)),
-		leaderships:    c("leaderships_total", "Leaderships that this node began."),
-		unknown:        c("ambiguous_outcomes_total", "Entries whose outcome was unknown, as leadership was lost."),
-		rounds:         c("rounds_total", "Entries of rounds that this node decided."),
+		Leaderships:    c("leaderships_total", "Leaderships that this node began."),
+		Unknown:        c("ambiguous_outcomes_total", "Entries whose outcome was unknown, as leadership was lost."),
+		Rounds:         c("rounds_total", "Entries of rounds that this node decided."),
 		refusedEntries: c("entries_refused_total", "Entries refused for a stamp too far ahead."),
 		released:       c("workflow_nodes_released_total", "Nodes of workflows whose jobs were queued."),
-		commitMessages: c("commit_messages_total",
+		CommitMessages: c("commit_messages_total",
 			"Messages that only report the commit index to a follower."),
 	}
 }
 
-// countEvents counts an applied entry's events about the cluster's health and work.
-func (m *measures) countEvents(events []rota.Event) {
+// Collectors returns the metrics.
+func (m *Measures) Collectors() []prometheus.Collector {
+	return []prometheus.Collector{m.Commit, m.Apply, m.Decide, m.Held, m.Written, m.EntryOps, m.Leaderships, m.Unknown,
+		m.Rounds, m.refusedEntries, m.rejected, m.Dates, m.attempts.ended, m.attempts.retried, m.attempts.types,
+		m.attempts.costs, m.released, m.CommitMessages}
+}
+
+// CountEvents counts an applied entry's events about the cluster's health and work.
+func (m *Measures) CountEvents(events []rota.Event) {
 	for i := range events {
 		m.attempts.count(&events[i], events[:i], events[i+1:])
 		switch e := &events[i]; {
@@ -99,11 +108,11 @@ func (m *measures) countEvents(events []rota.Event) {
 			e.Parent.IsZero(): // the first of a node's job
 			m.released.Inc()
 		case e.Kind == rota.EventScheduleFired:
-			m.dates.WithLabelValues("run").Inc()
+			m.Dates.WithLabelValues("run").Inc()
 		case e.Kind == rota.EventScheduleSkipped:
-			m.dates.WithLabelValues("skipped").Inc()
+			m.Dates.WithLabelValues("skipped").Inc()
 		case e.Kind == rota.EventScheduleMissed:
-			m.dates.WithLabelValues("missed").Add(missedDates(e))
+			m.Dates.WithLabelValues("missed").Add(missedDates(e))
 		}
 	}
 }
@@ -119,8 +128,8 @@ func missedDates(e *rota.Event) float64 {
 	return float64(p.Count)
 }
 
-// countSubmitted counts the results of a batch of submissions.
-func (m *measures) countSubmitted(submitted []rota.Submitted) {
+// CountSubmitted counts the results of a batch of submissions.
+func (m *Measures) CountSubmitted(submitted []rota.Submitted) {
 	for i := range submitted {
 		if r := rejectedReason(rota.ErrorOf(submitted[i].Err)); r != "" {
 			m.rejected.WithLabelValues(r).Inc()
@@ -128,8 +137,8 @@ func (m *measures) countSubmitted(submitted []rota.Submitted) {
 	}
 }
 
-// countRefused counts a rejected workflow.
-func (m *measures) countRefused(err error) {
+// CountRefused counts a rejected workflow.
+func (m *Measures) CountRefused(err error) {
 	var e *rota.Error
 	if errors.As(err, &e) {
 		if r := rejectedReason(e); r != "" {
@@ -139,11 +148,11 @@ func (m *measures) countRefused(err error) {
 }
 
 const (
-	// degradeAfter is how long a measure must stay over its threshold.
-	degradeAfter = 10 * time.Second
-	// latenciesKept bounds the commits that a median is calculated from, those of the last degradeAfter: an idle
+	// DegradeAfter is how long a measure must stay over its threshold.
+	DegradeAfter = 10 * time.Second
+	// LatenciesKept bounds the commits that a median is calculated from, those of the last DegradeAfter: an idle
 	// leader's old ones are irrelevant.
-	latenciesKept = 256
+	LatenciesKept = 256
 )
 
 // rejectedReason returns the check that rejected a job; "" if none did, such as for an unknown outcome.
@@ -186,11 +195,11 @@ func newRejected() *prometheus.CounterVec {
 	v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "rota_admission_rejected_total",
 		Help: "Jobs and workflows submitted through this node that were refused, by the check that refused them."},
 		[]string{"reason"})
-	for _, r := range rejectedReasons {
+	for _, r := range RejectedReasons {
 		v.WithLabelValues(r) // so that a series exists before the first rejection
 	}
 	return v
 }
 
-// rejectedReasons are the labels of rota_admission_rejected_total: the checks of SPEC §4 in their order.
-var rejectedReasons = []string{"invalid", "no_queue", "mode", "queue", "rate", "classes", "other"}
+// RejectedReasons are the labels of rota_admission_rejected_total: the checks of SPEC §4 in their order.
+var RejectedReasons = []string{"invalid", "no_queue", "mode", "queue", "rate", "classes", "other"}

@@ -1,4 +1,4 @@
-package cluster
+package meter
 
 import (
 	"context"
@@ -41,14 +41,16 @@ func (r *statsRing) all() []peer.Sample {
 
 const (
 	// The fine ring covers a quarter of an hour, the coarse one a day: 2,340 samples of 14 numbers, 260 KiB.
-	fineStep, fineKept     = time.Second, 900
+	Step, FineKept         = time.Second, 900
 	coarseStep, coarseKept = time.Minute, 1_440
 )
 
-// stats samples this node every second.
-type stats struct {
-	n     *base
-	terms *terms
+// Stats samples this node every second.
+type Stats struct {
+	recent *Recent
+	peek   Peek
+	wall   func() time.Time
+	commit func() time.Duration
 	// kinds counts the events that this node applied, by kind; fresh counts those that are the first of their job.
 	kinds [256]atomic.Int64
 	// outlived counts leases revoked because their jobs ended: those are not lost attempts.
@@ -62,12 +64,14 @@ type stats struct {
 	seconds        int
 }
 
-func newStats() *stats {
-	return &stats{fine: newStatsRing(fineStep, fineKept), coarse: newStatsRing(coarseStep, coarseKept)}
+// NewStats returns an empty sampler; commit returns the median latency of this node's commits, 0 while it does not lead.
+func NewStats(r *Recent, peek Peek, wall func() time.Time, commit func() time.Duration) *Stats {
+	return &Stats{recent: r, peek: peek, wall: wall, commit: commit, fine: newStatsRing(Step, FineKept),
+		coarse: newStatsRing(coarseStep, coarseKept)}
 }
 
-// count counts the events of an entry.
-func (st *stats) count(events []rota.Event) {
+// Count counts the events of an entry.
+func (st *Stats) Count(events []rota.Event) {
 	for i := range events {
 		e := &events[i]
 		st.kinds[e.Kind].Add(1)
@@ -80,25 +84,23 @@ func (st *stats) count(events []rota.Event) {
 	}
 }
 
-// run samples until the node ends.
-func (st *stats) run() {
-	tick := st.n.ticker(fineStep)
-	defer tick.Stop()
+// Run samples at each tick, which comes every Step, until ctx ends.
+func (st *Stats) Run(ctx context.Context, tick <-chan time.Time) {
 	for seconds := 0; ; seconds++ {
 		select {
-		case <-tick.Tick():
-			st.sample()
-			if seconds%int(coarseStep/fineStep) == 0 {
-				st.n.sampleWaits()
+		case <-tick:
+			st.Sample()
+			if seconds%int(coarseStep/Step) == 0 {
+				st.sampleWaits()
 			}
-		case <-st.n.life.Done():
+		case <-ctx.Done():
 			return
 		}
 	}
 }
 
 // counts returns the counts since the start.
-func (st *stats) counts() peer.Sample {
+func (st *Stats) counts() peer.Sample {
 	of := func(kinds ...rota.EventKind) (n int64) {
 		for _, k := range kinds {
 			n += st.kinds[k].Load()
@@ -112,18 +114,18 @@ func (st *stats) counts() peer.Sample {
 		LeasesLost: of(rota.EventLeaseExpired, rota.EventLeaseRevoked) - st.outlived.Load()}
 }
 
-// sample takes one sample; if applying stalls, it keeps the previous gauges.
-func (st *stats) sample() {
+// Sample takes one sample; if applying stalls, it keeps the previous gauges.
+func (st *Stats) Sample() {
 	now := st.counts()
 	s := now.Less(&st.before)
-	s.Date = rota.DateOf(st.n.wall())
+	s.Date = rota.DateOf(st.wall())
 	s.Gauges = st.gauges()
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	st.before = now
 	st.fine.put(s)
 	st.minute.Add(&s)
-	if st.seconds++; st.seconds == int(coarseStep/fineStep) {
+	if st.seconds++; st.seconds == int(coarseStep/Step) {
 		st.minute.Date, st.minute.Gauges = s.Date, s.Gauges
 		st.coarse.put(st.minute)
 		st.minute, st.seconds = peer.Sample{}, 0
@@ -131,27 +133,30 @@ func (st *stats) sample() {
 }
 
 // gauges reads the current values.
-func (st *stats) gauges() (g peer.Gauges) {
-	st.n.replica.peek(func(s *fsm.View) {
+func (st *Stats) gauges() (g peer.Gauges) {
+	st.peek(func(s *fsm.View) {
 		c := s.Counts()
 		g.Pending, g.Running, g.Workers, g.StateBytes = c.Blocked+c.Delayed+c.Queued, c.Assigned+c.Running, s.WorkerCount(), s.StateBytes()
 		g.Index = s.Head().Index
 	})
-	if l := st.terms.leading(); l != nil {
-		g.Commit = l.commits.median(st.n.sinceBoot())
-	}
+	g.Commit = st.commit()
 	return g
 }
 
-// Stats returns this node's own samples of the last quarter of an hour or, with coarse, of the last day. It does not
-// ask other nodes.
-func (n *Node) Stats(_ context.Context, coarse bool) (peer.Stats, error) {
-	st := n.stats
+// sampleWaits samples the waits of this node's queues.
+func (st *Stats) sampleWaits() {
+	var queues []rota.Queue
+	st.peek(func(s *fsm.View) { queues = s.Queues() })
+	st.recent.sample(queues, rota.DateOf(st.wall()))
+}
+
+// Samples returns the samples of the last quarter of an hour or, with coarse, of the last day.
+func (st *Stats) Samples(coarse bool) peer.Stats {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	r := &st.fine
 	if coarse {
 		r = &st.coarse
 	}
-	return peer.Stats{Step: r.step, Samples: r.all()}, nil
+	return peer.Stats{Step: r.step, Samples: r.all()}
 }

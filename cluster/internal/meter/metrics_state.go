@@ -1,4 +1,4 @@
-package cluster
+package meter
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
@@ -7,18 +7,26 @@ import (
 	"github.com/rotasched/rota/fsm"
 )
 
+// Peek calls f with this node's state, and reports false, without calling it, while applying stalls.
+type Peek func(f func(*fsm.View)) bool
+
+// OfState returns the metrics of a node's state, which are read at each scrape.
+func OfState(peek Peek) []prometheus.Collector {
+	return []prometheus.Collector{newAdmission(peek), newFlowGauges(peek), newBatchGauges(peek)}
+}
+
 // admission reports what this node's replica admits and holds back, read at each scrape.
 type admission struct {
-	n                                   *base
+	peek                                Peek
 	mode, drained, throttled, isolation *prometheus.Desc
 	stopped, accounts, questions        *prometheus.Desc
 }
 
-func newAdmission(n *base) *admission {
+func newAdmission(peek Peek) *admission {
 	d := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc("rota_"+name, help, labels, nil)
 	}
-	return &admission{n: n,
+	return &admission{peek: peek,
 		mode:      d("admission_mode", "1 for the cluster's present mode, 0 for the others.", "mode"),
 		drained:   d("admission_drained", "1 once DRAINING has worked everything off."),
 		throttled: d("tenants_throttled", "Tenants whose jobs wait, as they reached max_concurrent."),
@@ -41,7 +49,7 @@ func (a *admission) Describe(to chan<- *prometheus.Desc) {
 func (a *admission) Collect(to chan<- prometheus.Metric) {
 	var mode rota.ModeStatus
 	var throttled, isolated, paused, open, held, asking int64
-	if !a.n.replica.peek(func(s *fsm.View) {
+	if !a.peek(func(s *fsm.View) {
 		mode, throttled, isolated = s.Mode(), s.ThrottledTenants(), s.IsolatedDomains()
 		paused, open = fsm.StoppedKeys(s)
 		held, asking = fsm.HeldAccounts(s)
@@ -71,12 +79,12 @@ func (a *admission) Collect(to chan<- prometheus.Metric) {
 
 // flowGauges reports the workflows of this node's replica, read at each scrape.
 type flowGauges struct {
-	n                       *base
+	peek                    Peek
 	flows, waiting, pending *prometheus.Desc
 }
 
-func newFlowGauges(n *base) *flowGauges {
-	return &flowGauges{n: n,
+func newFlowGauges(peek Peek) *flowGauges {
+	return &flowGauges{peek: peek,
 		flows: prometheus.NewDesc("rota_workflows", "Workflows that are kept, by state.", []string{"state"}, nil),
 		waiting: prometheus.NewDesc("rota_workflow_nodes_blocked",
 			"Nodes of running workflows that wait for their parents.", nil, nil),
@@ -95,7 +103,7 @@ func (g *flowGauges) Describe(to chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (g *flowGauges) Collect(to chan<- prometheus.Metric) {
 	var t fsm.WorkflowTotals
-	if !g.n.replica.peek(func(s *fsm.View) { t = s.WorkflowTotals() }) {
+	if !g.peek(func(s *fsm.View) { t = s.WorkflowTotals() }) {
 		return // it stalls, which rota_apply_stall_seconds shows
 	}
 	for s := rota.WorkflowOpen; s <= rota.WorkflowCancelled; s++ {
@@ -107,12 +115,12 @@ func (g *flowGauges) Collect(to chan<- prometheus.Metric) {
 
 // batchGauges reports the batches of this node's replica, read at each scrape.
 type batchGauges struct {
-	n       *base
+	peek    Peek
 	batches *prometheus.Desc
 }
 
-func newBatchGauges(n *base) *batchGauges {
-	return &batchGauges{n, prometheus.NewDesc("rota_batches", "Batches that are known, by state.", []string{"state"},
+func newBatchGauges(peek Peek) *batchGauges {
+	return &batchGauges{peek, prometheus.NewDesc("rota_batches", "Batches that are known, by state.", []string{"state"},
 		nil)}
 }
 
@@ -122,7 +130,7 @@ func (g *batchGauges) Describe(to chan<- *prometheus.Desc) { to <- g.batches }
 // Collect implements prometheus.Collector.
 func (g *batchGauges) Collect(to chan<- prometheus.Metric) {
 	var t fsm.BatchTotals
-	if !g.n.replica.peek(func(s *fsm.View) { t = fsm.BatchTotalsOf(s) }) {
+	if !g.peek(func(s *fsm.View) { t = fsm.BatchTotalsOf(s) }) {
 		return // it stalls, which rota_apply_stall_seconds shows
 	}
 	for s := rota.BatchOpen; s <= rota.BatchFinished; s++ {
