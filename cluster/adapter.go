@@ -145,7 +145,7 @@ func (a adapter) Restore(rc io.ReadCloser) error {
 	})
 	if err != nil {
 		a.n.log.Error("snapshot refused", "err", err)
-		a.n.replica.haltAtNewer(err)
+		a.n.haltAtNewer(err)
 		return err
 	}
 	n := a.n

@@ -1,10 +1,13 @@
 package cluster
 
 import (
+	"errors"
 	"slices"
 	"time"
 
+	"github.com/hashicorp/raft"
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/internal/fault"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/internal/failpoint"
 )
@@ -49,7 +52,7 @@ func (l *leadership) land() {
 		for _, p := range f.proposals {
 			r := reply{index: a.Index, sweep: a.Sweep}
 			if at+len(p.ops) > len(a.Outcomes) {
-				r.err = errUnknown(nil)
+				r.err = fault.Unknown(nil)
 			} else {
 				r.outcomes = a.Outcomes[at : at+len(p.ops)]
 				l.queues.note(p.ops, r.outcomes)
@@ -96,4 +99,18 @@ func (l *leadership) afterNext() <-chan rota.Clock {
 	}
 	l.beatWaits = append(l.beatWaits, beatWait{l.stampedSeq + 1, done})
 	return done
+}
+
+// classify maps the library's errors to the two classes that matter: definitely not applied, and unknown. Every unclear
+// error is unknown.
+func classify(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, raft.ErrNotLeader), errors.Is(err, raft.ErrEnqueueTimeout),
+		errors.Is(err, raft.ErrLeadershipTransferInProgress):
+		return errNotLeader
+	default:
+		return fault.Unknown(err)
+	}
 }

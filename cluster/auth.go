@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/internal/fault"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/access"
@@ -163,7 +164,7 @@ func readAccess[T any](ctx context.Context, av *authVerbs, opt peer.ReadOptions,
 			return f(a), nil
 		}
 		var none T
-		return none, errNoLeader(nil)
+		return none, fault.NoLeader(nil)
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/cluster/audit"
+	"github.com/rotasched/rota/cluster/internal/fault"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/access"
@@ -130,9 +131,9 @@ func (cv *clusterVerbs) awaitHistory(ctx context.Context) error {
 					"history of ended jobs that it lacks: back up another node, or try again later"}
 		case <-time.After(backupLook):
 		case <-ctx.Done():
-			return ctxError(ctx, "waiting for this node's history")
+			return fault.Deadline(ctx, "waiting for this node's history")
 		case <-cv.n.stopped:
-			return errStopping()
+			return fault.Stopping()
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/internal/fault"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/depot"
@@ -128,7 +129,7 @@ func (bk *backups) make(ctx context.Context, l *leadership) (rota.StoredBackup, 
 	case bk.one <- struct{}{}:
 		defer func() { <-bk.one }()
 	case <-ctx.Done():
-		return rota.StoredBackup{}, ctxError(ctx, "waiting for another backup's end")
+		return rota.StoredBackup{}, fault.Deadline(ctx, "waiting for another backup's end")
 	}
 	cluster := bk.membership.ClusterID()
 	b, err := bk.depot.Put(ctx, bk.n.cfg.Node, func(w io.Writer) error { return bk.save(ctx, peer.ReadOptions{}, w) },
@@ -167,7 +168,7 @@ func (cv *clusterVerbs) StoreBackup(ctx context.Context) (rota.StoredBackup, err
 	}
 	l := cv.n.terms.leading()
 	if l == nil {
-		return rota.StoredBackup{}, notLeader()
+		return rota.StoredBackup{}, fault.NotLeader()
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/internal/fault"
 	"github.com/rotasched/rota/cluster/recovery"
 	"github.com/rotasched/rota/internal/depot"
 	"github.com/rotasched/rota/snapshot"
@@ -152,7 +153,7 @@ func TestBackups_due(t *testing.T) {
 	})
 	for _, other := range ids {
 		if n := b.node(other); n.terms.leading() == nil {
-			if _, err := n.StoreBackup(within(t, ample)); !isNotLeader(err) {
+			if _, err := n.StoreBackup(within(t, ample)); !fault.IsNotLeader(err) {
 				t.Errorf("%s: %v", other, err)
 			}
 		}

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"os"
 	"sync"
@@ -17,6 +18,7 @@ import (
 	"github.com/rotasched/rota/cluster/raftstore"
 	"github.com/rotasched/rota/cluster/rebuild"
 	"github.com/rotasched/rota/cluster/stream"
+	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/internal/logs"
 )
@@ -155,6 +157,9 @@ func (b *base) settledWithin(ctx context.Context, f raft.Future) error {
 	}
 }
 
+// movedRules is the first version of the rules whose binaries all read a log in files of its own.
+const movedRules = 2
+
 // moveLog makes the log move into files of its own at the next start, once the rules in force prevent the return of
 // binaries that cannot read it there.
 func (b *base) moveLog(rules uint32) {
@@ -163,5 +168,21 @@ func (b *base) moveLog(rules uint32) {
 	}
 	if err := b.data.MarkMoving(); err != nil {
 		b.log.Warn("the log stays in raft.db until a start after the next", "error", err)
+	}
+}
+
+// lastWord is how long a future may take to deliver an answer that it had before raft stopped.
+const lastWord = 50 * time.Millisecond
+
+// awaitAnswer sends the result of f. If raft never returns one, the goroutine lives until the process ends.
+func awaitAnswer(f raft.Future, done chan<- error) { done <- f.Error() }
+
+// haltAtNewer ends a node that receives a state with rules that it does not support: raft would offer it again forever.
+func (b *base) haltAtNewer(err error) {
+	for cause := err; cause != nil; cause = errors.Unwrap(cause) {
+		if e, ok := cause.(*rota.Error); ok && e.Subject == fsm.SubjectRules { // wrapped by the reader's own error
+			b.fatal(err)
+			return
+		}
 	}
 }

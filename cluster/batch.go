@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"errors"
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/entry"
@@ -73,3 +74,7 @@ type reply struct {
 	sweep    fsm.Sweep
 	err      error
 }
+
+// errNotLeader means that a proposal definitely did not enter the log and may be proposed again. It never leaves the
+// package.
+var errNotLeader = errors.New("not the leader")

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/internal/fault"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
@@ -93,7 +94,7 @@ func (bv *batchVerbs) AwaitBatch(ctx context.Context, id rota.BatchID) (rota.Bat
 			return b, &rota.Error{Kind: rota.KindTimeout, Subject: "batch", Cause: ctx.Err(),
 				Text: "the waiting time is over and batch " + string(id) + " has not ended"}
 		case <-bv.n.stopped:
-			return b, errStopping()
+			return b, fault.Stopping()
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/internal/fault"
 	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/internal/peer"
 )
@@ -37,9 +38,9 @@ func (b *beatBox) beat(ctx context.Context, beat peer.Beat) (peer.Beaten, error)
 	case r := <-w.done:
 		return r.Beaten, r.err
 	case <-ctx.Done():
-		return peer.Beaten{}, ctxError(ctx, "waiting for the cluster clock")
+		return peer.Beaten{}, fault.Deadline(ctx, "waiting for the cluster clock")
 	case <-b.n.stopped:
-		return peer.Beaten{}, errStopping()
+		return peer.Beaten{}, fault.Stopping()
 	}
 }
 
@@ -76,7 +77,7 @@ func (b *beatBox) toLeader(ctx context.Context, beats []peer.Beat) (peer.BeatAns
 	leading := b.leader.leaderContext()
 	to, ok := b.membership.Leader()
 	if !ok {
-		return peer.BeatAnswer{}, errNoLeader(nil)
+		return peer.BeatAnswer{}, fault.NoLeader(nil)
 	}
 	ctx, cancel := until(ctx, leading)
 	defer cancel()

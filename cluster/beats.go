@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/internal/fault"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/limits"
@@ -18,7 +19,7 @@ import (
 func (ch *chores) Beats(ctx context.Context, beats []peer.Beat) (peer.BeatAnswer, error) {
 	l := ch.n.terms.leading()
 	if l == nil {
-		return peer.BeatAnswer{}, notLeader()
+		return peer.BeatAnswer{}, fault.NotLeader()
 	}
 	refused, silent, silenced := ch.hear(l, beats)
 	for silenced != nil {
@@ -27,9 +28,9 @@ func (ch *chores) Beats(ctx context.Context, beats []peer.Beat) (peer.BeatAnswer
 		select {
 		case <-silenced:
 		case <-l.ctx.Done():
-			return peer.BeatAnswer{}, notLeader()
+			return peer.BeatAnswer{}, fault.NotLeader()
 		case <-ctx.Done():
-			return peer.BeatAnswer{}, ctxError(ctx, "waiting for an entry before the beat")
+			return peer.BeatAnswer{}, fault.Deadline(ctx, "waiting for an entry before the beat")
 		}
 		refused, silent, silenced = ch.hear(l, beats)
 	}
@@ -45,13 +46,13 @@ func (ch *chores) Beats(ctx context.Context, beats []peer.Beat) (peer.BeatAnswer
 	select {
 	case clock, ok := <-done:
 		if !ok {
-			return peer.BeatAnswer{}, notLeader()
+			return peer.BeatAnswer{}, fault.NotLeader()
 		}
 		return peer.BeatAnswer{Beaten: peer.Beaten{Clock: clock, Every: l.idleBeat()}, Refused: refused}, nil
 	case <-l.ctx.Done():
-		return peer.BeatAnswer{}, notLeader()
+		return peer.BeatAnswer{}, fault.NotLeader()
 	case <-ctx.Done():
-		return peer.BeatAnswer{}, ctxError(ctx, "waiting for an entry after the beat")
+		return peer.BeatAnswer{}, fault.Deadline(ctx, "waiting for an entry after the beat")
 	}
 }
 

@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 
+	"github.com/rotasched/rota/cluster/internal/fault"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/limits"
 )
@@ -38,7 +39,7 @@ func (l *leadership) enqueue(ctx context.Context, b batch, urgent bool) reply {
 	case <-l.ctx.Done():
 		return reply{err: errNotLeader}
 	case <-ctx.Done():
-		return reply{err: ctxError(ctx, "waiting for a place in the log")}
+		return reply{err: fault.Deadline(ctx, "waiting for a place in the log")}
 	}
 	if p.rounds() {
 		l.turn.queued()
@@ -48,7 +49,7 @@ func (l *leadership) enqueue(ctx context.Context, b batch, urgent bool) reply {
 		return r
 	case <-l.landed:
 	case <-ctx.Done():
-		return reply{err: errUnknown(ctx.Err())}
+		return reply{err: fault.Unknown(ctx.Err())}
 	}
 	select {
 	case r := <-p.reply:

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/internal/fault"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/internal/foresight/eta"
@@ -90,7 +91,7 @@ func (fc *forecaster) enter(ctx context.Context) (leave func(), err error) {
 		return func() { <-fc.turn; out() }, nil
 	case <-ctx.Done():
 		out()
-		return nil, ctxError(ctx, "waiting for others that are forecast for")
+		return nil, fault.Deadline(ctx, "waiting for others that are forecast for")
 	}
 }
 
@@ -119,7 +120,7 @@ func (fc *forecaster) forecast(ctx context.Context, x *rota.ETA, why *rota.Expla
 	f, err := eta.Ask(ctx, frozen, x.Job, past)
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return ctxError(ctx, "forecasting")
+		return fault.Deadline(ctx, "forecasting")
 	case err != nil:
 		if kind := rota.KindOf(err); kind == rota.KindInternal {
 			fc.n.log.Error("a job's start could not be forecast", "job", x.Job, "err", err)

@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"sync"
-	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/internal/fault"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/internal/failpoint"
@@ -26,7 +26,7 @@ func (pr *proposer) forward(ctx context.Context, b batch) (reply, error) {
 	leading := pr.leader.leaderContext()
 	to, ok := pr.membership.Leader()
 	if !ok {
-		return reply{}, notLeader()
+		return reply{}, fault.NotLeader()
 	}
 	ctx, cancel := until(ctx, leading)
 	defer cancel()
@@ -37,7 +37,7 @@ func (pr *proposer) forward(ctx context.Context, b batch) (reply, error) {
 	failpoint.Pass("forward-before-answer")
 	outcomes, index, ok := entry.OpenOutcomes(answer, len(b.ops))
 	if !ok {
-		return reply{}, errUnknown(nil)
+		return reply{}, fault.Unknown(nil)
 	}
 	return reply{outcomes: outcomes, index: rota.Index(index)}, nil
 }
@@ -52,11 +52,11 @@ func (pr *proposer) Forwarded(ctx context.Context, commands []byte) ([]byte, err
 			"forwarded commands cannot be decoded, or are none or too many")
 	}
 	if !known {
-		return nil, errNewer(0, pr.n.replica.rulesInForce())
+		return nil, fault.Newer(0, pr.n.replica.rulesInForce())
 	}
 	for _, op := range ops {
 		if op.GetOp() == nil {
-			return nil, errNewer(0, pr.n.replica.rulesInForce())
+			return nil, fault.Newer(0, pr.n.replica.rulesInForce())
 		}
 		if !fsm.Forwardable(op) {
 			return nil, rota.Refusef(rota.KindInvalid, "commands", "an internal operation is never forwarded")
@@ -64,11 +64,11 @@ func (pr *proposer) Forwarded(ctx context.Context, commands []byte) ([]byte, err
 	}
 	l := pr.terms.leading()
 	if l == nil {
-		return nil, notLeader()
+		return nil, fault.NotLeader()
 	}
 	r := l.admit(ctx, batch{ops: ops, encoded: encoded}, urgent(ops), true)
 	if errors.Is(r.err, errNotLeader) {
-		return nil, notLeader()
+		return nil, fault.NotLeader()
 	}
 	if r.err != nil {
 		return nil, r.err
@@ -80,23 +80,3 @@ func (pr *proposer) Forwarded(ctx context.Context, commands []byte) ([]byte, err
 
 // readers decode forwarded commands; they reuse their memory.
 var readers = sync.Pool{New: func() any { return &entry.CommandReader{} }}
-
-// subjectNotLeader marks the rejection by a node that is not the leader, so that the forwarding node can distinguish it
-// from an unknown outcome.
-const subjectNotLeader = "not-leader"
-
-func notLeader() error {
-	return &rota.Error{Kind: rota.KindUnavailable, Subject: subjectNotLeader, RetryAfter: 50 * time.Millisecond,
-		Text: "this node does not lead"}
-}
-
-// isNotLeader reports whether a forwarded call was definitely not processed: the other node rejected it, or no
-// connection to it could be made.
-func isNotLeader(err error) bool {
-	var e *rota.Error
-	return errors.As(err, &e) && (e.Subject == subjectNotLeader || e.Subject == SubjectNotSent)
-}
-
-// SubjectNotSent is the subject of an Unavailable error with which Peers reports that a call definitely never left this
-// node.
-const SubjectNotSent = "not-sent"

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rotasched/rota/cluster/internal/fault"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/limits"
 )
@@ -59,13 +60,13 @@ func (pr *proposer) forwardBatched(ctx context.Context, b batch) (reply, error) 
 	case <-ctx.Done():
 	}
 	if pr.batcher.withdraw(p) {
-		return reply{}, ctxError(ctx, "waiting for a call to the leader")
+		return reply{}, fault.Deadline(ctx, "waiting for a call to the leader")
 	}
 	select {
 	case r := <-p.done:
 		return r.reply, r.err
 	default:
-		return reply{}, errUnknown(ctx.Err())
+		return reply{}, fault.Unknown(ctx.Err())
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/internal/fault"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/access"
@@ -119,9 +120,9 @@ func (rp *replica) waitApplied(ctx context.Context, index rota.Index) error {
 		return nil
 	case <-ctx.Done():
 		rp.hub.forgetWait(done)
-		return ctxError(ctx, "waiting for this node to catch up")
+		return fault.Deadline(ctx, "waiting for this node to catch up")
 	case <-rp.n.stopped:
-		return errStopping()
+		return fault.Stopping()
 	}
 }
 
@@ -145,9 +146,9 @@ func (rp *replica) barrierIndex(ctx context.Context) (rota.Index, error) {
 	case <-call.done:
 		return call.index, call.err
 	case <-ctx.Done():
-		return 0, errNoLeader(ctx.Err())
+		return 0, fault.NoLeader(ctx.Err())
 	case <-rp.n.stopped:
-		return 0, errStopping()
+		return 0, fault.Stopping()
 	}
 }
 
@@ -179,7 +180,7 @@ func barrierOp() *fsmpb.Op {
 // Barrier returns the index of a read barrier to another node.
 func (rp *replica) Barrier(ctx context.Context) (rota.Index, error) {
 	if rp.terms.leading() == nil {
-		return 0, notLeader()
+		return 0, fault.NotLeader()
 	}
 	return rp.barrierIndex(ctx)
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/internal/fault"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
@@ -120,7 +121,7 @@ func (pr *proposer) refuseNewer(ops []*fsmpb.Op, answers []*fsmpb.Outcome) error
 			continue
 		}
 		if needs := version(op); needs > in {
-			return errNewer(needs, in)
+			return fault.Newer(needs, in)
 		}
 	}
 	return nil

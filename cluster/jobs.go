@@ -7,6 +7,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/cluster/history"
+	"github.com/rotasched/rota/cluster/internal/fault"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
@@ -158,7 +159,7 @@ func (jv *jobVerbs) AwaitJobs(ctx context.Context, ids []rota.JobID, done func(r
 			return &rota.Error{Kind: rota.KindTimeout, Subject: "job",
 				Text: "the waiting time is over and jobs are still running", Cause: ctx.Err()}
 		case <-jv.n.stopped:
-			return errStopping()
+			return fault.Stopping()
 		}
 	}
 }

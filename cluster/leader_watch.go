@@ -13,6 +13,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/cluster/gossip"
+	"github.com/rotasched/rota/cluster/internal/fault"
 	"github.com/rotasched/rota/cluster/rebuild"
 	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/internal/peer"
@@ -155,20 +156,20 @@ func (lw *leaderWatch) pause(ctx context.Context, most time.Duration) error {
 		return nil
 	case <-lw.leaderContext().Done():
 		if lw.n.stopping() {
-			return errStopping()
+			return fault.Stopping()
 		}
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-lw.n.stopped:
-		return errStopping()
+		return fault.Stopping()
 	}
 }
 
 // cutOff reports whether the node answered that this one was removed.
 func (v peerView) cutOff() bool {
 	var refusal *rota.Error
-	return errors.As(v.err, &refusal) && refusal.Subject == subjectRemoved
+	return errors.As(v.err, &refusal) && refusal.Subject == fault.SubjectRemoved
 }
 
 // aloneAfter is how many seconds without a leader make a node ask the others.

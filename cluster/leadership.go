@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/internal/fault"
 	"github.com/rotasched/rota/cluster/internal/meter"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
@@ -106,7 +107,7 @@ func (l *leadership) all(ctx context.Context, ops []*fsmpb.Op) error {
 		k := b.chunk(at)
 		r := l.admit(ctx, b.part(at, at+k), true, false)
 		if errors.Is(r.err, errNotLeader) {
-			return notLeader()
+			return fault.NotLeader()
 		}
 		if r.err != nil {
 			return r.err

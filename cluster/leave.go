@@ -7,6 +7,7 @@ import (
 
 	"github.com/hashicorp/raft"
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/internal/fault"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/failpoint"
 	"github.com/rotasched/rota/internal/peer"
@@ -22,7 +23,7 @@ func (mb *membership) RemovePeer(ctx context.Context, id rota.NodeID) error {
 // RemoveHere removes a node if this one is the leader.
 func (mb *membership) RemoveHere(ctx context.Context, id rota.NodeID) error {
 	if mb.terms.leading() == nil {
-		return notLeader()
+		return fault.NotLeader()
 	}
 	if err := mb.n.replica.mayOperate(ctx); err != nil {
 		return err
@@ -37,7 +38,7 @@ func (mb *membership) remove(ctx context.Context, id rota.NodeID, why string) er
 	case mb.removing <- struct{}{}:
 		defer func() { <-mb.removing }()
 	case <-ctx.Done():
-		return ctxError(ctx, "waiting for another removal")
+		return fault.Deadline(ctx, "waiting for another removal")
 	}
 	op := &fsmpb.SetNode{Id: string(id), Removed: true, Reason: why}
 	left, err := mb.wouldBeLeft(id, why != "")
@@ -49,7 +50,7 @@ func (mb *membership) remove(ctx context.Context, id rota.NodeID, why string) er
 	}
 	l := mb.terms.leading()
 	if l == nil {
-		return notLeader()
+		return fault.NotLeader()
 	}
 	if err := l.all(ctx, askedBy(ctx, []*fsmpb.Op{{Op: &fsmpb.Op_SetNode{SetNode: op}}})); err != nil {
 		return err
@@ -86,7 +87,7 @@ func (mb *membership) wouldBeLeft(id rota.NodeID, dead bool) (left uint32, err e
 	}
 	switch {
 	case !member && of.removed:
-		return 0, rota.Refusef(rota.KindNotFound, subjectRemoved, "node %q is no longer a member", id)
+		return 0, rota.Refusef(rota.KindNotFound, fault.SubjectRemoved, "node %q is no longer a member", id)
 	case !member:
 		return 0, rota.Refusef(rota.KindNotFound, "node", "node %q is not a member", id)
 	case voters == 0 || healthy <= voters/2:
@@ -104,9 +105,6 @@ func (mb *membership) wouldBeLeft(id rota.NodeID, dead bool) (left uint32, err e
 	}
 	return left, nil
 }
-
-// subjectRemoved marks errors because a node was removed.
-const subjectRemoved = "removed"
 
 const (
 	// leaveTry bounds one request of a leaving node: another member may answer.
@@ -136,7 +134,7 @@ func (mb *membership) Leave(ctx context.Context) error {
 	for turn := 0; ; turn++ {
 		err := mb.leaveOnce(ctx, turn)
 		var refusal *rota.Error
-		removed := errors.As(err, &refusal) && refusal.Subject == subjectRemoved
+		removed := errors.As(err, &refusal) && refusal.Subject == fault.SubjectRemoved
 		missing := refusal != nil && (refusal.Kind == rota.KindNotFound || refusal.Kind == rota.KindDenied &&
 			unrecorded(err))
 		if missing && unknown == 0 {
@@ -149,7 +147,7 @@ func (mb *membership) Leave(ctx context.Context) error {
 			failpoint.Pass("leave-before-end")
 			mb.leftOnce.Do(func() { close(mb.left) })
 			return nil
-		case missing, isNotLeader(err), rota.KindOf(err) == rota.KindUnavailable, rota.KindOf(err) == rota.KindTimeout:
+		case missing, fault.IsNotLeader(err), rota.KindOf(err) == rota.KindUnavailable, rota.KindOf(err) == rota.KindTimeout:
 			if end := mb.leader.pause(ctx, 25*time.Millisecond); end != nil {
 				return givenUp(end, err)
 			}
@@ -173,9 +171,9 @@ func (mb *membership) leaveOnce(ctx context.Context, turn int) error {
 		if _, err := mb.TransferHere(ctx, ""); err != nil {
 			return err
 		}
-		return notLeader() // the new leader is asked next
+		return fault.NotLeader() // the new leader is asked next
 	case len(others) == 0:
-		return notLeader()
+		return fault.NotLeader()
 	default:
 		to = others[turn%len(others)]
 	}
@@ -198,11 +196,11 @@ func (mb *membership) atLeader(ctx context.Context, here func() error, there fun
 	for {
 		var last error
 		if mb.terms.leading() != nil {
-			if last = here(); !isNotLeader(last) {
+			if last = here(); !fault.IsNotLeader(last) {
 				return last
 			}
 		} else if to, ok := mb.Leader(); ok {
-			if last = there(to); !isNotLeader(last) {
+			if last = there(to); !fault.IsNotLeader(last) {
 				return last
 			}
 		}
@@ -225,7 +223,7 @@ func (mb *membership) TransferLeadership(ctx context.Context, to rota.NodeID) (l
 // TransferHere hands over if this node is the leader.
 func (mb *membership) TransferHere(ctx context.Context, to rota.NodeID) (rota.NodeID, error) {
 	if mb.terms.leading() == nil {
-		return "", notLeader()
+		return "", fault.NotLeader()
 	}
 	if err := mb.n.replica.mayOperate(ctx); err != nil {
 		return "", err

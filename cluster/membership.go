@@ -10,6 +10,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/cluster/gossip"
+	"github.com/rotasched/rota/cluster/internal/fault"
 	"github.com/rotasched/rota/cluster/stream"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/internal/logs"
@@ -76,7 +77,7 @@ func (mb *membership) admit(other stream.Hello) error {
 	}
 	var of member
 	if !mb.n.replica.peek(func(s *fsm.View) { of = memberOf(s, other.Node) }) {
-		return errStalled() // otherwise connections would pile up meanwhile
+		return fault.Stalled() // otherwise connections would pile up meanwhile
 	}
 	err := mb.judge(of, other.Node, other.Identity)
 	if !unrecorded(err) {
@@ -116,7 +117,7 @@ func (mb *membership) judge(of member, id rota.NodeID, identity string) error {
 	}
 	switch {
 	case of.removed:
-		return errRemoved(id)
+		return fault.Removed(id)
 	case of.known && of.identity != identity && !planted.sameIDRejoin():
 		return rota.Refusef(rota.KindDenied, "node", "node id %s belongs to another data directory", id)
 	case of.known:
@@ -136,7 +137,7 @@ func (mb *membership) mayCall(id rota.NodeID) error {
 	if of, ok := mb.n.replica.peekMember(id); ok && of.known && !of.removed {
 		return nil
 	}
-	return &rota.Error{Kind: rota.KindUnavailable, Subject: SubjectNotSent,
+	return &rota.Error{Kind: rota.KindUnavailable, Subject: fault.SubjectNotSent,
 		Text: "this node does not know node " + string(id) + " yet"}
 }
 
@@ -151,12 +152,7 @@ func (mb *membership) refuseRemoved(id rota.NodeID) error {
 	if !mb.n.replica.member(id).removed {
 		return nil
 	}
-	return errRemoved(id)
-}
-
-func errRemoved(id rota.NodeID) error {
-	return rota.Refusef(rota.KindDenied, subjectRemoved,
-		"node %s was removed from the cluster: stop it, and use another one", id)
+	return fault.Removed(id)
 }
 
 // Introduce decides about a starting node: nil lets it start. Kind Conflict rejects it permanently; Unavailable makes
@@ -176,7 +172,7 @@ func (mb *membership) Introduce(in peer.Introduction) error {
 	if err := mb.n.replica.view(func(s *fsm.View) { of = memberOf(s, in.Node) }); err != nil {
 		return err
 	}
-	if err := refuseOlder(in, mb.n.replica.rulesInForce()); err != nil {
+	if err := fault.Older(in, mb.n.replica.rulesInForce()); err != nil {
 		return err
 	}
 	switch {

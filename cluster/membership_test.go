@@ -12,6 +12,7 @@ import (
 
 	"github.com/hashicorp/raft"
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/internal/fault"
 	"github.com/rotasched/rota/cluster/raftstore"
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
@@ -260,7 +261,7 @@ func TestLeave_refusals(t *testing.T) {
 	var refusal *rota.Error
 	if err := leader.RemoveHere(within(t, ample), "n9"); !errors.As(err, &refusal) ||
 		refusal.Kind != rota.KindNotFound ||
-		refusal.Subject == subjectRemoved {
+		refusal.Subject == fault.SubjectRemoved {
 		t.Errorf("an unknown node was removed: %v", err)
 	}
 	gone := b.follower().cfg.Node
@@ -268,7 +269,7 @@ func TestLeave_refusals(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := b.leader().RemoveHere(within(t, ample), gone); !errors.As(err, &refusal) ||
-		refusal.Kind != rota.KindNotFound || refusal.Subject != subjectRemoved {
+		refusal.Kind != rota.KindNotFound || refusal.Subject != fault.SubjectRemoved {
 		t.Errorf("removed again: %v", err)
 	}
 }

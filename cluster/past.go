@@ -7,6 +7,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/cluster/audit"
+	"github.com/rotasched/rota/cluster/internal/fault"
 	"github.com/rotasched/rota/fsm"
 )
 
@@ -47,7 +48,7 @@ func (p *pastReader) take(ctx context.Context) (leave func(), err error) {
 	case p.turn <- struct{}{}:
 		return func() { <-p.turn }, nil
 	case <-ctx.Done():
-		return nil, ctxError(ctx, "waiting for another who looks at the past")
+		return nil, fault.Deadline(ctx, "waiting for another who looks at the past")
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/internal/fault"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
@@ -94,7 +95,7 @@ func (pr *proposer) proposeChunk(ctx context.Context, b batch) reply {
 			case r.err == nil, !definite && ctx.Err() != nil:
 				return r
 			case definite:
-				last = notLeader()
+				last = fault.NotLeader()
 			default:
 				last = r.err
 			}
@@ -122,7 +123,7 @@ func givenUp(err, last error) error {
 	if rota.KindOf(err) == rota.KindUnavailable {
 		return err // this node stops
 	}
-	return errNoLeader(last)
+	return fault.NoLeader(last)
 }
 
 // proposeInTurn is proposeOne for operations of which an entry holds few: it proposes again, until ctx ends, while the
@@ -141,7 +142,7 @@ func (pr *proposer) proposeInTurn(ctx context.Context, op *fsmpb.Op) (*fsmpb.Out
 			return o, index, err
 		case <-pr.n.stopped:
 			pause.Stop()
-			return o, index, errStopping()
+			return o, index, fault.Stopping()
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/rotasched/rota/cluster/internal/fault"
 	"github.com/rotasched/rota/cluster/rebuild"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
@@ -208,7 +209,7 @@ func (rp *replica) Pulse() (head fsm.Head, leads bool) {
 // Ready returns nil if this node knows a leader and has caught up with it.
 func (rp *replica) Ready() error {
 	if rp.n.stopping() {
-		return errStopping()
+		return fault.Stopping()
 	}
 	if err := rp.refuseRebuilding(); err != nil {
 		return err
@@ -216,16 +217,16 @@ func (rp *replica) Ready() error {
 	var term uint64
 	var of member
 	if !rp.peek(func(s *fsm.View) { term, of = s.Head().Term, memberOf(s, rp.n.cfg.Node) }) {
-		return errStalled()
+		return fault.Stalled()
 	}
 	if of.removed {
-		return errRemoved(rp.n.cfg.Node)
+		return fault.Removed(rp.n.cfg.Node)
 	}
 	if err := rp.watch.stillMember(); err != nil {
 		return err
 	}
 	if _, id := rp.n.raft.LeaderWithID(); id == "" {
-		return errNoLeader(nil)
+		return fault.NoLeader(nil)
 	}
 	if now := rp.n.raft.CurrentTerm(); term != now {
 		return rota.Refusef(rota.KindUnavailable, "node",

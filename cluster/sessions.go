@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/internal/fault"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
@@ -134,9 +135,9 @@ func (s *WorkerSession) Await(ctx context.Context) error {
 		select {
 		case <-s.notify:
 		case <-ctx.Done():
-			return ctxError(ctx, "waiting for leases")
+			return fault.Deadline(ctx, "waiting for leases")
 		case <-s.n.stopped:
-			return errStopping()
+			return fault.Stopping()
 		}
 	}
 }

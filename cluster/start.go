@@ -10,6 +10,7 @@ import (
 	"github.com/rotasched/rota/cluster/audit"
 	"github.com/rotasched/rota/cluster/gossip"
 	"github.com/rotasched/rota/cluster/history"
+	"github.com/rotasched/rota/cluster/internal/fault"
 	"github.com/rotasched/rota/cluster/internal/meter"
 	"github.com/rotasched/rota/cluster/raftstore"
 	"github.com/rotasched/rota/cluster/rebuild"
@@ -150,7 +151,7 @@ func (n *Node) keepRight() {
 			Events:  n.events},
 		State: rebuild.State{Digests: &rp.digests, Look: rp.look, Freeze: rp.freezeWhole, Dropped: rp.dropped.Load,
 			Drop: rp.drop, Newest: rp.newest, Install: rp.install},
-		Fatal: n.fatal, HaltAtNewer: rp.haltAtNewer, Servers: n.membership.servers, Inspect: n.watch.answers,
+		Fatal: n.fatal, HaltAtNewer: n.haltAtNewer, Servers: n.membership.servers, Inspect: n.watch.answers,
 		Handed:    n.membership.handed,
 		Push:      func(ctx context.Context) error { _, _, err := n.proposer.proposeOne(ctx, barrierOp()); return err },
 		StandDown: func() { n.terms.standDown(func() bool { return true }) }, Record: n.terms.record,
@@ -205,7 +206,7 @@ func (n *Node) Stop(ctx context.Context) error {
 		n.terms.land(ctx)
 		n.quiet.Store(true)
 		close(n.stopped)
-		n.endLife(errStopping())
+		n.endLife(fault.Stopping())
 		err = n.stopRaft()
 		close(n.raftDown)
 		n.loops.Wait()
@@ -234,7 +235,7 @@ func (n *Node) stopRaft() error {
 }
 
 func (n *Node) closeAll() {
-	n.endLife(errStopping())
+	n.endLife(fault.Stopping())
 	if n.gossip != nil {
 		_ = n.gossip.Leave(time.Second)
 		_ = n.gossip.Close()

@@ -9,8 +9,6 @@ import (
 
 	"github.com/hashicorp/raft"
 	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/rotasched/rota"
 )
 
 const (
@@ -105,11 +103,6 @@ func (wd *watchdog) look(s *stallLook) {
 
 // stateStalled is the state that a node reports meanwhile.
 const stateStalled = "STALLED"
-
-func errStalled() error {
-	return &rota.Error{Kind: rota.KindUnavailable, Subject: "node", RetryAfter: time.Second,
-		Text: "applying has stalled on this node: use another node"}
-}
 
 // goroutines returns the stacks of all goroutines, up to maxDump.
 func goroutines() string {

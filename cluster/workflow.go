@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/internal/fault"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/internal/access"
@@ -100,7 +101,7 @@ func (fv *workflowVerbs) AwaitWorkflow(ctx context.Context, id rota.WorkflowID) 
 			return w, &rota.Error{Kind: rota.KindTimeout, Subject: "workflow", Cause: ctx.Err(),
 				Text: "the waiting time is over and workflow " + string(id) + " is still running"}
 		case <-fv.n.stopped:
-			return w, errStopping()
+			return w, fault.Stopping()
 		}
 	}
 }

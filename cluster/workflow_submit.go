@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/internal/fault"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/internal/failpoint"
@@ -50,7 +51,7 @@ func (fv *workflowVerbs) enterUpload(ctx context.Context, id rota.WorkflowID) (l
 		case fv.repeats <- struct{}{}:
 			return func() { <-fv.repeats }, nil
 		case <-ctx.Done():
-			return nil, ctxError(ctx, "waiting to compare workflow "+string(id)+" with the one that is known")
+			return nil, fault.Deadline(ctx, "waiting to compare workflow "+string(id)+" with the one that is known")
 		}
 	}
 	select {

@@ -1,7 +1,6 @@
-package cluster
+package fault
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/rotasched/rota"
@@ -18,12 +17,9 @@ import (
 //	stop     a node that does not support the rules in force neither starts nor continues
 //	move     from the next start on, a node has its log in files that older binaries cannot read
 
-// movedRules is the first version of the rules whose binaries all read a log in files of its own.
-const movedRules = 2
-
-// errNewer returns the error for an operation of a later version; needs is 0 if this binary does not know the operation
+// Newer returns the error for an operation of a later version; needs is 0 if this binary does not know the operation
 // at all.
-func errNewer(needs, in uint32) error {
+func Newer(needs, in uint32) error {
 	what := "it is of newer rules than this binary knows"
 	if needs > 0 {
 		what = fmt.Sprintf("it needs rules version %d", needs)
@@ -33,22 +29,12 @@ func errNewer(needs, in uint32) error {
 			"newer binary (rota cluster status -o wide shows the others)", what, in)
 }
 
-// refuseOlder rejects a node that would stop at the next entry.
-func refuseOlder(in peer.Introduction, inForce uint32) error {
+// Older rejects a node that would stop at the next entry.
+func Older(in peer.Introduction, inForce uint32) error {
 	if knows := max(in.RulesVersion, entry.FirstRules); knows < inForce {
 		return rota.Refusef(rota.KindConflict, fsm.SubjectRules,
 			"the binary of node %s knows rules version %d, the cluster is at version %d: "+
 				"start a newer binary on the same data directory", in.Node, knows, inForce)
 	}
 	return nil
-}
-
-// haltAtNewer ends a node that receives a state with rules that it does not support: raft would offer it again forever.
-func (rp *replica) haltAtNewer(err error) {
-	for cause := err; cause != nil; cause = errors.Unwrap(cause) {
-		if e, ok := cause.(*rota.Error); ok && e.Subject == fsm.SubjectRules { // wrapped by the reader's own error
-			rp.n.fatal(err)
-			return
-		}
-	}
 }
