@@ -35,40 +35,40 @@ func (a adapter) Apply(log *raft.Log) any {
 	if n.terms.leading() != nil {
 		n.transport.Applied(log)
 	}
-	n.replica.mu.Lock()
-	if n.replica.dropped.Load() {
-		n.replica.passed = rota.Index(log.Index) // applied once there is a state
-		n.replica.mu.Unlock()
-		return n.replica.refuseRebuilding()
+	n.replica.Mu.Lock()
+	if n.replica.Dropped.Load() {
+		n.replica.Passed = rota.Index(log.Index) // applied once there is a state
+		n.replica.Mu.Unlock()
+		return n.replica.RefuseRebuilding()
 	}
-	err := n.replica.followsPassed(rota.Index(log.Index))
+	err := n.replica.FollowsPassed(rota.Index(log.Index))
 	var applied fsm.Applied
 	if err == nil {
-		applied, err = n.replica.machine.Apply(rota.Index(log.Index), log.Term, log.Data)
+		applied, err = n.replica.Machine.Apply(rota.Index(log.Index), log.Term, log.Data)
 	}
 	if err != nil {
-		n.replica.mu.Unlock()
+		n.replica.Mu.Unlock()
 		n.fatal(err)
 		return err
 	}
 	failpoint.Pass("apply-before-digest")
-	n.replica.passed = applied.Index
-	n.replica.digests.Put(applied.Index, applied.Digest, n.replica.machine.Staging().Last)
-	n.replica.doors.publish(n.replica.machine)
-	n.replica.hub.publish(n.replica.machine, &applied)
-	n.archive.Staged(n.replica.machine)
-	n.events.Append(n.replica.machine.Head().Incarnation, &applied)
+	n.replica.Passed = applied.Index
+	n.replica.Digests.Put(applied.Index, applied.Digest, n.replica.Machine.Staging().Last)
+	n.replica.Doors.Publish(n.replica.Machine)
+	n.replica.Hub.Publish(n.replica.Machine, &applied)
+	n.archive.Staged(n.replica.Machine)
+	n.events.Append(n.replica.Machine.Head().Incarnation, &applied)
 	if n.leader.caughtUp.Load() { // before that it replays: what it applies happened before it started
 		n.measures.CountEvents(applied.Events)
 		n.stats.Count(applied.Events)
 	}
 	n.recent.Count(applied.Events) // by their dates
 	members := slices.ContainsFunc(applied.Events, func(e rota.Event) bool { return e.Kind == rota.EventNodeChanged })
-	n.replica.machine.Recycle(applied.Events) // followers of events read their bytes
+	n.replica.Machine.Recycle(applied.Events) // followers of events read their bytes
 	applied.Events = nil
-	n.replica.applied.Store(uint64(applied.Index)) // under the lock, since readers of the state may read it
-	n.replica.mu.Unlock()
-	n.replica.advance(applied.Index, applied.Rules)
+	n.replica.Applied.Store(uint64(applied.Index)) // under the lock, since readers of the state may read it
+	n.replica.Mu.Unlock()
+	n.replica.Advance(applied.Index, applied.Rules)
 	n.measures.Apply.Observe(time.Since(start).Seconds())
 	if applied.Term == log.Term {
 		n.membership.learnCluster()
@@ -92,7 +92,7 @@ func (a adapter) Snapshot() (raft.FSMSnapshot, error) {
 	if halted := a.n.fatalErr.Load(); halted != nil {
 		return nil, *halted
 	}
-	frozen, err := a.n.replica.freezeWhole()
+	frozen, err := a.n.replica.FreezeWhole()
 	if err != nil {
 		return nil, err
 	}
@@ -132,10 +132,10 @@ func (f frozenState) Release() {}
 // only if its digest is correct.
 func (a adapter) Restore(rc io.ReadCloser) error {
 	defer rc.Close()
-	a.n.replica.placing.Lock()
-	defer a.n.replica.placing.Unlock()
-	if a.n.replica.dropped.Load() {
-		return a.n.replica.passSnapshot(rc)
+	a.n.replica.Placing.Lock()
+	defer a.n.replica.Placing.Unlock()
+	if a.n.replica.Dropped.Load() {
+		return a.n.replica.PassSnapshot(rc)
 	}
 	m, info, err := snapshot.ReadState(rc, func(info rota.SnapshotInfo) (snapshot.Sink[*fsm.Machine], error) {
 		l, err := fsm.NewLoaderKnowing(info, a.n.cfg.knows)
@@ -156,16 +156,16 @@ func (a adapter) Restore(rc io.ReadCloser) error {
 	if installed {
 		n.events.Doubt()
 	}
-	n.replica.mu.Lock()
-	n.replica.passed = info.Index
-	if n.replica.dropped.Load() { // dropped during the read: a fetched state follows
-		n.replica.mu.Unlock()
+	n.replica.Mu.Lock()
+	n.replica.Passed = info.Index
+	if n.replica.Dropped.Load() { // dropped during the read: a fetched state follows
+		n.replica.Mu.Unlock()
 		return nil
 	}
 	head := m.Head()
-	n.replica.place(m, head)
-	n.replica.mu.Unlock()
-	n.replica.advance(head.Index, head.Rules)
+	n.replica.Place(m, head)
+	n.replica.Mu.Unlock()
+	n.replica.Advance(head.Index, head.Rules)
 	n.membership.learnCluster()
 	n.stream.Rejudge()
 	n.log.Info("snapshot restored", "index", info.Index, "records", info.Records)

@@ -17,9 +17,9 @@ import (
 // ownStatus returns this node's current status.
 func (cv *clusterVerbs) ownStatus() rota.NodeStatus {
 	var head fsm.Head
-	if !cv.n.replica.peek(func(s *fsm.View) { head = s.Head() }) {
-		head.Index = rota.Index(cv.n.replica.applied.Load())
-		if d := cv.n.replica.digests.Get(head.Index); d != nil {
+	if !cv.n.replica.Peek(func(s *fsm.View) { head = s.Head() }) {
+		head.Index = rota.Index(cv.n.replica.Applied.Load())
+		if d := cv.n.replica.Digests.Get(head.Index); d != nil {
 			head.Digest = *d
 		}
 	}
@@ -46,7 +46,7 @@ func (cv *clusterVerbs) ownStatus() rota.NodeStatus {
 	}
 	s.Problems = append(s.Problems, cv.n.watch.alarms()...) // losses are permanent: they are not a fault of this node
 	switch {
-	case cv.n.replica.dropped.Load():
+	case cv.n.replica.Dropped.Load():
 		s.State = stateRebuilding
 	case cv.n.watchdog.stalled.Load() > 0:
 		s.State = stateStalled
@@ -69,22 +69,22 @@ func (cv *clusterVerbs) Inspect(_ context.Context, digestsAt []rota.Index) (peer
 	rebuild := cv.n.data.Rebuild()
 	in.DifferedAt, in.RightUntil = rota.Index(rebuild.At), rota.Index(rebuild.Agreed)
 	for _, at := range digestsAt[:min(len(digestsAt), maxInspect)] {
-		in.Digests = append(in.Digests, cv.n.replica.digests.Get(at))
+		in.Digests = append(in.Digests, cv.n.replica.Digests.Get(at))
 	}
 	return in, nil
 }
 
 // StateBytesMax returns the maximum size of the state's rows in bytes, as applied here.
 func (cv *clusterVerbs) StateBytesMax() (most int64) {
-	cv.n.replica.peek(func(s *fsm.View) { most = s.ClusterSettings().StateBytesMax })
+	cv.n.replica.Peek(func(s *fsm.View) { most = s.ClusterSettings().StateBytesMax })
 	return most
 }
 
 // Status returns the whole cluster as this node sees it; it works without a leader.
 func (cv *clusterVerbs) Status(context.Context) (rota.ClusterStatus, error) {
-	c := rota.ClusterStatus{ClusterID: cv.n.ClusterID(), AppliedIndex: rota.Index(cv.n.replica.applied.Load()),
-		RulesVersion: cv.n.replica.rules.Load()}
-	cv.n.replica.peek(func(s *fsm.View) {
+	c := rota.ClusterStatus{ClusterID: cv.n.ClusterID(), AppliedIndex: rota.Index(cv.n.replica.Applied.Load()),
+		RulesVersion: cv.n.replica.Rules.Load()}
+	cv.n.replica.Peek(func(s *fsm.View) {
 		head, mode := s.Head(), s.Mode()
 		c.AppliedIndex, c.Clock, c.Date, c.RulesVersion = head.Index, head.Clock, head.Date, head.Rules
 		c.Mode, c.ModeReason, c.Drained = head.Mode, mode.Reason, mode.Drained
@@ -155,13 +155,13 @@ func (cv *clusterVerbs) Peers(ctx context.Context) ([]rota.RaftPeer, error) {
 // CheckAt checks this node's invariants once it has applied an index.
 func (cv *clusterVerbs) CheckAt(ctx context.Context, index rota.Index) (rota.NodeVerdict, error) {
 	v := rota.NodeVerdict{ID: cv.n.cfg.Node, Index: index, Violations: []string{}}
-	if err := cv.n.replica.waitApplied(ctx, index); err != nil {
+	if err := cv.n.replica.WaitApplied(ctx, index); err != nil {
 		return v, err
 	}
 	var head fsm.Head
 	var held []archive.EventEntry
 	var frozen *fsm.Frozen
-	err := cv.n.replica.freezing(func(m *fsm.Machine) { head, held, frozen = m.Head(), cv.n.events.Held(), m.Freeze() })
+	err := cv.n.replica.Freezing(func(m *fsm.Machine) { head, held, frozen = m.Head(), cv.n.events.Held(), m.Freeze() })
 	if err != nil {
 		return v, err
 	}
@@ -172,7 +172,7 @@ func (cv *clusterVerbs) CheckAt(ctx context.Context, index rota.Index) (rota.Nod
 	v.Violations = append(v.Violations, faults...)
 	v.Violations = append(v.Violations, cv.n.events.Verify(head, held)...)
 	v.Violations = append(v.Violations, cv.n.archive.Check(frozen)...)
-	switch d := cv.n.replica.digests.Get(index); {
+	switch d := cv.n.replica.Digests.Get(index); {
 	case d != nil:
 		v.Digest = *d
 	case head.Index == index:
@@ -187,7 +187,7 @@ func (cv *clusterVerbs) CheckAt(ctx context.Context, index rota.Index) (rota.Nod
 // memory is then the copy's own.
 func (cv *clusterVerbs) checkState(ctx context.Context, f *fsm.Frozen) ([]string, error) {
 	if f.Rows() <= cv.n.cfg.checkedHere {
-		return cv.n.replica.check(), nil
+		return cv.n.replica.Check(), nil
 	}
 	leave, err := cv.n.explainer.past.alone(ctx) // it needs memory for a second state, like a read of the past
 	if err != nil {
@@ -203,7 +203,7 @@ func (cv *clusterVerbs) checkState(ctx context.Context, f *fsm.Frozen) ([]string
 
 // Verify makes every node check its invariants, and compares their digests at one index.
 func (cv *clusterVerbs) Verify(ctx context.Context) (rota.Verdict, error) {
-	index, err := cv.n.replica.barrierIndex(ctx)
+	index, err := cv.n.replica.BarrierIndex(ctx)
 	if err != nil {
 		return rota.Verdict{}, err
 	}

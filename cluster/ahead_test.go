@@ -39,7 +39,7 @@ func TestAhead_whatIsAnsweredIsOnTheLeadersDisk(t *testing.T) {
 	}()
 	for ; ; looks.Add(1) {
 		for _, id := range b.ids() {
-			at := b.node(id).applied.Load() // first: the disk may have advanced by then
+			at := b.node(id).replica.Applied.Load() // first: the disk may have advanced by then
 			_, last, err := n.stores.Stored()
 			if err != nil {
 				t.Fatal(err)

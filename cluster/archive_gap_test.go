@@ -170,9 +170,9 @@ func TestArchive_theLatestEndIsToldOnEveryNode(t *testing.T) {
 	whole()
 	b.leap(sevenDays + 1000)
 	b.eventually("the tombstone is gone", func() bool {
-		f.replica.mu.RLock()
-		defer f.replica.mu.RUnlock()
-		_, _, ok := f.replica.machine.Tombstone(id)
+		f.replica.Mu.RLock()
+		defer f.replica.Mu.RUnlock()
+		_, _, ok := f.replica.Machine.Tombstone(id)
 		return !ok
 	})
 	if err := errors.Join(f.historyFile.Jobs.Drop([]uint64{1, 2}),

@@ -90,10 +90,10 @@ func (b *bench) wantHistory(f rota.JobFilter, want []rota.JobSpec) {
 // complete waits until a node's history has no gaps and nothing is staged.
 func (b *bench) complete(id rota.NodeID) {
 	b.t.Helper()
-	applied := b.leader().replica.applied.Load()
+	applied := b.leader().replica.Applied.Load()
 	b.eventually(string(id)+" has the whole history", func() bool {
 		n := b.node(id)
-		return n.replica.applied.Load() >= applied && n.archive.Flush() == nil && n.ArchiveStatus().Staged == 0 &&
+		return n.replica.Applied.Load() >= applied && n.archive.Flush() == nil && n.ArchiveStatus().Staged == 0 &&
 			len(n.archive.Lacks(9)) == 0
 	})
 }
@@ -198,7 +198,7 @@ func TestArchive_nodesFetchWhatTheyLack(t *testing.T) {
 	f := b.follower()
 	b.eventually("a snapshot took the log's place", func() bool {
 		first, err := f.stores.Log.FirstIndex()
-		submitAll(t, b.leader(), specs(fmt.Sprintf("fill-%d", f.replica.applied.Load()), 20))
+		submitAll(t, b.leader(), specs(fmt.Sprintf("fill-%d", f.replica.Applied.Load()), 20))
 		return err == nil && first > 100
 	})
 	id := f.cfg.Node
@@ -261,9 +261,9 @@ func TestArchive_aFlushWhoseEndWasLostIsRepeated(t *testing.T) {
 	n := b.leader()
 	jobs := specs("j", 20)
 	endAll(t, n, jobs)
-	n.replica.mu.RLock()
-	head, staged := n.replica.machine.Head(), n.replica.machine.Staged(7, 1<<30)
-	n.replica.mu.RUnlock()
+	n.replica.Mu.RLock()
+	head, staged := n.replica.Machine.Head(), n.replica.Machine.Staged(7, 1<<30)
+	n.replica.Mu.RUnlock()
 	var entries []peer.ArchiveRecord
 	for _, s := range staged {
 		entries = append(entries, peer.ArchiveRecord{Seq: s.Seq, Data: s.Append(nil)})

@@ -156,7 +156,7 @@ func TestDelete_aNodeThatFetches(t *testing.T) {
 	f := b.follower()
 	b.eventually("a snapshot took the log's place", func() bool {
 		first, err := f.stores.Log.FirstIndex()
-		submitAll(t, b.leader(), specs(fmt.Sprintf("fill-%d", f.replica.applied.Load()), 20))
+		submitAll(t, b.leader(), specs(fmt.Sprintf("fill-%d", f.replica.Applied.Load()), 20))
 		return err == nil && first > 100
 	})
 	node := f.cfg.Node
@@ -215,7 +215,7 @@ func TestDelete_backupAndRetention(t *testing.T) {
 	to.complete("n2")
 	to.wantNone(jobs[4])
 
-	first := func() uint64 { return to.leader().replica.machine.FirstDeleted() }
+	first := func() uint64 { return to.leader().replica.Machine.FirstDeleted() }
 	l := to.leader()
 	l.chores.dropDeleted(l.terms.leading())
 	if first() != 5 {
@@ -232,7 +232,7 @@ func TestDelete_backupAndRetention(t *testing.T) {
 	}
 	for _, id := range to.ids() {
 		to.eventually("the date has come",
-			func() bool { return to.node(id).replica.applied.Load() >= l.replica.applied.Load() })
+			func() bool { return to.node(id).replica.Applied.Load() >= l.replica.Applied.Load() })
 		to.node(id).archive.Prune()
 	}
 	l.chores.dropDeleted(l.terms.leading())

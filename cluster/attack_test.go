@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/replica"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
@@ -19,16 +20,16 @@ import (
 
 // jobOf reads a job from a node's own state.
 func jobOf(n *Node, id rota.JobID) rota.Job {
-	n.replica.mu.RLock()
-	defer n.replica.mu.RUnlock()
-	job, _ := n.replica.machine.Job(id)
+	n.replica.Mu.RLock()
+	defer n.replica.Mu.RUnlock()
+	job, _ := n.replica.Machine.Job(id)
 	return job
 }
 
 func statusOf(n *Node, id rota.WorkerID) rota.WorkerStatus {
-	n.replica.mu.RLock()
-	defer n.replica.mu.RUnlock()
-	_, status := n.replica.machine.Session(id)
+	n.replica.Mu.RLock()
+	defer n.replica.Mu.RUnlock()
+	_, status := n.replica.Machine.Session(id)
 	return status
 }
 
@@ -196,7 +197,7 @@ func TestH21_stampsAfterAPauseWithAFullPipelineKeepRealTime(t *testing.T) {
 	l := n.terms.leading()
 	// The clock of an idle cluster does not advance: an entry updates it first.
 	started := sinceBoot()
-	if r := l.propose(within(t, ample), []*fsmpb.Op{barrierOp()}, true); r.err != nil {
+	if r := l.propose(within(t, ample), []*fsmpb.Op{replica.BarrierOp()}, true); r.err != nil {
 		t.Fatal(r.err)
 	}
 	before := clockOf(n)
@@ -209,7 +210,7 @@ func TestH21_stampsAfterAPauseWithAFullPipelineKeepRealTime(t *testing.T) {
 					l.lastAt -= 20 * time.Second // a pause with entries in flight
 				}
 				l.mu.Unlock()
-				if r := l.propose(within(t, ample), []*fsmpb.Op{barrierOp()}, true); r.err != nil {
+				if r := l.propose(within(t, ample), []*fsmpb.Op{replica.BarrierOp()}, true); r.err != nil {
 					t.Error(r.err)
 				}
 			}
@@ -301,8 +302,8 @@ func TestBeats(t *testing.T) {
 			_, err := n.Beats(within(t, ample), []peer.Beat{{Worker: "w1", Session: h.s.Session()}})
 			answered <- err
 		}()
-		applied := n.replica.applied.Load()
-		b.eventually("entries are applied", func() bool { return n.replica.applied.Load() > applied+2 })
+		applied := n.replica.Applied.Load()
+		b.eventually("entries are applied", func() bool { return n.replica.Applied.Load() > applied+2 })
 		select {
 		case err := <-answered:
 			t.Fatalf("answered before it: %v", err)
@@ -365,7 +366,7 @@ func TestSilence_ofTheIdle(t *testing.T) {
 	}
 	beat := func(id rota.WorkerID, next time.Duration) peer.Beaten {
 		var session rota.Session
-		n.replica.look(func(s *fsm.View) { session, _ = s.Session(id) })
+		n.replica.Look(func(s *fsm.View) { session, _ = s.Session(id) })
 		a, err := n.Beats(within(t, ample), []peer.Beat{{Worker: id, Session: session, Next: next}})
 		if err != nil || len(a.Refused) > 0 {
 			t.Fatalf("%+v, %v", a, err)

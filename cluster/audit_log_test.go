@@ -44,7 +44,7 @@ func TestAudit_theFirstSnapshotCutsNoLogThatIsKept(t *testing.T) {
 	b.startPlanned()
 	n := b.leader()
 	b.eventually("a snapshot is written", func() bool {
-		submitAll(t, n, specs(fmt.Sprint("j", n.replica.applied.Load()), 20))
+		submitAll(t, n, specs(fmt.Sprint("j", n.replica.Applied.Load()), 20))
 		kept, err := n.snapshots.List()
 		return err == nil && len(kept) > 0
 	})
@@ -75,13 +75,13 @@ func TestAudit_afterAnInstalledSnapshot(t *testing.T) {
 	leader, away := b.loyal(), b.node("n3")
 	b.isolate("n3")
 	b.eventually("the log that the other node needs is gone", func() bool {
-		submitAll(t, leader, specs(fmt.Sprintf("more-%d", leader.replica.applied.Load()), 20))
+		submitAll(t, leader, specs(fmt.Sprintf("more-%d", leader.replica.Applied.Load()), 20))
 		first, err := leader.stores.Log.FirstIndex()
 		return err == nil && first > away.raft.LastIndex()+8
 	})
 	b.heal("n3")
 	b.eventually("it was sent a snapshot",
-		func() bool { return away.replica.applied.Load() >= leader.replica.applied.Load() })
+		func() bool { return away.replica.Applied.Load() >= leader.replica.Applied.Load() })
 	auditedBackup(t, away, 0)
 	submitAll(t, b.leader(), specs("after", 20))
 	b.stop("n3")

@@ -7,6 +7,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/cluster/internal/fault"
+	"github.com/rotasched/rota/cluster/replica"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/access"
@@ -134,7 +135,7 @@ func (av *authVerbs) awaitMembers(ctx context.Context, index rota.Index) {
 			all.Go(func() { av.awaitMember(ctx, id, index) })
 		}
 	}
-	_ = av.n.replica.waitApplied(ctx, index)
+	_ = av.n.replica.WaitApplied(ctx, index)
 	all.Wait()
 }
 
@@ -159,8 +160,8 @@ func (av *authVerbs) awaitMember(ctx context.Context, id rota.NodeID, index rota
 func readAccess[T any](ctx context.Context, av *authVerbs, opt peer.ReadOptions,
 	f func(*fsm.Access) T) (T, rota.ReadAt, error) {
 	rp := &av.n.replica
-	return read(ctx, rp, opt, func(*fsm.View) (T, error) {
-		if a := rp.doors.table.Load(); a != nil {
+	return replica.Read(ctx, rp, opt, func(*fsm.View) (T, error) {
+		if a := rp.Access(); a != nil {
 			return f(a), nil
 		}
 		var none T

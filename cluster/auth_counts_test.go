@@ -109,19 +109,19 @@ func TestRights_countOnEveryMember(t *testing.T) {
 	ask, late := b.followers()
 	for i, c := range rightsChanges() {
 		var released atomic.Bool
-		late.replica.mu.RLock() // applying waits
+		late.replica.Mu.RLock() // applying waits
 		go func() {
 			time.Sleep(heldFor)
 			released.Store(true)
-			late.replica.mu.RUnlock()
+			late.replica.Mu.RUnlock()
 		}()
 		n := []*Node{leader, ask}[i%2]
 		err := c.make(called(within(t, ample), rota.Local), n)
-		if early, has := !released.Load(), c.has(late.replica.doors.table.Load()); err != nil || early || !has {
+		if early, has := !released.Load(), c.has(late.replica.Access()); err != nil || early || !has {
 			t.Errorf("%s at %s: %v; answered before a member had it: %t; that knows it: %t", c.what, n.cfg.Node, err,
 				early, has)
 		}
-		if !c.has(n.replica.doors.table.Load()) {
+		if !c.has(n.replica.Access()) {
 			t.Errorf("%s: the node that was asked does not know it", c.what)
 		}
 		for !released.Load() {
@@ -150,7 +150,7 @@ func TestRights_countWhenTheLogArrives(t *testing.T) {
 	}()
 	c := rightsChanges()[0]
 	err := c.make(called(within(t, ample), rota.Local), leader)
-	if early, has := !healed.Load(), c.has(late.replica.doors.table.Load()); err != nil || early || !has {
+	if early, has := !healed.Load(), c.has(late.replica.Access()); err != nil || early || !has {
 		t.Errorf("%v; answered before a member had it: %t; that knows it: %t", err, early, has)
 	}
 }

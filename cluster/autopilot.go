@@ -118,7 +118,7 @@ func (ap *autopilot) remove(l *leadership, w *voterWatch, v voterVerdict) {
 
 // settings returns the cluster's settings, as this node knows them.
 func (ap *autopilot) settings() (settings rota.ClusterSettings) {
-	ap.n.replica.peek(func(s *fsm.View) { settings = s.ClusterSettings() })
+	ap.n.replica.Peek(func(s *fsm.View) { settings = s.ClusterSettings() })
 	return settings
 }
 

@@ -238,11 +238,11 @@ func TestAutopilot(t *testing.T) {
 	}); i < 0 {
 		t.Errorf("no event has the actor and cause of the removal: %+v", events)
 	}
-	of := leader.replica.member(dead)
-	if err := leader.Recorded(dead, of.identity); rota.KindOf(err) != rota.KindDenied {
+	of := leader.replica.Member(dead)
+	if err := leader.Recorded(dead, of.Identity); rota.KindOf(err) != rota.KindDenied {
 		t.Errorf("the dead node's calls are accepted: %v", err)
 	}
-	if err := leader.Introduce(peer.Introduction{Node: dead, Identity: of.identity, Starts: of.starts + 1,
+	if err := leader.Introduce(peer.Introduction{Node: dead, Identity: of.Identity, Starts: of.Starts + 1,
 		RulesVersion: leader.cfg.knows}); rota.KindOf(err) != rota.KindConflict {
 		t.Errorf("the dead node may start again: %v", err)
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/cluster/audit"
 	"github.com/rotasched/rota/cluster/internal/fault"
+	"github.com/rotasched/rota/cluster/replica"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/access"
@@ -30,7 +31,7 @@ func (cv *clusterVerbs) SaveSnapshot(ctx context.Context, how peer.ReadOptions, 
 	if how.Stale { // the last resort without a leader or quorum
 		ctx = access.Itself(ctx)
 	}
-	if _, err := cv.n.replica.fresh(ctx, how); err != nil {
+	if _, err := cv.n.replica.Fresh(ctx, how); err != nil {
 		return err
 	}
 	if !how.Stale {
@@ -43,7 +44,7 @@ func (cv *clusterVerbs) SaveSnapshot(ctx context.Context, how peer.ReadOptions, 
 	}
 	past, release := cv.n.audit.Hold()
 	defer release()
-	frozen, err := cv.n.replica.freezeWhole()
+	frozen, err := cv.n.replica.FreezeWhole()
 	if err != nil {
 		return err
 	}
@@ -70,7 +71,7 @@ func (cv *clusterVerbs) tellRead(ctx context.Context, stale bool, index rota.Ind
 		return nil
 	}
 	if _, leader := cv.n.raft.LeaderWithID(); leader != "" || !stale {
-		ctx, cancel := context.WithTimeout(ctx, barrierTimeout)
+		ctx, cancel := context.WithTimeout(ctx, replica.BarrierTimeout)
 		defer cancel()
 		_, _, err := cv.n.proposer.proposeOne(ctx,
 			&fsmpb.Op{Op: &fsmpb.Op_ReadSnapshot{ReadSnapshot: &fsmpb.ReadSnapshot{
@@ -89,7 +90,7 @@ func (cv *clusterVerbs) SaveState(_ context.Context, w io.Writer) error {
 	if err := cv.n.Ready(); err != nil {
 		return err
 	}
-	frozen, err := cv.n.replica.freezeWhole()
+	frozen, err := cv.n.replica.FreezeWhole()
 	if err != nil {
 		return err
 	}

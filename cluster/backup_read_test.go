@@ -121,7 +121,7 @@ func TestSnapshotRead_withoutALeader(t *testing.T) {
 		t.Helper()
 		ctx := context.WithValue(short(), access.CallerKey{},
 			access.Caller{Actor: rota.Local, Via: "n/socket", Request: request})
-		want := fmt.Sprintf("actor=local via=n/socket request_id=%s index=%d", request, cut.replica.applied.Load())
+		want := fmt.Sprintf("actor=local via=n/socket request_id=%s index=%d", request, cut.replica.Applied.Load())
 		saved := &firstByte{first: func() {
 			if !strings.Contains(log.String(), want) {
 				t.Errorf("%s: before the first byte its log does not say %s:\n%s", what, want, log.String())

@@ -119,7 +119,7 @@ func (bk *backups) now() rota.Date { return rota.Date(bk.n.wall().UnixMilli()) }
 
 // stored returns the last backup recorded in the state, zero without one, and whether it contains every write.
 func (bk *backups) stored() (last rota.StoredBackup, whole bool) {
-	bk.n.replica.look(func(s *fsm.View) { last, whole, _ = fsm.LastBackup(s) })
+	bk.n.replica.Look(func(s *fsm.View) { last, whole, _ = fsm.LastBackup(s) })
 	return last, whole
 }
 

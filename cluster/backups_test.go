@@ -40,7 +40,7 @@ func TestBackups(t *testing.T) {
 	var first rota.Index
 	for i := range 5 {
 		submitAll(t, n, specs(fmt.Sprint("b", i), 1))
-		last := rota.Index(n.replica.applied.Load())
+		last := rota.Index(n.replica.Applied.Load())
 		b.eventually("a backup holds the job", func() bool {
 			o := own()
 			return len(o) > 0 && o[len(o)-1].Index >= last

@@ -17,6 +17,7 @@ import (
 	"github.com/rotasched/rota/cluster/internal/meter"
 	"github.com/rotasched/rota/cluster/raftstore"
 	"github.com/rotasched/rota/cluster/rebuild"
+	"github.com/rotasched/rota/cluster/replica"
 	"github.com/rotasched/rota/cluster/stream"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/internal/limits"
@@ -48,7 +49,7 @@ type base struct {
 	rebuild *rebuild.Rebuilder
 	scrub   *rebuild.Scrubber
 
-	replica
+	replica replica.Replica
 	proposer
 
 	stopped chan struct{}

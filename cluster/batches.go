@@ -5,6 +5,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/cluster/internal/fault"
+	"github.com/rotasched/rota/cluster/replica"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
@@ -20,7 +21,7 @@ func unknownBatch(id rota.BatchID) error {
 // Batch reads one batch.
 func (bv *batchVerbs) Batch(ctx context.Context, id rota.BatchID,
 	opt peer.ReadOptions) (rota.Batch, rota.ReadAt, error) {
-	return readAs(ctx, &bv.n.replica, opt, func(s *fsm.View, rd *access.Reader) (rota.Batch, error) {
+	return replica.ReadAs(ctx, &bv.n.replica, opt, func(s *fsm.View, rd *access.Reader) (rota.Batch, error) {
 		b, ok := fsm.BatchOf(s, id)
 		if !ok || !rd.Batch(&b) {
 			return rota.Batch{}, unknownBatch(id)
@@ -35,7 +36,7 @@ func (bv *batchVerbs) Batches(ctx context.Context, by rota.Principal, after rota
 	if limit <= 0 || limit > limits.MaxPage {
 		limit = limits.MaxPage
 	}
-	return readAs(ctx, &bv.n.replica, opt, func(s *fsm.View, rd *access.Reader) (page peer.BatchPage, err error) {
+	return replica.ReadAs(ctx, &bv.n.replica, opt, func(s *fsm.View, rd *access.Reader) (page peer.BatchPage, err error) {
 		fsm.EachBatch(s, after, func(b rota.Batch) bool {
 			switch {
 			case by != "" && b.By != by, !rd.Batch(&b):
@@ -78,10 +79,10 @@ func (bv *batchVerbs) SealBatch(ctx context.Context, id rota.BatchID) (rota.Batc
 
 // AwaitBatch returns a batch once it has ended.
 func (bv *batchVerbs) AwaitBatch(ctx context.Context, id rota.BatchID) (rota.Batch, error) {
-	if _, err := bv.n.replica.fresh(ctx, peer.ReadOptions{}); err != nil {
+	if _, err := bv.n.replica.Fresh(ctx, peer.ReadOptions{}); err != nil {
 		return rota.Batch{}, err
 	}
-	notified, forget := bv.n.replica.hub.awaitEnd(string(rota.CallbackID(id)))
+	notified, forget := bv.n.replica.Hub.AwaitEnd(string(rota.CallbackID(id)))
 	defer forget()
 	for {
 		b, _, err := bv.Batch(ctx, id, peer.ReadOptions{Stale: true}) // each time with the caller's current rights

@@ -99,9 +99,9 @@ func TestBatches_pages(t *testing.T) {
 		ended <- err
 	}()
 	b.eventually("the wait has begun", func() bool {
-		n.replica.hub.mu.Lock()
-		defer n.replica.hub.mu.Unlock()
-		return len(n.replica.hub.ends["b3@done"]) == 1
+		n.replica.Hub.Mu.Lock()
+		defer n.replica.Hub.Mu.Unlock()
+		return len(n.replica.Hub.Ends["b3@done"]) == 1
 	})
 	if x, err := n.SealBatch(ctx, "b3"); err != nil || x.State != rota.BatchFinished {
 		t.Fatal(x, err)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/cluster/internal/fault"
+	"github.com/rotasched/rota/cluster/replica"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/limits"
@@ -39,7 +40,7 @@ func (ch *chores) Beats(ctx context.Context, beats []peer.Beat) (peer.BeatAnswer
 	}
 	done := l.afterNext()
 	if len(refused) == len(beats) { // no other entry may produce an answer
-		if err := l.all(ctx, []*fsmpb.Op{barrierOp()}); err != nil {
+		if err := l.all(ctx, []*fsmpb.Op{replica.BarrierOp()}); err != nil {
 			return peer.BeatAnswer{}, err
 		}
 	}
@@ -61,7 +62,7 @@ func (ch *chores) Beats(ctx context.Context, beats []peer.Beat) (peer.BeatAnswer
 // then hear must be called again.
 func (ch *chores) hear(l *leadership,
 	beats []peer.Beat) (refused []int32, silent []*fsmpb.Op, silenced <-chan struct{}) {
-	ch.n.replica.look(func(s *fsm.View) {
+	ch.n.replica.Look(func(s *fsm.View) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		clock := s.Head().Clock
@@ -141,7 +142,7 @@ func (ch *chores) silenceOnce(l *leadership) {
 // findSilent finds workers that have been silent for long enough, and marks them: their beats wait from now on until
 // the operation is in the state.
 func (ch *chores) findSilent(l *leadership) (ops []*fsmpb.Op, first rota.WorkerID) {
-	ch.n.replica.look(func(s *fsm.View) { ops, first = l.findSilent(s) })
+	ch.n.replica.Look(func(s *fsm.View) { ops, first = l.findSilent(s) })
 	return ops, first
 }
 
@@ -225,17 +226,17 @@ func (ch *chores) tellBroken(ctx context.Context) {
 
 // findBroken lists ended streams that the state does not show yet, and removes those that it does.
 func (ch *chores) findBroken(now time.Time) (ends []peer.Beat) {
-	hub := ch.n.replica.hub
-	ch.n.replica.look(func(s *fsm.View) {
-		hub.mu.Lock()
-		defer hub.mu.Unlock()
-		for id, b := range hub.broken {
+	hub := ch.n.replica.Hub
+	ch.n.replica.Look(func(s *fsm.View) {
+		hub.Mu.Lock()
+		defer hub.Mu.Unlock()
+		for id, b := range hub.Broken {
 			session, connection, broken := s.Connection(id)
 			switch {
-			case session != b.session || connection != b.connection || broken:
-				delete(hub.broken, id)
-			case now.Sub(b.at) >= brokenFor:
-				ends = append(ends, peer.Beat{Worker: id, Session: b.session, Broken: b.connection})
+			case session != b.Session || connection != b.Connection || broken:
+				delete(hub.Broken, id)
+			case now.Sub(b.At) >= brokenFor:
+				ends = append(ends, peer.Beat{Worker: id, Session: b.Session, Broken: b.Connection})
 			}
 		}
 	})

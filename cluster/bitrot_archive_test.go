@@ -52,7 +52,7 @@ func shelved(t *testing.T) *rotShelf {
 		t.Fatal(err)
 	}
 	b.complete("n1")
-	s := &rotShelf{last: n.replica.machine.Staging().Last}
+	s := &rotShelf{last: n.replica.Machine.Staging().Last}
 	slice, err := n.historyFile.Jobs.Range(1, s.last, 1<<30)
 	if err != nil || len(slice.Records) != len(jobs) {
 		t.Fatal(len(slice.Records), err)

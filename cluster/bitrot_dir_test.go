@@ -137,7 +137,7 @@ func (s *soundDir) openAsNode(dir string) (o opening, err error) {
 	if err != nil {
 		return o, err
 	}
-	for index := n.replica.applied.Load() + 1; index <= last; index++ {
+	for index := n.replica.Applied.Load() + 1; index <= last; index++ {
 		var entry raft.Log
 		if err := n.stores.Log.GetLog(index, &entry); err != nil {
 			return o, errors.Join(fatal, err)
@@ -152,7 +152,7 @@ func (s *soundDir) openAsNode(dir string) (o opening, err error) {
 		}
 	}
 	o.found = append(o.found, scrubbed(n)...)
-	head := n.replica.machine.Head()
+	head := n.replica.Machine.Head()
 	o.digest, o.index, o.identity = head.Digest, head.Index, n.data.Identity()+"/"+string(n.data.ClusterID())
 	term, _ := n.stores.Stable.GetUint64([]byte("CurrentTerm"))
 	vote, _ := n.stores.Stable.Get([]byte("LastVoteCand"))
@@ -197,7 +197,7 @@ func scrubbed(n *Node) (found []string) {
 	if spans := n.archive.Lacks(10); len(spans) > 0 {
 		found = append(found, fmt.Sprintf("lacks %v", spans))
 	}
-	if from, to := n.historyFile.Events.Missing(0, n.replica.machine.Head().Events); from < to {
+	if from, to := n.historyFile.Events.Missing(0, n.replica.Machine.Head().Events); from < to {
 		found = append(found, fmt.Sprintf("lacks events %d to %d", from, to))
 	}
 	kept, err := filepath.Glob(filepath.Join(n.cfg.Data, audit.Dir, "*.snap"))
@@ -213,7 +213,7 @@ func scrubbed(n *Node) (found []string) {
 			found = append(found, fmt.Sprintf("audit: state of %d under the name of %d", m.Head().Index, index))
 		}
 	}
-	for _, violation := range n.archive.Check(n.replica.freeze()) {
+	for _, violation := range n.archive.Check(freeze(&n.replica)) {
 		found = append(found, "verify: "+violation)
 	}
 	return found

@@ -267,9 +267,9 @@ func toldAsWritten(t *testing.T, n *Node, want map[string]string) {
 			t.Errorf("job %s is returned as %s, %v; it was %s", id, job.State, err, state)
 		}
 	}
-	n.replica.mu.RLock()
-	defer n.replica.mu.RUnlock()
-	if faults := n.replica.machine.Check(); len(faults) > 0 {
+	n.replica.Mu.RLock()
+	defer n.replica.Mu.RUnlock()
+	if faults := n.replica.Machine.Check(); len(faults) > 0 {
 		t.Errorf("the state violates invariants: %v", faults)
 	}
 }

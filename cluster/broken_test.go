@@ -10,9 +10,9 @@ import (
 
 // connection reads a worker's newest connection from a node's replica.
 func connectionOf(n *Node, id rota.WorkerID) (connection uint64, broken bool) {
-	n.replica.mu.RLock()
-	defer n.replica.mu.RUnlock()
-	_, connection, broken = n.replica.machine.Connection(id)
+	n.replica.Mu.RLock()
+	defer n.replica.Mu.RUnlock()
+	_, connection, broken = n.replica.Machine.Connection(id)
 	return connection, broken
 }
 
@@ -40,9 +40,9 @@ func TestBrokenStream(t *testing.T) {
 	left.Close()
 	b.eventually("the old stream's end is forgotten", func() bool {
 		n := b.leader()
-		n.replica.hub.mu.Lock()
-		defer n.replica.hub.mu.Unlock()
-		return len(n.replica.hub.broken) == 0
+		n.replica.Hub.Mu.Lock()
+		defer n.replica.Hub.Mu.Unlock()
+		return len(n.replica.Hub.Broken) == 0
 	})
 	if connection, broken := connectionOf(b.leader(), "w"); connection != 10 || broken {
 		t.Fatalf("connection %d, broken: %v", connection, broken)

@@ -10,7 +10,7 @@ import (
 // switchRules puts the newest version that every voter supports into force. It asks each voter now: an earlier answer
 // may have come from another binary. A voter that does not answer may support less, so nothing changes without it.
 func (ch *chores) switchRules(l *leadership) {
-	in := ch.n.replica.rulesInForce()
+	in := ch.n.replica.RulesInForce()
 	if ch.n.cfg.knows <= in {
 		return
 	}

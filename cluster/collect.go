@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/rotasched/rota/cluster/internal/fault"
+	"github.com/rotasched/rota/cluster/replica"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/limits"
 )
@@ -121,7 +122,7 @@ func (l *leadership) gather(first *proposal) (batch []*proposal, ops int, carrie
 			p = l.nextBeside()
 		}
 		if p == nil && !awaited {
-			l.turn.await(&l.n.replica.hub.due, l.ctx.Done())
+			l.turn.await(&l.n.replica.Hub.Due, l.ctx.Done())
 			awaited = true
 			continue
 		}
@@ -202,5 +203,5 @@ func (l *leadership) refuse(taken ...*proposal) {
 // free releases an entry's slot.
 func (l *leadership) free() {
 	<-l.slots
-	notify(l.freed)
+	replica.Notify(l.freed)
 }

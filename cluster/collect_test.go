@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rotasched/rota/cluster/replica"
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
@@ -17,7 +18,7 @@ func TestGather(t *testing.T) {
 		carried        bool
 	}
 	begin := func(flying int) (*leadership, <-chan gathered) {
-		l := (&Node{base: base{replica: replica{hub: newHub()}}}).wire().terms.newLeadership(3, 10_000)
+		l := (&Node{base: base{replica: replica.Replica{Hub: replica.NewHub()}}}).wire().terms.newLeadership(3, 10_000)
 		for range flying {
 			l.slots <- struct{}{}
 		}
@@ -59,7 +60,7 @@ func TestGather(t *testing.T) {
 	t.Run("a notify of an entry that landed before is not taken for this one's", func(t *testing.T) {
 		t.Parallel()
 		l, done := begin(2)
-		notify(l.freed)
+		replica.Notify(l.freed)
 		still(t, done)
 		l.free()
 		want(t, done, gathered{1, 1, false})

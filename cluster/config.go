@@ -348,8 +348,6 @@ const (
 	maxCountsLook = 50 * time.Millisecond
 	// raftTimeout bounds changes of membership and leadership.
 	raftTimeout = 10 * time.Second
-	// noticesKept bounds the notices queued for a worker's stream; beyond it the stream is sent all open leases again.
-	noticesKept = 65_536
 )
 
 // DefaultScrubEvery is how often everything on the disk is read and verified.

@@ -111,7 +111,7 @@ func (ch *chores) degradeLoop(l *leadership) {
 			ch.n.log.Warn("the mode changes by itself", "mode", to, "reason", reason, "holds", holds)
 		}
 	}
-	ch.n.replica.look(func(s *fsm.View) { d.adopt(s.Mode()) })
+	ch.n.replica.Look(func(s *fsm.View) { d.adopt(s.Mode()) })
 	tick := ch.n.ticker(degradeEvery)
 	defer tick.Stop()
 	for {
@@ -126,7 +126,7 @@ func (ch *chores) degradeLoop(l *leadership) {
 
 func (ch *chores) measureLoad(l *leadership) (m measured) {
 	m.commit = l.commits.Median(ch.n.sinceBoot())
-	ch.n.replica.look(func(s *fsm.View) {
+	ch.n.replica.Look(func(s *fsm.View) {
 		m.mode = s.Mode()
 		m.queue, m.permille = s.FullestQueue()
 	})

@@ -25,7 +25,7 @@ const (
 // whose outcome is not known yet, if a round is due or in progress that is not in this entry, if the state is in use,
 // or if the machine decides nothing.
 func (l *leadership) withRound(batch []*proposal, ops int, now rota.Clock) []*proposal {
-	if ops > withOps || len(l.slots) > 1 || !l.turn.allows(batch) || l.n.replica.hub.due.Load() {
+	if ops > withOps || len(l.slots) > 1 || !l.turn.allows(batch) || l.n.replica.Hub.Due.Load() {
 		return batch
 	}
 	if level, _ := l.disk.inForce(); level == diskCritical {
@@ -59,7 +59,7 @@ func (l *leadership) decideWith(batch []*proposal, ops int, now rota.Clock) (rou
 		a.Ops = append(a.Ops, p.ops...)
 	}
 	start := time.Now()
-	if !l.n.replica.tryAlone(func(m *fsm.Machine) {
+	if !l.n.replica.TryAlone(func(m *fsm.Machine) {
 		rounds = m.DecideWith(a, limits.MaxDecide)
 	}) {
 		return nil

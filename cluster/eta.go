@@ -104,7 +104,7 @@ func (fc *forecaster) forecast(ctx context.Context, x *rota.ETA, why *rota.Expla
 	defer leave()
 	var frozen *fsm.Frozen
 	var queue rota.QueueName
-	if err := fc.n.replica.freezing(func(m *fsm.Machine) {
+	if err := fc.n.replica.Freezing(func(m *fsm.Machine) {
 		frozen = m.Freeze()
 		_, queue, _ = m.PlaceOfJob(x.Job)
 	}); err != nil {
@@ -248,7 +248,7 @@ const etaAgain = 60_000
 func (fc *forecaster) settle(ctx context.Context) {
 	var gone []notedForecast
 	open := fc.noted[:0]
-	_ = fc.n.replica.view(func(s *fsm.View) {
+	_ = fc.n.replica.View(func(s *fsm.View) {
 		now := s.Head().Clock
 		for _, n := range fc.noted {
 			j, live := s.Job(n.Job)

@@ -211,7 +211,7 @@ func TestEvents_aNodeThatLagsDoesNotSpeakOfThem(t *testing.T) {
 	b := startBench(t, 1)
 	n := b.leader()
 	submitAll(t, n, specs("a", 3))
-	state := n.replica.head()
+	state := n.replica.Head()
 	for _, r := range []peer.EventRange{{At: state.Index + 1_000}, {From: state.Events + 1_000}} {
 		if chunk, err := n.EventRange(within(t, ample), r); rota.KindOf(err) != rota.KindUnavailable {
 			t.Errorf("%+v: %d bytes, %v", r, len(chunk.Data), err)

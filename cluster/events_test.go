@@ -30,7 +30,7 @@ func tail(t *testing.T, n *Node, filter rota.EventFilter) []rota.ServedEvent {
 // hasEvents reports whether a node has all its events on its disk, and at least least of them.
 func hasEvents(n *Node, least uint64) bool {
 	n.events.Flush()
-	total := n.replica.head().Events
+	total := n.replica.Head().Events
 	from, to := n.historyFile.Events.Missing(0, total)
 	return from == to && total >= least
 }
@@ -107,7 +107,7 @@ func TestEvents_refuses(t *testing.T) {
 	})
 	events := tail(t, n, rota.EventFilter{})
 	last := events[len(events)-1].ID
-	before := n.replica.head().Events
+	before := n.replica.Head().Events
 	for name, c := range map[string]struct {
 		after rota.EventID
 		kind  rota.Kind
@@ -130,7 +130,7 @@ func TestEvents_refuses(t *testing.T) {
 			}
 		}
 	}
-	if after := n.replica.head().Events; after != before {
+	if after := n.replica.Head().Events; after != before {
 		t.Error("a refusal produced events")
 	}
 	if got := tail(t, n, rota.EventFilter{After: last}); len(got) != 0 {
@@ -206,7 +206,7 @@ func TestEvents_resume(t *testing.T) {
 	submitAll(t, leader, specs("before", 50))
 	b.isolate(away.cfg.Node)
 	b.eventually("the log that the other node needs is gone", func() bool {
-		submitAll(t, leader, specs(fmt.Sprintf("more-%d", leader.replica.applied.Load()), 20))
+		submitAll(t, leader, specs(fmt.Sprintf("more-%d", leader.replica.Applied.Load()), 20))
 		first, err := leader.stores.Log.FirstIndex()
 		return err == nil && first > away.raft.LastIndex()+8 // it may not have applied yet the entries that it received
 	})
@@ -214,7 +214,7 @@ func TestEvents_resume(t *testing.T) {
 	delete(b.isolated, away.cfg.Node) // raft continues, its calls do not: it fetches nothing yet
 	b.mu.Unlock()
 	b.eventually("it was sent a snapshot",
-		func() bool { return away.replica.applied.Load() >= leader.replica.applied.Load() })
+		func() bool { return away.replica.Applied.Load() >= leader.replica.Applied.Load() })
 	if chunk, err := away.EventRange(within(t, ample), peer.EventRange{From: 60}); len(chunk.Data) != 0 || err != nil {
 		t.Fatalf("the node that was away lacks events from meanwhile: %d bytes, %v", len(chunk.Data), err)
 	}
@@ -226,7 +226,7 @@ func TestEvents_resume(t *testing.T) {
 	for _, id := range b.ids() { // it may have been so slow that it was sent a snapshot too
 		if id != away.cfg.Node && id != leader.cfg.Node {
 			b.eventually("the third node has all events", func() bool {
-				return hasEvents(b.node(id), leader.replica.head().Events)
+				return hasEvents(b.node(id), leader.replica.Head().Events)
 			})
 		}
 	}
@@ -266,7 +266,7 @@ func TestEvents_restart(t *testing.T) {
 		t.Error("events changed over a restart")
 	}
 	b.leader().events.Flush()
-	if _, next := b.leader().historyFile.Events.Range(); next != b.leader().replica.head().Events {
+	if _, next := b.leader().historyFile.Events.Range(); next != b.leader().replica.Head().Events {
 		t.Errorf("%d events are on disk", next)
 	}
 }

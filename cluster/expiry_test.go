@@ -36,7 +36,7 @@ func TestExpiry_skewedClocks(t *testing.T) {
 	const life = 10 * time.Minute
 	id := strings.Repeat("e", 12)
 	token := &fsmpb.CreateToken{Id: id, Hash: make([]byte, 32), Roles: []string{access.RoleSubmitter},
-		ExpiresMs: int64(leader.replica.head().Date) + life.Milliseconds()}
+		ExpiresMs: int64(leader.replica.Head().Date) + life.Milliseconds()}
 	if _, _, err := leader.proposer.proposeOne(called(within(t, ample), rota.Local),
 		&fsmpb.Op{Op: &fsmpb.Op_CreateToken{CreateToken: token}}); err != nil {
 		t.Fatal(err)
@@ -66,7 +66,7 @@ func TestExpiry_skewedClocks(t *testing.T) {
 		}
 	}
 
-	for leader.replica.head().Date < rota.Date(token.ExpiresMs) { // ahead of the walls it runs at half speed
+	for leader.replica.Head().Date < rota.Date(token.ExpiresMs) { // ahead of the walls it runs at half speed
 		b.pass(60_000)
 	}
 	for name, n := range map[string]*Node{"fast": fast, "slow": slow, "right": leader} {

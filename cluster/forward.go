@@ -52,11 +52,11 @@ func (pr *proposer) Forwarded(ctx context.Context, commands []byte) ([]byte, err
 			"forwarded commands cannot be decoded, or are none or too many")
 	}
 	if !known {
-		return nil, fault.Newer(0, pr.n.replica.rulesInForce())
+		return nil, fault.Newer(0, pr.n.replica.RulesInForce())
 	}
 	for _, op := range ops {
 		if op.GetOp() == nil {
-			return nil, fault.Newer(0, pr.n.replica.rulesInForce())
+			return nil, fault.Newer(0, pr.n.replica.RulesInForce())
 		}
 		if !fsm.Forwardable(op) {
 			return nil, rota.Refusef(rota.KindInvalid, "commands", "an internal operation is never forwarded")

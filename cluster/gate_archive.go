@@ -25,7 +25,7 @@ func (pr *proposer) answerKnown(ctx context.Context, _ *leadership, ops []*fsmpb
 		if e := &ends[i]; e.Job.State.Terminal() {
 			op := ops[places[i]]
 			o := e.Again(op.GetSubmit().GetSpec())
-			pr.n.replica.look(func(s *fsm.View) {
+			pr.n.replica.Look(func(s *fsm.View) {
 				if taken := s.Taken(op, e.Job.Tenant, e.Job.Queue); taken != nil {
 					o = taken
 				}
@@ -38,7 +38,7 @@ func (pr *proposer) answerKnown(ctx context.Context, _ *leadership, ops []*fsmpb
 
 // forgotten returns the submitted ids, and their places, that the state may no longer know.
 func (pr *proposer) forgotten(ops []*fsmpb.Op, answers []*fsmpb.Outcome) (ids []rota.JobID, places []int) {
-	pr.n.replica.look(func(s *fsm.View) {
+	pr.n.replica.Look(func(s *fsm.View) {
 		if !s.Forgetful() {
 			return
 		}

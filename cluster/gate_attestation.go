@@ -44,7 +44,7 @@ func (pr *proposer) attest(r *fsmpb.Register) error {
 	w := r.GetAttestation()
 	a := rota.Attestation{Cluster: rota.ClusterID(w.GetCluster()), Worker: rota.WorkerID(w.GetWorker()),
 		Expires: rota.Date(w.GetExpiresMs()), Stake: w.GetStake(), Key: w.GetKey(), Signature: w.GetSignature()}
-	head := pr.n.replica.head()
+	head := pr.n.replica.Head()
 	if err := a.Verify(pr.n.cfg.attestationKeys(), head.ClusterID, rota.WorkerID(r.GetSpec().GetId()),
 		head.Date); err != nil {
 		return err

@@ -62,7 +62,7 @@ func TestForwarded_attestations(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	l.replica.look(func(s *fsm.View) {
+	l.replica.Look(func(s *fsm.View) {
 		if n := s.WorkerCount(); n != 0 {
 			t.Errorf("%d workers are registered", n)
 		}
@@ -70,9 +70,9 @@ func TestForwarded_attestations(t *testing.T) {
 	if err := forward(whole); err != nil {
 		t.Fatal(err)
 	}
-	l.replica.mu.RLock()
-	defer l.replica.mu.RUnlock()
-	if w, ok := l.replica.machine.Worker("w1"); !ok || w.AttestedUntil != until || w.AttestedStake != 70 {
+	l.replica.Mu.RLock()
+	defer l.replica.Mu.RUnlock()
+	if w, ok := l.replica.Machine.Worker("w1"); !ok || w.AttestedUntil != until || w.AttestedStake != 70 {
 		t.Errorf("%+v", w)
 	}
 }

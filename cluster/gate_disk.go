@@ -51,7 +51,7 @@ func (pr *proposer) refuseFull(_ context.Context, _ *leadership, ops []*fsmpb.Op
 
 // knows reports whether an operation repeats one that this node has applied.
 func (pr *proposer) knows(op *fsmpb.Op) (known bool) {
-	pr.n.replica.look(func(s *fsm.View) { known = repeats(s, op) })
+	pr.n.replica.Look(func(s *fsm.View) { known = repeats(s, op) })
 	return known
 }
 

@@ -170,9 +170,9 @@ func TestDisk_startsNothingWhenCritical(t *testing.T) {
 }
 
 func (n *Node) machineEpoch() uint64 {
-	n.replica.mu.RLock()
-	defer n.replica.mu.RUnlock()
-	return n.replica.machine.Head().Epoch
+	n.replica.Mu.RLock()
+	defer n.replica.Mu.RUnlock()
+	return n.replica.Machine.Head().Epoch
 }
 
 // TestDisk_theLeaderHandsOver: only the leader's disk fills up: the others continue, and no work is rejected.

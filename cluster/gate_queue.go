@@ -38,7 +38,7 @@ func (pr *proposer) refuseQueued(_ context.Context, l *leadership, ops []*fsmpb.
 		return answers, nil
 	}
 	submits, full := 0, false
-	pr.n.replica.look(func(s *fsm.View) {
+	pr.n.replica.Look(func(s *fsm.View) {
 		for i, op := range ops {
 			submit := op.GetSubmit()
 			if submit == nil || answers != nil && answers[i] != nil {

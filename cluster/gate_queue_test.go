@@ -33,7 +33,7 @@ func TestCrowd(t *testing.T) {
 		}
 	}
 	refused(n, specs("late", 1))
-	ops := func() uint64 { return n.replica.freeze().Operations() }
+	ops := func() uint64 { return freeze(&n.replica).Operations() }
 	before := ops()
 	for range 5 {
 		refused(n, specs("later", 100))

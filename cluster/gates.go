@@ -52,7 +52,7 @@ func (l *leadership) admit(ctx context.Context, b batch, urgent, caller bool) re
 			return reply{err: err}
 		}
 		if answers != nil && !slices.Contains(answers, nil) {
-			return reply{outcomes: answers, index: rota.Index(l.n.replica.applied.Load())}
+			return reply{outcomes: answers, index: rota.Index(l.n.replica.Applied.Load())}
 		}
 	}
 	if answers == nil {
@@ -91,7 +91,7 @@ func (l *leadership) admitRest(ctx context.Context, ops []*fsmpb.Op, answers []*
 // a write on three disks.
 func (pr *proposer) refuseDenied(_ context.Context, _ *leadership, ops []*fsmpb.Op,
 	answers []*fsmpb.Outcome) ([]*fsmpb.Outcome, error) {
-	pr.n.replica.look(func(s *fsm.View) {
+	pr.n.replica.Look(func(s *fsm.View) {
 		for i, o := range s.Denied(ops) {
 			if o != nil {
 				answers = answer(answers, ops, i, o)
@@ -112,7 +112,7 @@ func answer(answers []*fsmpb.Outcome, ops []*fsmpb.Op, at int, o *fsmpb.Outcome)
 
 // refuseNewer rejects operations that need newer rules than those in force: voters that do not support them would stop.
 func (pr *proposer) refuseNewer(ops []*fsmpb.Op, answers []*fsmpb.Outcome) error {
-	in, version := pr.n.replica.rulesInForce(), entry.Needs
+	in, version := pr.n.replica.RulesInForce(), entry.Needs
 	if pr.n.cfg.needs != nil {
 		version = pr.n.cfg.needs
 	}

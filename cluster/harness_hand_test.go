@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/replica"
 	"github.com/rotasched/rota/internal/peer"
 )
 
@@ -17,7 +18,9 @@ type hand struct {
 	id     rota.WorkerID
 	secret [32]byte
 	slots  int32
-	s      *WorkerSession
+	// n is the node of the newest stream s.
+	n *Node
+	s *replica.WorkerSession
 	// link, if it numbers connections, belongs to the newest.
 	link peer.WorkerLink
 }
@@ -31,6 +34,7 @@ func newHand(t *testing.T, n *Node, id rota.WorkerID, slots int32) *hand {
 
 func (h *hand) connect(n *Node) {
 	h.t.Helper()
+	h.n = n
 	if h.link.Connection > 0 {
 		h.link.Connection++
 	}
@@ -76,7 +80,7 @@ func (h *hand) beat() rota.Clock {
 		if all.Err() != nil {
 			h.t.Fatalf("worker %s got no answer to its beats: %v", h.id, err)
 		}
-		_ = h.s.n.proposer.leader.pause(all, 100*time.Millisecond)
+		_ = h.n.proposer.leader.pause(all, 100*time.Millisecond)
 	}
 }
 
@@ -95,7 +99,7 @@ func (h *hand) do(verb rota.LeaseVerb, leases ...rota.Assignment) []peer.LeaseAn
 }
 
 // noticesOf waits for the worker's notices.
-func noticesOf(ctx context.Context, s *WorkerSession) ([]peer.Notice, error) {
+func noticesOf(ctx context.Context, s *replica.WorkerSession) ([]peer.Notice, error) {
 	if err := s.Await(ctx); err != nil {
 		return nil, err
 	}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/hashicorp/raft"
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/replica"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
@@ -113,7 +114,7 @@ func (b *bench) startPlanned() {
 	}
 	b.eventually("the founders are recorded", func() bool {
 		n := b.leader()
-		return !slices.ContainsFunc(b.ids(), func(id rota.NodeID) bool { return !n.replica.member(id).known })
+		return !slices.ContainsFunc(b.ids(), func(id rota.NodeID) bool { return !n.replica.Member(id).Known })
 	})
 }
 
@@ -370,7 +371,7 @@ func (b *bench) pass(d rota.Clock) {
 		if l == nil {
 			continue
 		}
-		entry := &fsmpb.Entry{Term: l.term, NowMs: int64(min(until, clockOf(n)+900)), Ops: []*fsmpb.Op{barrierOp()}}
+		entry := &fsmpb.Entry{Term: l.term, NowMs: int64(min(until, clockOf(n)+900)), Ops: []*fsmpb.Op{replica.BarrierOp()}}
 		_ = n.settled(n.raft.Apply(mustSeal(b.t, entry), time.Second))
 		if now := b.clock(); now > at {
 			at, deadline = now, time.Now().Add(ample)
@@ -381,9 +382,9 @@ func (b *bench) pass(d rota.Clock) {
 func (b *bench) clock() rota.Clock { return clockOf(b.leader()) }
 
 func clockOf(n *Node) rota.Clock {
-	n.replica.mu.RLock()
-	defer n.replica.mu.RUnlock()
-	return n.replica.machine.Head().Clock
+	n.replica.Mu.RLock()
+	defer n.replica.Mu.RUnlock()
+	return n.replica.Machine.Head().Clock
 }
 
 // leader waits for an open leadership and returns its node.
@@ -449,8 +450,8 @@ func submitAll(t *testing.T, n *Node, jobs []rota.JobSpec) {
 }
 
 // freeze returns a frozen copy of the state, an empty one while there is none.
-func (rp *replica) freeze() *fsm.Frozen {
-	rp.mu.Lock()
-	defer rp.mu.Unlock()
-	return rp.machine.Freeze()
+func freeze(rp *replica.Replica) *fsm.Frozen {
+	rp.Mu.Lock()
+	defer rp.Mu.Unlock()
+	return rp.Machine.Freeze()
 }

@@ -59,7 +59,7 @@ func (g *hookGauges) Describe(to chan<- *prometheus.Desc) { to <- g.hooks; to <-
 // Collect implements prometheus.Collector.
 func (g *hookGauges) Collect(to chan<- prometheus.Metric) {
 	var list []rota.Webhook
-	if !g.n.replica.peek(func(s *fsm.View) { list = fsm.WebhooksOf(s) }) {
+	if !g.n.replica.Peek(func(s *fsm.View) { list = fsm.WebhooksOf(s) }) {
 		return
 	}
 	var by [rota.WebhookDisabled + 1]int

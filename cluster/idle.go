@@ -23,7 +23,7 @@ func (n *Node) Idle() time.Duration {
 	var schedules []fsm.DueSchedule
 	var budgets []fsm.DueBudget
 	var in zonesInForce
-	n.replica.look(func(s *fsm.View) {
+	n.replica.Look(func(s *fsm.View) {
 		rest, going = s.AtRest(), fsm.Going(s)
 		clock, timed = fsm.NextClock(s)
 		date, dated = s.NextDate()

@@ -52,9 +52,9 @@ func TestInstall_workersOfTheNodeMissNothing(t *testing.T) {
 			func(j rota.Job) error { ended <- j; return nil })
 	}()
 	b.eventually("somebody waits", func() bool {
-		f.replica.hub.mu.Lock()
-		defer f.replica.hub.mu.Unlock()
-		return len(f.replica.hub.jobs) == 2
+		f.replica.Hub.Mu.Lock()
+		defer f.replica.Hub.Mu.Unlock()
+		return len(f.replica.Hub.Jobs) == 2
 	})
 
 	b.isolate(f.cfg.Node)
@@ -76,13 +76,13 @@ func TestInstall_workersOfTheNodeMissNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.eventually("the follower's log is gone", func() bool {
-		submitAll(t, n, specs(fmt.Sprintf("more-%d", n.replica.applied.Load()), 20))
+		submitAll(t, n, specs(fmt.Sprintf("more-%d", n.replica.Applied.Load()), 20))
 		first, err := n.stores.Log.FirstIndex()
 		return err == nil && first > f.raft.LastIndex()+8
 	})
 	b.heal(f.cfg.Node)
 	b.eventually("the follower has caught up",
-		func() bool { return f.replica.applied.Load() >= n.replica.applied.Load() })
+		func() bool { return f.replica.Applied.Load() >= n.replica.Applied.Load() })
 
 	ends, stops, open := false, false, map[rota.JobID]bool{}
 	for !ends || !stops || len(open) < 2 {
@@ -147,10 +147,10 @@ func TestAwaitJobs_ofAJobThatEndsTwice(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	n.replica.hub.mu.Lock()
-	defer n.replica.hub.mu.Unlock()
-	if len(n.replica.hub.jobs) > 0 {
-		t.Errorf("%d jobs still have waiting calls, want none", len(n.replica.hub.jobs))
+	n.replica.Hub.Mu.Lock()
+	defer n.replica.Hub.Mu.Unlock()
+	if len(n.replica.Hub.Jobs) > 0 {
+		t.Errorf("%d jobs still have waiting calls, want none", len(n.replica.Hub.Jobs))
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/replica"
 	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/internal/peer"
 )
@@ -14,10 +15,10 @@ import (
 // worker is connected to (SPEC §22.3).
 func (jv *jobVerbs) JobLog(ctx context.Context, of rota.LogOf,
 	opt peer.ReadOptions) (l rota.AttemptLog, at rota.ReadAt, err error) {
-	if at, err = jv.n.replica.fresh(ctx, opt); err != nil {
+	if at, err = jv.n.replica.Fresh(ctx, opt); err != nil {
 		return l, at, err
 	}
-	rd, err := jv.n.replica.reader(ctx)
+	rd, err := jv.n.replica.Reader(ctx)
 	if err != nil {
 		return l, at, err
 	}
@@ -41,7 +42,7 @@ func (jv *jobVerbs) JobLog(ctx context.Context, of rota.LogOf,
 	live := jv.askLog(ctx, l.Lease, of.After)
 	if !live.Known {
 		// The node that had the log may have dropped it in the meantime because it was archived.
-		if at, err = jv.n.replica.fresh(ctx, opt); err != nil {
+		if at, err = jv.n.replica.Fresh(ctx, opt); err != nil {
 			return l, at, err
 		}
 		if l.Parts, ok, err = jv.keptLog(ctx, l.Lease, of.After); ok || err != nil {
@@ -61,7 +62,7 @@ func (jv *jobVerbs) keptLog(ctx context.Context, lease rota.LeaseID,
 	if err != nil || !ok {
 		return nil, false, err
 	}
-	log, err := unpackLog(kept.Output)
+	log, err := replica.UnpackLog(kept.Output)
 	return log.Since(after), true, err
 }
 
@@ -110,7 +111,7 @@ func (jv *jobVerbs) askLog(ctx context.Context, lease rota.LeaseID, after uint64
 			best, most = l, end
 		}
 	}
-	better(jv.logs.here(lease, after))
+	better(jv.logs.Here(lease, after))
 	others, _ := jv.membership.otherServers()
 	for _, to := range others {
 		if to.API == "" {
@@ -130,5 +131,5 @@ const maxAskLog = 2 * time.Second
 
 // LogHere returns this node's part of the log of an attempt that may be open.
 func (jv *jobVerbs) LogHere(lease rota.LeaseID, after uint64) peer.NodeLog {
-	return jv.logs.here(lease, after)
+	return jv.logs.Here(lease, after)
 }

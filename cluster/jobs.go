@@ -8,6 +8,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/cluster/history"
 	"github.com/rotasched/rota/cluster/internal/fault"
+	"github.com/rotasched/rota/cluster/replica"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
@@ -40,11 +41,11 @@ func (jv *jobVerbs) Submit(ctx context.Context, jobs []rota.JobSpec) ([]rota.Sub
 
 // Job reads one job. For the id of a merged submission it returns the job that the submission was merged into.
 func (jv *jobVerbs) Job(ctx context.Context, id rota.JobID, opt peer.ReadOptions) (rota.Job, rota.ReadAt, error) {
-	at, err := jv.n.replica.fresh(ctx, opt)
+	at, err := jv.n.replica.Fresh(ctx, opt)
 	if err != nil {
 		return rota.Job{}, at, err
 	}
-	rd, err := jv.n.replica.reader(ctx)
+	rd, err := jv.n.replica.Reader(ctx)
 	if err != nil {
 		return rota.Job{}, at, err
 	}
@@ -66,7 +67,7 @@ func (jv *jobVerbs) Job(ctx context.Context, id rota.JobID, opt peer.ReadOptions
 
 // mergedInto returns the job that the submission with an id was merged into.
 func (jv *jobVerbs) mergedInto(id rota.JobID) (holder rota.JobID, ok bool) {
-	jv.n.replica.look(func(s *fsm.View) { holder, ok = fsm.MergedInto(s, id) })
+	jv.n.replica.Look(func(s *fsm.View) { holder, ok = fsm.MergedInto(s, id) })
 	return holder, ok
 }
 
@@ -78,11 +79,11 @@ func unknownJob(id rota.JobID) error {
 // Jobs reads one page, including history; it iterates a frozen view and blocks nothing.
 func (jv *jobVerbs) Jobs(ctx context.Context, f rota.JobFilter,
 	opt peer.ReadOptions) (rota.JobPage, rota.ReadAt, error) {
-	at, err := jv.n.replica.fresh(ctx, opt)
+	at, err := jv.n.replica.Fresh(ctx, opt)
 	if err != nil {
 		return rota.JobPage{}, at, err
 	}
-	rd, err := jv.n.replica.reader(ctx)
+	rd, err := jv.n.replica.Reader(ctx)
 	if err != nil {
 		return rota.JobPage{}, at, err
 	}
@@ -93,21 +94,21 @@ func (jv *jobVerbs) Jobs(ctx context.Context, f rota.JobFilter,
 // AwaitJobs calls done for each job once it is terminal, in the order in which they end. For the id of a merged
 // submission it waits for the job that the submission was merged into.
 func (jv *jobVerbs) AwaitJobs(ctx context.Context, ids []rota.JobID, done func(rota.Job) error) error {
-	if _, err := jv.n.replica.fresh(ctx, peer.ReadOptions{}); err != nil {
+	if _, err := jv.n.replica.Fresh(ctx, peer.ReadOptions{}); err != nil {
 		return err
 	}
-	w := &jobWait{notify: make(chan struct{}, 1)}
+	w := &replica.JobWait{Notify: make(chan struct{}, 1)}
 	waiting := make(map[rota.JobID]bool, len(ids))
 	for _, id := range ids {
 		waiting[id] = true
 	}
 	asked, look := ids, ids
 	merged := make(map[rota.JobID][]rota.JobID) // by the job that they were merged into
-	defer func() { jv.n.replica.hub.forget(w, asked) }()
+	defer func() { jv.n.replica.Hub.Forget(w, asked) }()
 	for {
 		// Register before each check: a job that ended may have been revived since, and ends again.
-		jv.n.replica.hub.await(w, waiting, look)
-		rd, err := jv.n.replica.reader(ctx) // each time: the caller's rights may have changed
+		jv.n.replica.Hub.Await(w, waiting, look)
+		rd, err := jv.n.replica.Reader(ctx) // each time: the caller's rights may have changed
 		if err != nil {
 			return err
 		}
@@ -118,7 +119,7 @@ func (jv *jobVerbs) AwaitJobs(ctx context.Context, ids []rota.JobID, done func(r
 			}
 			var job rota.Job
 			var ok bool
-			if err := jv.n.replica.view(func(s *fsm.View) { job, ok = s.Job(id) }); err != nil {
+			if err := jv.n.replica.View(func(s *fsm.View) { job, ok = s.Job(id) }); err != nil {
 				return err
 			}
 			if !ok || job.RecordDropped {
@@ -153,8 +154,8 @@ func (jv *jobVerbs) AwaitJobs(ctx context.Context, ids []rota.JobID, done func(r
 			continue
 		}
 		select {
-		case <-w.notify:
-			look = jv.n.replica.hub.taken(w)
+		case <-w.Notify:
+			look = jv.n.replica.Hub.Taken(w)
 		case <-ctx.Done():
 			return &rota.Error{Kind: rota.KindTimeout, Subject: "job",
 				Text: "the waiting time is over and jobs are still running", Cause: ctx.Err()}
@@ -176,7 +177,7 @@ func (jv *jobVerbs) Cancel(ctx context.Context, ids []rota.JobID) ([]rota.JobOut
 // Retry revives jobs that ended in a state other than COMPLETED. Each entry includes the payload, from this node's
 // history or another's. It names the life that it follows; if the caller names none, the one read now.
 func (jv *jobVerbs) Retry(ctx context.Context, retries []rota.JobRetry) ([]rota.JobOutcome, error) {
-	if _, err := jv.n.replica.fresh(ctx, peer.ReadOptions{}); err != nil {
+	if _, err := jv.n.replica.Fresh(ctx, peer.ReadOptions{}); err != nil {
 		return nil, err
 	}
 	ids, ops := make([]rota.JobID, len(retries)), make([]*fsmpb.Op, len(retries))
@@ -197,7 +198,7 @@ func (jv *jobVerbs) ChangeJob(ctx context.Context, c rota.JobChange) (rota.JobOu
 	if err := c.CheckShape(rota.MaxPayloadBytes); err != nil {
 		return none, err
 	}
-	job, _, err := read(ctx, &jv.n.replica, peer.ReadOptions{}, func(s *fsm.View) (rota.Job, error) {
+	job, _, err := replica.Read(ctx, &jv.n.replica, peer.ReadOptions{}, func(s *fsm.View) (rota.Job, error) {
 		job, _ := s.Job(c.ID)
 		return job, nil
 	})
@@ -230,7 +231,7 @@ func (jv *jobVerbs) RunNow(ctx context.Context, ids []rota.JobID) ([]rota.JobOut
 // eachNow proposes an operation for each job, based on its current state.
 func (jv *jobVerbs) eachNow(ctx context.Context, ids []rota.JobID,
 	of func(*fsm.View, rota.JobID) *fsmpb.Op) ([]rota.JobOutcome, error) {
-	ops, _, err := read(ctx, &jv.n.replica, peer.ReadOptions{}, func(s *fsm.View) ([]*fsmpb.Op, error) {
+	ops, _, err := replica.Read(ctx, &jv.n.replica, peer.ReadOptions{}, func(s *fsm.View) ([]*fsmpb.Op, error) {
 		ops := make([]*fsmpb.Op, len(ids))
 		for i, id := range ids {
 			ops[i] = of(s, id)
@@ -259,7 +260,7 @@ func (jv *jobVerbs) eachJob(ctx context.Context, ids []rota.JobID, ops []*fsmpb.
 
 // DeleteJobs deletes ended jobs. Each entry names the end that it refers to, so that repeating it has no effect.
 func (jv *jobVerbs) DeleteJobs(ctx context.Context, ids []rota.JobID) ([]rota.JobOutcome, error) {
-	if _, err := jv.n.replica.fresh(ctx, peer.ReadOptions{}); err != nil {
+	if _, err := jv.n.replica.Fresh(ctx, peer.ReadOptions{}); err != nil {
 		return nil, err
 	}
 	ops := make([]*fsmpb.Op, len(ids))
@@ -281,7 +282,7 @@ func (jv *jobVerbs) retryOf(ctx context.Context, r rota.JobRetry) (*fsmpb.Retry,
 	var job rota.Job
 	var seq uint64
 	var known, ended bool
-	if err := jv.n.replica.view(func(s *fsm.View) {
+	if err := jv.n.replica.View(func(s *fsm.View) {
 		job, known = s.Job(id)
 		seq, _, ended = s.Tombstone(id)
 	}); err != nil {
@@ -315,7 +316,7 @@ func (jv *jobVerbs) beyond(ctx context.Context, err *rota.Error, id rota.JobID) 
 	if err == nil || err.Kind != rota.KindNotFound {
 		return err
 	}
-	if rd, refused := jv.n.replica.reader(ctx); refused != nil {
+	if rd, refused := jv.n.replica.Reader(ctx); refused != nil {
 		return rota.ErrorOf(refused)
 	} else if rd != nil { // its tenant decides, which only the record names
 		if e, ok, lost := jv.n.archive.LastEnd(id); lost != nil || !ok || !rd.Reads(e.Job.Tenant, e.Job.Queue) {
@@ -336,7 +337,7 @@ func (jv *jobVerbs) beyond(ctx context.Context, err *rota.Error, id rota.JobID) 
 
 // nameDifferences adds to rejected submissions how they differ from the existing job, if that can be read here.
 func (jv *jobVerbs) nameDifferences(ctx context.Context, jobs []rota.JobSpec, submitted []rota.Submitted) {
-	rd, err := jv.n.replica.reader(ctx)
+	rd, err := jv.n.replica.Reader(ctx)
 	if err != nil {
 		return
 	}
@@ -345,7 +346,7 @@ func (jv *jobVerbs) nameDifferences(ctx context.Context, jobs []rota.JobSpec, su
 		if e := rota.ErrorOf(s.Err); e == nil || e.Kind != rota.KindConflict || e.Subject != "id" {
 			continue
 		}
-		if jv.n.replica.waitApplied(ctx, s.Index) != nil { // another node's answer may be ahead of this one
+		if jv.n.replica.WaitApplied(ctx, s.Index) != nil { // another node's answer may be ahead of this one
 			return
 		}
 		if first, ok := jv.firstSpec(s.ID); ok && rd.Reads(first.Tenant, first.Queue) {
@@ -357,7 +358,7 @@ func (jv *jobVerbs) nameDifferences(ctx context.Context, jobs []rota.JobSpec, su
 // firstSpec returns the spec that a job was submitted with, if this node has it.
 func (jv *jobVerbs) firstSpec(id rota.JobID) (first rota.JobSpec, ok bool) {
 	live := false
-	if jv.n.replica.view(func(s *fsm.View) { first, live, ok = s.FirstSpec(id) }) != nil {
+	if jv.n.replica.View(func(s *fsm.View) { first, live, ok = s.FirstSpec(id) }) != nil {
 		return first, false
 	}
 	if live {
@@ -386,7 +387,7 @@ func (jv *jobVerbs) ReportProof(ctx context.Context, r rota.ProofReport) (rota.J
 	if err != nil {
 		return none, err
 	}
-	if rd, err := jv.n.replica.reader(ctx); err != nil {
+	if rd, err := jv.n.replica.Reader(ctx); err != nil {
 		return none, err
 	} else if !rd.Has(rota.RightVerdict, job.Tenant, job.Queue) {
 		return none, unknownJob(r.Job)

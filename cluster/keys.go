@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/replica"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/internal/peer"
@@ -20,7 +21,7 @@ func (pv *policyVerbs) SetKeyRule(ctx context.Context, r rota.KeyRule) (rota.Key
 		return r, err
 	}
 	r.ETag = "" // the rule may have changed since
-	_, _, err = read(access.Itself(ctx), &pv.n.replica, peer.ReadOptions{MinIndex: index},
+	_, _, err = replica.Read(access.Itself(ctx), &pv.n.replica, peer.ReadOptions{MinIndex: index},
 		func(s *fsm.View) (struct{}, error) {
 			for _, now := range fsm.KeyRules(s) {
 				if now.Queue == r.Queue && now.Name == r.Name && now.Value == r.Value {
@@ -56,7 +57,7 @@ func (pv *policyVerbs) ResumeKey(ctx context.Context, queue rota.QueueName, tena
 
 // KeyRules lists the rules of keys.
 func (pv *policyVerbs) KeyRules(ctx context.Context, opt peer.ReadOptions) ([]rota.KeyRule, rota.ReadAt, error) {
-	return readAs(ctx, &pv.n.replica, opt, func(s *fsm.View, rd *access.Reader) ([]rota.KeyRule, error) {
+	return replica.ReadAs(ctx, &pv.n.replica, opt, func(s *fsm.View, rd *access.Reader) ([]rota.KeyRule, error) {
 		return slices.DeleteFunc(fsm.KeyRules(s), func(r rota.KeyRule) bool {
 			return !rd.Reads(access.Everything, orAll(r.Queue))
 		}), nil
@@ -66,7 +67,7 @@ func (pv *policyVerbs) KeyRules(ctx context.Context, opt peer.ReadOptions) ([]ro
 // Key reads the counts of a tenant's key, under each rule that applies to it.
 func (pv *policyVerbs) Key(ctx context.Context, tenant rota.TenantID, key string,
 	opt peer.ReadOptions) ([]rota.KeyState, rota.ReadAt, error) {
-	return readAs(ctx, &pv.n.replica, opt, func(s *fsm.View, rd *access.Reader) ([]rota.KeyState, error) {
+	return replica.ReadAs(ctx, &pv.n.replica, opt, func(s *fsm.View, rd *access.Reader) ([]rota.KeyState, error) {
 		return fsm.KeyStates(s, tenant, key, func(k *rota.KeyState) bool {
 			return rd.Reads(orAll(k.Tenant), orAll(k.Queue))
 		}), nil
@@ -76,14 +77,14 @@ func (pv *policyVerbs) Key(ctx context.Context, tenant rota.TenantID, key string
 // KeyStates reads a page of the keys counted by rules, the most used first.
 func (pv *policyVerbs) KeyStates(ctx context.Context, f rota.KeyFilter,
 	opt peer.ReadOptions) (page []rota.KeyState, next string, at rota.ReadAt, err error) {
-	if at, err = pv.n.replica.fresh(ctx, opt); err != nil {
+	if at, err = pv.n.replica.Fresh(ctx, opt); err != nil {
 		return nil, "", at, err
 	}
 	var list *fsm.KeyList
-	if err := pv.n.replica.freezing(func(m *fsm.Machine) { list = fsm.Keys(m) }); err != nil {
+	if err := pv.n.replica.Freezing(func(m *fsm.Machine) { list = fsm.Keys(m) }); err != nil {
 		return nil, "", at, err
 	}
-	rd, err := pv.n.replica.reader(ctx)
+	rd, err := pv.n.replica.Reader(ctx)
 	if err != nil {
 		return nil, "", at, err
 	}
@@ -155,7 +156,7 @@ func readsBudget(rd *access.Reader, b *rota.Budget) bool {
 
 // Budgets lists the budgets that the caller may read.
 func (sv *scheduleVerbs) Budgets(ctx context.Context, opt peer.ReadOptions) ([]rota.BudgetState, rota.ReadAt, error) {
-	return readAs(ctx, &sv.n.replica, opt, func(s *fsm.View, rd *access.Reader) ([]rota.BudgetState, error) {
+	return replica.ReadAs(ctx, &sv.n.replica, opt, func(s *fsm.View, rd *access.Reader) ([]rota.BudgetState, error) {
 		return fsm.BudgetStates(s, func(b *rota.Budget) bool { return readsBudget(rd, b) }), nil
 	})
 }
@@ -163,7 +164,7 @@ func (sv *scheduleVerbs) Budgets(ctx context.Context, opt peer.ReadOptions) ([]r
 // Budget reads one budget.
 func (sv *scheduleVerbs) Budget(ctx context.Context, name rota.BudgetName,
 	opt peer.ReadOptions) (rota.BudgetState, rota.ReadAt, error) {
-	return readAs(ctx, &sv.n.replica, opt, func(s *fsm.View, rd *access.Reader) (rota.BudgetState, error) {
+	return replica.ReadAs(ctx, &sv.n.replica, opt, func(s *fsm.View, rd *access.Reader) (rota.BudgetState, error) {
 		b, ok := fsm.BudgetOf(s, name)
 		if !ok || !readsBudget(rd, &b.Budget) {
 			return b, unknownBudget(name)
@@ -179,7 +180,7 @@ func unknownBudget(name rota.BudgetName) error {
 // BudgetAccounts reads a page of the accounts of a budget, and returns where the next one begins.
 func (sv *scheduleVerbs) BudgetAccounts(ctx context.Context, f rota.BudgetAccountFilter,
 	opt peer.ReadOptions) (page []rota.BudgetAccount, next string, at rota.ReadAt, err error) {
-	page, at, err = readAs(ctx, &sv.n.replica, opt, func(s *fsm.View, rd *access.Reader) ([]rota.BudgetAccount, error) {
+	page, at, err = replica.ReadAs(ctx, &sv.n.replica, opt, func(s *fsm.View, rd *access.Reader) ([]rota.BudgetAccount, error) {
 		b, ok := fsm.BudgetOf(s, f.Budget)
 		if !ok || !readsBudget(rd, &b.Budget) {
 			return nil, unknownBudget(f.Budget)

@@ -29,7 +29,7 @@ func (l *leadership) launch(batch []*proposal, ops int) {
 	for i, p := range batch {
 		encoded[i] = p.encoded
 	}
-	data, err := entry.SealCommands(head, encoded, l.n.replica.rulesInForce())
+	data, err := entry.SealCommands(head, encoded, l.n.replica.RulesInForce())
 	if err != nil {
 		for _, p := range batch {
 			p.reply <- reply{err: rota.Refusef(rota.KindInternal, "entry", "entry cannot be encoded: %v", err)}

@@ -81,7 +81,7 @@ func (tm *terms) beginTerm(ctx context.Context) {
 			tm.n.measures.Leaderships.Inc()
 			tm.begun(l)
 			tm.n.log.Info("leadership began", "term", l.term, "clock_ms", int64(l.began))
-			tm.n.replica.hub.matchSoon()
+			tm.n.replica.Hub.MatchSoon()
 			return
 		}
 		if tm.n.lines.Allow("begin") {
@@ -96,7 +96,7 @@ func (tm *terms) beginTerm(ctx context.Context) {
 
 // lift opens a leadership, unless the state was dropped since its BeginTerm was applied.
 func (tm *terms) lift(l *leadership) error {
-	err := tm.n.replica.view(func(*fsm.View) { tm.lead.Store(l) })
+	err := tm.n.replica.View(func(*fsm.View) { tm.lead.Store(l) })
 	if err != nil {
 		l.end()
 	}
@@ -109,7 +109,7 @@ func (tm *terms) tryBegin(ctx context.Context) (*leadership, error) {
 	if err != nil {
 		return nil, err
 	}
-	data, err := entry.Seal(first, tm.n.replica.rulesInForce())
+	data, err := entry.Seal(first, tm.n.replica.RulesInForce())
 	if err != nil {
 		return nil, err
 	}
@@ -141,7 +141,7 @@ func (tm *terms) beginEntry(ctx context.Context, term uint64) (*fsmpb.Entry, err
 	}
 	begin := &fsmpb.BeginTerm{Term: term, Node: string(tm.n.cfg.Node), Random: random}
 	founded := false
-	if err := tm.n.replica.view(func(s *fsm.View) { founded = s.Head().ClusterID != "" }); err != nil {
+	if err := tm.n.replica.View(func(s *fsm.View) { founded = s.Head().ClusterID != "" }); err != nil {
 		return nil, err
 	}
 	if !founded {

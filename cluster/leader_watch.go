@@ -15,6 +15,7 @@ import (
 	"github.com/rotasched/rota/cluster/gossip"
 	"github.com/rotasched/rota/cluster/internal/fault"
 	"github.com/rotasched/rota/cluster/rebuild"
+	"github.com/rotasched/rota/cluster/replica"
 	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/internal/peer"
 )
@@ -91,8 +92,8 @@ func (lw *leaderWatch) look() {
 // term is not enough: the node may have been down within that term.
 func (lw *leaderWatch) catchUp() {
 	for !lw.caughtUp.Load() {
-		ctx, cancel := context.WithTimeout(lw.n.life, barrierTimeout)
-		_, err := lw.n.replica.fresh(ctx, peer.ReadOptions{})
+		ctx, cancel := context.WithTimeout(lw.n.life, replica.BarrierTimeout)
+		_, err := lw.n.replica.Fresh(ctx, peer.ReadOptions{})
 		cancel()
 		if err != nil && lw.pause(lw.n.life, rebuild.Pause) != nil {
 			return

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -8,6 +9,8 @@ import (
 	"github.com/hashicorp/raft"
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/cluster/internal/fault"
+	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/failpoint"
 	"github.com/rotasched/rota/internal/peer"
@@ -25,7 +28,7 @@ func (mb *membership) RemoveHere(ctx context.Context, id rota.NodeID) error {
 	if mb.terms.leading() == nil {
 		return fault.NotLeader()
 	}
-	if err := mb.n.replica.mayOperate(ctx); err != nil {
+	if err := mb.mayOperate(ctx); err != nil {
 		return err
 	}
 	return mb.remove(ctx, id, "")
@@ -67,9 +70,9 @@ func (mb *membership) remove(ctx context.Context, id rota.NodeID, why string) er
 // wouldBeLeft returns how many voters would remain without a voter, 0 for a node without a vote, or why it must not be
 // removed. A dead one must still be unreachable.
 func (mb *membership) wouldBeLeft(id rota.NodeID, dead bool) (left uint32, err error) {
-	of := mb.n.replica.member(id)
+	of := mb.n.replica.Member(id)
 	_, alive := mb.member(id)
-	healthy, voters, voter, member := 0, 0, false, (of.known || alive) && !of.removed // it may be about to be added
+	healthy, voters, voter, member := 0, 0, false, (of.Known || alive) && !of.Removed // it may be about to be added
 	servers := mb.servers()
 	views := mb.watch.inspectAll(servers, nil)
 	for _, s := range servers {
@@ -86,7 +89,7 @@ func (mb *membership) wouldBeLeft(id rota.NodeID, dead bool) (left uint32, err e
 		}
 	}
 	switch {
-	case !member && of.removed:
+	case !member && of.Removed:
 		return 0, rota.Refusef(rota.KindNotFound, fault.SubjectRemoved, "node %q is no longer a member", id)
 	case !member:
 		return 0, rota.Refusef(rota.KindNotFound, "node", "node %q is not a member", id)
@@ -225,7 +228,7 @@ func (mb *membership) TransferHere(ctx context.Context, to rota.NodeID) (rota.No
 	if mb.terms.leading() == nil {
 		return "", fault.NotLeader()
 	}
-	if err := mb.n.replica.mayOperate(ctx); err != nil {
+	if err := mb.mayOperate(ctx); err != nil {
 		return "", err
 	}
 	if to == mb.n.cfg.Node {
@@ -313,3 +316,15 @@ const successorWait = 5 * time.Second
 
 // errSilent is the error for a successor that may yet answer.
 var errSilent = errors.New("no answer came in time")
+
+// mayOperate returns an error if the context's caller has no right to remove members or transfer leadership; a node
+// acting by itself has it.
+func (mb *membership) mayOperate(ctx context.Context) (refusal error) {
+	ops := askedBy(ctx, []*fsmpb.Op{{Op: &fsmpb.Op_SetNode{SetNode: &fsmpb.SetNode{Removed: true}}}})
+	err := mb.n.replica.View(func(s *fsm.View) {
+		if denied := s.Denied(ops); denied != nil {
+			refusal = entry.OutcomeError(denied[0])
+		}
+	})
+	return cmp.Or(refusal, err)
+}

@@ -146,7 +146,7 @@ func (mk *marks) Collectors() []prometheus.Collector {
 				"acknowledged work is lost."},
 			func() float64 {
 				most := uint64(0)
-				for _, c := range mk.n.watch.cuts() {
+				for _, c := range mk.membership.watch.cuts() {
 					if mk.n.rebuild.Shown(c) {
 						most = max(most, c.To-c.From+1)
 					}
@@ -191,7 +191,7 @@ func (mk *marks) save() {
 		return
 	}
 	own := raftstore.Mark{Term: r.CurrentTerm()} // first: an entry of a later term would prove nothing of this one
-	own.Index = n.replica.applied.Load()
+	own.Index = n.replica.Applied.Load()
 	mk.mu.Lock()
 	next := raftstore.Marks{ClusterID: n.data.ClusterID(), Identity: n.data.Identity(), Own: own,
 		Peers: maps.Clone(mk.of)}

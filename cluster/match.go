@@ -16,7 +16,7 @@ func (ch *chores) matchLoop(l *leadership) {
 	defer tick.Stop()
 	for {
 		select {
-		case <-ch.n.replica.hub.matchable:
+		case <-ch.n.replica.Hub.Matchable:
 		case <-tick.Tick():
 		case <-l.ctx.Done():
 			return
@@ -25,7 +25,7 @@ func (ch *chores) matchLoop(l *leadership) {
 		var last []*fsmpb.Round
 		for more := true; more && l.ctx.Err() == nil; {
 			l.turn.begin()
-			ch.n.replica.hub.due.Store(false)
+			ch.n.replica.Hub.Due.Store(false)
 			last, more = ch.matchOnce(l, last)
 		}
 		l.turn.rest()
@@ -35,7 +35,7 @@ func (ch *chores) matchLoop(l *leadership) {
 // dispatchEvery returns the shortest dispatch_interval of the queues with waiting jobs.
 func (ch *chores) dispatchEvery() time.Duration {
 	var ms int64
-	ch.n.replica.look(func(s *fsm.View) { ms = s.DispatchMs() })
+	ch.n.replica.Look(func(s *fsm.View) { ms = s.DispatchMs() })
 	if ms > 0 {
 		return time.Duration(ms) * time.Millisecond
 	}
@@ -49,7 +49,7 @@ func (ch *chores) matchOnce(l *leadership, last []*fsmpb.Round) (rounds []*fsmpb
 		return nil, false
 	}
 	start := time.Now()
-	ch.n.replica.look(func(s *fsm.View) { rounds = s.Decide(limits.MaxDecide) })
+	ch.n.replica.Look(func(s *fsm.View) { rounds = s.Decide(limits.MaxDecide) })
 	took := time.Since(start)
 	l.turn.took.Store(int64(took))
 	ch.n.measures.Decide.Observe(took.Seconds())

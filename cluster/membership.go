@@ -11,6 +11,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/cluster/gossip"
 	"github.com/rotasched/rota/cluster/internal/fault"
+	"github.com/rotasched/rota/cluster/replica"
 	"github.com/rotasched/rota/cluster/stream"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/internal/logs"
@@ -38,7 +39,7 @@ func (mb *membership) ID() rota.NodeID { return mb.n.cfg.Node }
 
 // learnCluster records the cluster's id, once. A state of another cluster than the data directory's ends the process.
 func (mb *membership) learnCluster() {
-	id := mb.n.replica.head().ClusterID
+	id := mb.n.replica.Head().ClusterID
 	mb.known.mu.Lock()
 	defer mb.known.mu.Unlock()
 	if id == "" || id == mb.known.id {
@@ -75,8 +76,8 @@ func (mb *membership) admit(other stream.Hello) error {
 			return err
 		}
 	}
-	var of member
-	if !mb.n.replica.peek(func(s *fsm.View) { of = memberOf(s, other.Node) }) {
+	var of replica.Member
+	if !mb.n.replica.Peek(func(s *fsm.View) { of = replica.MemberOf(s, other.Node) }) {
 		return fault.Stalled() // otherwise connections would pile up meanwhile
 	}
 	err := mb.judge(of, other.Node, other.Identity)
@@ -101,7 +102,7 @@ func (mb *membership) heard() rota.NodeID {
 
 // Recorded returns an error if the state does not record the node with this data directory.
 func (mb *membership) Recorded(id rota.NodeID, identity string) error {
-	of, ok := mb.n.replica.peekMember(id)
+	of, ok := mb.n.replica.PeekMember(id)
 	if !ok {
 		return rota.Refusef(rota.KindUnavailable, peer.Unrecorded,
 			"applying has stalled on this node, which cannot look up node %s: ask another", id)
@@ -111,16 +112,16 @@ func (mb *membership) Recorded(id rota.NodeID, identity string) error {
 
 // judge is Recorded for the state's record of the node. Until the state has the founders, those that proved themselves
 // at the founding count.
-func (mb *membership) judge(of member, id rota.NodeID, identity string) error {
-	if !of.known {
-		of.identity, of.known = mb.n.data.Founders()[id]
+func (mb *membership) judge(of replica.Member, id rota.NodeID, identity string) error {
+	if !of.Known {
+		of.Identity, of.Known = mb.n.data.Founders()[id]
 	}
 	switch {
-	case of.removed:
+	case of.Removed:
 		return fault.Removed(id)
-	case of.known && of.identity != identity && !planted.sameIDRejoin():
+	case of.Known && of.Identity != identity && !planted.sameIDRejoin():
 		return rota.Refusef(rota.KindDenied, "node", "node id %s belongs to another data directory", id)
-	case of.known:
+	case of.Known:
 		return nil
 	case mb.terms.leading() != nil:
 		return rota.Refusef(rota.KindDenied, peer.Unrecorded, "node %s is not a member of this cluster", id)
@@ -134,7 +135,7 @@ func (mb *membership) mayCall(id rota.NodeID) error {
 	if slices.ContainsFunc(mb.servers(), func(s raft.Server) bool { return rota.NodeID(s.ID) == id }) {
 		return nil
 	}
-	if of, ok := mb.n.replica.peekMember(id); ok && of.known && !of.removed {
+	if of, ok := mb.n.replica.PeekMember(id); ok && of.Known && !of.Removed {
 		return nil
 	}
 	return &rota.Error{Kind: rota.KindUnavailable, Subject: fault.SubjectNotSent,
@@ -149,7 +150,7 @@ func unrecorded(err error) bool {
 
 // refuseRemoved returns an error for a node that was removed from the cluster, including this one.
 func (mb *membership) refuseRemoved(id rota.NodeID) error {
-	if !mb.n.replica.member(id).removed {
+	if !mb.n.replica.Member(id).Removed {
 		return nil
 	}
 	return fault.Removed(id)
@@ -165,38 +166,38 @@ func (mb *membership) Introduce(in peer.Introduction) error {
 	if err := mb.marks.judge(in); err != nil {
 		return err
 	}
-	if mb.n.raft == nil || mb.n.Ready() != nil {
+	if mb.n.raft == nil || mb.Ready() != nil {
 		return &rota.Error{Kind: rota.KindUnavailable, Text: "this node has not caught up and cannot judge yet"}
 	}
-	var of member
-	if err := mb.n.replica.view(func(s *fsm.View) { of = memberOf(s, in.Node) }); err != nil {
+	var of replica.Member
+	if err := mb.n.replica.View(func(s *fsm.View) { of = replica.MemberOf(s, in.Node) }); err != nil {
 		return err
 	}
-	if err := fault.Older(in, mb.n.replica.rulesInForce()); err != nil {
+	if err := fault.Older(in, mb.n.replica.RulesInForce()); err != nil {
 		return err
 	}
 	switch {
-	case !of.known, planted.sameIDRejoin() && !of.removed:
+	case !of.Known, planted.sameIDRejoin() && !of.Removed:
 		return nil
-	case of.removed:
+	case of.Removed:
 		return rota.Refusef(rota.KindConflict, "node",
 			"node %s was removed from the cluster: start on an empty data directory "+
 				"with a --node id that was never used", in.Node)
-	case of.identity != in.Identity && in.Fresh:
+	case of.Identity != in.Identity && in.Fresh:
 		return rota.Refusef(rota.KindConflict, "node",
 			"node id %s is known to the cluster but this data directory is empty: its votes and entries are lost. "+
 				"Put its old directory back. Or remove the node (rota operator raft remove-peer %s), and start with a "+
 				"new --node id and another empty --data, as this directory has the old id",
 			in.Node, in.Node)
-	case of.identity != in.Identity:
+	case of.Identity != in.Identity:
 		return rota.Refusef(rota.KindConflict, "node",
 			"node id %s belongs to another data directory of this cluster: start with "+
 				"the right --data, or with a new --node id and an empty --data", in.Node)
-	case in.Starts < of.starts:
+	case in.Starts < of.Starts:
 		return rota.Refusef(rota.KindConflict, "node",
 			"this data directory of node %s is at start %d but the cluster saw start %d: "+
 				"it is an old copy. Use the newest one, or join with a new --node id on an empty one", in.Node,
-			in.Starts, of.starts)
+			in.Starts, of.Starts)
 	}
 	return nil
 }
@@ -322,4 +323,34 @@ func (mb *membership) raftConfig() *raft.Config {
 	c.NoLegacyTelemetry = true
 	failpointRaft(c)
 	return c
+}
+
+// Ready returns nil if this node knows a leader and has caught up with it.
+func (mb *membership) Ready() error {
+	if mb.n.stopping() {
+		return fault.Stopping()
+	}
+	if err := mb.n.replica.RefuseRebuilding(); err != nil {
+		return err
+	}
+	var term uint64
+	var of replica.Member
+	if !mb.n.replica.Peek(func(s *fsm.View) { term, of = s.Head().Term, replica.MemberOf(s, mb.n.cfg.Node) }) {
+		return fault.Stalled()
+	}
+	if of.Removed {
+		return fault.Removed(mb.n.cfg.Node)
+	}
+	if err := mb.watch.stillMember(); err != nil {
+		return err
+	}
+	if _, id := mb.n.raft.LeaderWithID(); id == "" {
+		return fault.NoLeader(nil)
+	}
+	if now := mb.n.raft.CurrentTerm(); term != now {
+		return rota.Refusef(rota.KindUnavailable, "node",
+			"this node has applied term %d, the cluster is in term %d: it is catching up",
+			term, now)
+	}
+	return mb.leader.behind() // it may have been down within one term
 }

@@ -206,9 +206,9 @@ func TestLeave_beforeItHasJoined(t *testing.T) {
 			b := startBench(t, 3)
 			leader := b.loyal()
 			known := func() (removed, known bool) {
-				leader.replica.mu.RLock()
-				defer leader.replica.mu.RUnlock()
-				of, known := leader.replica.machine.Node("n4")
+				leader.replica.Mu.RLock()
+				defer leader.replica.Mu.RUnlock()
+				of, known := leader.replica.Machine.Node("n4")
 				return of.Removed, known
 			}
 			b.plan("n4", 0)
@@ -279,11 +279,11 @@ func TestNode_withoutAMajorityOfDigestsAllStop(t *testing.T) {
 	b := startBench(t, 2)
 	b.fatal = true
 	f := b.follower()
-	f.replica.mu.Lock()
+	f.replica.Mu.Lock()
 	planted := &fsmpb.Op{Op: &fsmpb.Op_SetQueue{SetQueue: &fsmpb.SetQueue{Name: "planted"}}}
-	_, err := f.replica.machine.Apply(f.replica.machine.Head().Index, f.replica.machine.Head().Term,
+	_, err := f.replica.Machine.Apply(f.replica.Machine.Head().Index, f.replica.Machine.Head().Term,
 		mustSeal(t, &fsmpb.Entry{Ops: []*fsmpb.Op{planted}}))
-	f.replica.mu.Unlock()
+	f.replica.Mu.Unlock()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -78,7 +78,7 @@ func machineMemory(meminfo string) uint64 {
 // that is unknown.
 func (n *Node) littleMemory() string {
 	most := int64(rota.DefaultStateBytesMax)
-	n.replica.peek(func(s *fsm.View) {
+	n.replica.Peek(func(s *fsm.View) {
 		if set := s.ClusterSettings().StateBytesMax; set > 0 {
 			most = set
 		}

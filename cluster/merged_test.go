@@ -57,7 +57,7 @@ func TestAwaitJobs_merged(t *testing.T) {
 	}); err != nil || seen["again"].MergedInto != "a" {
 		t.Errorf("%+v, %v", seen["again"], err)
 	}
-	if len(n.replica.hub.jobs) != 0 {
-		t.Errorf("waiters are left: %v", n.replica.hub.jobs)
+	if len(n.replica.Hub.Jobs) != 0 {
+		t.Errorf("waiters are left: %v", n.replica.Hub.Jobs)
 	}
 }

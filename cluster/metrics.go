@@ -29,7 +29,7 @@ func (n *Node) Collectors() []prometheus.Collector {
 	gauge := func(name, help string, read func() float64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "rota_" + name, Help: help}, read)
 	}
-	all := append(n.measures.Collectors(), meter.OfState(n.replica.peek)...)
+	all := append(n.measures.Collectors(), meter.OfState(n.replica.Peek)...)
 	all = append(all,
 		gauge("raft_leader", "1 while this node leads.", func() float64 {
 			if n.terms.leading() != nil {
@@ -53,7 +53,7 @@ func (n *Node) Collectors() []prometheus.Collector {
 		gauge("cluster_clock_seconds",
 			"The cluster clock as this node applied it; it began at the Unix time of the founding.", func() float64 {
 				clock := rota.Clock(0)
-				if !n.replica.peek(func(s *fsm.View) { clock = s.Head().Clock }) {
+				if !n.replica.Peek(func(s *fsm.View) { clock = s.Head().Clock }) {
 					return math.NaN()
 				}
 				return float64(clock) / 1000
@@ -71,9 +71,9 @@ func (n *Node) Collectors() []prometheus.Collector {
 			return float64(a.HealthyVoters)
 		}),
 		gauge("worker_streams", "Workers connected to this node.", func() float64 {
-			n.replica.hub.mu.Lock()
-			defer n.replica.hub.mu.Unlock()
-			return float64(len(n.replica.hub.sessions))
+			n.replica.Hub.Mu.Lock()
+			defer n.replica.Hub.Mu.Unlock()
+			return float64(len(n.replica.Hub.Sessions))
 		}),
 		gauge("disk_free_bytes", "Free space under the data directory.", func() float64 {
 			free, _, err := n.cfg.freeSpace(n.cfg.Data)

@@ -7,6 +7,7 @@ import (
 	"context"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/replica"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/internal/peer"
@@ -28,7 +29,7 @@ func TestMove_deliversNoOthersJobs(t *testing.T) {
 		}
 	}
 	secret := []byte("a secret of the worker's own")
-	open := func(n *Node, by rota.Principal) *WorkerSession {
+	open := func(n *Node, by rota.Principal) *replica.WorkerSession {
 		t.Helper()
 		s, err := n.OpenWorker(called(within(t, ample), by),
 			rota.WorkerSpec{ID: "w", Queues: []rota.QueueName{rota.DefaultQueue}, Slots: 4},
@@ -47,7 +48,7 @@ func TestMove_deliversNoOthersJobs(t *testing.T) {
 			t.Fatalf("%+v, %v", out, err)
 		}
 	}
-	next := func(s *WorkerSession) (all []peer.Notice) {
+	next := func(s *replica.WorkerSession) (all []peer.Notice) {
 		t.Helper()
 		for len(all) == 0 {
 			notices, err := noticesOf(within(t, ample), s)

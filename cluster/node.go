@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"sync"
@@ -12,7 +13,9 @@ import (
 	"github.com/rotasched/rota/cluster/history"
 	"github.com/rotasched/rota/cluster/internal/meter"
 	"github.com/rotasched/rota/cluster/raftstore"
+	"github.com/rotasched/rota/cluster/replica"
 	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/internal/depot"
 	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/internal/peer"
@@ -24,6 +27,7 @@ type Node struct {
 	base
 
 	// The parts. Their exported methods are the node's own interface (transport's Core and NodeCore).
+	servedReplica
 	servedArchive
 	servedEvents
 	membership
@@ -40,7 +44,7 @@ type Node struct {
 	clusterVerbs
 	explainer
 	disk      diskGate
-	logs      liveLogs
+	logs      replica.Logs
 	backups   backups
 	dates     scheduleHealth
 	zones     zoneData
@@ -69,12 +73,12 @@ func newNode(cfg Config, peers Peers) (*Node, error) {
 	n := &Node{base: base{cfg: cfg, log: cfg.Log, peers: peers, measures: meter.New(), stopped: make(chan struct{}),
 		raftDown: make(chan struct{})}}
 	n.life, n.endLife = context.WithCancelCause(context.Background())
-	n.replica = replica{machine: fsm.NewKnowing(cfg.knows), hub: newHub()}
+	n.replica = replica.Replica{Machine: fsm.NewKnowing(cfg.knows), Hub: replica.NewHub()}
 	n.membership = membership{left: make(chan struct{}), removing: make(chan struct{}, 1)}
 	n.terms = terms{notify: make(chan bool, 64)}
 	n.disk = diskGate{read: cfg.freeSpace, path: cfg.Data, low: percent(cfg.DiskLow),
 		critical: percent(cfg.DiskCritical), soon: make(chan struct{}, 1), room: math.MaxUint64}
-	n.logs = newLiveLogs(limits.MaxLogsBytes)
+	n.logs = replica.NewLogs(&n.replica, limits.MaxLogsBytes)
 	n.backups = backups{every: cfg.BackupEvery, keep: cfg.BackupKeep, one: make(chan struct{}, 1)}
 	if cfg.Backup.To != "" {
 		var err error
@@ -85,7 +89,7 @@ func newNode(cfg Config, peers Peers) (*Node, error) {
 	n.workflowVerbs = workflowVerbs{uploads: make(chan struct{}, maxUploads), repeats: make(chan struct{}, 1)}
 	n.explainer = explainer{past: newPastReader(&n.base), ahead: newForecaster(&n.base)}
 	n.recent = meter.NewRecent()
-	n.stats = meter.NewStats(n.recent, n.replica.peek, n.wall, n.terms.commitLatency)
+	n.stats = meter.NewStats(n.recent, n.replica.Peek, n.wall, n.terms.commitLatency)
 	return n.wire(), nil
 }
 
@@ -93,7 +97,8 @@ func newNode(cfg Config, peers Peers) (*Node, error) {
 func (n *Node) wire() *Node {
 	b := &n.base
 	rp, pr, ms := &n.replica, &n.proposer, &n.membership
-	rp.n, rp.terms, rp.leader, rp.membership, rp.watch, rp.watchdog = b, &n.terms, &n.leader, ms, &n.watch, &n.watchdog
+	n.servedReplica = rp
+	rp.Connect(n.hostReplica())
 	pr.n, pr.leader, pr.disk, pr.membership, pr.terms = b, &n.leader, &n.disk, ms, &n.terms
 	ms.n, ms.leader, ms.marks, ms.terms, ms.watch, ms.chores = b, &n.leader, &n.marks, &n.terms, &n.watch, &n.chores
 	n.chores.n, n.clusterVerbs.n = n, n
@@ -105,7 +110,7 @@ func (n *Node) wire() *Node {
 
 	n.policyVerbs.n, n.batchVerbs.n, n.webhookVerbs.n, n.planVerbs.n, n.workflowVerbs.n = b, b, b, b, b
 	n.jobVerbs = jobVerbs{n: b, logs: &n.logs, membership: ms}
-	n.workerVerbs = workerVerbs{n: b, logs: &n.logs, beats: bx}
+	n.workerVerbs = workerVerbs{n: b, logs: &n.logs, beat: bx.beat}
 	n.scheduleVerbs = scheduleVerbs{n: b, zones: &n.zones}
 	n.authVerbs = authVerbs{n: b, membership: ms, watch: &n.watch}
 	n.explainer.n, n.explainer.jobVerbs = b, &n.jobVerbs
@@ -117,8 +122,28 @@ func (n *Node) wire() *Node {
 	n.autopilot.n, n.autopilot.membership, n.autopilot.watch = b, ms, &n.watch
 	n.backups.n, n.backups.membership = b, ms
 	n.watchdog.n, n.watchdog.terms = b, &n.terms
-	n.logs.n, n.leader.n, n.dates.n, n.zones.n, n.hookLag.n = b, b, b, b, b
+	n.leader.n, n.dates.n, n.zones.n, n.hookLag.n = b, b, b, b
 	return n
+}
+
+// hostReplica returns the part of the node that its replica uses.
+func (n *Node) hostReplica() replica.Host {
+	return replica.Host{Node: n.cfg.Node, Knows: n.cfg.knows, Log: n.log, Measures: n.measures, Life: n.life, Stopped: n.stopped,
+		SinceBoot: n.sinceBoot,
+		Stalled:   func() bool { return n.watchdog.stalled.Load() > 0 },
+		Leads:     func() bool { return n.terms.leading() != nil },
+		Lower:     func() { n.terms.lower() },
+		Vouched:   func() error { return cmp.Or(n.leader.behind(), n.leader.vouched()) },
+		CaughtUp:  func() { n.leader.caughtUp.Store(true) },
+		Propose:   n.proposer.propose,
+		Applied:   n.moveLog,
+		Replaced: func() {
+			n.membership.learnCluster()
+			n.stream.Rejudge()
+		},
+		Hold:         func() { n.events.Hold() },
+		Reset:        func(head fsm.Head) { n.events.Reset(head) },
+		VerifyLeader: func() error { return n.raft.VerifyLeader().Error() }}
 }
 
 // unfit gives leadership up when the disk stalls.
@@ -153,7 +178,7 @@ func (n *Node) snapshotRoom() (int64, bool) {
 }
 
 // silent reports that this node must not stand for election: its state is wrong, or applying stalls.
-func (n *Node) silent() bool { return n.replica.dropped.Load() || n.watchdog.stalled.Load() > 0 }
+func (n *Node) silent() bool { return n.replica.Dropped.Load() || n.watchdog.stalled.Load() > 0 }
 
 // writeSnapshot makes raft write a snapshot of the state, and returns its metadata.
 func (n *Node) writeSnapshot() (*raft.SnapshotMeta, error) {
@@ -179,13 +204,19 @@ func (n *Node) scrubLoop() {
 	for {
 		select {
 		case <-tick.Tick():
-			if !n.replica.dropped.Load() {
+			if !n.replica.Dropped.Load() {
 				n.scrub.Pass()
 			}
 		case <-n.stopped:
 			return
 		}
 	}
+}
+
+// servedReplica is the part of the replica served to users and other nodes.
+type servedReplica interface {
+	Pulse() (head fsm.Head, leads bool)
+	Barrier(ctx context.Context) (rota.Index, error)
 }
 
 // servedArchive is the part of the archive served to users and other nodes.
@@ -241,7 +272,7 @@ type chores struct {
 // jobVerbs are the operations on jobs, for users.
 type jobVerbs struct {
 	n          *base
-	logs       *liveLogs
+	logs       *replica.Logs
 	membership *membership
 }
 
@@ -280,9 +311,10 @@ type explainer struct {
 
 // workerVerbs are the operations on workers, for workers, guards and operators.
 type workerVerbs struct {
-	n     *base
-	logs  *liveLogs
-	beats *beatBox
+	n    *base
+	logs *replica.Logs
+	// beat sends a worker's sign of life to the leader.
+	beat func(context.Context, peer.Beat) (peer.Beaten, error)
 }
 
 // workflowVerbs are the operations on workflows, for users.
@@ -296,3 +328,17 @@ type workflowVerbs struct {
 // maxUploads bounds the workflows that a node uploads at a time: each holds its spec in memory, up to MaxWorkflowBytes
 // and its edges.
 const maxUploads = 4
+
+// APIs returns the addresses where the cluster's nodes serve clients, from the state; none while applying stalls.
+func (n *Node) APIs() (all []string) {
+	n.replica.Peek(func(s *fsm.View) { all = fsm.NodeAPIs(s) })
+	return all
+}
+
+// Access returns the table of rights as this node has applied it; nil before there is a cluster.
+func (n *Node) Access() access.Table {
+	if t := n.replica.Access(); t != nil {
+		return t
+	}
+	return nil
+}

@@ -105,7 +105,7 @@ func TestNode_failover(t *testing.T) {
 	h.do(rota.VerbAck, leases...) // the election may take longer than a lease waits for this
 
 	var wait sync.WaitGroup
-	wait.Go(func() { submitAll(t, b.node(h.s.n.cfg.Node), specs("y", 200)) }) // waits until the election is over
+	wait.Go(func() { submitAll(t, b.node(h.n.cfg.Node), specs("y", 200)) }) // waits until the election is over
 	b.stop(old.cfg.Node)
 	wait.Wait()
 	if l := b.leader(); l == old {
@@ -205,9 +205,9 @@ func TestNode_membership(t *testing.T) {
 }
 
 func machineNode(n *Node, id rota.NodeID) (fsm.Member, bool) {
-	n.replica.mu.RLock()
-	defer n.replica.mu.RUnlock()
-	return n.replica.machine.Node(id)
+	n.replica.Mu.RLock()
+	defer n.replica.Mu.RUnlock()
+	return n.replica.Machine.Node(id)
 }
 
 func TestNode_emptiedDirectoryOfAKnownIDIsRefused(t *testing.T) {
@@ -303,7 +303,7 @@ func TestRestoreBackup(t *testing.T) {
 }
 
 func check(n *Node) []string {
-	n.replica.mu.RLock()
-	defer n.replica.mu.RUnlock()
-	return n.replica.machine.Check()
+	n.replica.Mu.RLock()
+	defer n.replica.Mu.RUnlock()
+	return n.replica.Machine.Check()
 }

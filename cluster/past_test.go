@@ -22,7 +22,7 @@ func TestPast_isReplayedOnce(t *testing.T) {
 	var indexes []rota.Index
 	for range 12 {
 		submitAll(t, n, specs("j"+string(rune('a'+len(indexes))), 5))
-		indexes = append(indexes, n.replica.head().Index)
+		indexes = append(indexes, n.replica.Head().Index)
 	}
 	past := n.explainer.past
 	why := func(id rota.JobID, q rota.WhyQuery) rota.Explanation {
@@ -52,7 +52,7 @@ func TestPast_isReplayedOnce(t *testing.T) {
 	replays(indexes[10], indexes[10])
 	replays(indexes[3], 0) // back
 	if _, err := n.Past(within(t, ample),
-		rota.WhyQuery{At: n.replica.head().Index + 1000}); rota.KindOf(err) != rota.KindOutOfRange {
+		rota.WhyQuery{At: n.replica.Head().Index + 1000}); rota.KindOf(err) != rota.KindOutOfRange {
 		t.Errorf("an index in the future: %v", err)
 	}
 	if past.replays != 1 {
@@ -93,7 +93,7 @@ func TestPast_oneLooksAndOneWaits(t *testing.T) {
 	submitAll(t, n, specs("j", 1))
 	h := newHand(t, n, "w1", 1)
 	h.take(1)
-	at := n.replica.head().Index
+	at := n.replica.Head().Index
 	n.explainer.past.turn <- struct{}{} // another reader
 	n.explainer.past.asking.Add(1)
 	ctx, cancel := context.WithCancel(within(t, ample))
@@ -130,10 +130,10 @@ func TestPast_atAMoment(t *testing.T) {
 	b := startBench(t, 1)
 	n := b.leader()
 	submitAll(t, n, specs("a", 3))
-	between := n.replica.head()
+	between := n.replica.Head()
 	b.eventually("a moment passes", func() bool { // entries of a later moment
 		submitAll(t, n, specs("later", 1))
-		return n.replica.head().Date > between.Date+1
+		return n.replica.Head().Date > between.Date+1
 	})
 	submitAll(t, n, specs("b", 3))
 	why := func(id rota.JobID, at rota.Date) (rota.Explanation, error) {
@@ -146,7 +146,7 @@ func TestPast_atAMoment(t *testing.T) {
 	if x, err := why("b-00000", between.Date); rota.KindOf(err) != rota.KindNotFound {
 		t.Errorf("before its submission: %+v, %v", x, err)
 	}
-	if x, err := why("b-00000", n.replica.head().Date); err != nil || x.State != rota.JobQueued {
+	if x, err := why("b-00000", n.replica.Head().Date); err != nil || x.State != rota.JobQueued {
 		t.Errorf("now: %+v, %v", x, err)
 	}
 	if _, err := why("a-00000", 1); rota.KindOf(err) != rota.KindNotFound { // it has the whole log

@@ -39,7 +39,7 @@ func (ch *chores) planLoop(l *leadership) {
 // once advances each running plan by a step, and reports whether there was one.
 func (p *planner) once(l *leadership) (on bool) {
 	var list []fsm.PlanWork
-	p.n.replica.look(func(v *fsm.View) { list = fsm.RunningPlans(v) })
+	p.n.replica.Look(func(v *fsm.View) { list = fsm.RunningPlans(v) })
 	for i := range list {
 		began := time.Now()
 		err := p.step(l, &list[i])
@@ -88,7 +88,7 @@ func (p *planner) members(ctx context.Context, w *fsm.PlanWork, most int) (fsm.M
 	var rd *access.Reader
 	if w.Caller.Actor != "" {
 		var err error
-		if rd, err = p.n.replica.reader(context.WithValue(ctx, access.CallerKey{}, w.Caller)); err != nil {
+		if rd, err = p.n.replica.Reader(context.WithValue(ctx, access.CallerKey{}, w.Caller)); err != nil {
 			return fsm.Members{To: w.Cursor}, nil // the machine ends the plan
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/replica"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/access"
@@ -24,7 +25,7 @@ func shown(ctx context.Context, rd *access.Reader, p *rota.Plan) bool {
 
 // Plans lists the plans that the caller may see.
 func (pv *planVerbs) Plans(ctx context.Context, opt peer.ReadOptions) ([]rota.Plan, rota.ReadAt, error) {
-	return readAs(ctx, &pv.n.replica, opt, func(s *fsm.View, rd *access.Reader) ([]rota.Plan, error) {
+	return replica.ReadAs(ctx, &pv.n.replica, opt, func(s *fsm.View, rd *access.Reader) ([]rota.Plan, error) {
 		var some []rota.Plan
 		for _, p := range fsm.PlansOf(s) {
 			if shown(ctx, rd, &p) {
@@ -37,7 +38,7 @@ func (pv *planVerbs) Plans(ctx context.Context, opt peer.ReadOptions) ([]rota.Pl
 
 // Plan reads one plan.
 func (pv *planVerbs) Plan(ctx context.Context, id rota.PlanID, opt peer.ReadOptions) (rota.Plan, rota.ReadAt, error) {
-	return readAs(ctx, &pv.n.replica, opt, func(s *fsm.View, rd *access.Reader) (rota.Plan, error) {
+	return replica.ReadAs(ctx, &pv.n.replica, opt, func(s *fsm.View, rd *access.Reader) (rota.Plan, error) {
 		p, ok := fsm.PlanOf(s, id)
 		if !ok || !shown(ctx, rd, &p) {
 			return rota.Plan{}, unknownPlan(id)
@@ -89,13 +90,13 @@ func (pv *planVerbs) PreviewPlan(ctx context.Context, spec rota.PlanSpec) (rota.
 		return preview, err
 	}
 	var w fsm.PlanWork
-	if _, _, err := read(ctx, &pv.n.replica, peer.ReadOptions{}, func(s *fsm.View) (struct{}, error) {
+	if _, _, err := replica.Read(ctx, &pv.n.replica, peer.ReadOptions{}, func(s *fsm.View) (struct{}, error) {
 		w = fsm.PreviewOf(s, spec)
 		return struct{}{}, nil
 	}); err != nil {
 		return preview, err
 	}
-	rd, err := pv.n.replica.reader(ctx)
+	rd, err := pv.n.replica.Reader(ctx)
 	if err != nil {
 		return preview, err
 	}

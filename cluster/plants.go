@@ -13,8 +13,6 @@ var planted plants
 
 func (sound) ackBeforeCommit(*launched) bool { return false }
 func (sound) uncappedTick() bool             { return false }
-func (sound) verifyLeaderReads() bool        { return false }
-func (sound) laggingRead() bool              { return false }
 func (sound) sameIDRejoin() bool             { return false }
 
 func (sound) nonatomicRestore(*Node, *fsm.Loader) {}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/replica"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
@@ -16,7 +17,7 @@ import (
 
 // Tenants lists the tenants that have settings or open leases.
 func (pv *policyVerbs) Tenants(ctx context.Context, opt peer.ReadOptions) ([]rota.Tenant, rota.ReadAt, error) {
-	return readAs(ctx, &pv.n.replica, opt, func(s *fsm.View, rd *access.Reader) ([]rota.Tenant, error) {
+	return replica.ReadAs(ctx, &pv.n.replica, opt, func(s *fsm.View, rd *access.Reader) ([]rota.Tenant, error) {
 		return slices.DeleteFunc(s.Tenants(), func(t rota.Tenant) bool { return !rd.Tenant(&t) }), nil
 	})
 }
@@ -27,7 +28,7 @@ func (pv *policyVerbs) Tenant(ctx context.Context, id rota.TenantID,
 	if err := rota.CheckID("tenant", id); err != nil {
 		return rota.Tenant{}, rota.ReadAt{}, err
 	}
-	return readAs(ctx, &pv.n.replica, opt, func(s *fsm.View, rd *access.Reader) (rota.Tenant, error) {
+	return replica.ReadAs(ctx, &pv.n.replica, opt, func(s *fsm.View, rd *access.Reader) (rota.Tenant, error) {
 		t := s.Tenant(id)
 		if !rd.Tenant(&t) {
 			return rota.Tenant{}, rota.Refusef(rota.KindNotFound, "tenant", "tenant %q is not known", id)
@@ -81,10 +82,10 @@ func labels(set []rota.Setting) (list []*fsmpb.Label) {
 }
 
 // preview checks an operation as the state machine would now, and returns its result.
-func preview[T any](ctx context.Context, r *replica, op *fsmpb.Op,
+func preview[T any](ctx context.Context, r *replica.Replica, op *fsmpb.Op,
 	would func(*fsm.View, *fsmpb.Op) (T, error)) (T, error) {
 	ops := askedBy(ctx, []*fsmpb.Op{op})
-	v, _, err := read(ctx, r, peer.ReadOptions{}, func(s *fsm.View) (v T, _ error) {
+	v, _, err := replica.Read(ctx, r, peer.ReadOptions{}, func(s *fsm.View) (v T, _ error) {
 		if denied := s.Denied(ops); denied != nil {
 			return v, entry.OutcomeError(denied[0])
 		}
@@ -104,7 +105,7 @@ func (pv *policyVerbs) SetCluster(ctx context.Context, set []rota.Setting) (rota
 	if err != nil {
 		return rota.ClusterSettings{}, err
 	}
-	settings, _, err := read(ctx, &pv.n.replica, peer.ReadOptions{MinIndex: index},
+	settings, _, err := replica.Read(ctx, &pv.n.replica, peer.ReadOptions{MinIndex: index},
 		func(s *fsm.View) (rota.ClusterSettings, error) { return s.ClusterSettings(), nil })
 	return settings, err
 }
@@ -130,7 +131,7 @@ func setClusterOp(set []rota.Setting) (*fsmpb.Op_SetCluster, error) {
 
 // Mode reads what the cluster admits, and why (SPEC §4.3).
 func (pv *policyVerbs) Mode(ctx context.Context, opt peer.ReadOptions) (rota.ModeStatus, rota.ReadAt, error) {
-	return read(ctx, &pv.n.replica, opt, func(s *fsm.View) (rota.ModeStatus, error) { return s.Mode(), nil })
+	return replica.Read(ctx, &pv.n.replica, opt, func(s *fsm.View) (rota.ModeStatus, error) { return s.Mode(), nil })
 }
 
 // SetMode changes the cluster's mode for a reason. DEGRADED set by an operator holds queued jobs of priority > 5; only
@@ -153,7 +154,7 @@ func (pv *policyVerbs) SetMode(ctx context.Context, mode rota.ClusterMode, reaso
 
 // Queues lists the queues with their counters.
 func (pv *policyVerbs) Queues(ctx context.Context, opt peer.ReadOptions) ([]rota.Queue, rota.ReadAt, error) {
-	return readAs(ctx, &pv.n.replica, opt, func(s *fsm.View, rd *access.Reader) (some []rota.Queue, _ error) {
+	return replica.ReadAs(ctx, &pv.n.replica, opt, func(s *fsm.View, rd *access.Reader) (some []rota.Queue, _ error) {
 		for _, q := range s.Queues() {
 			if rd.Queue(&q) {
 				some = append(some, q)
@@ -166,7 +167,7 @@ func (pv *policyVerbs) Queues(ctx context.Context, opt peer.ReadOptions) ([]rota
 // Queue reads one queue, with its failure domains and the estimates of its types.
 func (pv *policyVerbs) Queue(ctx context.Context, name rota.QueueName,
 	opt peer.ReadOptions) (rota.Queue, rota.ReadAt, error) {
-	return readAs(ctx, &pv.n.replica, opt, func(s *fsm.View, rd *access.Reader) (rota.Queue, error) {
+	return replica.ReadAs(ctx, &pv.n.replica, opt, func(s *fsm.View, rd *access.Reader) (rota.Queue, error) {
 		q, ok := s.QueueInFull(name)
 		if !ok || !rd.Queue(&q) {
 			return rota.Queue{}, rota.Refusef(rota.KindNotFound, "queue", "queue %q does not exist", name)
@@ -184,7 +185,7 @@ func (pv *policyVerbs) Queue(ctx context.Context, name rota.QueueName,
 // Lanes reads the first lanes of a queue, limited to tenants that the caller may read.
 func (pv *policyVerbs) Lanes(ctx context.Context, query peer.LanesQuery,
 	opt peer.ReadOptions) (peer.Lanes, rota.ReadAt, error) {
-	return readAs(ctx, &pv.n.replica, opt, func(s *fsm.View, rd *access.Reader) (peer.Lanes, error) {
+	return replica.ReadAs(ctx, &pv.n.replica, opt, func(s *fsm.View, rd *access.Reader) (peer.Lanes, error) {
 		if q, ok := s.Queue(query.Queue); ok && rd.Queue(&q) {
 			lanes, _ := fsm.LanesOf(s, query, rd)
 			return lanes, nil
@@ -207,7 +208,7 @@ func (pv *policyVerbs) SetQueue(ctx context.Context, name rota.QueueName, preset
 		return rota.Queue{}, err
 	}
 	q, _, err := pv.Queue(access.Itself(ctx), name, peer.ReadOptions{MinIndex: index})
-	if rd, refused := pv.n.replica.reader(ctx); refused != nil || !rd.Queue(&q) {
+	if rd, refused := pv.n.replica.Reader(ctx); refused != nil || !rd.Queue(&q) {
 		return rota.Queue{Name: q.Name, Policy: q.Policy, ETag: q.ETag}, err
 	}
 	return q, err
@@ -222,7 +223,7 @@ func (pv *policyVerbs) PreviewQueue(ctx context.Context, name rota.QueueName, pr
 	}
 	op := &fsmpb.SetQueue{Name: string(name), Preset: preset, Set: labels(set)}
 	q, err := preview(ctx, &pv.n.replica, &fsmpb.Op{Op: &fsmpb.Op_SetQueue{SetQueue: op}}, fsm.PreviewQueue)
-	if rd, refused := pv.n.replica.reader(ctx); err == nil && (refused != nil || !rd.Queue(&q)) {
+	if rd, refused := pv.n.replica.Reader(ctx); err == nil && (refused != nil || !rd.Queue(&q)) {
 		return rota.Queue{Name: q.Name, Policy: q.Policy, ETag: q.ETag, Changes: q.Changes}, nil
 	}
 	return q, err

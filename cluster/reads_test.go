@@ -242,10 +242,10 @@ func TestWaits_areJudgedAnew(t *testing.T) {
 		waits <- err
 	}()
 	(&bench{t: t}).eventually("both wait", func() bool {
-		h := n.replica.hub
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		return len(h.jobs) == 1 && len(h.ends) == 1
+		h := n.replica.Hub
+		h.Mu.Lock()
+		defer h.Mu.Unlock()
+		return len(h.Jobs) == 1 && len(h.Ends) == 1
 	})
 	all := called(within(t, ample), rota.Local)
 	if _, err := n.SetRole(all, rota.Role{Name: "acmes", Grants: []rota.Grant{{Right: rota.RightRead, Tenant: "acme",

@@ -63,9 +63,9 @@ func TestRebuild_wrongAgainWhileOneEnds(t *testing.T) {
 	gate.Lock() // writing the snapshot of the rebuilt state takes a while
 	b.corrupt(f, "ghost1")
 	b.eventually("it notices", func() bool { return f.data.Rebuild().Open })
-	b.eventually("it has a state again", func() bool { return !f.replica.dropped.Load() })
+	b.eventually("it has a state again", func() bool { return !f.replica.Dropped.Load() })
 	b.corrupt(f, "ghost2")
-	b.eventually("it notices again", func() bool { return f.replica.dropped.Load() && f.data.Rebuild().Again == 1 })
+	b.eventually("it notices again", func() bool { return f.replica.Dropped.Load() && f.data.Rebuild().Again == 1 })
 	gate.Unlock()
 	b.eventually("it has rebuilt", func() bool { return f.Ready() == nil && !f.data.Rebuild().Open && rebuilt(f) > 0 })
 	b.verifyEqual(f)
@@ -109,12 +109,12 @@ func TestRebuild_readsInProgress(t *testing.T) {
 		})
 	}
 	for range 10 {
-		f.replica.drop()
+		f.replica.Drop()
 		if err := f.data.SetRebuild(raftstore.RebuildRecord{Open: true}); err != nil {
 			t.Fatal(err)
 		}
 		f.rebuild.Resume()
-		b.eventually("it is back", func() bool { return !f.replica.dropped.Load() && !f.data.Rebuild().Open })
+		b.eventually("it is back", func() bool { return !f.replica.Dropped.Load() && !f.data.Rebuild().Open })
 	}
 	close(stop)
 	all.Wait()
@@ -129,7 +129,7 @@ func TestRebuild_readingIsRefusedWithoutAState(t *testing.T) {
 	b := startBench(t, 1)
 	n := b.leader()
 	submitAll(t, n, specs("before", 1))
-	n.replica.drop()
+	n.replica.Drop()
 	ctx := within(t, ample)
 	_, _, job := n.archive.Job(ctx, "before-00000")
 	_, jobs := n.archive.List(ctx, rota.JobFilter{}, 1, true, nil)
@@ -141,7 +141,7 @@ func TestRebuild_readingIsRefusedWithoutAState(t *testing.T) {
 	_, events := n.EventRange(ctx, peer.EventRange{})
 	_, page := n.ListArchived(ctx, rota.JobFilter{}, 1)
 	_, check := n.CheckAt(ctx, 1)
-	_, frozen := n.replica.freezeWhole()
+	_, frozen := n.replica.FreezeWhole()
 	for i, err := range []error{job, jobs, flow, spec, parents, slice, records, events, page, check, frozen,
 		n.Introduce(peer.Introduction{Node: "n9"}), n.terms.lift(n.terms.newLeadership(1, 0))} {
 		if rota.KindOf(err) != rota.KindUnavailable {
@@ -171,11 +171,11 @@ func TestRebuild_noBackupOfNothing(t *testing.T) {
 	b.eventually("an ended job waits for the disk", func() bool { return f.ArchiveStatus().Staged > 0 })
 	var out bytes.Buffer
 	done := make(chan error, 1)
-	begun := f.replica.applied.Load()
+	begun := f.replica.Applied.Load()
 	go func() { done <- f.SaveSnapshot(within(t, ample), peer.ReadOptions{}, &out) }()
-	b.eventually("the backup has begun", func() bool { return f.replica.applied.Load() > begun+10 })
+	b.eventually("the backup has begun", func() bool { return f.replica.Applied.Load() > begun+10 })
 	b.corrupt(f, "ghost")
-	b.eventually("it notices", func() bool { return f.replica.dropped.Load() })
+	b.eventually("it notices", func() bool { return f.replica.Dropped.Load() })
 	if err := hang.Rollback(); err != nil {
 		t.Fatal(err)
 	}
@@ -226,7 +226,7 @@ func TestRebuild_aFetchOutlastsDigests(t *testing.T) {
 		return &forgetful{w: w, forget: func() {
 			forgot.Store(true)
 			for _, id := range b.ids() {
-				b.node(id).replica.digests.Clear()
+				b.node(id).replica.Digests.Clear()
 			}
 		}}
 	}
@@ -299,17 +299,17 @@ func TestRebuild_givesWayToASnapshot(t *testing.T) {
 		if err := <-done; err != nil {
 			t.Fatal(err)
 		}
-		f.replica.mu.RLock()
-		defer f.replica.mu.RUnlock()
-		if head := f.replica.machine.Head().Index; !f.replica.dropped.Load() || f.replica.passed != to || head != 0 {
-			t.Errorf("raft received %d, passed is %d; the state is that of %d", to, f.replica.passed, head)
+		f.replica.Mu.RLock()
+		defer f.replica.Mu.RUnlock()
+		if head := f.replica.Machine.Head().Index; !f.replica.Dropped.Load() || f.replica.Passed != to || head != 0 {
+			t.Errorf("raft received %d, passed is %d; the state is that of %d", to, f.replica.Passed, head)
 		}
 	}
 	// It is dropped while the snapshot is read.
-	install(f.replica.drop)
-	f.replica.mu.Lock()
-	f.replica.passed = at
-	f.replica.mu.Unlock()
+	install(f.replica.Drop)
+	f.replica.Mu.Lock()
+	f.replica.Passed = at
+	f.replica.Mu.Unlock()
 	// The older state arrives while the snapshot is passed.
 	m, _, err := snapshot.Read(bytes.NewReader(older), func(info rota.SnapshotInfo) (snapshot.Sink[*fsm.Machine],
 		error) {
@@ -319,7 +319,7 @@ func TestRebuild_givesWayToASnapshot(t *testing.T) {
 		t.Fatal(err)
 	}
 	install(func() {
-		if f.replica.install(m, func(rota.Index) error { return nil }) {
+		if f.replica.Install(m, func(rota.Index) error { return nil }) {
 			t.Error("an older state replaced the snapshot")
 		}
 	})
@@ -336,14 +336,14 @@ func TestRebuild_appliesWhatFollowsOnly(t *testing.T) {
 	submitAll(t, b.leader(), specs("before", 5))
 	f := b.follower()
 	b.isolate(f.cfg.Node)
-	f.replica.mu.Lock()
-	head := f.replica.machine.Head().Index
-	if f.replica.passed != head || f.replica.followsPassed(head+2) != nil || f.replica.followsPassed(head) == nil ||
-		f.replica.followsPassed(head-1) == nil {
-		t.Errorf("at %d, passed %d", head, f.replica.passed)
+	f.replica.Mu.Lock()
+	head := f.replica.Machine.Head().Index
+	if f.replica.Passed != head || f.replica.FollowsPassed(head+2) != nil || f.replica.FollowsPassed(head) == nil ||
+		f.replica.FollowsPassed(head-1) == nil {
+		t.Errorf("at %d, passed %d", head, f.replica.Passed)
 	}
-	f.replica.passed += 3 // delivered but not applied
-	f.replica.mu.Unlock()
+	f.replica.Passed += 3 // delivered but not applied
+	f.replica.Mu.Unlock()
 	if err, ok := (adapter{f}).Apply(&raft.Log{Index: uint64(head) + 4}).(error); !ok ||
 		rota.KindOf(err) != rota.KindInternal {
 		t.Errorf("applied: %v", err)

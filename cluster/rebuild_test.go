@@ -22,8 +22,8 @@ import (
 // node has.
 func (b *bench) corrupt(n *Node, job rota.JobID) {
 	b.t.Helper()
-	n.replica.mu.Lock()
-	defer n.replica.mu.Unlock()
+	n.replica.Mu.Lock()
+	defer n.replica.Mu.Unlock()
 	b.corruptHeld(n, job)
 }
 
@@ -34,12 +34,12 @@ func (b *bench) corruptHeld(n *Node, job rota.JobID) {
 	spec.ID, spec.Tenant = job, rota.DefaultTenant
 	data := mustSeal(b.t, &fsmpb.Entry{Ops: []*fsmpb.Op{{Op: &fsmpb.Op_Submit{Submit: &fsmpb.Submit{Spec: entry.SpecOp(
 		&spec)}}}}})
-	head := n.replica.machine.Head()
-	before := n.replica.machine.Head().Events
-	if _, err := n.replica.machine.Apply(head.Index, head.Term, data); err != nil {
+	head := n.replica.Machine.Head()
+	before := n.replica.Machine.Head().Events
+	if _, err := n.replica.Machine.Apply(head.Index, head.Term, data); err != nil {
 		b.t.Fatal(err)
 	}
-	if n.replica.machine.Head().Events == before {
+	if n.replica.Machine.Head().Events == before {
 		b.t.Fatalf("job %s was refused: the state of %s is correct", job, n.cfg.Node)
 	}
 }
@@ -104,7 +104,7 @@ func (b *bench) neverLeads(n *Node) (check func()) {
 				return
 			default:
 			}
-			if n.replica.dropped.Load() && n.terms.leading() != nil {
+			if n.replica.Dropped.Load() && n.terms.leading() != nil {
 				led.Store(true)
 			}
 			time.Sleep(time.Millisecond)
@@ -194,7 +194,7 @@ func TestRebuild_aFollower(t *testing.T) {
 	// The events of the time in between come from the others.
 	b.eventually("its events are whole", func() bool {
 		f.events.Flush()
-		from, to := f.historyFile.Events.Missing(0, f.replica.head().Events)
+		from, to := f.historyFile.Events.Missing(0, f.replica.Head().Events)
 		return from == to
 	})
 	b.toldOnce(f.cfg.Node)
@@ -209,7 +209,7 @@ func TestRebuild_theLeader(t *testing.T) {
 	check := b.neverLeads(l)
 	b.busy()
 	b.corrupt(l, "ghost")
-	b.eventually("the leader notices", func() bool { return l.replica.dropped.Load() })
+	b.eventually("the leader notices", func() bool { return l.replica.Dropped.Load() })
 	b.eventually("the leader has rebuilt", func() bool { return rebuilt(l) == 1 && l.Ready() == nil })
 	check()
 	b.verifyEqual(l)
@@ -224,7 +224,7 @@ func TestRebuild_staysQuietWhereNobodyTakesOver(t *testing.T) {
 	l := b.leader()
 	b.busy()
 	b.keep(b.deaf, l, true) // no successor answers, so nothing is handed over
-	l.replica.drop()
+	l.replica.Drop()
 	if err := l.data.SetRebuild(raftstore.RebuildRecord{Open: true}); err != nil {
 		t.Fatal(err)
 	}
@@ -267,7 +267,7 @@ func TestRebuild_aCrashInTheMiddle(t *testing.T) {
 	b.eventually("the follower notices", func() bool { return f.data.Rebuild().Open })
 	b.stop(id)
 	f = b.start(id)
-	if !f.replica.dropped.Load() {
+	if !f.replica.Dropped.Load() {
 		t.Error("it forgot that its state was wrong")
 	}
 	b.keep(b.starved, f, false)
@@ -300,10 +300,10 @@ func TestRebuild_withoutMajorityAllStop(t *testing.T) {
 	// After the same entry: at one between the two only the first would differ, and be rebuilt.
 	b.eventually("both are at the same entry", func() bool {
 		for _, f := range bad {
-			f.replica.mu.Lock()
-			defer f.replica.mu.Unlock() //nolint:gocritic // all are held to the end
+			f.replica.Mu.Lock()
+			defer f.replica.Mu.Unlock() //nolint:gocritic // all are held to the end
 		}
-		if bad[0].replica.machine.Head().Index != bad[1].replica.machine.Head().Index {
+		if bad[0].replica.Machine.Head().Index != bad[1].replica.Machine.Head().Index {
 			return false
 		}
 		for i, f := range bad {

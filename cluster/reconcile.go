@@ -80,7 +80,7 @@ func (mb *membership) reconcileOnce(l *leadership) {
 // proved reports whether a node found by gossip has proved its data directory before: the state records that, or it
 // founded the cluster together with this one.
 func (mb *membership) proved(m gossip.Member) bool {
-	return mb.n.replica.member(m.ID).known || mb.n.data.Founders()[m.ID] == m.Identity
+	return mb.n.replica.Member(m.ID).Known || mb.n.data.Founders()[m.ID] == m.Identity
 }
 
 // vouches asks a node found by gossip, over the connections that nodes trust (mutual TLS, if configured), whether it is
@@ -125,23 +125,23 @@ func (mb *membership) changeServer(as raft.ServerSuffrage, m gossip.Member) erro
 // recorded reports whether the log has the member's current data, and records it if not. Nothing that the state already
 // rejects is proposed: a removed node that continues gossiping must not cause log writes.
 func (mb *membership) recorded(l *leadership, m gossip.Member) bool {
-	of := mb.n.replica.member(m.ID)
+	of := mb.n.replica.Member(m.ID)
 	own := uint64(0)
 	if m.ID == mb.n.cfg.Node {
 		own = mb.n.data.Starts()
 	}
 	switch {
-	case of.removed:
+	case of.Removed:
 		mb.refusedMember(m, "it was removed: start it on an empty data directory with a --node id that was never used")
 		return false
-	case of.known && of.identity != m.Identity && !planted.sameIDRejoin():
+	case of.Known && of.Identity != m.Identity && !planted.sameIDRejoin():
 		mb.refusedMember(m, "its id belongs to another data directory: start it with a --node id that was never used")
 		return false
-	case of.known && own <= of.starts:
+	case of.Known && own <= of.Starts:
 		return true
 	}
 	r := l.propose(l.ctx, []*fsmpb.Op{{Op: &fsmpb.Op_SetNode{SetNode: &fsmpb.SetNode{
-		Id: string(m.ID), Api: m.API, Raft: m.Raft, Identity: m.Identity, Starts: max(own, of.starts)}}}}, true)
+		Id: string(m.ID), Api: m.API, Raft: m.Raft, Identity: m.Identity, Starts: max(own, of.Starts)}}}}, true)
 	if r.err != nil {
 		return false
 	}

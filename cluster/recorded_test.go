@@ -24,7 +24,7 @@ func TestRecorded(t *testing.T) {
 	elsewhere := strings.Repeat("ab", 16)
 	for _, n := range []*Node{l, f} {
 		for _, other := range b.ids() {
-			b.eventually("the founders are recorded", func() bool { return n.replica.member(other).known })
+			b.eventually("the founders are recorded", func() bool { return n.replica.Member(other).Known })
 			if err := n.Recorded(other, b.node(other).data.Identity()); err != nil {
 				t.Errorf("%s at %s: %v", other, n.cfg.Node, err)
 			}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/replica"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
@@ -48,7 +49,7 @@ func TestRestore_aDamagedSnapshotLeavesTheNodeAsItWas(t *testing.T) {
 	m := machineOf(t, "own", 50)
 	n := (&Node{base: base{cfg: Config{knows: entry.RulesVersion, Fatal: func(err error) { t.Error(err) }},
 		log:     slog.New(slog.DiscardHandler),
-		replica: replica{machine: m}}}).wire()
+		replica: replica.Replica{Machine: m}}}).wire()
 	before := m.Head()
 	type damage struct {
 		name string
@@ -68,20 +69,20 @@ func TestRestore_aDamagedSnapshotLeavesTheNodeAsItWas(t *testing.T) {
 		if err := (adapter{n}).Restore(io.NopCloser(bytes.NewReader(d.sent))); err == nil {
 			t.Errorf("%s: the snapshot was accepted", name)
 		}
-		if after := n.replica.machine.Head(); after != before {
+		if after := n.replica.Machine.Head(); after != before {
 			t.Fatalf("%s: the refused snapshot has changed the node's state: it was\n%+v, and is\n%+v", name, before,
 				after)
 		}
-		if faults := n.replica.machine.Check(); len(faults) > 0 {
+		if faults := n.replica.Machine.Check(); len(faults) > 0 {
 			t.Fatalf("%s: the refused snapshot has left a state that contradicts itself: %q", name, faults)
 		}
 	}
-	if n.replica.machine.JobState("own-00049") != rota.JobQueued ||
-		n.replica.machine.JobState("sent-00000") != rota.JobNone {
+	if n.replica.Machine.JobState("own-00049") != rota.JobQueued ||
+		n.replica.Machine.JobState("sent-00000") != rota.JobNone {
 		t.Error("a refused snapshot has changed jobs")
 	}
-	if _, err := n.replica.machine.Apply(before.Index+1, 1, mustSeal(t,
-		&fsmpb.Entry{Term: 1, Ops: []*fsmpb.Op{barrierOp()}})); err != nil {
+	if _, err := n.replica.Machine.Apply(before.Index+1, 1, mustSeal(t,
+		&fsmpb.Entry{Term: 1, Ops: []*fsmpb.Op{replica.BarrierOp()}})); err != nil {
 		t.Errorf("the node does not continue: %v", err)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/cluster/gossip"
 	"github.com/rotasched/rota/cluster/raftstore"
+	"github.com/rotasched/rota/cluster/replica"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/internal/peer"
 	"github.com/rotasched/rota/snapshot/archive"
@@ -157,7 +158,7 @@ func TestRewound_installed(t *testing.T) {
 		n := b.leader()
 		// A snapshot follows only after entries, and the log reaches back to the previous one: without more of them
 		// this may not happen.
-		if _, _, err := n.proposer.proposeOne(within(t, ample), barrierOp()); err != nil {
+		if _, _, err := n.proposer.proposeOne(within(t, ample), replica.BarrierOp()); err != nil {
 			t.Fatal(err)
 		}
 		first, err := n.stores.Log.FirstIndex()
@@ -232,10 +233,10 @@ func rewound(t *testing.T, apart, back func(b *bench, id rota.NodeID)) {
 		}
 		b.eventually(string(id)+" has whole events", func() bool {
 			n.events.Flush()
-			from, to := n.historyFile.Events.Missing(0, n.replica.head().Events)
+			from, to := n.historyFile.Events.Missing(0, n.replica.Head().Events)
 			return from == to
 		})
-		if faults := n.events.Verify(n.replica.head(), n.events.Held()); len(faults) > 0 {
+		if faults := n.events.Verify(n.replica.Head(), n.events.Held()); len(faults) > 0 {
 			t.Errorf("node %s: %v", id, faults)
 		}
 	}

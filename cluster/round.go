@@ -19,10 +19,10 @@ import (
 // Round recomputes a round on the state at its height, and compares it with the one in the log (SPEC §2.4).
 func (ex *explainer) Round(ctx context.Context, epoch uint64,
 	height rota.Index) (r peer.Round, seen rota.ReadAt, err error) {
-	if seen, err = ex.n.replica.fresh(ctx, peer.ReadOptions{Stale: true}); err != nil {
+	if seen, err = ex.n.replica.Fresh(ctx, peer.ReadOptions{Stale: true}); err != nil {
 		return r, seen, err
 	}
-	rd, err := ex.n.replica.reader(ctx)
+	rd, err := ex.n.replica.Reader(ctx)
 	if err != nil {
 		return r, seen, err
 	}

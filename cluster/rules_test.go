@@ -107,9 +107,9 @@ func (b *bench) inForce(version uint32) {
 	b.eventually("the rules are the same everywhere", func() bool {
 		for _, id := range b.ids() {
 			n := b.node(id)
-			n.replica.mu.RLock()
-			head := n.replica.machine.Head()
-			n.replica.mu.RUnlock()
+			n.replica.Mu.RLock()
+			head := n.replica.Machine.Head()
+			n.replica.Mu.RUnlock()
 			if head.Rules != version {
 				return false
 			}
@@ -284,9 +284,9 @@ func TestRules_anOlderBinaryStops(t *testing.T) {
 		!strings.Contains(err.Error(), fmt.Sprintf("needs rules version %d, this binary knows 1", later)) {
 		t.Errorf("it stopped with %v", err)
 	}
-	n.replica.mu.RLock()
-	rules := n.replica.machine.Head().Rules
-	n.replica.mu.RUnlock()
+	n.replica.Mu.RLock()
+	rules := n.replica.Machine.Head().Rules
+	n.replica.Mu.RUnlock()
 	if rules != 1 {
 		t.Errorf("it applied the switch: version %d", rules)
 	}

@@ -60,7 +60,7 @@ func (s *scheduler) once(l *leadership) (swept bool) {
 	var budgets []fsm.DueBudget
 	var now rota.Date
 	var in zonesInForce
-	s.n.replica.look(func(v *fsm.View) {
+	s.n.replica.Look(func(v *fsm.View) {
 		list, budgets, now, in = fsm.ActiveOf(v), fsm.BudgetsWithPeriods(v), v.Head().Date, zonesOf(v)
 	})
 	var lag rota.Date

@@ -5,6 +5,7 @@ import (
 	"context"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/replica"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
@@ -19,7 +20,7 @@ func unknownSchedule(name rota.ScheduleName) error {
 
 // Schedules lists the schedules that the caller may read.
 func (sv *scheduleVerbs) Schedules(ctx context.Context, opt peer.ReadOptions) ([]rota.Schedule, rota.ReadAt, error) {
-	list, at, err := readAs(ctx, &sv.n.replica, opt, func(s *fsm.View, rd *access.Reader) ([]rota.Schedule, error) {
+	list, at, err := replica.ReadAs(ctx, &sv.n.replica, opt, func(s *fsm.View, rd *access.Reader) ([]rota.Schedule, error) {
 		var some []rota.Schedule
 		for _, x := range fsm.SchedulesOf(s) {
 			if rd.Schedule(&x) {
@@ -37,7 +38,7 @@ func (sv *scheduleVerbs) Schedules(ctx context.Context, opt peer.ReadOptions) ([
 // Schedule reads one schedule.
 func (sv *scheduleVerbs) Schedule(ctx context.Context, name rota.ScheduleName,
 	opt peer.ReadOptions) (rota.Schedule, rota.ReadAt, error) {
-	s, at, err := readAs(ctx, &sv.n.replica, opt, func(s *fsm.View, rd *access.Reader) (rota.Schedule, error) {
+	s, at, err := replica.ReadAs(ctx, &sv.n.replica, opt, func(s *fsm.View, rd *access.Reader) (rota.Schedule, error) {
 		x, ok := fsm.ScheduleOf(s, name)
 		if !ok || !rd.Schedule(&x) {
 			return x, unknownSchedule(name)
@@ -74,7 +75,7 @@ func (sv *scheduleVerbs) changed(ctx context.Context, name rota.ScheduleName, op
 	if err != nil {
 		return s, err
 	}
-	rd, err := sv.n.replica.reader(ctx)
+	rd, err := sv.n.replica.Reader(ctx)
 	if err == nil {
 		rd.Schedule(&s) // a caller that may change it may see its state, but not its users' data
 	}
@@ -131,7 +132,7 @@ func (sv *scheduleVerbs) TriggerSchedule(ctx context.Context, name rota.Schedule
 func (sv *scheduleVerbs) BackfillSchedule(ctx context.Context, name rota.ScheduleName, from, until rota.Date,
 	overlap rota.Overlap) (int, rota.Schedule, error) {
 	var in zonesInForce
-	s, _, err := readAs(ctx, &sv.n.replica, peer.ReadOptions{},
+	s, _, err := replica.ReadAs(ctx, &sv.n.replica, peer.ReadOptions{},
 		func(s *fsm.View, rd *access.Reader) (rota.Schedule, error) {
 			in = zonesOf(s)
 			x, ok := fsm.ScheduleOf(s, name)

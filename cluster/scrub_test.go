@@ -34,13 +34,13 @@ func TestScrub_mendsTheLog(t *testing.T) {
 	b.startPlanned()
 	submitAll(t, b.loyal(), specs("a", 50)) // if a leader is lost, jobs are submitted again
 	f := b.follower()
-	b.eventually("the follower has some log", func() bool { return f.replica.applied.Load() > 3 })
+	b.eventually("the follower has some log", func() bool { return f.replica.Applied.Load() > 3 })
 	n := b.leader()
 	for i := range 8 {
 		submitAll(t, n, specs(fmt.Sprintf("b%d", i), 1))
 	}
-	newest := n.replica.applied.Load()
-	b.eventually("the follower has those, too", func() bool { return f.replica.applied.Load() >= newest })
+	newest := n.replica.Applied.Load()
+	b.eventually("the follower has those, too", func() bool { return f.replica.Applied.Load() >= newest })
 	f.scrub.Pass()
 	if damages(f, "log") != 0 {
 		t.Fatal("a sound log is reported as damaged")

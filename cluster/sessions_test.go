@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/replica"
 	"github.com/rotasched/rota/internal/peer"
 )
 
@@ -18,15 +19,15 @@ func TestDo_goesWithTheNextLease(t *testing.T) {
 	b := startBench(t, 3)
 	b.loyal()
 	for what, n := range map[string]*Node{"leader": b.leader(), "follower": b.follower()} {
-		n.replica.hub.deciding.Add(busyBatches)
-		n.replica.hub.leaseHeld, n.replica.hub.answerHeld = ample, ample
+		n.replica.Hub.Deciding.Add(replica.BusyBatches)
+		n.replica.Hub.LeaseHeld, n.replica.Hub.AnswerHeld = ample, ample
 		const jobs = 20
 		w := newHand(t, n, rota.WorkerID(what), 1)
 		submitAll(t, n, specs(what, jobs))
 		lease := w.take(1)[0]
 		for i := range jobs - 1 {
 			select {
-			case <-w.s.notify:
+			case <-w.s.Notified():
 			default:
 			}
 			if i%5 == 0 {
@@ -35,7 +36,7 @@ func TestDo_goesWithTheNextLease(t *testing.T) {
 			if a := w.do(rota.VerbComplete, lease)[0]; a.Err != nil {
 				t.Fatal(a.Err)
 			}
-			if len(w.s.notify) > 0 {
+			if len(w.s.Notified()) > 0 {
 				t.Errorf("%s, job %d: the stream's own goroutine is woken as well", what, i)
 			}
 			notices := w.s.Take()
@@ -44,46 +45,11 @@ func TestDo_goesWithTheNextLease(t *testing.T) {
 			}
 			lease = *notices[0].Assigned
 		}
-		n.replica.hub.answerHeld = 0
+		n.replica.Hub.AnswerHeld = 0
 		w.do(rota.VerbComplete, lease) // with no lease to wait for
-		n.replica.hub.deciding.Add(-busyBatches)
+		n.replica.Hub.Deciding.Add(-replica.BusyBatches)
 		if err := w.s.Bye(within(t, ample)); err != nil { // it would take the other's jobs
 			t.Fatal(err)
-		}
-	}
-}
-
-// TestDo_waitsWhereItHelps: an answer waits for a lease only on a busy node, on a stream, one at a time, and only if no
-// notice is pending and a lease may come.
-func TestDo_waitsWhereItHelps(t *testing.T) {
-	t.Parallel()
-	n := startBench(t, 1).node("n1")
-	of := func(change func(s *WorkerSession)) *WorkerSession {
-		s := &WorkerSession{n: &n.base, logs: &n.logs, beats: n.chores.beats, notify: make(chan struct{}, 1),
-			leaseReady: make(chan struct{}, 1)}
-		s.leaseReady <- struct{}{} // from an earlier wait
-		change(s)
-		return s
-	}
-	for what, c := range map[string]struct {
-		s        *WorkerSession
-		deciding int64
-		want     bool
-	}{
-		"a busy node":         {of(func(*WorkerSession) {}), busyBatches, true},
-		"little to do":        {of(func(*WorkerSession) {}), busyBatches - 1, false},
-		"something to say":    {of(func(s *WorkerSession) { s.push(peer.Notice{Draining: true}) }), busyBatches, false},
-		"all to say":          {of(func(s *WorkerSession) { s.resync() }), busyBatches, false},
-		"another that waits":  {of(func(s *WorkerSession) { s.answerWaits = true }), busyBatches, false},
-		"a session over":      {of(func(s *WorkerSession) { s.end() }), busyBatches, false},
-		"a worker that polls": {of(func(s *WorkerSession) { s.leaseReady = nil }), busyBatches, false},
-	} {
-		n.replica.hub.deciding.Store(c.deciding)
-		if got := c.s.startWait(); got != c.want {
-			t.Errorf("%s: an answer waits: got %v, want %v", what, got, c.want)
-		}
-		if c.want && len(c.s.leaseReady) > 0 {
-			t.Errorf("%s: the end of an earlier wait ends this one", what)
 		}
 	}
 }
@@ -96,14 +62,12 @@ func TestDo_answersWhatBringsNoLease(t *testing.T) {
 	w := newHand(t, n, "w1", 4)
 	submitAll(t, n, specs("j", 4))
 	leases := w.take(4)
-	n.replica.hub.deciding.Add(busyBatches)
-	n.replica.hub.answerHeld = ample
+	n.replica.Hub.Deciding.Add(replica.BusyBatches)
+	n.replica.Hub.AnswerHeld = ample
 	w.do(rota.VerbAck, leases...)
 	w.do(rota.VerbRenew, leases...)
 	waiting := func() bool {
-		w.s.mu.Lock()
-		defer w.s.mu.Unlock()
-		return w.s.answerWaits
+		return w.s.AnswerWaits()
 	}
 	ctx, leave := context.WithCancel(t.Context())
 	mixed, done := make(chan struct{}), make(chan struct{})
@@ -135,8 +99,8 @@ func TestDo_answersWhatBringsNoLease(t *testing.T) {
 			t.Fatal("the answer to a completion waits for no lease")
 		}
 	}
-	if got := n.replica.hub.deciding.Load(); got != busyBatches {
-		t.Errorf("%d batches are decided in addition to those of the test: a pending answer counts", got-busyBatches)
+	if got := n.replica.Hub.Deciding.Load(); got != replica.BusyBatches {
+		t.Errorf("%d batches are decided in addition to those of the test: a pending answer counts", got-replica.BusyBatches)
 	}
 	w.do(rota.VerbComplete, leases[1]) // one is already waiting
 	leave()
@@ -150,17 +114,17 @@ func TestDo_holdsNothingBackForLong(t *testing.T) {
 	n := startBench(t, 1).node("n1")
 	w := newHand(t, n, "w1", 1)
 	w.s.Take()
-	n.replica.hub.deciding.Add(busyBatches)
-	w.s.begin()
+	n.replica.Hub.Deciding.Add(replica.BusyBatches)
+	w.s.Begin()
 	told := func(what string, notice peer.Notice) {
 		t.Helper()
 		select {
-		case <-w.s.notify:
+		case <-w.s.Notified():
 		default:
 		}
-		w.s.push(notice)
+		w.s.Push(notice)
 		select {
-		case <-w.s.notify:
+		case <-w.s.Notified():
 		case <-within(t, ample).Done():
 			t.Fatalf("%s is held back forever", what)
 		}
@@ -171,7 +135,7 @@ func TestDo_holdsNothingBackForLong(t *testing.T) {
 	for range 3 {
 		told("a lease", peer.Notice{Assigned: &rota.Assignment{Lease: rota.Lease{ID: rota.LeaseID{1}}}})
 	}
-	n.replica.hub.leaseHeld = 100 * ample
+	n.replica.Hub.LeaseHeld = 100 * ample
 	told("a revocation", peer.Notice{Revoked: &peer.LeaseEnd{}})
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/replica"
 	"github.com/rotasched/rota/internal/peer"
 )
 
@@ -104,13 +105,13 @@ func TestRead_onAFollowerThatLags(t *testing.T) {
 	b.loyal()
 	leader, follower := b.leader(), b.follower()
 	for i := range 10 {
-		follower.replica.mu.RLock() // reads can take it, applying cannot
-		before := follower.replica.applied.Load()
+		follower.replica.Mu.RLock() // reads can take it, applying cannot
+		before := follower.replica.Applied.Load()
 		id := fmt.Sprint("lag", i)
 		submitAll(t, leader, specs(id, 1))
 		told := make(chan rota.Index, 1)
 		go func() {
-			at, err := follower.replica.fresh(within(t, ample), peer.ReadOptions{})
+			at, err := follower.replica.Fresh(within(t, ample), peer.ReadOptions{})
 			if err != nil {
 				t.Error(err)
 			}
@@ -118,7 +119,7 @@ func TestRead_onAFollowerThatLags(t *testing.T) {
 		}()
 		var err error
 		for range 3 { // the last of them no earlier than the reader's own
-			_, _, e := leader.proposer.proposeOne(within(t, ample), barrierOp())
+			_, _, e := leader.proposer.proposeOne(within(t, ample), replica.BarrierOp())
 			err = errors.Join(err, e)
 		}
 		select {
@@ -127,10 +128,10 @@ func TestRead_onAFollowerThatLags(t *testing.T) {
 			told <- at
 		default:
 		}
-		if now := follower.replica.applied.Load(); now > before+1 {
+		if now := follower.replica.Applied.Load(); now > before+1 {
 			t.Errorf("the follower must stop at %d, it is at %d", before, now)
 		}
-		follower.replica.mu.RUnlock()
+		follower.replica.Mu.RUnlock()
 		if at := <-told; err != nil || uint64(at) <= before {
 			t.Fatalf("the read is of index %d, the follower was at %d (%v)", at, before, err)
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/rotasched/rota/cluster/internal/meter"
 	"github.com/rotasched/rota/cluster/raftstore"
 	"github.com/rotasched/rota/cluster/rebuild"
+	"github.com/rotasched/rota/cluster/replica"
 	"github.com/rotasched/rota/cluster/stream"
 	"github.com/rotasched/rota/internal/logs"
 	"github.com/rotasched/rota/snapshot/archive"
@@ -66,7 +67,11 @@ func Start(ctx context.Context, cfg Config, peers Peers) (*Node, error) {
 	n.run(n.events.WakeFollowers)
 	n.run(n.events.Run)
 	n.run(n.archive.Run)
-	n.run(n.logs.loop)
+	n.run(func() {
+		tick := n.ticker(replica.LogsEvery)
+		defer tick.Stop()
+		n.logs.Loop(n.life, tick.Tick())
+	})
 	n.run(n.archive.Fetch)
 	n.run(n.chores.retentionLoop)
 	return n, nil
@@ -116,7 +121,7 @@ func (n *Node) open() (err error) {
 	}
 	n.transport = stream.NewTransport(stream.TransportConfig{Layer: n.stream, Logger: libraries,
 		Address: n.membership.raftAddress, Silent: n.silent,
-		Muted: n.terms.muted, Wrong: n.replica.dropped.Load, OnDisk: n.stores.OnDisk, Leads: n.terms.leads,
+		Muted: n.terms.muted, Wrong: n.replica.Dropped.Load, OnDisk: n.stores.OnDisk, Leads: n.terms.leads,
 		Room: n.snapshotRoom, Notified: n.measures.CommitMessages.Inc, Acknowledged: n.marks.acknowledged})
 	discover := discoverGossip
 	if n.cfg.Environment.Discover != nil {
@@ -135,8 +140,8 @@ func (n *Node) keepHistory() {
 	host := history.Host{Log: n.log, Lines: &n.lines, Life: n.life, SinceBoot: n.sinceBoot, Room: n.disk.forHistory,
 		Others: n.membership.otherServers, Peers: n.peers,
 		Replaced: func(from, to rota.Index) error { return n.rebuild.Replaced(from, to) },
-		State: history.State{Look: n.replica.look, View: n.replica.view, Freezing: n.replica.freezing,
-			Peek: n.replica.peek, Archived: n.replica.archived, Fresh: n.replica.fresh, Await: n.replica.waitApplied}}
+		State: history.State{Look: n.replica.Look, View: n.replica.View, Freezing: n.replica.Freezing,
+			Peek: n.replica.Peek, Archived: n.replica.Archived, Fresh: n.replica.Fresh, Await: n.replica.WaitApplied}}
 	n.archive = history.NewArchive(host, n.historyFile, n.cfg.ArchiveRetention, n.cfg.ArchiveMaxBytes)
 	n.events = history.NewEvents(host, n.historyFile, n.cfg.EventsRetained)
 	n.servedArchive, n.servedEvents = n.archive, n.events
@@ -149,11 +154,14 @@ func (n *Node) keepRight() {
 		Disk: rebuild.Disk{Data: n.data, Stores: n.stores, Snapshots: n.snapshots, Audit: n.audit, File: n.historyFile,
 			Archive: n.archive,
 			Events:  n.events},
-		State: rebuild.State{Digests: &rp.digests, Look: rp.look, Freeze: rp.freezeWhole, Dropped: rp.dropped.Load,
-			Drop: rp.drop, Newest: rp.newest, Install: rp.install},
+		State: rebuild.State{Digests: &rp.Digests, Look: rp.Look, Freeze: rp.FreezeWhole, Dropped: rp.Dropped.Load,
+			Drop: rp.Drop, Newest: rp.Newest, Install: rp.Install},
 		Fatal: n.fatal, HaltAtNewer: n.haltAtNewer, Servers: n.membership.servers, Inspect: n.watch.answers,
-		Handed:    n.membership.handed,
-		Push:      func(ctx context.Context) error { _, _, err := n.proposer.proposeOne(ctx, barrierOp()); return err },
+		Handed: n.membership.handed,
+		Push: func(ctx context.Context) error {
+			_, _, err := n.proposer.proposeOne(ctx, replica.BarrierOp())
+			return err
+		},
 		StandDown: func() { n.terms.standDown(func() bool { return true }) }, Record: n.terms.record,
 		Snapshot: n.writeSnapshot, Peers: n.peers}
 	n.rebuild, n.scrub = rebuild.New(host), rebuild.NewScrubber(host)
@@ -179,7 +187,7 @@ func (n *Node) keepFrom() uint64 {
 
 func (n *Node) startRaft() error {
 	if n.data.Rebuild().Open {
-		n.replica.dropped.Store(true) // snapshots here may be wrong
+		n.replica.Dropped.Store(true) // snapshots here may be wrong
 		n.rebuild.Resume()
 	}
 	n.run(func() { n.transport.Run(n.life) })

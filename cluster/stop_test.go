@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/replica"
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
@@ -37,8 +38,8 @@ func TestStop_underLoad(t *testing.T) {
 		}
 	}
 	for range 6 {
-		applied := b.leader().replica.applied.Load()
-		b.eventually("the log moves on", func() bool { return b.leader().replica.applied.Load() > applied+50 })
+		applied := b.leader().replica.Applied.Load()
+		b.eventually("the log moves on", func() bool { return b.leader().replica.Applied.Load() > applied+50 })
 		_, _ = b.leader().TransferLeadership(within(t, 10*time.Second), "")
 	}
 	for _, id := range b.ids() {
@@ -54,7 +55,7 @@ func TestPropose_intoALeadershipThatIsOver(t *testing.T) {
 		l := (&Node{}).wire().terms.newLeadership(3, 10_000)
 		l.end()
 		close(l.landed) // no loop reads the queue now
-		if r := l.propose(context.Background(), []*fsmpb.Op{barrierOp()}, true); !errors.Is(r.err, errNotLeader) {
+		if r := l.propose(context.Background(), []*fsmpb.Op{replica.BarrierOp()}, true); !errors.Is(r.err, errNotLeader) {
 			t.Fatalf("got %v", r.err)
 		}
 	}

@@ -46,7 +46,7 @@ func (ch *chores) sweepOnce(l *leadership) (more bool) {
 func (ch *chores) sweepNeeded(l *leadership) bool {
 	var rest, dated bool
 	var date rota.Date
-	ch.n.replica.look(func(s *fsm.View) {
+	ch.n.replica.Look(func(s *fsm.View) {
 		rest = s.AtRest()
 		date, dated = s.NextDate()
 	})
@@ -76,7 +76,7 @@ func (ch *chores) retentionLoop() {
 // dropDeleted removes from the state the deleted numbers that retention has removed from every member's archive.
 func (ch *chores) dropDeleted(l *leadership) {
 	var first uint64
-	ch.n.replica.look(func(s *fsm.View) { first = s.FirstDeleted() })
+	ch.n.replica.Look(func(s *fsm.View) { first = s.FirstDeleted() })
 	if first == 0 {
 		return
 	}

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"github.com/rotasched/rota/cluster/replica"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -33,7 +34,7 @@ func (t *roundTurn) begin() { t.phase.Store(roundDeciding) }
 // queued records that rounds wait for the entry that is filled next.
 func (t *roundTurn) queued() {
 	t.phase.Store(roundInFlight)
-	notify(t.over)
+	replica.Notify(t.over)
 }
 
 // landed records that an entry with rounds was applied: the next is decided immediately.
@@ -42,7 +43,7 @@ func (t *roundTurn) landed() { t.phase.CompareAndSwap(roundInFlight, roundDecidi
 // rest records that there is nothing to place.
 func (t *roundTurn) rest() {
 	t.phase.Store(noRound)
-	notify(t.over)
+	replica.Notify(t.over)
 }
 
 // allows reports whether a round may be decided with an entry: a decision is quick, and no round is in progress except

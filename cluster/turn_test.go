@@ -5,6 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/rotasched/rota/cluster/replica"
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
@@ -23,11 +24,11 @@ func TestRoundTurn(t *testing.T) {
 		want   int
 	}{
 		{name: "nothing is due", want: 1},
-		{name: "a decision is due, and somebody decides", before: func(l *leadership) { l.n.replica.hub.matchSoon() },
+		{name: "a decision is due, and somebody decides", before: func(l *leadership) { l.n.replica.Hub.MatchSoon() },
 			during: func(l *leadership) {
 				time.Sleep(roundPatience / 4)
 				l.turn.begin()
-				l.n.replica.hub.due.Store(false)
+				l.n.replica.Hub.Due.Store(false)
 				time.Sleep(roundPatience / 4)
 				l.urgent <- ops(round)
 				l.turn.queued()
@@ -37,21 +38,21 @@ func TestRoundTurn(t *testing.T) {
 				time.Sleep(roundPatience / 4)
 				l.turn.rest()
 			}, wait: roundPatience / 4, want: 1},
-		{name: "no round is decided", before: func(l *leadership) { l.n.replica.hub.matchSoon() }, wait: roundPatience,
+		{name: "no round is decided", before: func(l *leadership) { l.n.replica.Hub.MatchSoon() }, wait: roundPatience,
 			want: 1},
-		{name: "a round is in the log", before: func(l *leadership) { l.turn.queued(); l.n.replica.hub.matchSoon() },
+		{name: "a round is in the log", before: func(l *leadership) { l.turn.queued(); l.n.replica.Hub.MatchSoon() },
 			want: 1},
 		{name: "a round has just applied", before: func(l *leadership) { l.turn.queued(); l.turn.landed() },
 			during: func(l *leadership) { l.turn.rest() }, want: 1},
 		{name: "deciding takes long", before: func(l *leadership) {
 			l.turn.took.Store(int64(roundPatience) + 1)
-			l.n.replica.hub.matchSoon()
+			l.n.replica.Hub.MatchSoon()
 		}, want: 1},
-		{name: "the term ends", before: func(l *leadership) { l.n.replica.hub.matchSoon(); l.end() }, want: 1},
+		{name: "the term ends", before: func(l *leadership) { l.n.replica.Hub.MatchSoon(); l.end() }, want: 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				l := (&Node{base: base{replica: replica{hub: newHub()}}}).wire().terms.newLeadership(3, 10_000)
+				l := (&Node{base: base{replica: replica.Replica{Hub: replica.NewHub()}}}).wire().terms.newLeadership(3, 10_000)
 				defer l.end()
 				if c.before != nil {
 					c.before(l)

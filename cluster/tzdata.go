@@ -65,7 +65,7 @@ func (zd *zoneData) open(z zonesInForce) (*cron.Zones, error) {
 // now returns the zones in force.
 func (zd *zoneData) now() (*cron.Zones, error) {
 	var z zonesInForce
-	zd.n.replica.look(func(s *fsm.View) { z = zonesOf(s) })
+	zd.n.replica.Look(func(s *fsm.View) { z = zonesOf(s) })
 	return zd.open(z)
 }
 
@@ -98,7 +98,7 @@ const zonesShown = 10
 func (zd *zoneData) Problems() (problems []string) {
 	var z zonesInForce
 	var used map[string]int
-	if !zd.n.replica.peek(func(s *fsm.View) { z, used = zonesOf(s), zonesUsed(s) }) || len(used) == 0 {
+	if !zd.n.replica.Peek(func(s *fsm.View) { z, used = zonesOf(s), zonesUsed(s) }) || len(used) == 0 {
 		return nil
 	}
 	zones, err := zd.open(z)
@@ -152,7 +152,7 @@ func (g *zoneAge) Describe(to chan<- *prometheus.Desc) { to <- g.desc }
 // Collect implements prometheus.Collector.
 func (g *zoneAge) Collect(to chan<- prometheus.Metric) {
 	var z zonesInForce
-	if !g.n.replica.peek(func(s *fsm.View) { z = zonesOf(s) }) {
+	if !g.n.replica.Peek(func(s *fsm.View) { z = zonesOf(s) }) {
 		return
 	}
 	now := z.report()

@@ -61,7 +61,7 @@ func TestTZData_install(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)
 	n := b.leader()
-	b.eventually("rules version 2", func() bool { return n.replica.rulesInForce() >= 2 })
+	b.eventually("rules version 2", func() bool { return n.replica.RulesInForce() >= 2 })
 	inVancouver(t, n)
 	winter := rota.DateOf(time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC))
 	next := func(n *Node) (string, string) {
@@ -117,7 +117,7 @@ func TestTZData_refuses(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 1)
 	n := b.leader()
-	b.eventually("rules version 2", func() bool { return n.replica.rulesInForce() >= 2 })
+	b.eventually("rules version 2", func() bool { return n.replica.RulesInForce() >= 2 })
 	inVancouver(t, n)
 	good := tokyoEverywhere(t, "2099a", "America/Vancouver")
 	for name, c := range map[string]struct {
@@ -159,7 +159,7 @@ func TestTZData_old(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 1)
 	n := b.leader()
-	b.eventually("rules version 2", func() bool { return n.replica.rulesInForce() >= 2 })
+	b.eventually("rules version 2", func() bool { return n.replica.RulesInForce() >= 2 })
 	problems := func() string { return strings.Join(n.zones.Problems(), "\n") }
 	old := tokyoEverywhere(t, "2020a", "America/Vancouver")
 	old.Released, old.Older = rota.DateOf(time.Now().Add(-cron.StaleAfter-time.Hour)), true

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/replica"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/cron"
@@ -29,7 +30,7 @@ func (cv *clusterVerbs) InstallTZData(ctx context.Context, t rota.TZInstall) (ro
 	}
 	var last zonesInForce
 	used := make(map[string]int)
-	if err := cv.n.replica.view(func(s *fsm.View) {
+	if err := cv.n.replica.View(func(s *fsm.View) {
 		last = zonesOf(s)
 		used = zonesUsed(s)
 	}); err != nil {
@@ -53,7 +54,7 @@ func (cv *clusterVerbs) InstallTZData(ctx context.Context, t rota.TZInstall) (ro
 	if err != nil {
 		return rota.TZData{}, err
 	}
-	now, _, err := read(ctx, &cv.n.replica, peer.ReadOptions{MinIndex: index}, func(s *fsm.View) (rota.TZData, error) {
+	now, _, err := replica.Read(ctx, &cv.n.replica, peer.ReadOptions{MinIndex: index}, func(s *fsm.View) (rota.TZData, error) {
 		t, _, _ := fsm.InstalledTZData(s)
 		return t, nil
 	})

@@ -154,7 +154,7 @@ func TestVouched_restart(t *testing.T) {
 	b.cut[down], b.isolated[down] = true, true
 	b.mu.Unlock()
 	n := b.start(down)
-	b.eventually("the snapshot is restored", func() bool { return n.replica.applied.Load() > 0 })
+	b.eventually("the snapshot is restored", func() bool { return n.replica.Applied.Load() > 0 })
 	refusedBecause(t, "a stale read, cut off", readStale(holder, n), "not caught up")
 	followsNothing(t, holder, n)
 	if _, err := n.Status(holder); err != nil {

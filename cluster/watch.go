@@ -84,7 +84,7 @@ const (
 func (w *watcher) run() {
 	tick := w.n.ticker(w.n.cfg.watchEvery)
 	defer tick.Stop()
-	marks := w.n.replica.digests.Marks()
+	marks := w.n.replica.Digests.Marks()
 	due := marks
 	var rested <-chan time.Time
 	for {
@@ -105,7 +105,7 @@ func (w *watcher) run() {
 // compareMarked compares digests between two seconds, with the nodes that answered last time: one that does not answer
 // must not delay the query of every second.
 func (w *watcher) compareMarked() {
-	at := w.n.replica.digests.Marked()
+	at := w.n.replica.Digests.Marked()
 	if at == 0 {
 		return
 	}
@@ -118,7 +118,7 @@ func (w *watcher) compareMarked() {
 }
 
 func (w *watcher) once() {
-	at := w.next(rota.Index(w.n.replica.applied.Load()))
+	at := w.next(rota.Index(w.n.replica.Applied.Load()))
 	w.seen.Store(w.seenNext)
 	w.seenNext = w.disk.answered.Load()
 	servers := w.membership.servers()
@@ -205,8 +205,8 @@ func answersOf(views map[rota.NodeID]peerView) map[rota.NodeID]rebuild.Answer {
 func (w *watcher) inspect(ctx context.Context, id rota.NodeID, at []rota.Index) peerView {
 	to, ok := w.membership.address(id)
 	if !ok {
-		of, _ := w.n.replica.peekMember(id)
-		to.API = of.api // it was gone before this node started
+		of, _ := w.n.replica.PeekMember(id)
+		to.API = of.Api // it was gone before this node started
 	}
 	if to.API == "" {
 		return peerView{err: fmt.Errorf("node %s was never seen in gossip", id)}

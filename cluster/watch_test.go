@@ -8,6 +8,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/replica"
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
@@ -26,16 +27,16 @@ func TestWatch_comparesAtEveryThousandEntries(t *testing.T) {
 	b.eventually("all have a vote", func() bool { return b.leader().membership.otherVoters() == 2 })
 	// The job's default queue is created by the leader's first entries.
 	submitAll(t, b.leader(), specs("first", 1))
-	f, placed := b.follower(), b.leader().replica.applied.Load()
-	b.eventually("the follower has it", func() bool { return f.replica.applied.Load() >= placed })
+	f, placed := b.follower(), b.leader().replica.Applied.Load()
+	b.eventually("the follower has it", func() bool { return f.replica.Applied.Load() >= placed })
 	b.corrupt(f, "ghost")
-	began := f.replica.applied.Load()
+	began := f.replica.Applied.Load()
 	b.eventually("the follower notices", func() bool {
 		b.entries(200)
 		return f.data.Rebuild().Open || rebuilt(f) > 0 // it may be done before the check
 	})
 	// Two marks, the entries applied while they are compared, and the rest between two.
-	if took := f.replica.applied.Load() - began; took < 1_000 {
+	if took := f.replica.Applied.Load() - began; took < 1_000 {
 		t.Errorf("it noticed after %d entries, before any comparison was due", took)
 	}
 }
@@ -48,7 +49,7 @@ func (b *bench) entries(count int) {
 	if l == nil {
 		return
 	}
-	entry := mustSeal(b.t, &fsmpb.Entry{Term: l.term, NowMs: int64(clockOf(n)), Ops: []*fsmpb.Op{barrierOp()}})
+	entry := mustSeal(b.t, &fsmpb.Entry{Term: l.term, NowMs: int64(clockOf(n)), Ops: []*fsmpb.Op{replica.BarrierOp()}})
 	var flying []raft.ApplyFuture
 	for range count {
 		flying = append(flying, n.raft.Apply(entry, 10*time.Second))

@@ -68,15 +68,15 @@ func (wd *watchdog) look(s *stallLook) {
 	} else {
 		s.probes, s.probe = 0, wd.probed.Add(1)
 		go func() { // ends with the stall
-			wd.n.replica.mu.RLock()
-			wd.n.replica.mu.RUnlock() //nolint:staticcheck,gocritic // whether it can be taken is all that is asked
+			wd.n.replica.Mu.RLock()
+			wd.n.replica.Mu.RUnlock() //nolint:staticcheck,gocritic // whether it can be taken is all that is asked
 			wd.passed.Add(1)
 		}()
 	}
 	stalled := max(s.entries, s.probes)
 	if stalled < maxStall {
 		if wd.stalled.Swap(0) > 0 {
-			wd.n.log.Warn("the stall is over", "index", wd.n.replica.applied.Load())
+			wd.n.log.Warn("the stall is over", "index", wd.n.replica.Applied.Load())
 		}
 		return
 	}
@@ -98,7 +98,7 @@ func (wd *watchdog) look(s *stallLook) {
 		what = "the apply lock"
 	}
 	wd.n.log.Error("this node stalls", "what", what, "since", time.Duration(stalled)*wd.n.cfg.watchdogEvery, "index",
-		wd.n.replica.applied.Load(), "goroutines", goroutines())
+		wd.n.replica.Applied.Load(), "goroutines", goroutines())
 }
 
 // stateStalled is the state that a node reports meanwhile.

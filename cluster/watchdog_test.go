@@ -54,7 +54,7 @@ func TestWatchdog(t *testing.T) {
 	// In its own log: on a busy machine another node may stall by itself, and this one earlier.
 	stalls := func() int { return strings.Count(logs[n.cfg.Node].String(), "this node stalls") }
 	before := stalls()
-	n.replica.mu.RLock() // a reader that holds the lock
+	n.replica.Mu.RLock() // a reader that holds the lock
 	b.eventually("another one leads", func() bool {
 		for _, id := range b.ids() {
 			if other := b.node(id); other != n && other.terms.leading() != nil {
@@ -72,7 +72,7 @@ func TestWatchdog(t *testing.T) {
 	if told := stalls() - before; told != 1 {
 		t.Errorf("one stall was logged %d times: %s", told, logs[n.cfg.Node])
 	}
-	n.replica.mu.RUnlock()
+	n.replica.Mu.RUnlock()
 	b.eventually("the stall is over", func() bool {
 		return len(n.watchdog.Problems()) == 0 && strings.Contains(logs[n.cfg.Node].String(), "the stall is over")
 	})
@@ -98,8 +98,8 @@ func startWatched(t *testing.T) *bench {
 
 // stall blocks a node's applying until pass is called.
 func (b *bench) stall(n *Node) (pass func()) {
-	n.replica.mu.Lock()
-	pass = sync.OnceFunc(n.replica.mu.Unlock)
+	n.replica.Mu.Lock()
+	pass = sync.OnceFunc(n.replica.Mu.Unlock)
 	b.t.Cleanup(pass)
 	return pass
 }

@@ -67,7 +67,7 @@ func (ch *chores) hookLoop(l *leadership) {
 // once advances each active hook.
 func (h *hooker) once(l *leadership) {
 	var list []rota.Webhook
-	h.n.replica.look(func(v *fsm.View) { list = fsm.WebhooksOf(v) })
+	h.n.replica.Look(func(v *fsm.View) { list = fsm.WebhooksOf(v) })
 	if len(list) == 0 {
 		clear(h.known)
 		return
@@ -182,7 +182,7 @@ func (h *hooker) propose(l *leadership, w *rota.Webhook, s *hookScan, deliveries
 		return err
 	}
 	var now rota.Webhook
-	h.n.replica.look(func(v *fsm.View) { now, _ = fsm.WebhookOf(v, w.Name) })
+	h.n.replica.Look(func(v *fsm.View) { now, _ = fsm.WebhookOf(v, w.Name) })
 	if now.Cursor == s.last && now.Version == s.version {
 		s.cursor, s.begun, s.gap = s.last, s.place, rota.EventID{}
 		return nil

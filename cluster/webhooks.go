@@ -5,6 +5,7 @@ import (
 	"net/url"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/replica"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
@@ -19,7 +20,7 @@ func unknownWebhook(name rota.WebhookName) error {
 
 // Webhooks lists the webhooks that the caller may read.
 func (wv *webhookVerbs) Webhooks(ctx context.Context, opt peer.ReadOptions) ([]rota.Webhook, rota.ReadAt, error) {
-	return readAs(ctx, &wv.n.replica, opt, func(s *fsm.View, rd *access.Reader) (some []rota.Webhook, err error) {
+	return replica.ReadAs(ctx, &wv.n.replica, opt, func(s *fsm.View, rd *access.Reader) (some []rota.Webhook, err error) {
 		for _, w := range fsm.WebhooksOf(s) {
 			if rd.Webhook(&w) {
 				some = append(some, w)
@@ -32,7 +33,7 @@ func (wv *webhookVerbs) Webhooks(ctx context.Context, opt peer.ReadOptions) ([]r
 // Webhook reads one webhook.
 func (wv *webhookVerbs) Webhook(ctx context.Context, name rota.WebhookName,
 	opt peer.ReadOptions) (rota.Webhook, rota.ReadAt, error) {
-	return readAs(ctx, &wv.n.replica, opt, func(s *fsm.View, rd *access.Reader) (rota.Webhook, error) {
+	return replica.ReadAs(ctx, &wv.n.replica, opt, func(s *fsm.View, rd *access.Reader) (rota.Webhook, error) {
 		w, ok := fsm.WebhookOf(s, name)
 		if !ok || !rd.Webhook(&w) {
 			return rota.Webhook{}, unknownWebhook(name)

@@ -18,10 +18,10 @@ import (
 func (ex *explainer) Why(ctx context.Context, id rota.JobID, q rota.WhyQuery,
 	opt peer.ReadOptions) (x rota.Explanation, seen rota.ReadAt,
 	err error) {
-	if seen, err = ex.n.replica.fresh(ctx, opt); err != nil {
+	if seen, err = ex.n.replica.Fresh(ctx, opt); err != nil {
 		return x, seen, err
 	}
-	rd, err := ex.n.replica.reader(ctx)
+	rd, err := ex.n.replica.Reader(ctx)
 	if err != nil {
 		return x, seen, err
 	}
@@ -68,7 +68,7 @@ func (ex *explainer) Past(ctx context.Context, q rota.WhyQuery) (rota.Past, erro
 	if err != nil {
 		return rota.Past{}, err
 	}
-	switch applied := rota.Index(ex.n.replica.applied.Load()); {
+	switch applied := rota.Index(ex.n.replica.Applied.Load()); {
 	case at == 0:
 		return rota.Past{Index: applied, From: applied}, nil
 	case at > applied:
@@ -93,7 +93,7 @@ func (ex *explainer) whyNow(ctx context.Context, id rota.JobID, seen rota.Index,
 	var live bool
 	var head fsm.Head
 	hidden := false
-	if err := ex.n.replica.view(func(s *fsm.View) {
+	if err := ex.n.replica.View(func(s *fsm.View) {
 		if tenant, queue, ok := s.PlaceOfJob(id); ok && !rd.Reads(tenant, queue) {
 			hidden = true
 			return
@@ -161,7 +161,7 @@ func whyIn(m *fsm.Machine, id rota.JobID, at rota.Index, rd *access.Reader) (rot
 // explanation states this.
 func (ex *explainer) addOthers(ctx context.Context, id rota.JobID, d *rota.PlacedDecision) error {
 	ok := false
-	logged, err := audit.Round(ctx, ex.n.stores.Log, d.Epoch, d.Height, rota.Index(ex.n.replica.applied.Load()))
+	logged, err := audit.Round(ctx, ex.n.stores.Log, d.Epoch, d.Height, rota.Index(ex.n.replica.Applied.Load()))
 	if err == nil {
 		err = ex.past.at(ctx, d.Height, func(m *fsm.Machine) {
 			d.Others, ok = m.Reenact(id, logged.With, limits.MaxDecide)
@@ -190,18 +190,18 @@ func (ex *explainer) ETA(ctx context.Context, id rota.JobID,
 	if opt.MinIndex > 0 {
 		within = ctx
 	}
-	seen, err = ex.n.replica.fresh(within, opt)
+	seen, err = ex.n.replica.Fresh(within, opt)
 	cancel()
 	if kind := rota.KindOf(err); opt.MinIndex == 0 && (kind == rota.KindUnavailable || kind == rota.KindTimeout) {
 		opt = peer.ReadOptions{Stale: true}
-		if seen, err = ex.n.replica.fresh(ctx, opt); err == nil {
+		if seen, err = ex.n.replica.Fresh(ctx, opt); err == nil {
 			stale = fmt.Sprintf("no leader answers: the state is that of %d ms ago", seen.Age.Milliseconds())
 		}
 	}
 	if err != nil {
 		return x, seen, err
 	}
-	rd, err := ex.n.replica.reader(ctx)
+	rd, err := ex.n.replica.Reader(ctx)
 	if err != nil {
 		return x, seen, err
 	}
@@ -239,7 +239,7 @@ func waits(s rota.JobState) bool {
 // are sent.
 func (n *Node) Events(ctx context.Context, filter rota.EventFilter, send func(peer.EventBatch) error) error {
 	return n.events.Events(ctx, filter, func(b peer.EventBatch) error {
-		rd, err := n.replica.reader(ctx)
+		rd, err := n.replica.Reader(ctx)
 		if err != nil {
 			return err
 		}

@@ -5,9 +5,11 @@ import (
 	"crypto/sha256"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/replica"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/internal/peer"
 )
@@ -46,7 +48,7 @@ func (wv *workerVerbs) setWorkerStatus(ctx context.Context, id rota.WorkerID,
 	if err != nil {
 		return rota.Worker{}, err
 	}
-	rd, err := wv.n.replica.reader(ctx)
+	rd, err := wv.n.replica.Reader(ctx)
 	if err != nil {
 		return rota.Worker{}, err
 	}
@@ -92,13 +94,13 @@ func checkReason(reason string) error {
 
 // Workers lists the registered workers.
 func (wv *workerVerbs) Workers(ctx context.Context, opt peer.ReadOptions) ([]rota.Worker, rota.ReadAt, error) {
-	return read(ctx, &wv.n.replica, opt, func(s *fsm.View) ([]rota.Worker, error) { return s.Workers(), nil })
+	return replica.Read(ctx, &wv.n.replica, opt, func(s *fsm.View) ([]rota.Worker, error) { return s.Workers(), nil })
 }
 
 // Worker reads one worker with its open leases.
 func (wv *workerVerbs) Worker(ctx context.Context, id rota.WorkerID,
 	opt peer.ReadOptions) (rota.Worker, rota.ReadAt, error) {
-	return read(ctx, &wv.n.replica, opt, func(s *fsm.View) (rota.Worker, error) {
+	return replica.Read(ctx, &wv.n.replica, opt, func(s *fsm.View) (rota.Worker, error) {
 		w, ok := s.Worker(id)
 		if !ok {
 			return w, rota.Refusef(rota.KindNotFound, "worker", "worker %q is not registered", id)
@@ -110,14 +112,14 @@ func (wv *workerVerbs) Worker(ctx context.Context, id rota.WorkerID,
 // OpenWorker registers a worker, or resumes its live session, and serves it from this node (SPEC §6.4). The leader
 // verifies its attestation, nil for none, before the log: an invalid one registers nothing (SPEC §6.5).
 func (wv *workerVerbs) OpenWorker(ctx context.Context, spec rota.WorkerSpec, secret []byte, takeover bool,
-	attestation *rota.Attestation, link peer.WorkerLink) (*WorkerSession, error) {
+	attestation *rota.Attestation, link peer.WorkerLink) (*replica.WorkerSession, error) {
 	if err := spec.CheckShape(); err != nil {
 		return nil, err
 	}
 	if len(secret) < 16 || len(secret) > 64 {
 		return nil, rota.Refusef(rota.KindInvalid, "secret", "secret: got %d bytes, want 16 to 64", len(secret))
 	}
-	if err := wv.n.replica.refuseRebuilding(); err != nil {
+	if err := wv.n.replica.RefuseRebuilding(); err != nil {
 		return nil, err
 	}
 	if attestation != nil {
@@ -137,22 +139,69 @@ func (wv *workerVerbs) OpenWorker(ctx context.Context, spec rota.WorkerSpec, sec
 			ExpiresMs: int64(a.Expires), Stake: a.Stake, Key: a.Key, Signature: a.Signature}
 	}
 	if s := wv.attached(ctx, register); s != nil {
-		wv.n.replica.hub.enter(s)
+		s.Resume()
 		return s, nil
 	}
 	outcome, index, err := wv.n.proposer.proposeOne(ctx, &fsmpb.Op{Op: &fsmpb.Op_Register{Register: register}})
 	if err != nil {
 		return nil, err
 	}
-	if err := wv.n.replica.waitApplied(ctx, index); err != nil {
+	if err := wv.n.replica.WaitApplied(ctx, index); err != nil {
 		return nil, err
 	}
-	s := wv.session(spec.ID, rota.Session(outcome.GetSession()), callerOf(ctx))
-	s.connection = link.Connection
-	if !link.Polls {
-		s.leaseReady = make(chan struct{}, 1)
-	}
-	notify(s.notify)
-	wv.n.replica.hub.enter(s)
+	s := replica.NewSession(&wv.n.replica, wv.logs, wv.beat, spec.ID, rota.Session(outcome.GetSession()), callerOf(ctx))
+	s.Serve(link)
 	return s, nil
 }
+
+// AttachWorker resumes the live session of a worker that has no stream, for one call. It is checked against this node's
+// own replica, without an entry (SPEC §13.17). A session unknown to the replica may just not have arrived yet.
+func (wv *workerVerbs) AttachWorker(ctx context.Context, id rota.WorkerID, secret []byte) (*replica.WorkerSession, error) {
+	if err := wv.n.replica.RefuseRebuilding(); err != nil {
+		return nil, err
+	}
+	hash, by := sha256.Sum256(secret), callerOf(ctx)
+	var session rota.Session
+	var refused *rota.Error
+	wv.n.replica.Look(func(m *fsm.View) { session, refused = fsm.Attach(m, id, hash, by) })
+	if refused != nil {
+		var err error
+		session, _, err = replica.Read(ctx, &wv.n.replica, peer.ReadOptions{}, func(m *fsm.View) (rota.Session, error) {
+			s, refused := fsm.Attach(m, id, hash, by)
+			if refused != nil {
+				return 0, refused
+			}
+			return s, nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return replica.NewSession(&wv.n.replica, wv.logs, wv.beat, id, session, by), nil
+}
+
+func callerOf(ctx context.Context) rota.Principal {
+	c, _ := ctx.Value(access.CallerKey{}).(access.Caller)
+	return c.Actor
+}
+
+// attached returns the session that a registration would resume unchanged; nil if the registration must be proposed.
+func (wv *workerVerbs) attached(ctx context.Context, register *fsmpb.Register) (s *replica.WorkerSession) {
+	if !register.GetPolls() {
+		return nil
+	}
+	id, by := rota.WorkerID(register.GetSpec().GetId()), callerOf(ctx)
+	wv.n.replica.Look(func(m *fsm.View) {
+		if session, refused := fsm.Attach(m, id, [32]byte(register.GetSecretHash()), by); refused == nil &&
+			fsm.Registered(m, register) {
+			s = replica.NewSession(&wv.n.replica, wv.logs, wv.beat, id, session, by)
+		}
+	})
+	return s
+}
+
+// WorkerSession is one worker connected to this node.
+type WorkerSession = replica.WorkerSession
+
+// WarmLogs creates the process-wide log compressor in advance: see [replica.WarmLogs].
+func WarmLogs() error { return replica.WarmLogs() }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/cluster/internal/fault"
+	"github.com/rotasched/rota/cluster/replica"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/internal/access"
@@ -13,7 +14,7 @@ import (
 
 // workflowHere reads a workflow from this node's own replica.
 func (fv *workflowVerbs) workflowHere(id rota.WorkflowID) (w rota.Workflow, ok bool, err error) {
-	err = fv.n.replica.view(func(s *fsm.View) { w, ok = s.Workflow(id) })
+	err = fv.n.replica.View(func(s *fsm.View) { w, ok = s.Workflow(id) })
 	return w, ok, err
 }
 
@@ -21,11 +22,11 @@ func (fv *workflowVerbs) workflowHere(id rota.WorkflowID) (w rota.Workflow, ok b
 // which blocks nothing.
 func (fv *workflowVerbs) Workflow(ctx context.Context, id rota.WorkflowID, nodes bool,
 	opt peer.ReadOptions) (rota.Workflow, rota.ReadAt, error) {
-	at, err := fv.n.replica.fresh(ctx, opt)
+	at, err := fv.n.replica.Fresh(ctx, opt)
 	if err != nil {
 		return rota.Workflow{}, at, err
 	}
-	rd, err := fv.n.replica.reader(ctx)
+	rd, err := fv.n.replica.Reader(ctx)
 	if err != nil {
 		return rota.Workflow{}, at, err
 	}
@@ -40,7 +41,7 @@ func (fv *workflowVerbs) Workflow(ctx context.Context, id rota.WorkflowID, nodes
 		return w, at, nil
 	}
 	var frozen *fsm.WorkflowView
-	if err := fv.n.replica.freezing(func(m *fsm.Machine) { frozen, ok = m.WorkflowView(id) }); err != nil {
+	if err := fv.n.replica.Freezing(func(m *fsm.Machine) { frozen, ok = m.WorkflowView(id) }); err != nil {
 		return rota.Workflow{}, at, err
 	}
 	if !ok {
@@ -56,15 +57,15 @@ func unknownWorkflow(id rota.WorkflowID) error {
 // Workflows reads one page of workflows, without their nodes.
 func (fv *workflowVerbs) Workflows(ctx context.Context, f rota.WorkflowFilter,
 	opt peer.ReadOptions) (rota.WorkflowPage, rota.ReadAt, error) {
-	at, err := fv.n.replica.fresh(ctx, opt)
+	at, err := fv.n.replica.Fresh(ctx, opt)
 	if err != nil {
 		return rota.WorkflowPage{}, at, err
 	}
 	var list *fsm.WorkflowList
-	if err := fv.n.replica.freezing(func(m *fsm.Machine) { list = m.Workflows() }); err != nil {
+	if err := fv.n.replica.Freezing(func(m *fsm.Machine) { list = m.Workflows() }); err != nil {
 		return rota.WorkflowPage{}, at, err
 	}
-	rd, err := fv.n.replica.reader(ctx)
+	rd, err := fv.n.replica.Reader(ctx)
 	if err != nil {
 		return rota.WorkflowPage{}, at, err
 	}
@@ -74,14 +75,14 @@ func (fv *workflowVerbs) Workflows(ctx context.Context, f rota.WorkflowFilter,
 
 // AwaitWorkflow returns a workflow once it has ended.
 func (fv *workflowVerbs) AwaitWorkflow(ctx context.Context, id rota.WorkflowID) (rota.Workflow, error) {
-	if _, err := fv.n.replica.fresh(ctx, peer.ReadOptions{}); err != nil {
+	if _, err := fv.n.replica.Fresh(ctx, peer.ReadOptions{}); err != nil {
 		return rota.Workflow{}, err
 	}
 	// Stay registered over all checks: a workflow that has ended may be retried before it is read, and ends again.
-	notified, forget := fv.n.replica.hub.awaitEnd(string(id))
+	notified, forget := fv.n.replica.Hub.AwaitEnd(string(id))
 	defer forget()
 	for {
-		rd, err := fv.n.replica.reader(ctx) // each time: the caller's rights may have changed
+		rd, err := fv.n.replica.Reader(ctx) // each time: the caller's rights may have changed
 		if err != nil {
 			return rota.Workflow{}, err
 		}
@@ -201,15 +202,15 @@ func (fv *workflowVerbs) mayTakeOutputs(ctx context.Context, job rota.JobID) err
 	if !ok {
 		return nil
 	}
-	if err := fv.n.replica.vouched(ctx); err != nil {
+	if err := fv.n.replica.Vouched(ctx); err != nil {
 		return err
 	}
-	rd, err := fv.n.replica.reader(ctx)
+	rd, err := fv.n.replica.Reader(ctx)
 	if err != nil {
 		return err
 	}
 	may := false
-	fv.n.replica.look(func(s *fsm.View) {
+	fv.n.replica.Look(func(s *fsm.View) {
 		tenant, queue, _ := s.PlaceOfJob(job)
 		may = rd.Has(rota.RightData, tenant, queue) || s.LeasedTo(job, c.Actor)
 	})
@@ -225,14 +226,14 @@ func (fv *workflowVerbs) parentsOf(ctx context.Context, job rota.JobID) ([]rota.
 	var state rota.JobState
 	var parents []rota.JobID
 	var err error
-	fv.n.replica.look(func(s *fsm.View) {
+	fv.n.replica.Look(func(s *fsm.View) {
 		state = s.JobState(job)
 		parents, err = s.NodeParents(job)
 	})
 	if err == nil && (state == rota.JobAssigned || state == rota.JobRunning) {
 		return parents, nil
 	}
-	parents, _, err = read(ctx, &fv.n.replica, peer.ReadOptions{},
+	parents, _, err = replica.Read(ctx, &fv.n.replica, peer.ReadOptions{},
 		func(s *fsm.View) ([]rota.JobID, error) { return s.NodeParents(job) })
 	return parents, err
 }

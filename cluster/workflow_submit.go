@@ -121,13 +121,13 @@ func (u *upload) nameDifference(ctx context.Context, err error, index rota.Index
 	if e := rota.ErrorOf(err); e.Kind != rota.KindConflict || e.Subject != "id" {
 		return err
 	}
-	rd, lost := u.n.replica.reader(ctx)
-	if lost != nil || u.n.replica.waitApplied(ctx, index) != nil {
+	rd, lost := u.n.replica.Reader(ctx)
+	if lost != nil || u.n.replica.WaitApplied(ctx, index) != nil {
 		return err
 	}
 	var v *fsm.WorkflowView
 	w, known := rota.Workflow{}, false
-	lost = u.n.replica.view(func(s *fsm.View) {
+	lost = u.n.replica.View(func(s *fsm.View) {
 		if w, known = s.Workflow(u.spec.ID); known {
 			v, known = s.WorkflowView(u.spec.ID)
 		}

@@ -89,7 +89,7 @@ func TestSubmitWorkflow_goesOnWithTheNextLeader(t *testing.T) {
 		t.Fatalf("%+v, %v", s, err)
 	}
 	// Read from the log, since the submitter's node may be the leader now, and no longer forwards.
-	b.eventually("it is in the submitter's log", func() bool { return n.replica.applied.Load() >= uint64(s.Index) })
+	b.eventually("it is in the submitter's log", func() bool { return n.replica.Applied.Load() >= uint64(s.Index) })
 	firsts := addedBy(t, n)
 	if at := slices.Index(firsts, lost); lost == 0 || at < 1 || slices.Contains(firsts[at:], 0) {
 		t.Fatalf("the answer to piece %d was lost, pieces began at %v: the upload did not continue", lost, firsts)
@@ -435,7 +435,7 @@ func addedBy(t *testing.T, n *Node) (firsts []uint32) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for index := first; index <= n.replica.applied.Load(); index++ {
+	for index := first; index <= n.replica.Applied.Load(); index++ {
 		var stored raft.Log
 		if err := n.stores.Log.GetLog(index, &stored); err != nil {
 			t.Fatal(err)
@@ -466,7 +466,7 @@ func fat(w rota.WorkflowSpec) rota.WorkflowSpec {
 }
 
 func totals(n *Node) fsm.WorkflowTotals {
-	n.replica.mu.RLock()
-	defer n.replica.mu.RUnlock()
-	return n.replica.machine.WorkflowTotals()
+	n.replica.Mu.RLock()
+	defer n.replica.Mu.RUnlock()
+	return n.replica.Machine.WorkflowTotals()
 }

@@ -160,9 +160,9 @@ func TestWorkflow_aDiamondRunsToItsEnd(t *testing.T) {
 		done <- ended{w, err}
 	}()
 	b.eventually("the wait has begun", func() bool {
-		f.replica.hub.mu.Lock()
-		defer f.replica.hub.mu.Unlock()
-		return len(f.replica.hub.ends["f"]) == 1
+		f.replica.Hub.Mu.Lock()
+		defer f.replica.Hub.Mu.Unlock()
+		return len(f.replica.Hub.Ends["f"]) == 1
 	})
 	old := b.leader()
 	b.stop(old.cfg.Node)
@@ -176,11 +176,11 @@ func TestWorkflow_aDiamondRunsToItsEnd(t *testing.T) {
 	if e := <-done; e.err != nil || e.State != rota.WorkflowCompleted || e.Progress != 100 || e.Counts.Completed != 4 {
 		t.Fatalf("%+v", e)
 	}
-	f.replica.hub.mu.Lock()
-	if len(f.replica.hub.ends) != 0 {
+	f.replica.Hub.Mu.Lock()
+	if len(f.replica.Hub.Ends) != 0 {
 		t.Error("a wait that is over is kept")
 	}
-	f.replica.hub.mu.Unlock()
+	f.replica.Hub.Mu.Unlock()
 	w := b.flow(f, "f")
 	var order []string
 	for _, n := range w.Nodes {
@@ -226,9 +226,9 @@ func TestWorkflow_outputsFromTheArchive(t *testing.T) {
 	// One node loses a record: another provides it.
 	n := b.follower()
 	drop := func(n *Node, job rota.JobID) {
-		n.replica.mu.RLock()
-		seq, _, _ := n.replica.machine.Tombstone(job)
-		n.replica.mu.RUnlock()
+		n.replica.Mu.RLock()
+		seq, _, _ := n.replica.Machine.Tombstone(job)
+		n.replica.Mu.RUnlock()
 		_ = n.historyFile.Jobs.Drop([]uint64{seq})
 	}
 	drop(n, "f/c")
@@ -373,9 +373,9 @@ func TestWorkflow_waitsEndWithTheirDeadlineAndTheNode(t *testing.T) {
 		done <- err
 	}()
 	b.eventually("the wait has begun", func() bool {
-		n.replica.hub.mu.Lock()
-		defer n.replica.hub.mu.Unlock()
-		return len(n.replica.hub.ends["f"]) == 1
+		n.replica.Hub.Mu.Lock()
+		defer n.replica.Hub.Mu.Unlock()
+		return len(n.replica.Hub.Ends["f"]) == 1
 	})
 	b.stop("n1")
 	if err := <-done; rota.KindOf(err) != rota.KindUnavailable {
@@ -426,9 +426,9 @@ func TestWorkflow_itsJobsAreJobs(t *testing.T) {
 		})
 	}()
 	b.eventually("the wait has begun", func() bool {
-		n.replica.hub.mu.Lock()
-		defer n.replica.hub.mu.Unlock()
-		return len(n.replica.hub.jobs) == 3
+		n.replica.Hub.Mu.Lock()
+		defer n.replica.Hub.Mu.Unlock()
+		return len(n.replica.Hub.Jobs) == 3
 	})
 	outcomes, err := n.Cancel(within(t, ample), []rota.JobID{"f/b", "f/none", "none/a"})
 	if err != nil || outcomes[0].Err != nil || outcomes[0].State != rota.JobCancelled || outcomes[1].Err == nil ||
@@ -468,9 +468,9 @@ func TestWorkflow_aWaitSurvivesASnapshot(t *testing.T) {
 		done <- err
 	}()
 	b.eventually("the wait has begun", func() bool {
-		f.replica.hub.mu.Lock()
-		defer f.replica.hub.mu.Unlock()
-		return len(f.replica.hub.ends["f"]) == 1
+		f.replica.Hub.Mu.Lock()
+		defer f.replica.Hub.Mu.Unlock()
+		return len(f.replica.Hub.Ends["f"]) == 1
 	})
 	b.isolate(f.cfg.Node)
 	n := b.leader()
@@ -478,7 +478,7 @@ func TestWorkflow_aWaitSurvivesASnapshot(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.eventually("the follower's log is gone", func() bool {
-		submitAll(t, n, specs(fmt.Sprintf("more-%d", n.replica.applied.Load()), 20))
+		submitAll(t, n, specs(fmt.Sprintf("more-%d", n.replica.Applied.Load()), 20))
 		first, err := n.stores.Log.FirstIndex()
 		return err == nil && first > f.raft.LastIndex()+8
 	})

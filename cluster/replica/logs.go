@@ -1,4 +1,4 @@
-package cluster
+package replica
 
 import (
 	"container/list"
@@ -36,8 +36,8 @@ func packLog(log []byte) ([]byte, error) {
 	return z.EncodeAll(log, nil), nil
 }
 
-// unpackLog decodes the output of packLog.
-func unpackLog(packed []byte) (joblog.Log, error) {
+// UnpackLog decodes the output of packLog.
+func UnpackLog(packed []byte) (joblog.Log, error) {
 	z, err := logUnpacker()
 	if err != nil {
 		return joblog.Log{}, rota.Refusef(rota.KindInternal, "log", "no decompressor: %v", err)
@@ -56,19 +56,19 @@ func WarmLogs() error {
 	if err != nil {
 		return err
 	}
-	_, err = unpackLog(packed)
+	_, err = UnpackLog(packed)
 	return err
 }
 
-// liveLogs holds the logs of open attempts of the workers that are or were connected to this node (SPEC §22.3). Beyond
+// Logs holds the logs of open attempts of the workers that are or were connected to this node (SPEC §22.3). Beyond
 // a bound, those not written to for longest are dropped.
-type liveLogs struct {
-	n    *base
+type Logs struct {
+	rp   *Replica
 	most int
 
 	mu    sync.Mutex
 	of    map[rota.LeaseID]*list.Element
-	order *list.List // of *liveLog, the most recently written last
+	Order *list.List // of *liveLog, the most recently written last
 	bytes int
 }
 
@@ -84,38 +84,39 @@ type liveLog struct {
 // liveLogRoom is the approximate memory of a log in addition to its text, in bytes.
 const liveLogRoom = 512
 
-func newLiveLogs(most int) liveLogs {
-	return liveLogs{most: most, of: make(map[rota.LeaseID]*list.Element), order: list.New()}
+// NewLogs returns logs that hold up to most bytes.
+func NewLogs(rp *Replica, most int) Logs {
+	return Logs{rp: rp, most: most, of: make(map[rota.LeaseID]*list.Element), Order: list.New()}
 }
 
 // take adds a part to the log of a lease.
-func (ll *liveLogs) take(lease *rota.Lease, part rota.LogPart) {
+func (ll *Logs) take(lease *rota.Lease, part rota.LogPart) {
 	ll.mu.Lock()
 	defer ll.mu.Unlock()
 	at := ll.of[lease.ID]
 	if at == nil {
-		at = ll.order.PushBack(&liveLog{lease: lease.ID, job: lease.Job, worker: lease.Worker})
+		at = ll.Order.PushBack(&liveLog{lease: lease.ID, job: lease.Job, worker: lease.Worker})
 		ll.of[lease.ID] = at
 	}
-	ll.order.MoveToBack(at)
+	ll.Order.MoveToBack(at)
 	l := at.Value.(*liveLog)
 	l.buffer.Take(part)
 	ll.bytes -= l.size
 	l.size = l.buffer.Size() + liveLogRoom
 	ll.bytes += l.size
-	for ll.bytes > ll.most && ll.order.Len() > 1 {
-		ll.remove(ll.order.Front())
+	for ll.bytes > ll.most && ll.Order.Len() > 1 {
+		ll.remove(ll.Order.Front())
 	}
 }
 
-func (ll *liveLogs) remove(at *list.Element) {
-	l := ll.order.Remove(at).(*liveLog)
+func (ll *Logs) remove(at *list.Element) {
+	l := ll.Order.Remove(at).(*liveLog)
 	delete(ll.of, l.lease)
 	ll.bytes -= l.size
 }
 
 // drop removes the log of a lease: its worker has sent it with the verb that ended the lease.
-func (ll *liveLogs) drop(lease rota.LeaseID) {
+func (ll *Logs) drop(lease rota.LeaseID) {
 	ll.mu.Lock()
 	defer ll.mu.Unlock()
 	if at := ll.of[lease]; at != nil {
@@ -123,8 +124,8 @@ func (ll *liveLogs) drop(lease rota.LeaseID) {
 	}
 }
 
-// here returns this node's part of the log of an attempt that may be open.
-func (ll *liveLogs) here(lease rota.LeaseID, after uint64) (l peer.NodeLog) {
+// Here returns this node's part of the log of an attempt that may be open.
+func (ll *Logs) Here(lease rota.LeaseID, after uint64) (l peer.NodeLog) {
 	ll.mu.Lock()
 	defer ll.mu.Unlock()
 	if at := ll.of[lease]; at != nil {
@@ -133,18 +134,16 @@ func (ll *liveLogs) here(lease rota.LeaseID, after uint64) (l peer.NodeLog) {
 	return l
 }
 
-// logsEvery is how often a node checks which of its logs belong to ended leases.
-const logsEvery = 2 * time.Second
+// LogsEvery is how often a node checks which of its logs belong to ended leases.
+const LogsEvery = 2 * time.Second
 
-// loop archives the logs held here of leases that their workers did not end.
-func (ll *liveLogs) loop() {
-	tick := ll.n.ticker(logsEvery)
-	defer tick.Stop()
+// Loop archives the logs held here of leases that their workers did not end, at each tick, which comes every LogsEvery.
+func (ll *Logs) Loop(ctx context.Context, tick <-chan time.Time) {
 	for {
 		select {
-		case <-tick.Tick():
-			ll.settle(ll.n.life)
-		case <-ll.n.life.Done():
+		case <-tick:
+			ll.settle(ctx)
+		case <-ctx.Done():
 			return
 		}
 	}
@@ -152,11 +151,11 @@ func (ll *liveLogs) loop() {
 
 // settle proposes the logs of ended leases, and drops those that were archived or that the state will never archive
 // (SPEC §22.4). The others are proposed again.
-func (ll *liveLogs) settle(ctx context.Context) {
+func (ll *Logs) settle(ctx context.Context) {
 	for _, l := range ll.over() {
 		packed, err := packLog(l.log)
 		if err == nil {
-			_, _, err = ll.n.proposer.proposeOne(ctx, fsm.KeepLogOp(l.job, l.lease, l.worker, packed))
+			_, err = ll.rp.proposeOne(ctx, fsm.KeepLogOp(l.job, l.lease, l.worker, packed))
 		}
 		if ctx.Err() == nil && settlesLog(err) {
 			ll.drop(l.lease)
@@ -189,14 +188,14 @@ type overLog struct {
 const maxOver = 64
 
 // over returns the logs of leases that have ended, as far as this node knows.
-func (ll *liveLogs) over() (over []overLog) {
+func (ll *Logs) over() (over []overLog) {
 	ll.mu.Lock()
 	defer ll.mu.Unlock()
-	if ll.order.Len() == 0 {
+	if ll.Order.Len() == 0 {
 		return nil
 	}
-	ll.n.replica.look(func(s *fsm.View) {
-		for at := ll.order.Front(); at != nil; at = at.Next() {
+	ll.rp.Look(func(s *fsm.View) {
+		for at := ll.Order.Front(); at != nil; at = at.Next() {
 			l := at.Value.(*liveLog)
 			if _, open := s.Assignment(l.lease); !open {
 				log := l.buffer.Log()
@@ -235,7 +234,7 @@ func (s *WorkerSession) Logged(logged []peer.Logged) {
 	for i := range logged {
 		var a rota.Assignment
 		var open bool
-		s.n.replica.look(func(m *fsm.View) { a, open = m.Assignment(logged[i].Lease) })
+		s.rp.Look(func(m *fsm.View) { a, open = m.Assignment(logged[i].Lease) })
 		if open && a.Lease.Worker == s.worker && a.Lease.Session == s.session {
 			s.logs.take(&a.Lease, logged[i].Part)
 		}

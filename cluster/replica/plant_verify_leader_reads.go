@@ -1,6 +1,6 @@
 //go:build plant_verify_leader_reads
 
-package cluster
+package replica
 
 // verifyLeaderReads treats raft's VerifyLeader as proof that there is no other leader.
 func (plants) verifyLeaderReads() bool { return true }

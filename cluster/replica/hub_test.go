@@ -1,4 +1,4 @@
-package cluster
+package replica
 
 import (
 	"testing"
@@ -31,14 +31,14 @@ func TestHub_entersInOrder(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := newHub()
+			h := NewHub()
 			var all []*WorkerSession
 			for _, e := range c.enter {
 				s := streamOf(e)
 				all = append(all, s)
 				h.enter(s)
 			}
-			if last := all[len(all)-1]; name == "without numbers" && h.sessions["w"] != last {
+			if last := all[len(all)-1]; name == "without numbers" && h.Sessions["w"] != last {
 				t.Error("among streams without numbers the last one is not served")
 			}
 			i := 0
@@ -52,14 +52,14 @@ func TestHub_entersInOrder(t *testing.T) {
 				t.Fatalf("%d streams can be reached, of %v", i, c.reachable)
 			}
 			for _, s := range all {
-				if first := s == h.sessions["w"]; s.over == first {
+				if first := s == h.Sessions["w"]; s.over == first {
 					t.Errorf("stream %d of session %d has ended: %v", s.connection, s.session, s.over)
 				}
 			}
 			for _, s := range all {
 				h.leave(s)
 			}
-			if len(h.sessions) != 0 {
+			if len(h.Sessions) != 0 {
 				t.Error("a stream that left is still there")
 			}
 		})
@@ -70,21 +70,21 @@ func TestHub_entersInOrder(t *testing.T) {
 // registered after it.
 func TestHub_anOlderStreamMendsNothing(t *testing.T) {
 	t.Parallel()
-	h := newHub()
+	h := NewHub()
 	newer := &WorkerSession{worker: "w", session: 1, connection: 8, notify: make(chan struct{}, 1)}
 	older := &WorkerSession{worker: "w", session: 1, connection: 7, notify: make(chan struct{}, 1)}
 	h.enter(newer)
 	h.leave(newer)
 	h.enter(older)
-	if b := h.broken["w"]; b.connection != 8 || !older.over {
+	if b := h.Broken["w"]; b.Connection != 8 || !older.over {
 		t.Errorf("broken: %+v, the older one ended: %v", b, older.over)
 	}
 	h.leave(older)
-	if b := h.broken["w"]; b.connection != 8 || len(h.sessions) != 0 {
-		t.Errorf("broken: %+v, streams: %d", b, len(h.sessions))
+	if b := h.Broken["w"]; b.Connection != 8 || len(h.Sessions) != 0 {
+		t.Errorf("broken: %+v, streams: %d", b, len(h.Sessions))
 	}
 	h.enter(&WorkerSession{worker: "w", session: 1, connection: 9, notify: make(chan struct{}, 1)})
-	if len(h.broken) != 0 {
+	if len(h.Broken) != 0 {
 		t.Error("a newer stream repairs nothing")
 	}
 }

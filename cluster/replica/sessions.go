@@ -1,4 +1,4 @@
-package cluster
+package replica
 
 import (
 	"context"
@@ -18,9 +18,10 @@ import (
 
 // WorkerSession is one worker connected to this node. Its notices are read from this node's own replica (SPEC §13.3).
 type WorkerSession struct {
-	n       *base
-	logs    *liveLogs
-	beats   *beatBox
+	rp   *Replica
+	logs *Logs
+	// beat sends a sign of life to the leader.
+	beat    func(context.Context, peer.Beat) (peer.Beaten, error)
 	worker  rota.WorkerID
 	session rota.Session
 	// by is the principal that opened it: the session ends once the worker belongs to another principal.
@@ -48,25 +49,57 @@ type WorkerSession struct {
 }
 
 const (
-	// busyBatches is the number of batches of workers' commands being decided from which a node is busy. There an
+	// BusyBatches is the number of batches of workers' commands being decided from which a node is busy. There an
 	// answer and the next lease wait for each other, so that both are written and read together. A node that answers
 	// workers without delay decides fewer.
-	busyBatches = 16
+	BusyBatches = 16
 	// leaseHeld bounds how long a lease waits for an answer, answerHeld how long an answer waits for a lease.
 	leaseHeld  = 50 * time.Millisecond
 	answerHeld = 150 * time.Millisecond
+	// noticesKept bounds the notices queued for a worker's stream; beyond it the stream is sent all open leases again.
+	noticesKept = 65_536
 )
+
+// NewSession returns a session that this node does not serve yet.
+func NewSession(rp *Replica, logs *Logs, beat func(context.Context, peer.Beat) (peer.Beaten, error),
+	id rota.WorkerID, session rota.Session, by rota.Principal) *WorkerSession {
+	return &WorkerSession{rp: rp, logs: logs, beat: beat, worker: id, session: session, by: by.Owner(),
+		notify: make(chan struct{}, 1), all: true}
+}
+
+// Serve makes the session of a stream receive notices, beginning with every open lease.
+func (s *WorkerSession) Serve(link peer.WorkerLink) {
+	s.connection = link.Connection
+	if !link.Polls {
+		s.leaseReady = make(chan struct{}, 1)
+	}
+	Notify(s.notify)
+	s.Resume()
+}
+
+// Resume makes the session receive notices.
+func (s *WorkerSession) Resume() { s.rp.Hub.enter(s) }
 
 // precedes reports whether the stream is older than one of a session with a connection.
 func (s *WorkerSession) precedes(session rota.Session, connection uint64) bool {
 	return s.session < session || s.session == session && s.connection < connection
 }
 
+// Notified returns the channel that is notified of a notice, or of the session's end.
+func (s *WorkerSession) Notified() <-chan struct{} { return s.notify }
+
+// AnswerWaits reports that an answer waits for a lease.
+func (s *WorkerSession) AnswerWaits() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.answerWaits
+}
+
 // Session returns the number of the worker's session.
 func (s *WorkerSession) Session() rota.Session { return s.session }
 
-// push queues a notice; beyond the bound the stream is sent all leases again.
-func (s *WorkerSession) push(notice peer.Notice) {
+// Push queues a notice; beyond the bound the stream is sent all leases again.
+func (s *WorkerSession) Push(notice peer.Notice) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.all && notice.Assigned != nil {
@@ -85,15 +118,15 @@ func (s *WorkerSession) push(notice peer.Notice) {
 	}
 	switch {
 	case s.answerWaits:
-		notify(s.leaseReady)
+		Notify(s.leaseReady)
 	case s.deciding > 0 && notice.Assigned != nil && s.busy():
 		if s.leaseTimer == nil {
-			s.leaseTimer = time.AfterFunc(s.n.replica.hub.leaseHeld, func() { notify(s.notify) })
+			s.leaseTimer = time.AfterFunc(s.rp.Hub.LeaseHeld, func() { Notify(s.notify) })
 		} else if len(s.notices) <= 1 {
-			s.leaseTimer.Reset(s.n.replica.hub.leaseHeld)
+			s.leaseTimer.Reset(s.rp.Hub.LeaseHeld)
 		}
 	default:
-		notify(s.notify)
+		Notify(s.notify)
 	}
 }
 
@@ -112,14 +145,14 @@ func (s *WorkerSession) resync() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.notices, s.all = nil, true
-	notify(s.notify)
+	Notify(s.notify)
 }
 
 func (s *WorkerSession) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.over = true
-	notify(s.notify)
+	Notify(s.notify)
 }
 
 // Await waits until there is a notice for the worker.
@@ -136,7 +169,7 @@ func (s *WorkerSession) Await(ctx context.Context) error {
 		case <-s.notify:
 		case <-ctx.Done():
 			return fault.Deadline(ctx, "waiting for leases")
-		case <-s.n.stopped:
+		case <-s.rp.host.Stopped:
 			return fault.Stopping()
 		}
 	}
@@ -161,7 +194,7 @@ func (s *WorkerSession) Take() (notices []peer.Notice) {
 	}
 	s.mu.Unlock()
 	if all {
-		s.n.replica.look(func(m *fsm.View) { notices = s.takeFrom(m) })
+		s.rp.Look(func(m *fsm.View) { notices = s.takeFrom(m) })
 	}
 	if len(notices) > 0 {
 		failpoint.Pass("lease-before-delivery")
@@ -181,7 +214,7 @@ func (s *WorkerSession) takeFrom(m *fsm.View) []peer.Notice {
 	leases, ours := fsm.Deliverable(m, s.worker, s.session, s.by)
 	if !ours {
 		s.over = true
-		notify(s.notify)
+		Notify(s.notify)
 		return notices
 	}
 	for _, a := range leases {
@@ -206,13 +239,13 @@ func (s *WorkerSession) live() error {
 	if !over {
 		return nil
 	}
-	if err := s.n.replica.refuseRebuilding(); err != nil {
+	if err := s.rp.RefuseRebuilding(); err != nil {
 		return err
 	}
 	var session rota.Session
 	var status rota.WorkerStatus
 	var by rota.Principal
-	s.n.replica.look(func(m *fsm.View) {
+	s.rp.Look(func(m *fsm.View) {
 		session, status = m.Session(s.worker)
 		by = fsm.RegisteredBy(m, s.worker)
 	})
@@ -232,7 +265,7 @@ func (s *WorkerSession) live() error {
 // confirms reports whether the session has open leases that a takeover revoked: none has ended until its worker
 // confirms that it stopped, or was silent for too long (SPEC §8.5).
 func (s *WorkerSession) confirms() (open bool) {
-	s.n.replica.look(func(m *fsm.View) { open = len(m.Assignments(s.worker, s.session)) > 0 })
+	s.rp.Look(func(m *fsm.View) { open = len(m.Assignments(s.worker, s.session)) > 0 })
 	return open
 }
 
@@ -244,10 +277,10 @@ func (s *WorkerSession) Do(ctx context.Context, commands []peer.LeaseCommand) ([
 	if err := packLogs(commands); err != nil {
 		return nil, err
 	}
-	s.begin()
+	s.Begin()
 	defer s.done()
 	reports := false // rules version 1 knows neither costs nor pauses: no outcome is lost for them
-	s.n.replica.look(func(m *fsm.View) { reports = m.Head().Rules >= costRules })
+	s.rp.Look(func(m *fsm.View) { reports = m.Head().Rules >= costRules })
 	ops := make([]*fsmpb.Op, len(commands))
 	for i := range commands {
 		commands[i].Worker, commands[i].Session = s.worker, s.session
@@ -256,9 +289,9 @@ func (s *WorkerSession) Do(ctx context.Context, commands []peer.LeaseCommand) ([
 		}
 		ops[i] = entry.LeaseCommandOp(&commands[i])
 	}
-	s.n.replica.hub.deciding.Add(1)
-	outcomes, index, err := s.n.proposer.propose(ctx, ops)
-	s.n.replica.hub.deciding.Add(-1)
+	s.rp.Hub.Deciding.Add(1)
+	outcomes, index, err := s.rp.host.Propose(ctx, ops)
+	s.rp.Hub.Deciding.Add(-1)
 	if err != nil {
 		return nil, err
 	}
@@ -290,8 +323,8 @@ func keepsLease(commands []peer.LeaseCommand) bool {
 	return slices.ContainsFunc(commands, func(c peer.LeaseCommand) bool { return !ended[c.Lease] })
 }
 
-// begin and done count calls of Do.
-func (s *WorkerSession) begin() {
+// Begin and done count calls of Do.
+func (s *WorkerSession) Begin() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.deciding++
@@ -305,7 +338,7 @@ func (s *WorkerSession) done() {
 
 // busy reports whether messages to the worker wait for each other.
 func (s *WorkerSession) busy() bool {
-	return s.leaseReady != nil && s.n.replica.hub.deciding.Load() >= busyBatches
+	return s.leaseReady != nil && s.rp.Hub.Deciding.Load() >= BusyBatches
 }
 
 // awaitLease waits up to answerHeld for a lease to send together with an answer.
@@ -313,7 +346,7 @@ func (s *WorkerSession) awaitLease(ctx context.Context) {
 	if !s.startWait() {
 		return
 	}
-	timer := time.NewTimer(s.n.replica.hub.answerHeld)
+	timer := time.NewTimer(s.rp.Hub.AnswerHeld)
 	defer timer.Stop()
 	select {
 	case <-s.leaseReady:
@@ -343,7 +376,7 @@ func (s *WorkerSession) startWait() bool {
 
 // Beat reports a sign of life to the leader, and the time until the next beat (SPEC §3.9).
 func (s *WorkerSession) Beat(ctx context.Context, next time.Duration) (peer.Beaten, error) {
-	beaten, err := s.beats.beat(ctx, peer.Beat{Worker: s.worker, Session: s.session, Next: next})
+	beaten, err := s.beat(ctx, peer.Beat{Worker: s.worker, Session: s.session, Next: next})
 	if rota.KindOf(err) == rota.KindStale && s.confirms() {
 		return peer.Beaten{}, rota.Refusef(rota.KindUnavailable, "session",
 			"session %d of worker %s is over, but its leases are not", s.session, s.worker)
@@ -353,14 +386,14 @@ func (s *WorkerSession) Beat(ctx context.Context, next time.Duration) (peer.Beat
 
 // Bye retires the worker.
 func (s *WorkerSession) Bye(ctx context.Context) error {
-	_, _, err := s.n.proposer.proposeOne(ctx, &fsmpb.Op{Op: &fsmpb.Op_SetStatus{SetStatus: &fsmpb.SetStatus{
+	_, err := s.rp.proposeOne(ctx, &fsmpb.Op{Op: &fsmpb.Op_SetStatus{SetStatus: &fsmpb.SetStatus{
 		Worker: string(s.worker), Status: uint32(rota.WorkerRetired), Session: uint64(s.session)}}})
 	return err
 }
 
 // Close removes the session from this node; the worker remains registered.
 func (s *WorkerSession) Close() {
-	s.n.replica.hub.leave(s)
+	s.rp.Hub.leave(s)
 }
 
 // errMoved returns the error for a session whose worker has since been registered under another credential.
