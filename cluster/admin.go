@@ -8,6 +8,7 @@ import (
 
 	"github.com/hashicorp/raft"
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/internal/zones"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/internal/millis"
 	"github.com/rotasched/rota/internal/peer"
@@ -92,8 +93,8 @@ func (cv *clusterVerbs) Status(context.Context) (rota.ClusterStatus, error) {
 		if last, _, ok := fsm.LastBackup(s); ok {
 			c.Backup = &last
 		}
-		zones := zonesOf(s)
-		c.TZData = zones.report()
+		zones := zones.Of(s)
+		c.TZData = zones.Report()
 		settings := s.ClusterSettings()
 		c.StateBytes, c.StateBytesMax, c.ETag = s.StateBytes(), settings.StateBytesMax, settings.ETag
 	})
@@ -189,7 +190,7 @@ func (cv *clusterVerbs) checkState(ctx context.Context, f *fsm.Frozen) ([]string
 	if f.Rows() <= cv.n.cfg.checkedHere {
 		return cv.n.replica.Check(), nil
 	}
-	leave, err := cv.n.explainer.past.alone(ctx) // it needs memory for a second state, like a read of the past
+	leave, err := cv.n.explainer.Reader.Alone(ctx) // it needs memory for a second state, like a read of the past
 	if err != nil {
 		return nil, err
 	}

@@ -118,13 +118,13 @@ func TestVerify_ofALargeState(t *testing.T) {
 	submitAll(t, n, specs("k", 5))
 	b.complete("n1")
 	b.sound()
-	n.explainer.past.turn <- struct{}{} // a replay uses the memory for a state
+	n.explainer.Reader.Turn <- struct{}{} // a replay uses the memory for a state
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
 	if _, err := n.CheckAt(ctx, 1); err == nil {
 		t.Error("the check included the state here")
 	}
-	<-n.explainer.past.turn
+	<-n.explainer.Reader.Turn
 	if err := n.historyFile.DB.Update(func(tx *bbolt.Tx) error {
 		return tx.Bucket([]byte("jobs.records")).Delete([]byte{0, 0, 0, 0, 0, 0, 0, 3})
 	}); err != nil {

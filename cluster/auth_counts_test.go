@@ -179,7 +179,7 @@ func TestRights_membersAway(t *testing.T) {
 	if took := timed(within(t, ample), changes[0]); took < bound || took > ample/2 {
 		t.Errorf("with a member that hangs it took %s, want %s", took, bound)
 	}
-	leader.cfg.countsWithin = ample
+	leader.host.CountsWithin = ample
 	const patience = 3 * time.Second
 	if took := timed(within(t, patience), changes[3]); took > ample/2 {
 		t.Errorf("a caller of %s waited %s", patience, took)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/internal/caller"
 	"github.com/rotasched/rota/cluster/internal/fault"
 	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/internal/peer"
@@ -79,7 +80,7 @@ func (b *beatBox) toLeader(ctx context.Context, beats []peer.Beat) (peer.BeatAns
 	if !ok {
 		return peer.BeatAnswer{}, fault.NoLeader(nil)
 	}
-	ctx, cancel := until(ctx, leading)
+	ctx, cancel := caller.Until(ctx, leading)
 	defer cancel()
 	return b.n.peers.Beat(ctx, to, beats)
 }

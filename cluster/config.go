@@ -12,6 +12,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/cluster/raftstore"
+	"github.com/rotasched/rota/cluster/verbs"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/depot"
@@ -302,7 +303,7 @@ func (c *Config) defaults() {
 		c.watchEvery = watchEvery
 	}
 	if c.countsWithin == 0 {
-		c.countsWithin = countsWithin
+		c.countsWithin = verbs.CountsWithin
 	}
 	if c.patience == (patience{}) {
 		c.patience = usualPatience.within(c.Environment.DeadAfter)
@@ -340,12 +341,6 @@ const (
 	maxInspect = 64
 	// peerTimeout bounds a background request to another node.
 	peerTimeout = 500 * time.Millisecond
-	// countsWithin bounds how long the answer to a change of rights waits for the other members to apply it; countsLook
-	// and maxCountsLook bound the pause between two requests to one of them. Members apply it within milliseconds, or
-	// are far behind.
-	countsWithin  = time.Second
-	countsLook    = 2 * time.Millisecond
-	maxCountsLook = 50 * time.Millisecond
 	// raftTimeout bounds changes of membership and leadership.
 	raftTimeout = 10 * time.Second
 )

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/internal/explain"
 	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/internal/peer"
 )
@@ -93,43 +94,43 @@ func TestETA_bounded(t *testing.T) {
 	b := startBench(t, 1)
 	n := b.leader()
 	submitAll(t, n, specs("j", 1))
-	fc := n.explainer.ahead
-	fc.turn <- struct{}{} // another forecast is running
+	fc := n.explainer.Ahead
+	fc.Turn <- struct{}{} // another forecast is running
 	as := func(who rota.Principal) context.Context {
 		return context.WithValue(within(t, ample), access.CallerKey{}, access.Caller{Actor: who})
 	}
 	ctx, cancel := context.WithCancel(as("a"))
-	done := make(chan error, etaEach)
-	for range etaEach {
+	done := make(chan error, explain.Each)
+	for range explain.Each {
 		go func() {
-			_, err := fc.enter(ctx)
+			_, err := fc.Enter(ctx)
 			done <- err
 		}()
 	}
 	waiting := func(all int) func() bool {
 		return func() bool {
-			fc.mu.Lock()
-			defer fc.mu.Unlock()
-			return fc.all == all
+			fc.Mu.Lock()
+			defer fc.Mu.Unlock()
+			return fc.All == all
 		}
 	}
-	b.eventually("both wait", waiting(etaEach))
-	if _, err := fc.enter(as("a")); rota.KindOf(err) != rota.KindExhausted {
+	b.eventually("both wait", waiting(explain.Each))
+	if _, err := fc.Enter(as("a")); rota.KindOf(err) != rota.KindExhausted {
 		t.Errorf("a third question of one caller: %v", err)
 	}
 	other, give := context.WithCancel(as("b"))
-	go func() { _, _ = fc.enter(other) }()
-	b.eventually("another waits too", waiting(etaEach+1))
+	go func() { _, _ = fc.Enter(other) }()
+	b.eventually("another waits too", waiting(explain.Each+1))
 	give()
 	cancel()
-	for range etaEach {
+	for range explain.Each {
 		if err := <-done; err == nil || rota.KindOf(err) == rota.KindExhausted {
 			t.Errorf("a caller that gave up waiting: %v", err)
 		}
 	}
-	<-fc.turn
+	<-fc.Turn
 	b.eventually("all have left", waiting(0))
-	leave, err := fc.enter(as("a"))
+	leave, err := fc.Enter(as("a"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,23 +158,23 @@ func TestETA_learns(t *testing.T) {
 	h.do(rota.VerbComplete, h.take(1)...)
 	h.take(1)
 	submitAll(t, n, specs("k", 1))
-	fc := n.explainer.ahead
-	fc.turn <- struct{}{}
-	clear(fc.pasts) // as if time had passed
-	<-fc.turn
+	fc := n.explainer.Ahead
+	fc.Turn <- struct{}{}
+	clear(fc.Pasts) // as if time had passed
+	<-fc.Turn
 	b.eventually("run times are known", func() bool {
 		x, _, err := n.ETA(within(t, ample), "k-00000", opt)
 		if err != nil {
 			t.Fatal(err)
 		}
-		fc.turn <- struct{}{}
-		clear(fc.pasts)
-		<-fc.turn
+		fc.Turn <- struct{}{}
+		clear(fc.Pasts)
+		<-fc.Turn
 		return strings.Contains(strings.Join(x.Basis, "\n"), "newest 2 jobs")
 	})
-	fc.turn <- struct{}{}
-	defer func() { <-fc.turn }()
-	if fc.errors.Learned == 0 {
+	fc.Turn <- struct{}{}
+	defer func() { <-fc.Turn }()
+	if fc.Errors.Learned == 0 {
 		t.Error("a forecast job has started, but its start did not count")
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/internal/caller"
 	"github.com/rotasched/rota/cluster/internal/fault"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/entry"
@@ -28,7 +29,7 @@ func (pr *proposer) forward(ctx context.Context, b batch) (reply, error) {
 	if !ok {
 		return reply{}, fault.NotLeader()
 	}
-	ctx, cancel := until(ctx, leading)
+	ctx, cancel := caller.Until(ctx, leading)
 	defer cancel()
 	answer, err := pr.n.peers.Forward(ctx, to, b.encoded)
 	if err != nil {

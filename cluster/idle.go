@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/internal/zones"
 	"github.com/rotasched/rota/fsm"
 )
 
@@ -22,12 +23,12 @@ func (n *Node) Idle() time.Duration {
 	var date rota.Date
 	var schedules []fsm.DueSchedule
 	var budgets []fsm.DueBudget
-	var in zonesInForce
+	var in zones.InForce
 	n.replica.Look(func(s *fsm.View) {
 		rest, going = s.AtRest(), fsm.Going(s)
 		clock, timed = fsm.NextClock(s)
 		date, dated = s.NextDate()
-		schedules, budgets, in = fsm.ActiveOf(s), fsm.BudgetsWithPeriods(s), zonesOf(s)
+		schedules, budgets, in = fsm.ActiveOf(s), fsm.BudgetsWithPeriods(s), zones.Of(s)
 	})
 	if going {
 		return 0
@@ -40,7 +41,7 @@ func (n *Node) Idle() time.Duration {
 	if dated {
 		left = min(left, int64(date)-wall)
 	}
-	zones, err := n.zones.open(in)
+	zones, err := n.zones.Open(in)
 	if err != nil {
 		schedules, budgets = nil, nil // the scheduler logs it
 	}

@@ -138,16 +138,6 @@ func (lw *leaderWatch) vouched() error {
 // Vouched returns nil while a leader vouches for this node's state (SECURITY §5.4).
 func (n *Node) Vouched() error { return n.leader.vouched() }
 
-// until returns a context that also ends with the leader's. Get the leader's context before reading its address.
-func until(ctx, leader context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(ctx)
-	stop := context.AfterFunc(leader, cancel)
-	return ctx, func() {
-		stop()
-		cancel()
-	}
-}
-
 // pause waits for most, a change of leadership, or the end of ctx.
 func (lw *leaderWatch) pause(ctx context.Context, most time.Duration) error {
 	t := time.NewTimer(most)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hashicorp/raft"
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/internal/caller"
 	"github.com/rotasched/rota/cluster/internal/fault"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/entry"
@@ -55,7 +56,7 @@ func (mb *membership) remove(ctx context.Context, id rota.NodeID, why string) er
 	if l == nil {
 		return fault.NotLeader()
 	}
-	if err := l.all(ctx, askedBy(ctx, []*fsmpb.Op{{Op: &fsmpb.Op_SetNode{SetNode: op}}})); err != nil {
+	if err := l.all(ctx, caller.Sign(ctx, []*fsmpb.Op{{Op: &fsmpb.Op_SetNode{SetNode: op}}})); err != nil {
 		return err
 	}
 	failpoint.Pass("removal-before-configuration")
@@ -320,7 +321,7 @@ var errSilent = errors.New("no answer came in time")
 // mayOperate returns an error if the context's caller has no right to remove members or transfer leadership; a node
 // acting by itself has it.
 func (mb *membership) mayOperate(ctx context.Context) (refusal error) {
-	ops := askedBy(ctx, []*fsmpb.Op{{Op: &fsmpb.Op_SetNode{SetNode: &fsmpb.SetNode{Removed: true}}}})
+	ops := caller.Sign(ctx, []*fsmpb.Op{{Op: &fsmpb.Op_SetNode{SetNode: &fsmpb.SetNode{Removed: true}}}})
 	err := mb.n.replica.View(func(s *fsm.View) {
 		if denied := s.Denied(ops); denied != nil {
 			refusal = entry.OutcomeError(denied[0])

@@ -354,3 +354,11 @@ func (mb *membership) Ready() error {
 	}
 	return mb.leader.behind() // it may have been down within one term
 }
+
+// serverIDs lists the members of Raft's configuration.
+func (mb *membership) serverIDs() (ids []rota.NodeID) {
+	for _, s := range mb.servers() {
+		ids = append(ids, rota.NodeID(s.ID))
+	}
+	return ids
+}

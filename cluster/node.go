@@ -11,9 +11,12 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/cluster/gossip"
 	"github.com/rotasched/rota/cluster/history"
+	"github.com/rotasched/rota/cluster/internal/explain"
 	"github.com/rotasched/rota/cluster/internal/meter"
+	"github.com/rotasched/rota/cluster/internal/zones"
 	"github.com/rotasched/rota/cluster/raftstore"
 	"github.com/rotasched/rota/cluster/replica"
+	"github.com/rotasched/rota/cluster/verbs"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/internal/depot"
@@ -47,7 +50,7 @@ type Node struct {
 	logs      replica.Logs
 	backups   backups
 	dates     scheduleHealth
-	zones     zoneData
+	zones     *zones.Zones
 	hookLag   hookLag
 	autopilot autopilot
 	watchdog  watchdog
@@ -55,12 +58,28 @@ type Node struct {
 	leader    leaderWatch
 	terms     terms
 	marks     marks
+	past      *explain.PastReader
+	host      *verbs.Host // of the verbs
 	stats     *meter.Stats
 	// recent counts recently ended jobs by queue.
 	recent *meter.Recent
 
 	stopOnce sync.Once
 }
+
+// The parts that are types of other packages, under the names by which the node has them.
+type (
+	explainer     = explain.Explainer
+	jobVerbs      = verbs.JobVerbs
+	policyVerbs   = verbs.PolicyVerbs
+	scheduleVerbs = verbs.ScheduleVerbs
+	batchVerbs    = verbs.BatchVerbs
+	planVerbs     = verbs.PlanVerbs
+	webhookVerbs  = verbs.WebhookVerbs
+	authVerbs     = verbs.AuthVerbs
+	workerVerbs   = verbs.WorkerVerbs
+	workflowVerbs = verbs.WorkflowVerbs
+)
 
 // newNode returns a node that has not touched anything yet.
 func newNode(cfg Config, peers Peers) (*Node, error) {
@@ -86,8 +105,6 @@ func newNode(cfg Config, peers Peers) (*Node, error) {
 			return nil, err
 		}
 	}
-	n.workflowVerbs = workflowVerbs{uploads: make(chan struct{}, maxUploads), repeats: make(chan struct{}, 1)}
-	n.explainer = explainer{past: newPastReader(&n.base), ahead: newForecaster(&n.base)}
 	n.recent = meter.NewRecent()
 	n.stats = meter.NewStats(n.recent, n.replica.Peek, n.wall, n.terms.commitLatency)
 	return n.wire(), nil
@@ -108,12 +125,7 @@ func (n *Node) wire() *Node {
 	bx := n.chores.beats
 	bx.n, bx.leader, bx.terms, bx.membership, bx.atLeader = b, &n.leader, &n.terms, ms, n.chores.Beats
 
-	n.policyVerbs.n, n.batchVerbs.n, n.webhookVerbs.n, n.planVerbs.n, n.workflowVerbs.n = b, b, b, b, b
-	n.jobVerbs = jobVerbs{n: b, logs: &n.logs, membership: ms}
-	n.workerVerbs = workerVerbs{n: b, logs: &n.logs, beat: bx.beat}
-	n.scheduleVerbs = scheduleVerbs{n: b, zones: &n.zones}
-	n.authVerbs = authVerbs{n: b, membership: ms, watch: &n.watch}
-	n.explainer.n, n.explainer.jobVerbs = b, &n.jobVerbs
+	n.wireVerbs()
 
 	n.disk.n, n.disk.membership, n.disk.terms, n.disk.watch = b, ms, &n.terms, &n.watch
 	n.watch.n, n.watch.disk, n.watch.marks, n.watch.membership, n.watch.terms = b, &n.disk, &n.marks, ms, &n.terms
@@ -122,7 +134,7 @@ func (n *Node) wire() *Node {
 	n.autopilot.n, n.autopilot.membership, n.autopilot.watch = b, ms, &n.watch
 	n.backups.n, n.backups.membership = b, ms
 	n.watchdog.n, n.watchdog.terms = b, &n.terms
-	n.leader.n, n.dates.n, n.zones.n, n.hookLag.n = b, b, b, b
+	n.leader.n, n.dates.n, n.hookLag.n = b, b, b
 	return n
 }
 
@@ -144,6 +156,25 @@ func (n *Node) hostReplica() replica.Host {
 		Hold:         func() { n.events.Hold() },
 		Reset:        func(head fsm.Head) { n.events.Reset(head) },
 		VerifyLeader: func() error { return n.raft.VerifyLeader().Error() }}
+}
+
+// wireVerbs creates the verbs.
+func (n *Node) wireVerbs() {
+	n.host = &verbs.Host{Node: n.cfg.Node, Replica: &n.replica, Log: n.log, Measures: n.measures, Life: n.life,
+		Stopped: n.stopped, CountsWithin: n.cfg.countsWithin, Wall: n.wall, SinceBoot: n.sinceBoot,
+		Propose: n.proposer.propose, ProposeOne: n.proposer.proposeOne, ProposeInTurn: n.proposer.proposeInTurn,
+		ProposeFirst: n.proposer.proposeFirst, Servers: n.membership.serverIDs, OtherServers: n.membership.otherServers,
+		AppliedOn: n.watch.appliedOn, AskLog: func(ctx context.Context, to peer.NodeAddress, lease rota.LeaseID,
+			after uint64) (peer.NodeLog, error) {
+			return n.peers.Log(ctx, to, lease, after)
+		}}
+	h := n.host
+	n.zones = zones.New(&n.replica, n.wall)
+	n.past = explain.NewPastReader(h)
+	n.jobVerbs, n.workerVerbs = verbs.NewJobs(h, &n.logs), verbs.NewWorkers(h, &n.logs, n.chores.beats.beat)
+	n.policyVerbs, n.scheduleVerbs, n.authVerbs = verbs.NewPolicy(h), verbs.NewSchedules(h, n.zones), verbs.NewAuth(h)
+	n.webhookVerbs, n.batchVerbs, n.planVerbs = verbs.NewWebhooks(h), verbs.NewBatches(h), verbs.NewPlans(h)
+	n.workflowVerbs, n.explainer = verbs.NewWorkflows(h), explain.New(h, n.past, &n.jobVerbs)
 }
 
 // unfit gives leadership up when the disk stalls.
@@ -243,7 +274,7 @@ type watched interface {
 }
 
 func (n *Node) watched() []watched {
-	return []watched{n.archive, n.events, n.rebuild, &n.disk, &n.watchdog, n.scrub, &n.backups, &n.dates, &n.zones,
+	return []watched{n.archive, n.events, n.rebuild, &n.disk, &n.watchdog, n.scrub, &n.backups, &n.dates, n.zones,
 		&n.hookLag, &n.marks}
 }
 
@@ -269,66 +300,6 @@ type chores struct {
 	beats *beatBox
 }
 
-// jobVerbs are the operations on jobs, for users.
-type jobVerbs struct {
-	n          *base
-	logs       *replica.Logs
-	membership *membership
-}
-
-// policyVerbs are the settings made by operators: queues, tenants, and the cluster's mode.
-type policyVerbs struct{ n *base }
-
-// batchVerbs are the operations on batches, for users (SPEC §24).
-type batchVerbs struct{ n *base }
-
-// scheduleVerbs are the operations on schedules, for users (SPEC §17).
-type scheduleVerbs struct {
-	n     *base
-	zones *zoneData
-}
-
-// webhookVerbs are the operations on webhooks, for users (SPEC §13.14).
-type webhookVerbs struct{ n *base }
-
-// planVerbs are the operations on plans, for users (SPEC §21.7).
-type planVerbs struct{ n *base }
-
-// authVerbs are the operations on rights: tokens, roles, blocked certificates.
-type authVerbs struct {
-	n          *base
-	membership *membership
-	watch      *watcher
-}
-
-// explainer explains why a job waits or was placed as it was, also in the past.
-type explainer struct {
-	n        *base
-	jobVerbs *jobVerbs
-	past     *pastReader
-	ahead    *forecaster
-}
-
-// workerVerbs are the operations on workers, for workers, guards and operators.
-type workerVerbs struct {
-	n    *base
-	logs *replica.Logs
-	// beat sends a worker's sign of life to the leader.
-	beat func(context.Context, peer.Beat) (peer.Beaten, error)
-}
-
-// workflowVerbs are the operations on workflows, for users.
-type workflowVerbs struct {
-	n *base
-	// uploads has room for the concurrent uploads of workflows, repeats for one upload of a known workflow, which is
-	// compared.
-	uploads, repeats chan struct{}
-}
-
-// maxUploads bounds the workflows that a node uploads at a time: each holds its spec in memory, up to MaxWorkflowBytes
-// and its edges.
-const maxUploads = 4
-
 // APIs returns the addresses where the cluster's nodes serve clients, from the state; none while applying stalls.
 func (n *Node) APIs() (all []string) {
 	n.replica.Peek(func(s *fsm.View) { all = fsm.NodeAPIs(s) })
@@ -342,3 +313,24 @@ func (n *Node) Access() access.Table {
 	}
 	return nil
 }
+
+// Events serves events as history does, limited to those that the caller may read by its rights in the state when they
+// are sent.
+func (n *Node) Events(ctx context.Context, filter rota.EventFilter, send func(peer.EventBatch) error) error {
+	return n.events.Events(ctx, filter, func(b peer.EventBatch) error {
+		rd, err := n.replica.Reader(ctx)
+		if err != nil {
+			return err
+		}
+		all := len(b.Events)
+		b.Events = rd.Events(b.Events)
+		b.Own = b.Own || rd != nil && all > 0
+		return send(b)
+	})
+}
+
+// WorkerSession is one worker connected to this node.
+type WorkerSession = replica.WorkerSession
+
+// WarmLogs creates the process-wide log compressor in advance: see [replica.WarmLogs].
+func WarmLogs() error { return replica.WarmLogs() }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/internal/explain"
 	"github.com/rotasched/rota/internal/peer"
 )
 
@@ -24,7 +25,7 @@ func TestPast_isReplayedOnce(t *testing.T) {
 		submitAll(t, n, specs("j"+string(rune('a'+len(indexes))), 5))
 		indexes = append(indexes, n.replica.Head().Index)
 	}
-	past := n.explainer.past
+	past := n.explainer.Reader
 	why := func(id rota.JobID, q rota.WhyQuery) rota.Explanation {
 		t.Helper()
 		x, _, err := n.Why(within(t, ample), id, q, peer.ReadOptions{})
@@ -55,30 +56,30 @@ func TestPast_isReplayedOnce(t *testing.T) {
 		rota.WhyQuery{At: n.replica.Head().Index + 1000}); rota.KindOf(err) != rota.KindOutOfRange {
 		t.Errorf("an index in the future: %v", err)
 	}
-	if past.replays != 1 {
-		t.Errorf("ten steps forward cost %d replays", past.replays)
+	if past.Replays != 1 {
+		t.Errorf("ten steps forward cost %d replays", past.Replays)
 	}
 	if _, _, err := n.Why(within(t, ample), "jl-00000", rota.WhyQuery{At: indexes[0]},
 		peer.ReadOptions{}); rota.KindOf(err) != rota.KindNotFound {
 		t.Errorf("a job before its submission: %v", err)
 	}
-	if past.replays != 2 {
-		t.Errorf("a step back made it %d replays, want 2", past.replays)
+	if past.Replays != 2 {
+		t.Errorf("a step back made it %d replays, want 2", past.Replays)
 	}
 	h := newHand(t, n, "w1", 60)
 	h.take(60)
 	if x := why("ja-00000", rota.WhyQuery{}); x.Decision == nil || x.Decision.Others != nil || x.Decision.Note != "" ||
-		past.replays != 2 {
-		t.Errorf("without the others: %+v, %d replays", x.Decision, past.replays)
+		past.Replays != 2 {
+		t.Errorf("without the others: %+v, %d replays", x.Decision, past.Replays)
 	}
 	if x := why("ja-00000", rota.WhyQuery{Others: true}); x.Decision == nil ||
-		past.replays != 2 { // later than the state that was read
-		t.Errorf("with the others: %+v, %d replays", x.Decision, past.replays)
+		past.Replays != 2 { // later than the state that was read
+		t.Errorf("with the others: %+v, %d replays", x.Decision, past.Replays)
 	}
-	past.turn <- struct{}{}
-	kept := past.kept
-	past.drop()
-	<-past.turn
+	past.Turn <- struct{}{}
+	kept := past.Kept
+	past.Drop()
+	<-past.Turn
 	if kept == nil {
 		t.Error("nothing was kept")
 	}
@@ -94,15 +95,15 @@ func TestPast_oneLooksAndOneWaits(t *testing.T) {
 	h := newHand(t, n, "w1", 1)
 	h.take(1)
 	at := n.replica.Head().Index
-	n.explainer.past.turn <- struct{}{} // another reader
-	n.explainer.past.asking.Add(1)
+	n.explainer.Reader.Turn <- struct{}{} // another reader
+	n.explainer.Reader.Asking.Add(1)
 	ctx, cancel := context.WithCancel(within(t, ample))
 	waits := make(chan error, 1)
 	go func() {
 		_, _, err := n.Why(ctx, "j-00000", rota.WhyQuery{At: at}, peer.ReadOptions{})
 		waits <- err
 	}()
-	b.eventually("one waits", func() bool { return n.explainer.past.asking.Load() == pastAsking })
+	b.eventually("one waits", func() bool { return n.explainer.Reader.Asking.Load() == explain.PastAsking })
 	for _, q := range []rota.WhyQuery{{At: at}, {Others: true}} {
 		if _, _, err := n.Why(within(t, ample), "j-00000", q,
 			peer.ReadOptions{}); rota.KindOf(err) != rota.KindExhausted {
@@ -117,8 +118,8 @@ func TestPast_oneLooksAndOneWaits(t *testing.T) {
 	if err := <-waits; err == nil || rota.KindOf(err) == rota.KindExhausted {
 		t.Errorf("a caller that gave up waiting: %v", err)
 	}
-	<-n.explainer.past.turn
-	n.explainer.past.asking.Add(-1)
+	<-n.explainer.Reader.Turn
+	n.explainer.Reader.Asking.Add(-1)
 	if _, _, err := n.Why(within(t, ample), "j-00000", rota.WhyQuery{At: at}, peer.ReadOptions{}); err != nil {
 		t.Error(err)
 	}

@@ -6,11 +6,11 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/internal/caller"
 	"github.com/rotasched/rota/cluster/internal/fault"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
-	"github.com/rotasched/rota/internal/access"
 )
 
 // proposer puts operations into the log: on this node, or through the leader.
@@ -28,27 +28,11 @@ type proposer struct {
 // every operation answers with its first outcome (SPEC §2.7). Only revivals are left to the caller, since repeating one
 // is answered with a conflict.
 func (pr *proposer) propose(ctx context.Context, ops []*fsmpb.Op) ([]*fsmpb.Outcome, rota.Index, error) {
-	b, err := encode(askedBy(ctx, ops))
+	b, err := encode(caller.Sign(ctx, ops))
 	if err != nil {
 		return nil, 0, err
 	}
 	return pr.proposeBatch(ctx, b)
-}
-
-// askedBy adds the context's caller to operations; without a caller they are the node's own.
-func askedBy(ctx context.Context, ops []*fsmpb.Op) []*fsmpb.Op {
-	c, ok := ctx.Value(access.CallerKey{}).(access.Caller)
-	if ok {
-		for _, op := range ops {
-			op.Actor, op.Via, op.Request = string(c.Actor), c.Via, c.Request
-		}
-	}
-	if version, ok := ctx.Value(access.VersionKey{}).(string); ok {
-		for _, op := range ops {
-			op.IfMatch = version
-		}
-	}
-	return ops
 }
 
 // proposeBatch is propose for operations that are already encoded.
@@ -67,6 +51,16 @@ func (pr *proposer) proposeBatch(ctx context.Context, b batch) ([]*fsmpb.Outcome
 		outcomes, index, at = append(outcomes, r.outcomes...), max(index, r.index), at+k
 	}
 	return outcomes, index, nil
+}
+
+// proposeFirst proposes as many of the first operations as fit into one entry, and returns their outcomes.
+func (pr *proposer) proposeFirst(ctx context.Context, ops []*fsmpb.Op) ([]*fsmpb.Outcome, error) {
+	b, err := encode(caller.Sign(ctx, ops))
+	if err != nil {
+		return nil, err
+	}
+	outcomes, _, err := pr.proposeBatch(ctx, b.part(0, b.chunk(0)))
+	return outcomes, err
 }
 
 // proposeOne is propose for a single operation; its rejection is the error.

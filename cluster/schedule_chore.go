@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/internal/zones"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/cron"
@@ -19,7 +20,7 @@ const maxFires = 20_000
 type scheduler struct {
 	n        *base
 	dates    *scheduleHealth
-	zoneData *zoneData
+	zoneData *zones.Zones
 	// known are the next dates of schedules calculated so far, with zones.
 	known map[rota.ScheduleName]nextDate
 	zones *cron.Zones
@@ -36,7 +37,7 @@ type nextDate struct {
 
 // scheduleLoop runs the chore.
 func (ch *chores) scheduleLoop(l *leadership) {
-	s := &scheduler{n: &ch.n.base, dates: &ch.n.dates, zoneData: &ch.n.zones,
+	s := &scheduler{n: &ch.n.base, dates: &ch.n.dates, zoneData: ch.n.zones,
 		known: make(map[rota.ScheduleName]nextDate)}
 	tick := ch.n.ticker(scheduleEvery)
 	defer tick.Stop()
@@ -59,9 +60,9 @@ func (s *scheduler) once(l *leadership) (swept bool) {
 	var list []fsm.DueSchedule
 	var budgets []fsm.DueBudget
 	var now rota.Date
-	var in zonesInForce
+	var in zones.InForce
 	s.n.replica.Look(func(v *fsm.View) {
-		list, budgets, now, in = fsm.ActiveOf(v), fsm.BudgetsWithPeriods(v), v.Head().Date, zonesOf(v)
+		list, budgets, now, in = fsm.ActiveOf(v), fsm.BudgetsWithPeriods(v), v.Head().Date, zones.Of(v)
 	})
 	var lag rota.Date
 	defer func() { s.dates.lag.Store(int64(lag)) }()
@@ -69,7 +70,7 @@ func (s *scheduler) once(l *leadership) (swept bool) {
 		clear(s.known)
 		return false
 	}
-	zones, err := s.zoneData.open(in)
+	zones, err := s.zoneData.Open(in)
 	if err != nil {
 		if s.n.lines.Allow("tzdata") {
 			s.n.log.Error("this binary cannot read the installed time zone data, and fires nothing", "tzdata",

@@ -145,6 +145,7 @@ func (n *Node) keepHistory() {
 	n.archive = history.NewArchive(host, n.historyFile, n.cfg.ArchiveRetention, n.cfg.ArchiveMaxBytes)
 	n.events = history.NewEvents(host, n.historyFile, n.cfg.EventsRetained)
 	n.servedArchive, n.servedEvents = n.archive, n.events
+	n.host.Archive, n.host.Events, n.host.Audit, n.host.Stores = n.archive, n.events, n.audit, n.stores
 }
 
 // keepRight creates the parts that find and repair a wrong state and damage on the disk.

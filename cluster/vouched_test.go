@@ -106,7 +106,7 @@ func TestVouched_partition(t *testing.T) {
 		t.Errorf("a read of an index that the node has: %v", err)
 	}
 	followsNothing(t, holder, cut)
-	refusedBecause(t, "parents' outputs", cut.mayTakeOutputs(holder, "flow/node"), "heard of no leader for")
+	refusedBecause(t, "parents' outputs", cut.MayTakeOutputs(holder, "flow/node"), "heard of no leader for")
 	if _, err := cut.Status(holder); err != nil {
 		t.Errorf("its status: %v", err)
 	}

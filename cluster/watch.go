@@ -231,6 +231,12 @@ func (w *watcher) inspect(ctx context.Context, id rota.NodeID, at []rota.Index) 
 	return v
 }
 
+// appliedOn asks a node for the index that it has applied; false if it does not answer, or rebuilds its state.
+func (w *watcher) appliedOn(ctx context.Context, id rota.NodeID) (rota.Index, bool) {
+	v := w.inspect(ctx, id, nil)
+	return v.status.AppliedIndex, v.err == nil && v.status.State != stateRebuilding
+}
+
 // compareWalls passes the wall clocks of a majority to the leadership, and records the minimum difference between this
 // node's own and their median. A reading is as old as its answer, and as inexact as the time that the answer took.
 func (w *watcher) compareWalls(servers []raft.Server, views map[rota.NodeID]peerView) {

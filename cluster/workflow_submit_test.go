@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/verbs"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
@@ -228,8 +229,8 @@ func TestSubmitWorkflow_refusalsStayOutOfTheLog(t *testing.T) {
 	if _, err := n.SubmitWorkflow(within(t, ample), none); rota.KindOf(err) != rota.KindNotFound {
 		t.Fatalf("an unknown queue: %v", err)
 	}
-	for range cap(n.workflowVerbs.uploads) {
-		n.workflowVerbs.uploads <- struct{}{}
+	for range cap(n.workflowVerbs.Uploads) {
+		n.workflowVerbs.Uploads <- struct{}{}
 	}
 	_, err := n.SubmitWorkflow(within(t, ample), diamond("f"))
 	if rota.KindOf(err) != rota.KindUnavailable ||
@@ -239,8 +240,8 @@ func TestSubmitWorkflow_refusalsStayOutOfTheLog(t *testing.T) {
 	if s := b.submitFlow(n, diamond("known")); !s.Existed {
 		t.Fatalf("a known workflow needs no room: %+v", s)
 	}
-	for range cap(n.workflowVerbs.uploads) {
-		<-n.workflowVerbs.uploads
+	for range cap(n.workflowVerbs.Uploads) {
+		<-n.workflowVerbs.Uploads
 	}
 	if s := b.submitFlow(n, diamond("f")); s.Existed {
 		t.Fatalf("%+v", s)
@@ -264,7 +265,7 @@ func TestSubmitWorkflow_endsWithItsCall(t *testing.T) {
 	if s, err := n.SubmitWorkflow(ctx, fat(layers("f", 8000, 100, 2))); err == nil {
 		t.Fatalf("%+v", s)
 	}
-	if len(n.workflowVerbs.uploads) != 0 {
+	if len(n.workflowVerbs.Uploads) != 0 {
 		t.Fatal("its place is still taken")
 	}
 	b.pass(limits.UploadLapses + 1000)
@@ -374,7 +375,7 @@ func TestSubmitWorkflow_bringsFewNodesAnEntry(t *testing.T) {
 		return nil
 	})
 	b.submitFlow(b.follower(), layers("f", 9_000, 9_000, 0))
-	if most != maxChunks*limits.MaxChunkNodes || all != 9_000 {
+	if most != verbs.MaxChunks*limits.MaxChunkNodes || all != 9_000 {
 		t.Fatalf("%d nodes in one piece, %d in all", most, all)
 	}
 	b.sound()

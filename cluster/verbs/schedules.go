@@ -1,10 +1,11 @@
-package cluster
+package verbs
 
 import (
 	"cmp"
 	"context"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/internal/zones"
 	"github.com/rotasched/rota/cluster/replica"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/entry"
@@ -14,13 +15,22 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
+// ScheduleVerbs are the operations on schedules, for users (SPEC §17).
+type ScheduleVerbs struct {
+	n     *Host
+	zones *zones.Zones
+}
+
+// NewSchedules returns the verbs on schedules, budgets and time zones.
+func NewSchedules(h *Host, z *zones.Zones) ScheduleVerbs { return ScheduleVerbs{n: h, zones: z} }
+
 func unknownSchedule(name rota.ScheduleName) error {
 	return rota.Refusef(rota.KindNotFound, "schedule", "schedule %q is not known", name)
 }
 
 // Schedules lists the schedules that the caller may read.
-func (sv *scheduleVerbs) Schedules(ctx context.Context, opt peer.ReadOptions) ([]rota.Schedule, rota.ReadAt, error) {
-	list, at, err := replica.ReadAs(ctx, &sv.n.replica, opt, func(s *fsm.View, rd *access.Reader) ([]rota.Schedule, error) {
+func (sv *ScheduleVerbs) Schedules(ctx context.Context, opt peer.ReadOptions) ([]rota.Schedule, rota.ReadAt, error) {
+	list, at, err := replica.ReadAs(ctx, sv.n.Replica, opt, func(s *fsm.View, rd *access.Reader) ([]rota.Schedule, error) {
 		var some []rota.Schedule
 		for _, x := range fsm.SchedulesOf(s) {
 			if rd.Schedule(&x) {
@@ -36,9 +46,9 @@ func (sv *scheduleVerbs) Schedules(ctx context.Context, opt peer.ReadOptions) ([
 }
 
 // Schedule reads one schedule.
-func (sv *scheduleVerbs) Schedule(ctx context.Context, name rota.ScheduleName,
+func (sv *ScheduleVerbs) Schedule(ctx context.Context, name rota.ScheduleName,
 	opt peer.ReadOptions) (rota.Schedule, rota.ReadAt, error) {
-	s, at, err := replica.ReadAs(ctx, &sv.n.replica, opt, func(s *fsm.View, rd *access.Reader) (rota.Schedule, error) {
+	s, at, err := replica.ReadAs(ctx, sv.n.Replica, opt, func(s *fsm.View, rd *access.Reader) (rota.Schedule, error) {
 		x, ok := fsm.ScheduleOf(s, name)
 		if !ok || !rd.Schedule(&x) {
 			return x, unknownSchedule(name)
@@ -50,11 +60,11 @@ func (sv *scheduleVerbs) Schedule(ctx context.Context, name rota.ScheduleName,
 }
 
 // tellNext adds the next date to a schedule that has one.
-func (sv *scheduleVerbs) tellNext(s *rota.Schedule) {
+func (sv *ScheduleVerbs) tellNext(s *rota.Schedule) {
 	if s.State != rota.ScheduleActive {
 		return
 	}
-	zones, err := sv.zones.now()
+	zones, err := sv.zones.Now()
 	if err != nil {
 		return // the node lists it among its problems
 	}
@@ -66,8 +76,8 @@ func (sv *scheduleVerbs) tellNext(s *rota.Schedule) {
 }
 
 // changed applies an operation of the caller and returns the schedule as the operation left it.
-func (sv *scheduleVerbs) changed(ctx context.Context, name rota.ScheduleName, op *fsmpb.Op) (rota.Schedule, error) {
-	_, index, err := sv.n.proposer.proposeOne(ctx, op)
+func (sv *ScheduleVerbs) changed(ctx context.Context, name rota.ScheduleName, op *fsmpb.Op) (rota.Schedule, error) {
+	_, index, err := sv.n.ProposeOne(ctx, op)
 	if err != nil {
 		return rota.Schedule{}, err
 	}
@@ -75,7 +85,7 @@ func (sv *scheduleVerbs) changed(ctx context.Context, name rota.ScheduleName, op
 	if err != nil {
 		return s, err
 	}
-	rd, err := sv.n.replica.Reader(ctx)
+	rd, err := sv.n.Replica.Reader(ctx)
 	if err == nil {
 		rd.Schedule(&s) // a caller that may change it may see its state, but not its users' data
 	}
@@ -84,22 +94,22 @@ func (sv *scheduleVerbs) changed(ctx context.Context, name rota.ScheduleName, op
 
 // SetSchedule creates a schedule, or replaces its content. Checks that need the time zones are made here, since the
 // state machine has none.
-func (sv *scheduleVerbs) SetSchedule(ctx context.Context, spec rota.ScheduleSpec) (rota.Schedule, error) {
+func (sv *ScheduleVerbs) SetSchedule(ctx context.Context, spec rota.ScheduleSpec) (rota.Schedule, error) {
 	if err := spec.CheckShape(rota.MaxPayloadBytes); err != nil {
 		return rota.Schedule{}, err
 	}
-	zones, err := sv.zones.now()
+	zones, err := sv.zones.Now()
 	if err != nil {
 		return rota.Schedule{}, err
 	}
-	if err := zones.Check(&spec.ScheduleTimes, rota.DateOf(sv.n.wall())); err != nil {
+	if err := zones.Check(&spec.ScheduleTimes, rota.DateOf(sv.n.Wall())); err != nil {
 		return rota.Schedule{}, err
 	}
 	return sv.changed(ctx, spec.Name, entry.ScheduleOp(&spec))
 }
 
 // PauseSchedule pauses a schedule, for a reason that is shown.
-func (sv *scheduleVerbs) PauseSchedule(ctx context.Context, name rota.ScheduleName,
+func (sv *ScheduleVerbs) PauseSchedule(ctx context.Context, name rota.ScheduleName,
 	reason string) (rota.Schedule, error) {
 	if reason == "" {
 		reason = "somebody paused it"
@@ -110,7 +120,7 @@ func (sv *scheduleVerbs) PauseSchedule(ctx context.Context, name rota.ScheduleNa
 }
 
 // ResumeSchedule resumes a schedule from now on or, with catchUp, from where it stopped.
-func (sv *scheduleVerbs) ResumeSchedule(ctx context.Context, name rota.ScheduleName,
+func (sv *ScheduleVerbs) ResumeSchedule(ctx context.Context, name rota.ScheduleName,
 	catchUp bool) (rota.Schedule, error) {
 	return sv.changed(ctx, name,
 		&fsmpb.Op{Op: &fsmpb.Op_PauseSchedule{PauseSchedule: &fsmpb.PauseSchedule{Name: string(name),
@@ -118,9 +128,9 @@ func (sv *scheduleVerbs) ResumeSchedule(ctx context.Context, name rota.ScheduleN
 }
 
 // TriggerSchedule runs a schedule's job now.
-func (sv *scheduleVerbs) TriggerSchedule(ctx context.Context, name rota.ScheduleName,
+func (sv *ScheduleVerbs) TriggerSchedule(ctx context.Context, name rota.ScheduleName,
 	id string) (rota.JobOutcome, error) {
-	o, index, err := sv.n.proposer.proposeOne(ctx,
+	o, index, err := sv.n.ProposeOne(ctx,
 		&fsmpb.Op{Op: &fsmpb.Op_TriggerSchedule{TriggerSchedule: &fsmpb.TriggerSchedule{Name: string(name), Id: id}}})
 	if err != nil {
 		return rota.JobOutcome{}, err
@@ -129,12 +139,12 @@ func (sv *scheduleVerbs) TriggerSchedule(ctx context.Context, name rota.Schedule
 }
 
 // BackfillSchedule runs the past dates from one moment, included, up to another, excluded.
-func (sv *scheduleVerbs) BackfillSchedule(ctx context.Context, name rota.ScheduleName, from, until rota.Date,
+func (sv *ScheduleVerbs) BackfillSchedule(ctx context.Context, name rota.ScheduleName, from, until rota.Date,
 	overlap rota.Overlap) (int, rota.Schedule, error) {
-	var in zonesInForce
-	s, _, err := replica.ReadAs(ctx, &sv.n.replica, peer.ReadOptions{},
+	var in zones.InForce
+	s, _, err := replica.ReadAs(ctx, sv.n.Replica, peer.ReadOptions{},
 		func(s *fsm.View, rd *access.Reader) (rota.Schedule, error) {
-			in = zonesOf(s)
+			in = zones.Of(s)
 			x, ok := fsm.ScheduleOf(s, name)
 			if !ok || !rd.Has(rota.RightSubmit, x.Job.Tenant, x.Job.Queue) && !rd.Schedule(&x) {
 				return x, unknownSchedule(name)
@@ -144,7 +154,7 @@ func (sv *scheduleVerbs) BackfillSchedule(ctx context.Context, name rota.Schedul
 	if err != nil {
 		return 0, rota.Schedule{}, err
 	}
-	zones, err := sv.zones.open(in)
+	zones, err := sv.zones.Open(in)
 	if err != nil {
 		return 0, s, err
 	}
@@ -174,7 +184,7 @@ func (sv *scheduleVerbs) BackfillSchedule(ctx context.Context, name rota.Schedul
 	}
 	s, err = sv.changed(ctx, name,
 		&fsmpb.Op{Op: &fsmpb.Op_BackfillSchedule{BackfillSchedule: &fsmpb.BackfillSchedule{Name: string(name),
-			Version: s.Version, DatesMs: dates, Overlap: uint32(overlap), Tzdata: in.installed()}}})
+			Version: s.Version, DatesMs: dates, Overlap: uint32(overlap), Tzdata: in.Installed()}}})
 	return len(dates), s, err
 }
 
@@ -182,21 +192,21 @@ func (sv *scheduleVerbs) BackfillSchedule(ctx context.Context, name rota.Schedul
 const maxBackfill rota.Date = 3660 * 24 * 3600 * 1000
 
 // DeleteSchedule deletes a schedule; deleting a missing one is not an error.
-func (sv *scheduleVerbs) DeleteSchedule(ctx context.Context, name rota.ScheduleName) error {
-	_, _, err := sv.n.proposer.proposeOne(ctx,
+func (sv *ScheduleVerbs) DeleteSchedule(ctx context.Context, name rota.ScheduleName) error {
+	_, _, err := sv.n.ProposeOne(ctx,
 		&fsmpb.Op{Op: &fsmpb.Op_DeleteSchedule{DeleteSchedule: &fsmpb.DeleteSchedule{Name: string(name)}}})
 	return err
 }
 
 // NextDates calculates the dates of a schedule after one, up to most of them, and returns the identity of the time
 // zones used. After 0, it begins with those that are not decided yet.
-func (sv *scheduleVerbs) NextDates(ctx context.Context, name rota.ScheduleName, after rota.Date, most int,
+func (sv *ScheduleVerbs) NextDates(ctx context.Context, name rota.ScheduleName, after rota.Date, most int,
 	opt peer.ReadOptions) ([]rota.Date, string, rota.ReadAt, error) {
 	s, at, err := sv.Schedule(ctx, name, opt)
 	if err != nil {
 		return nil, "", at, err
 	}
-	zones, err := sv.zones.now()
+	zones, err := sv.zones.Now()
 	if err != nil {
 		return nil, "", at, err
 	}
@@ -217,8 +227,8 @@ func (sv *scheduleVerbs) NextDates(ctx context.Context, name rota.ScheduleName, 
 
 // DatesOf calculates the dates after one, up to most of them, for a schedule that is not stored yet, with the time
 // zones in force.
-func (sv *scheduleVerbs) DatesOf(times *rota.ScheduleTimes, after rota.Date, most int) ([]rota.Date, error) {
-	zones, err := sv.zones.now()
+func (sv *ScheduleVerbs) DatesOf(times *rota.ScheduleTimes, after rota.Date, most int) ([]rota.Date, error) {
+	zones, err := sv.zones.Now()
 	if err != nil {
 		return nil, err
 	}

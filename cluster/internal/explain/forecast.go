@@ -1,4 +1,4 @@
-package cluster
+package explain
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/cluster/internal/fault"
+	"github.com/rotasched/rota/cluster/verbs"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/internal/foresight/eta"
@@ -16,7 +17,7 @@ import (
 
 const (
 	// etaAsking bounds the callers of forecasts: one runs, the others wait; etaEach bounds those of one caller.
-	etaAsking, etaEach = 8, 2
+	etaAsking, Each = 8, 2
 	// ranKept is how long the run times read from ended jobs are reused; maxRan is how many are read per queue, and of
 	// all queues.
 	ranKept = 10 * time.Second
@@ -29,20 +30,20 @@ const (
 
 // forecaster predicts when jobs should start (SPEC §29).
 type forecaster struct {
-	n *base
-	// turn has room for one caller, the one that holds simulated states in memory in addition to the current one.
-	turn chan struct{}
+	n *verbs.Host
+	// Turn has room for one caller, the one that holds simulated states in memory in addition to the current one.
+	Turn chan struct{}
 
-	mu sync.Mutex
+	Mu sync.Mutex
 	// asking counts the running and waiting callers by principal; all is their total.
 	asking map[rota.Principal]int
-	all    int
+	All    int
 
 	// The fields below belong to the caller that has the turn. errors records how far off the forecasts of this process
 	// were.
-	errors *eta.Errors
+	Errors *eta.Errors
 	noted  []notedForecast
-	pasts  map[rota.QueueName]readPast
+	Pasts  map[rota.QueueName]readPast
 }
 
 type notedForecast struct {
@@ -55,40 +56,40 @@ type readPast struct {
 	read time.Duration
 }
 
-func newForecaster(n *base) *forecaster {
-	return &forecaster{n: n, turn: make(chan struct{}, 1), asking: make(map[rota.Principal]int),
-		errors: eta.NewErrors(),
-		pasts:  make(map[rota.QueueName]readPast)}
+func newForecaster(n *verbs.Host) *forecaster {
+	return &forecaster{n: n, Turn: make(chan struct{}, 1), asking: make(map[rota.Principal]int),
+		Errors: eta.NewErrors(),
+		Pasts:  make(map[rota.QueueName]readPast)}
 }
 
-// enter counts a caller, and waits for its turn.
-func (fc *forecaster) enter(ctx context.Context) (leave func(), err error) {
+// Enter counts a caller, and waits for its turn.
+func (fc *forecaster) Enter(ctx context.Context) (leave func(), err error) {
 	c, _ := ctx.Value(access.CallerKey{}).(access.Caller)
-	fc.mu.Lock()
-	full := fc.all >= etaAsking || fc.asking[c.Actor] >= etaEach
+	fc.Mu.Lock()
+	full := fc.All >= etaAsking || fc.asking[c.Actor] >= Each
 	if !full {
-		fc.all++
+		fc.All++
 		fc.asking[c.Actor]++
 	}
-	fc.mu.Unlock()
+	fc.Mu.Unlock()
 	if full {
 		e := rota.Refusef(rota.KindExhausted, "eta",
 			"node %s forecasts for %d callers at a time, %d questions of one: try again, or ask another node",
-			fc.n.cfg.Node, etaAsking, etaEach)
+			fc.n.Node, etaAsking, Each)
 		e.RetryAfter = time.Second
 		return nil, e
 	}
 	out := func() {
-		fc.mu.Lock()
-		defer fc.mu.Unlock()
-		fc.all--
+		fc.Mu.Lock()
+		defer fc.Mu.Unlock()
+		fc.All--
 		if fc.asking[c.Actor]--; fc.asking[c.Actor] == 0 {
 			delete(fc.asking, c.Actor)
 		}
 	}
 	select {
-	case fc.turn <- struct{}{}:
-		return func() { <-fc.turn; out() }, nil
+	case fc.Turn <- struct{}{}:
+		return func() { <-fc.Turn; out() }, nil
 	case <-ctx.Done():
 		out()
 		return nil, fault.Deadline(ctx, "waiting for others that are forecast for")
@@ -97,14 +98,14 @@ func (fc *forecaster) enter(ctx context.Context) (leave func(), err error) {
 
 // forecast simulates the future and adds the result to x.
 func (fc *forecaster) forecast(ctx context.Context, x *rota.ETA, why *rota.Explanation, rd *access.Reader) error {
-	leave, err := fc.enter(ctx)
+	leave, err := fc.Enter(ctx)
 	if err != nil {
 		return err
 	}
 	defer leave()
 	var frozen *fsm.Frozen
 	var queue rota.QueueName
-	if err := fc.n.replica.Freezing(func(m *fsm.Machine) {
+	if err := fc.n.Replica.Freezing(func(m *fsm.Machine) {
 		frozen = m.Freeze()
 		_, queue, _ = m.PlaceOfJob(x.Job)
 	}); err != nil {
@@ -123,7 +124,7 @@ func (fc *forecaster) forecast(ctx context.Context, x *rota.ETA, why *rota.Expla
 		return fault.Deadline(ctx, "forecasting")
 	case err != nil:
 		if kind := rota.KindOf(err); kind == rota.KindInternal {
-			fc.n.log.Error("a job's start could not be forecast", "job", x.Job, "err", err)
+			fc.n.Log.Error("a job's start could not be forecast", "job", x.Job, "err", err)
 		}
 		return err
 	}
@@ -132,7 +133,7 @@ func (fc *forecaster) forecast(ctx context.Context, x *rota.ETA, why *rota.Expla
 		x.Reasons, x.WouldRun = why.Reasons, why.WouldRun
 		return nil
 	}
-	i := fc.errors.Of(f.Raw)
+	i := fc.Errors.Of(f.Raw)
 	x.Earliest, x.Expected, x.Latest = x.Date+rota.Date(i.Earliest), x.Date+rota.Date(i.Expected), x.Date+rota.Date(
 		i.Latest)
 	x.HangsOn = hangs(f.Hangs, rd)
@@ -169,8 +170,8 @@ func (fc *forecaster) basis(x *rota.ETA, f *eta.Forecast, past *eta.Past, queue 
 	case f.Beyond:
 		say("pending jobs were left out: the pace of those before them is assumed to continue")
 	}
-	if fc.errors.Learned > 0 && !f.Never && rd.ReadsAll() {
-		say("%d forecasts of this node were held against what became of them", fc.errors.Learned)
+	if fc.Errors.Learned > 0 && !f.Never && rd.ReadsAll() {
+		say("%d forecasts of this node were held against what became of them", fc.Errors.Learned)
 	}
 }
 
@@ -202,14 +203,14 @@ const hangsShown = 20
 
 // past returns how long jobs took recently: those of a queue, and all.
 func (fc *forecaster) past(ctx context.Context, queue rota.QueueName) (*eta.Past, error) {
-	now := fc.n.sinceBoot()
-	if p, ok := fc.pasts[queue]; ok && now-p.read < ranKept {
+	now := fc.n.SinceBoot()
+	if p, ok := fc.Pasts[queue]; ok && now-p.read < ranKept {
 		return p.Past, nil
 	}
 	p := eta.NewPast()
 	for _, f := range []rota.JobFilter{{State: rota.JobCompleted, Limit: maxRan},
 		{State: rota.JobCompleted, Limit: maxRan, Queue: queue}} {
-		page, err := fc.n.archive.List(ctx, f, 0, true, nil)
+		page, err := fc.n.Archive.List(ctx, f, 0, true, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -220,13 +221,13 @@ func (fc *forecaster) past(ctx context.Context, queue rota.QueueName) (*eta.Past
 			}
 		}
 	}
-	for of, old := range fc.pasts {
+	for of, old := range fc.Pasts {
 		if now-old.read >= ranKept {
-			delete(fc.pasts, of)
+			delete(fc.Pasts, of)
 		}
 	}
 	if p.Runs() > 0 { // reading none costs nothing, and the first are in progress
-		fc.pasts[queue] = readPast{p, now}
+		fc.Pasts[queue] = readPast{p, now}
 	}
 	return p, nil
 }
@@ -248,7 +249,7 @@ const etaAgain = 60_000
 func (fc *forecaster) settle(ctx context.Context) {
 	var gone []notedForecast
 	open := fc.noted[:0]
-	_ = fc.n.replica.View(func(s *fsm.View) {
+	_ = fc.n.Replica.View(func(s *fsm.View) {
 		now := s.Head().Clock
 		for _, n := range fc.noted {
 			j, live := s.Job(n.Job)
@@ -256,12 +257,12 @@ func (fc *forecaster) settle(ctx context.Context) {
 			case !live && s.JobState(n.Job) != rota.JobNone:
 				gone = append(gone, n)
 			case !live: // deleted, or a node whose parents run: not known to have started
-				if now-n.at < rota.Clock(fc.errors.Of(n.Raw).Latest) {
+				if now-n.at < rota.Clock(fc.Errors.Of(n.Raw).Latest) {
 					open = append(open, n)
 				}
 			case !j.FirstLease.IsZero():
 				fc.learn(n, j.FirstLease.Clock)
-			case !fc.errors.Settle(n.Raw, int64(now-n.at), -1):
+			case !fc.Errors.Settle(n.Raw, int64(now-n.at), -1):
 				open = append(open, n)
 			}
 		}
@@ -269,7 +270,7 @@ func (fc *forecaster) settle(ctx context.Context) {
 	looked := min(len(gone), maxSettled)
 	fc.noted = append(open, gone[looked:]...)
 	for _, n := range gone[:looked] {
-		if j, ok, err := fc.n.archive.Job(ctx, n.Job); err == nil && ok && !j.FirstLease.IsZero() {
+		if j, ok, err := fc.n.Archive.Job(ctx, n.Job); err == nil && ok && !j.FirstLease.IsZero() {
 			fc.learn(n, j.FirstLease.Clock)
 		}
 	}
@@ -277,6 +278,6 @@ func (fc *forecaster) settle(ctx context.Context) {
 
 func (fc *forecaster) learn(n notedForecast, started rota.Clock) {
 	if started >= n.at {
-		fc.errors.Learn(n.Raw, int64(started-n.at))
+		fc.Errors.Learn(n.Raw, int64(started-n.at))
 	}
 }

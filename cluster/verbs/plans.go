@@ -1,4 +1,4 @@
-package cluster
+package verbs
 
 import (
 	"context"
@@ -13,6 +13,12 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
+// PlanVerbs are the operations on plans, for users (SPEC §21.7).
+type PlanVerbs struct{ n *Host }
+
+// NewPlans returns the verbs on plans.
+func NewPlans(h *Host) PlanVerbs { return PlanVerbs{h} }
+
 func unknownPlan(id rota.PlanID) error {
 	return rota.Refusef(rota.KindNotFound, "plan", "plan %q is not known", id)
 }
@@ -24,8 +30,8 @@ func shown(ctx context.Context, rd *access.Reader, p *rota.Plan) bool {
 }
 
 // Plans lists the plans that the caller may see.
-func (pv *planVerbs) Plans(ctx context.Context, opt peer.ReadOptions) ([]rota.Plan, rota.ReadAt, error) {
-	return replica.ReadAs(ctx, &pv.n.replica, opt, func(s *fsm.View, rd *access.Reader) ([]rota.Plan, error) {
+func (pv *PlanVerbs) Plans(ctx context.Context, opt peer.ReadOptions) ([]rota.Plan, rota.ReadAt, error) {
+	return replica.ReadAs(ctx, pv.n.Replica, opt, func(s *fsm.View, rd *access.Reader) ([]rota.Plan, error) {
 		var some []rota.Plan
 		for _, p := range fsm.PlansOf(s) {
 			if shown(ctx, rd, &p) {
@@ -37,8 +43,8 @@ func (pv *planVerbs) Plans(ctx context.Context, opt peer.ReadOptions) ([]rota.Pl
 }
 
 // Plan reads one plan.
-func (pv *planVerbs) Plan(ctx context.Context, id rota.PlanID, opt peer.ReadOptions) (rota.Plan, rota.ReadAt, error) {
-	return replica.ReadAs(ctx, &pv.n.replica, opt, func(s *fsm.View, rd *access.Reader) (rota.Plan, error) {
+func (pv *PlanVerbs) Plan(ctx context.Context, id rota.PlanID, opt peer.ReadOptions) (rota.Plan, rota.ReadAt, error) {
+	return replica.ReadAs(ctx, pv.n.Replica, opt, func(s *fsm.View, rd *access.Reader) (rota.Plan, error) {
 		p, ok := fsm.PlanOf(s, id)
 		if !ok || !shown(ctx, rd, &p) {
 			return rota.Plan{}, unknownPlan(id)
@@ -48,7 +54,7 @@ func (pv *planVerbs) Plan(ctx context.Context, id rota.PlanID, opt peer.ReadOpti
 }
 
 // StartPlan starts a plan; the leader's chore processes its jobs.
-func (pv *planVerbs) StartPlan(ctx context.Context, spec rota.PlanSpec) (rota.Plan, error) {
+func (pv *PlanVerbs) StartPlan(ctx context.Context, spec rota.PlanSpec) (rota.Plan, error) {
 	if _, err := fsm.ReadPlan(&spec); err != nil {
 		return rota.Plan{}, err
 	}
@@ -56,8 +62,8 @@ func (pv *planVerbs) StartPlan(ctx context.Context, spec rota.PlanSpec) (rota.Pl
 }
 
 // changed applies an operation of the caller and returns the plan as the operation left it.
-func (pv *planVerbs) changed(ctx context.Context, id rota.PlanID, op *fsmpb.Op) (rota.Plan, error) {
-	_, index, err := pv.n.proposer.proposeOne(ctx, op)
+func (pv *PlanVerbs) changed(ctx context.Context, id rota.PlanID, op *fsmpb.Op) (rota.Plan, error) {
+	_, index, err := pv.n.ProposeOne(ctx, op)
 	if err != nil {
 		return rota.Plan{}, err
 	}
@@ -66,7 +72,7 @@ func (pv *planVerbs) changed(ctx context.Context, id rota.PlanID, op *fsmpb.Op) 
 }
 
 // CancelPlan ends a plan at its current position.
-func (pv *planVerbs) CancelPlan(ctx context.Context, id rota.PlanID, reason string) (rota.Plan, error) {
+func (pv *PlanVerbs) CancelPlan(ctx context.Context, id rota.PlanID, reason string) (rota.Plan, error) {
 	if reason == "" {
 		reason = "somebody ended it"
 	} else if err := checkReason(reason); err != nil {
@@ -84,24 +90,24 @@ const (
 
 // PreviewPlan returns the jobs that a plan would process if it were started now. It runs the code that produces the
 // plan's steps, and proposes nothing.
-func (pv *planVerbs) PreviewPlan(ctx context.Context, spec rota.PlanSpec) (rota.PlanPreview, error) {
+func (pv *PlanVerbs) PreviewPlan(ctx context.Context, spec rota.PlanSpec) (rota.PlanPreview, error) {
 	preview := rota.PlanPreview{Jobs: []rota.JobID{}}
 	if _, err := fsm.ReadPlan(&spec); err != nil {
 		return preview, err
 	}
 	var w fsm.PlanWork
-	if _, _, err := replica.Read(ctx, &pv.n.replica, peer.ReadOptions{}, func(s *fsm.View) (struct{}, error) {
+	if _, _, err := replica.Read(ctx, pv.n.Replica, peer.ReadOptions{}, func(s *fsm.View) (struct{}, error) {
 		w = fsm.PreviewOf(s, spec)
 		return struct{}{}, nil
 	}); err != nil {
 		return preview, err
 	}
-	rd, err := pv.n.replica.Reader(ctx)
+	rd, err := pv.n.Replica.Reader(ctx)
 	if err != nil {
 		return preview, err
 	}
 	for began := time.Now(); time.Since(began) < maxPreview && ctx.Err() == nil; {
-		next, err := pv.n.archive.Members(&w, limits.MaxPage, rd)
+		next, err := pv.n.Archive.Members(&w, limits.MaxPage, rd)
 		if err != nil {
 			return preview, err
 		}

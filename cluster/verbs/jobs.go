@@ -1,4 +1,4 @@
-package cluster
+package verbs
 
 import (
 	"context"
@@ -16,14 +16,23 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
+// JobVerbs are the operations on jobs, for users.
+type JobVerbs struct {
+	n    *Host
+	logs *replica.Logs
+}
+
+// NewJobs returns the verbs on jobs; logs holds the logs of the workers that are connected here.
+func NewJobs(h *Host, logs *replica.Logs) JobVerbs { return JobVerbs{n: h, logs: logs} }
+
 // Submit admits jobs and returns one outcome per job, in the order of jobs (SPEC §4).
-func (jv *jobVerbs) Submit(ctx context.Context, jobs []rota.JobSpec) ([]rota.Submitted, error) {
+func (jv *JobVerbs) Submit(ctx context.Context, jobs []rota.JobSpec) ([]rota.Submitted, error) {
 	ops := make([]*fsmpb.Op, len(jobs))
 	for i := range jobs {
 		ops[i] = &fsmpb.Op{Op: &fsmpb.Op_Submit{Submit: &fsmpb.Submit{Spec: entry.SpecOp(&jobs[i]),
 			Minted: jobs[i].Minted}}}
 	}
-	outcomes, index, err := jv.n.proposer.propose(ctx, ops)
+	outcomes, index, err := jv.n.Propose(ctx, ops)
 	if err != nil {
 		return nil, err
 	}
@@ -35,24 +44,24 @@ func (jv *jobVerbs) Submit(ctx context.Context, jobs []rota.JobSpec) ([]rota.Sub
 			Throttle: o.GetThrottle()}
 	}
 	jv.nameDifferences(ctx, jobs, submitted)
-	jv.n.measures.CountSubmitted(submitted)
+	jv.n.Measures.CountSubmitted(submitted)
 	return submitted, nil
 }
 
 // Job reads one job. For the id of a merged submission it returns the job that the submission was merged into.
-func (jv *jobVerbs) Job(ctx context.Context, id rota.JobID, opt peer.ReadOptions) (rota.Job, rota.ReadAt, error) {
-	at, err := jv.n.replica.Fresh(ctx, opt)
+func (jv *JobVerbs) Job(ctx context.Context, id rota.JobID, opt peer.ReadOptions) (rota.Job, rota.ReadAt, error) {
+	at, err := jv.n.Replica.Fresh(ctx, opt)
 	if err != nil {
 		return rota.Job{}, at, err
 	}
-	rd, err := jv.n.replica.Reader(ctx)
+	rd, err := jv.n.Replica.Reader(ctx)
 	if err != nil {
 		return rota.Job{}, at, err
 	}
-	job, ok, err := jv.n.archive.Job(ctx, id)
+	job, ok, err := jv.n.Archive.Job(ctx, id)
 	if err == nil && !ok {
 		if holder, merged := jv.mergedInto(id); merged {
-			job, ok, err = jv.n.archive.Job(ctx, holder)
+			job, ok, err = jv.n.Archive.Job(ctx, holder)
 			ok = ok && rd.Job(&job)
 			job.ID, job.MergedInto = id, holder
 		}
@@ -60,41 +69,41 @@ func (jv *jobVerbs) Job(ctx context.Context, id rota.JobID, opt peer.ReadOptions
 		ok = ok && rd.Job(&job)
 	}
 	if err == nil && !ok {
-		return rota.Job{}, at, unknownJob(id)
+		return rota.Job{}, at, UnknownJob(id)
 	}
 	return job, at, err
 }
 
 // mergedInto returns the job that the submission with an id was merged into.
-func (jv *jobVerbs) mergedInto(id rota.JobID) (holder rota.JobID, ok bool) {
-	jv.n.replica.Look(func(s *fsm.View) { holder, ok = fsm.MergedInto(s, id) })
+func (jv *JobVerbs) mergedInto(id rota.JobID) (holder rota.JobID, ok bool) {
+	jv.n.Replica.Look(func(s *fsm.View) { holder, ok = fsm.MergedInto(s, id) })
 	return holder, ok
 }
 
-// unknownJob returns the error for a job that does not exist or that the caller may not read.
-func unknownJob(id rota.JobID) error {
+// UnknownJob returns the error for a job that does not exist or that the caller may not read.
+func UnknownJob(id rota.JobID) error {
 	return rota.Refusef(rota.KindNotFound, "job", "job %q is not known", id)
 }
 
 // Jobs reads one page, including history; it iterates a frozen view and blocks nothing.
-func (jv *jobVerbs) Jobs(ctx context.Context, f rota.JobFilter,
+func (jv *JobVerbs) Jobs(ctx context.Context, f rota.JobFilter,
 	opt peer.ReadOptions) (rota.JobPage, rota.ReadAt, error) {
-	at, err := jv.n.replica.Fresh(ctx, opt)
+	at, err := jv.n.Replica.Fresh(ctx, opt)
 	if err != nil {
 		return rota.JobPage{}, at, err
 	}
-	rd, err := jv.n.replica.Reader(ctx)
+	rd, err := jv.n.Replica.Reader(ctx)
 	if err != nil {
 		return rota.JobPage{}, at, err
 	}
-	page, err := jv.n.archive.List(ctx, f, at.Index, opt.Stale, rd)
+	page, err := jv.n.Archive.List(ctx, f, at.Index, opt.Stale, rd)
 	return page, at, err
 }
 
 // AwaitJobs calls done for each job once it is terminal, in the order in which they end. For the id of a merged
 // submission it waits for the job that the submission was merged into.
-func (jv *jobVerbs) AwaitJobs(ctx context.Context, ids []rota.JobID, done func(rota.Job) error) error {
-	if _, err := jv.n.replica.Fresh(ctx, peer.ReadOptions{}); err != nil {
+func (jv *JobVerbs) AwaitJobs(ctx context.Context, ids []rota.JobID, done func(rota.Job) error) error {
+	if _, err := jv.n.Replica.Fresh(ctx, peer.ReadOptions{}); err != nil {
 		return err
 	}
 	w := &replica.JobWait{Notify: make(chan struct{}, 1)}
@@ -104,11 +113,11 @@ func (jv *jobVerbs) AwaitJobs(ctx context.Context, ids []rota.JobID, done func(r
 	}
 	asked, look := ids, ids
 	merged := make(map[rota.JobID][]rota.JobID) // by the job that they were merged into
-	defer func() { jv.n.replica.Hub.Forget(w, asked) }()
+	defer func() { jv.n.Replica.Hub.Forget(w, asked) }()
 	for {
 		// Register before each check: a job that ended may have been revived since, and ends again.
-		jv.n.replica.Hub.Await(w, waiting, look)
-		rd, err := jv.n.replica.Reader(ctx) // each time: the caller's rights may have changed
+		jv.n.Replica.Hub.Await(w, waiting, look)
+		rd, err := jv.n.Replica.Reader(ctx) // each time: the caller's rights may have changed
 		if err != nil {
 			return err
 		}
@@ -119,12 +128,12 @@ func (jv *jobVerbs) AwaitJobs(ctx context.Context, ids []rota.JobID, done func(r
 			}
 			var job rota.Job
 			var ok bool
-			if err := jv.n.replica.View(func(s *fsm.View) { job, ok = s.Job(id) }); err != nil {
+			if err := jv.n.Replica.View(func(s *fsm.View) { job, ok = s.Job(id) }); err != nil {
 				return err
 			}
 			if !ok || job.RecordDropped {
 				var err error
-				if job, ok, err = jv.n.archive.Job(ctx, id); err != nil {
+				if job, ok, err = jv.n.Archive.Job(ctx, id); err != nil {
 					return err
 				}
 			}
@@ -135,7 +144,7 @@ func (jv *jobVerbs) AwaitJobs(ctx context.Context, ids []rota.JobID, done func(r
 				continue
 			}
 			if !ok || !rd.Job(&job) {
-				return unknownJob(append(merged[id], id)[0])
+				return UnknownJob(append(merged[id], id)[0])
 			}
 			if job.State.Terminal() {
 				delete(waiting, id)
@@ -155,18 +164,18 @@ func (jv *jobVerbs) AwaitJobs(ctx context.Context, ids []rota.JobID, done func(r
 		}
 		select {
 		case <-w.Notify:
-			look = jv.n.replica.Hub.Taken(w)
+			look = jv.n.Replica.Hub.Taken(w)
 		case <-ctx.Done():
 			return &rota.Error{Kind: rota.KindTimeout, Subject: "job",
 				Text: "the waiting time is over and jobs are still running", Cause: ctx.Err()}
-		case <-jv.n.stopped:
+		case <-jv.n.Stopped:
 			return fault.Stopping()
 		}
 	}
 }
 
 // Cancel ends jobs that have not ended.
-func (jv *jobVerbs) Cancel(ctx context.Context, ids []rota.JobID) ([]rota.JobOutcome, error) {
+func (jv *JobVerbs) Cancel(ctx context.Context, ids []rota.JobID) ([]rota.JobOutcome, error) {
 	ops := make([]*fsmpb.Op, len(ids))
 	for i, id := range ids {
 		ops[i] = &fsmpb.Op{Op: &fsmpb.Op_Cancel{Cancel: &fsmpb.Cancel{Job: string(id)}}}
@@ -176,13 +185,13 @@ func (jv *jobVerbs) Cancel(ctx context.Context, ids []rota.JobID) ([]rota.JobOut
 
 // Retry revives jobs that ended in a state other than COMPLETED. Each entry includes the payload, from this node's
 // history or another's. It names the life that it follows; if the caller names none, the one read now.
-func (jv *jobVerbs) Retry(ctx context.Context, retries []rota.JobRetry) ([]rota.JobOutcome, error) {
-	if _, err := jv.n.replica.Fresh(ctx, peer.ReadOptions{}); err != nil {
+func (jv *JobVerbs) Retry(ctx context.Context, retries []rota.JobRetry) ([]rota.JobOutcome, error) {
+	if _, err := jv.n.Replica.Fresh(ctx, peer.ReadOptions{}); err != nil {
 		return nil, err
 	}
 	ids, ops := make([]rota.JobID, len(retries)), make([]*fsmpb.Op, len(retries))
 	for i, r := range retries {
-		op, err := jv.retryOf(ctx, r)
+		op, err := jv.RetryOf(ctx, r)
 		if err != nil {
 			return nil, err
 		}
@@ -193,12 +202,12 @@ func (jv *jobVerbs) Retry(ctx context.Context, retries []rota.JobRetry) ([]rota.
 
 // ChangeJob changes a pending job. The operation names the life and the changes that it follows; if the caller names
 // none, those read now. So repeating it after a lost answer changes nothing more.
-func (jv *jobVerbs) ChangeJob(ctx context.Context, c rota.JobChange) (rota.JobOutcome, error) {
+func (jv *JobVerbs) ChangeJob(ctx context.Context, c rota.JobChange) (rota.JobOutcome, error) {
 	none := rota.JobOutcome{ID: c.ID}
 	if err := c.CheckShape(rota.MaxPayloadBytes); err != nil {
 		return none, err
 	}
-	job, _, err := replica.Read(ctx, &jv.n.replica, peer.ReadOptions{}, func(s *fsm.View) (rota.Job, error) {
+	job, _, err := replica.Read(ctx, jv.n.Replica, peer.ReadOptions{}, func(s *fsm.View) (rota.Job, error) {
 		job, _ := s.Job(c.ID)
 		return job, nil
 	})
@@ -208,7 +217,7 @@ func (jv *jobVerbs) ChangeJob(ctx context.Context, c rota.JobChange) (rota.JobOu
 	if c.Life != nil {
 		job.Life, job.Changes = *c.Life, *c.Changes
 	}
-	o, index, err := jv.n.proposer.proposeOne(ctx, fsm.ChangeJobOp(&c, job.Life, job.Changes))
+	o, index, err := jv.n.ProposeOne(ctx, fsm.ChangeJobOp(&c, job.Life, job.Changes))
 	if e, ok := errors.AsType[*rota.Error](err); ok {
 		return none, jv.beyond(ctx, e, c.ID)
 	} else if err != nil {
@@ -219,19 +228,19 @@ func (jv *jobVerbs) ChangeJob(ctx context.Context, c rota.JobChange) (rota.JobOu
 
 // Interrupt ends the current attempt of each job. The operation names the open lease, so that repeating it ends no
 // other attempt.
-func (jv *jobVerbs) Interrupt(ctx context.Context, ids []rota.JobID, counted bool) ([]rota.JobOutcome, error) {
+func (jv *JobVerbs) Interrupt(ctx context.Context, ids []rota.JobID, counted bool) ([]rota.JobOutcome, error) {
 	return jv.eachNow(ctx, ids, func(s *fsm.View, id rota.JobID) *fsmpb.Op { return fsm.InterruptOp(s, id, counted) })
 }
 
 // RunNow queues DELAYED jobs early. The operation names the time that each currently waits for.
-func (jv *jobVerbs) RunNow(ctx context.Context, ids []rota.JobID) ([]rota.JobOutcome, error) {
+func (jv *JobVerbs) RunNow(ctx context.Context, ids []rota.JobID) ([]rota.JobOutcome, error) {
 	return jv.eachNow(ctx, ids, fsm.RunNowOp)
 }
 
 // eachNow proposes an operation for each job, based on its current state.
-func (jv *jobVerbs) eachNow(ctx context.Context, ids []rota.JobID,
+func (jv *JobVerbs) eachNow(ctx context.Context, ids []rota.JobID,
 	of func(*fsm.View, rota.JobID) *fsmpb.Op) ([]rota.JobOutcome, error) {
-	ops, _, err := replica.Read(ctx, &jv.n.replica, peer.ReadOptions{}, func(s *fsm.View) ([]*fsmpb.Op, error) {
+	ops, _, err := replica.Read(ctx, jv.n.Replica, peer.ReadOptions{}, func(s *fsm.View) ([]*fsmpb.Op, error) {
 		ops := make([]*fsmpb.Op, len(ids))
 		for i, id := range ids {
 			ops[i] = of(s, id)
@@ -245,8 +254,8 @@ func (jv *jobVerbs) eachNow(ctx context.Context, ids []rota.JobID,
 }
 
 // eachJob proposes an operation for each job.
-func (jv *jobVerbs) eachJob(ctx context.Context, ids []rota.JobID, ops []*fsmpb.Op) ([]rota.JobOutcome, error) {
-	outcomes, index, err := jv.n.proposer.propose(ctx, ops)
+func (jv *JobVerbs) eachJob(ctx context.Context, ids []rota.JobID, ops []*fsmpb.Op) ([]rota.JobOutcome, error) {
+	outcomes, index, err := jv.n.Propose(ctx, ops)
 	if err != nil {
 		return nil, err
 	}
@@ -259,13 +268,13 @@ func (jv *jobVerbs) eachJob(ctx context.Context, ids []rota.JobID, ops []*fsmpb.
 }
 
 // DeleteJobs deletes ended jobs. Each entry names the end that it refers to, so that repeating it has no effect.
-func (jv *jobVerbs) DeleteJobs(ctx context.Context, ids []rota.JobID) ([]rota.JobOutcome, error) {
-	if _, err := jv.n.replica.Fresh(ctx, peer.ReadOptions{}); err != nil {
+func (jv *JobVerbs) DeleteJobs(ctx context.Context, ids []rota.JobID) ([]rota.JobOutcome, error) {
+	if _, err := jv.n.Replica.Fresh(ctx, peer.ReadOptions{}); err != nil {
 		return nil, err
 	}
 	ops := make([]*fsmpb.Op, len(ids))
 	for i, id := range ids {
-		seq, err := jv.n.archive.NumberOf(ctx, id)
+		seq, err := jv.n.Archive.NumberOf(ctx, id)
 		if err != nil {
 			return nil, err
 		}
@@ -274,15 +283,15 @@ func (jv *jobVerbs) DeleteJobs(ctx context.Context, ids []rota.JobID) ([]rota.Jo
 	return jv.eachJob(ctx, ids, ops)
 }
 
-// retryOf builds the retry of a job from its current state. Every entry that revives a job carries its spec and its
+// RetryOf builds the retry of a job from its current state. Every entry that revives a job carries its spec and its
 // past, so that applying never depends on what a node has flushed (SPEC §9.1, §16.6). They are left out if no node has
 // them, or the job has not ended.
-func (jv *jobVerbs) retryOf(ctx context.Context, r rota.JobRetry) (*fsmpb.Retry, error) {
+func (jv *JobVerbs) RetryOf(ctx context.Context, r rota.JobRetry) (*fsmpb.Retry, error) {
 	id := r.ID
 	var job rota.Job
 	var seq uint64
 	var known, ended bool
-	if err := jv.n.replica.View(func(s *fsm.View) {
+	if err := jv.n.Replica.View(func(s *fsm.View) {
 		job, known = s.Job(id)
 		seq, _, ended = s.Tombstone(id)
 	}); err != nil {
@@ -296,7 +305,7 @@ func (jv *jobVerbs) retryOf(ctx context.Context, r rota.JobRetry) (*fsmpb.Retry,
 		return op, nil
 	}
 	if job.RecordDropped {
-		e, ok, err := jv.n.archive.Ended(ctx, id, seq)
+		e, ok, err := jv.n.Archive.Ended(ctx, id, seq)
 		if err != nil {
 			return nil, &rota.Error{Kind: rota.KindUnavailable, Subject: "job", RetryAfter: history.RetryAfter,
 				Cause: err,
@@ -312,18 +321,18 @@ func (jv *jobVerbs) retryOf(ctx context.Context, r rota.JobRetry) (*fsmpb.Retry,
 }
 
 // beyond returns the error for changing a job that only the archive knows.
-func (jv *jobVerbs) beyond(ctx context.Context, err *rota.Error, id rota.JobID) *rota.Error {
+func (jv *JobVerbs) beyond(ctx context.Context, err *rota.Error, id rota.JobID) *rota.Error {
 	if err == nil || err.Kind != rota.KindNotFound {
 		return err
 	}
-	if rd, refused := jv.n.replica.Reader(ctx); refused != nil {
+	if rd, refused := jv.n.Replica.Reader(ctx); refused != nil {
 		return rota.ErrorOf(refused)
 	} else if rd != nil { // its tenant decides, which only the record names
-		if e, ok, lost := jv.n.archive.LastEnd(id); lost != nil || !ok || !rd.Reads(e.Job.Tenant, e.Job.Queue) {
+		if e, ok, lost := jv.n.Archive.LastEnd(id); lost != nil || !ok || !rd.Reads(e.Job.Tenant, e.Job.Queue) {
 			return err
 		}
 	}
-	state, ok, lost := jv.n.archive.EndState(id)
+	state, ok, lost := jv.n.Archive.EndState(id)
 	if lost != nil {
 		return rota.ErrorOf(lost)
 	}
@@ -336,8 +345,8 @@ func (jv *jobVerbs) beyond(ctx context.Context, err *rota.Error, id rota.JobID) 
 }
 
 // nameDifferences adds to rejected submissions how they differ from the existing job, if that can be read here.
-func (jv *jobVerbs) nameDifferences(ctx context.Context, jobs []rota.JobSpec, submitted []rota.Submitted) {
-	rd, err := jv.n.replica.Reader(ctx)
+func (jv *JobVerbs) nameDifferences(ctx context.Context, jobs []rota.JobSpec, submitted []rota.Submitted) {
+	rd, err := jv.n.Replica.Reader(ctx)
 	if err != nil {
 		return
 	}
@@ -346,7 +355,7 @@ func (jv *jobVerbs) nameDifferences(ctx context.Context, jobs []rota.JobSpec, su
 		if e := rota.ErrorOf(s.Err); e == nil || e.Kind != rota.KindConflict || e.Subject != "id" {
 			continue
 		}
-		if jv.n.replica.WaitApplied(ctx, s.Index) != nil { // another node's answer may be ahead of this one
+		if jv.n.Replica.WaitApplied(ctx, s.Index) != nil { // another node's answer may be ahead of this one
 			return
 		}
 		if first, ok := jv.firstSpec(s.ID); ok && rd.Reads(first.Tenant, first.Queue) {
@@ -356,15 +365,15 @@ func (jv *jobVerbs) nameDifferences(ctx context.Context, jobs []rota.JobSpec, su
 }
 
 // firstSpec returns the spec that a job was submitted with, if this node has it.
-func (jv *jobVerbs) firstSpec(id rota.JobID) (first rota.JobSpec, ok bool) {
+func (jv *JobVerbs) firstSpec(id rota.JobID) (first rota.JobSpec, ok bool) {
 	live := false
-	if jv.n.replica.View(func(s *fsm.View) { first, live, ok = s.FirstSpec(id) }) != nil {
+	if jv.n.Replica.View(func(s *fsm.View) { first, live, ok = s.FirstSpec(id) }) != nil {
 		return first, false
 	}
 	if live {
 		return first, ok
 	}
-	e, ok, err := jv.n.archive.LastEnd(id)
+	e, ok, err := jv.n.Archive.LastEnd(id)
 	if !ok || err != nil || e.Content != fsm.ContentOf(entry.SpecOp(&e.Job.JobSpec)) { // it was changed later
 		return first, false
 	}
@@ -373,7 +382,7 @@ func (jv *jobVerbs) firstSpec(id rota.JobID) (first rota.JobSpec, ok bool) {
 
 // ReportProof processes a verifier's report that a completed job's proof is invalid: its worker is slashed, and the job
 // runs again if it requested that (SPEC §9.5).
-func (jv *jobVerbs) ReportProof(ctx context.Context, r rota.ProofReport) (rota.JobOutcome, error) {
+func (jv *JobVerbs) ReportProof(ctx context.Context, r rota.ProofReport) (rota.JobOutcome, error) {
 	none := rota.JobOutcome{ID: r.Job}
 	if err := rota.CheckJobRef("job", r.Job); err != nil {
 		return none, err
@@ -387,10 +396,10 @@ func (jv *jobVerbs) ReportProof(ctx context.Context, r rota.ProofReport) (rota.J
 	if err != nil {
 		return none, err
 	}
-	if rd, err := jv.n.replica.Reader(ctx); err != nil {
+	if rd, err := jv.n.Replica.Reader(ctx); err != nil {
 		return none, err
 	} else if !rd.Has(rota.RightVerdict, job.Tenant, job.Queue) {
-		return none, unknownJob(r.Job)
+		return none, UnknownJob(r.Job)
 	}
 	lease, err := provenLease(&job, r.Lease)
 	if err != nil {
@@ -400,7 +409,7 @@ func (jv *jobVerbs) ReportProof(ctx context.Context, r rota.ProofReport) (rota.J
 	if job.RetryOnInvalidProof && !job.RecordDropped {
 		op.Spec, op.Past = entry.SpecOp(&job.JobSpec), fsm.PastOp(&job)
 	}
-	outcome, index, err := jv.n.proposer.proposeOne(ctx, &fsmpb.Op{Op: &fsmpb.Op_ReportProof{ReportProof: op}})
+	outcome, index, err := jv.n.ProposeOne(ctx, &fsmpb.Op{Op: &fsmpb.Op_ReportProof{ReportProof: op}})
 	if err != nil {
 		return none, err
 	}

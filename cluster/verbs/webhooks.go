@@ -1,4 +1,4 @@
-package cluster
+package verbs
 
 import (
 	"context"
@@ -14,13 +14,19 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
+// WebhookVerbs are the operations on webhooks, for users (SPEC §13.14).
+type WebhookVerbs struct{ n *Host }
+
+// NewWebhooks returns the verbs on webhooks.
+func NewWebhooks(h *Host) WebhookVerbs { return WebhookVerbs{h} }
+
 func unknownWebhook(name rota.WebhookName) error {
 	return rota.Refusef(rota.KindNotFound, "webhook", "webhook %q is not known", name)
 }
 
 // Webhooks lists the webhooks that the caller may read.
-func (wv *webhookVerbs) Webhooks(ctx context.Context, opt peer.ReadOptions) ([]rota.Webhook, rota.ReadAt, error) {
-	return replica.ReadAs(ctx, &wv.n.replica, opt, func(s *fsm.View, rd *access.Reader) (some []rota.Webhook, err error) {
+func (wv *WebhookVerbs) Webhooks(ctx context.Context, opt peer.ReadOptions) ([]rota.Webhook, rota.ReadAt, error) {
+	return replica.ReadAs(ctx, wv.n.Replica, opt, func(s *fsm.View, rd *access.Reader) (some []rota.Webhook, err error) {
 		for _, w := range fsm.WebhooksOf(s) {
 			if rd.Webhook(&w) {
 				some = append(some, w)
@@ -31,9 +37,9 @@ func (wv *webhookVerbs) Webhooks(ctx context.Context, opt peer.ReadOptions) ([]r
 }
 
 // Webhook reads one webhook.
-func (wv *webhookVerbs) Webhook(ctx context.Context, name rota.WebhookName,
+func (wv *WebhookVerbs) Webhook(ctx context.Context, name rota.WebhookName,
 	opt peer.ReadOptions) (rota.Webhook, rota.ReadAt, error) {
-	return replica.ReadAs(ctx, &wv.n.replica, opt, func(s *fsm.View, rd *access.Reader) (rota.Webhook, error) {
+	return replica.ReadAs(ctx, wv.n.Replica, opt, func(s *fsm.View, rd *access.Reader) (rota.Webhook, error) {
 		w, ok := fsm.WebhookOf(s, name)
 		if !ok || !rd.Webhook(&w) {
 			return rota.Webhook{}, unknownWebhook(name)
@@ -43,8 +49,8 @@ func (wv *webhookVerbs) Webhook(ctx context.Context, name rota.WebhookName,
 }
 
 // changed applies an operation of the caller and returns the webhook as the operation left it.
-func (wv *webhookVerbs) changed(ctx context.Context, name rota.WebhookName, op *fsmpb.Op) (rota.Webhook, error) {
-	_, index, err := wv.n.proposer.proposeOne(ctx, op)
+func (wv *WebhookVerbs) changed(ctx context.Context, name rota.WebhookName, op *fsmpb.Op) (rota.Webhook, error) {
+	_, index, err := wv.n.ProposeOne(ctx, op)
 	if err != nil {
 		return rota.Webhook{}, err
 	}
@@ -53,7 +59,7 @@ func (wv *webhookVerbs) changed(ctx context.Context, name rota.WebhookName, op *
 }
 
 // SetWebhook creates a webhook, or replaces its content.
-func (wv *webhookVerbs) SetWebhook(ctx context.Context, spec rota.WebhookSpec) (rota.Webhook, error) {
+func (wv *WebhookVerbs) SetWebhook(ctx context.Context, spec rota.WebhookSpec) (rota.Webhook, error) {
 	if err := spec.CheckShape(); err != nil {
 		return rota.Webhook{}, err
 	}
@@ -68,27 +74,27 @@ func (wv *webhookVerbs) SetWebhook(ctx context.Context, spec rota.WebhookSpec) (
 }
 
 // PauseWebhook disables a webhook, for a reason that is shown.
-func (wv *webhookVerbs) PauseWebhook(ctx context.Context, name rota.WebhookName, reason string) (rota.Webhook, error) {
+func (wv *WebhookVerbs) PauseWebhook(ctx context.Context, name rota.WebhookName, reason string) (rota.Webhook, error) {
 	return wv.changed(ctx, name,
 		&fsmpb.Op{Op: &fsmpb.Op_PauseWebhook{PauseWebhook: &fsmpb.PauseWebhook{Name: string(name), Paused: true,
 			Reason: reason}}})
 }
 
 // ResumeWebhook resumes a webhook from its cursor.
-func (wv *webhookVerbs) ResumeWebhook(ctx context.Context, name rota.WebhookName) (rota.Webhook, error) {
+func (wv *WebhookVerbs) ResumeWebhook(ctx context.Context, name rota.WebhookName) (rota.Webhook, error) {
 	return wv.changed(ctx, name,
 		&fsmpb.Op{Op: &fsmpb.Op_PauseWebhook{PauseWebhook: &fsmpb.PauseWebhook{Name: string(name)}}})
 }
 
 // SkipWebhook skips the events after a webhook's cursor.
-func (wv *webhookVerbs) SkipWebhook(ctx context.Context, name rota.WebhookName) (rota.Webhook, error) {
+func (wv *WebhookVerbs) SkipWebhook(ctx context.Context, name rota.WebhookName) (rota.Webhook, error) {
 	return wv.changed(ctx, name,
 		&fsmpb.Op{Op: &fsmpb.Op_SkipWebhook{SkipWebhook: &fsmpb.SkipWebhook{Name: string(name)}}})
 }
 
 // DeleteWebhook deletes a webhook; deleting a missing one is not an error.
-func (wv *webhookVerbs) DeleteWebhook(ctx context.Context, name rota.WebhookName) error {
-	_, _, err := wv.n.proposer.proposeOne(ctx,
+func (wv *WebhookVerbs) DeleteWebhook(ctx context.Context, name rota.WebhookName) error {
+	_, _, err := wv.n.ProposeOne(ctx,
 		&fsmpb.Op{Op: &fsmpb.Op_DeleteWebhook{DeleteWebhook: &fsmpb.DeleteWebhook{Name: string(name)}}})
 	return err
 }

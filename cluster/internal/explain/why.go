@@ -1,4 +1,4 @@
-package cluster
+package explain
 
 import (
 	"context"
@@ -7,21 +7,35 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/cluster/audit"
+	"github.com/rotasched/rota/cluster/verbs"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/internal/peer"
 )
 
+// Explainer explains why a job waits or was placed as it was, also in the past.
+type Explainer struct {
+	n        *verbs.Host
+	jobVerbs *verbs.JobVerbs
+	Reader   *PastReader
+	Ahead    *forecaster
+}
+
+// New returns an explainer that reads the past with p.
+func New(h *verbs.Host, p *PastReader, jobs *verbs.JobVerbs) Explainer {
+	return Explainer{n: h, jobVerbs: jobs, Reader: p, Ahead: newForecaster(h)}
+}
+
 // Why explains a job (SPEC §6.1, §7.7, §13.13): on the current state, or on a past one, replayed separately. Details
 // about other workers in a decision need such a replay too.
-func (ex *explainer) Why(ctx context.Context, id rota.JobID, q rota.WhyQuery,
+func (ex *Explainer) Why(ctx context.Context, id rota.JobID, q rota.WhyQuery,
 	opt peer.ReadOptions) (x rota.Explanation, seen rota.ReadAt,
 	err error) {
-	if seen, err = ex.n.replica.Fresh(ctx, opt); err != nil {
+	if seen, err = ex.n.Replica.Fresh(ctx, opt); err != nil {
 		return x, seen, err
 	}
-	rd, err := ex.n.replica.Reader(ctx)
+	rd, err := ex.n.Replica.Reader(ctx)
 	if err != nil {
 		return x, seen, err
 	}
@@ -46,7 +60,7 @@ func (ex *explainer) Why(ctx context.Context, id rota.JobID, q rota.WhyQuery,
 const maxAhead = 60_000
 
 // indexOf returns the index of the requested state, 0 for the current one.
-func (ex *explainer) indexOf(ctx context.Context, q rota.WhyQuery) (rota.Index, error) {
+func (ex *Explainer) indexOf(ctx context.Context, q rota.WhyQuery) (rota.Index, error) {
 	switch {
 	case q.AtDate == 0:
 		return q.At, nil
@@ -58,42 +72,42 @@ func (ex *explainer) indexOf(ctx context.Context, q rota.WhyQuery) (rota.Index, 
 		return 0, rota.Refusef(rota.KindOutOfRange, "at",
 			"at: got %s, want a date in the past; this node's clock is at %s", q.AtDate, now)
 	}
-	return ex.n.events.IndexAt(ctx, q.AtDate)
+	return ex.n.Events.IndexAt(ctx, q.AtDate)
 }
 
 // Past returns what reading a past state has to replay now. The answer is momentary: another reader may move the kept
 // state in between.
-func (ex *explainer) Past(ctx context.Context, q rota.WhyQuery) (rota.Past, error) {
+func (ex *Explainer) Past(ctx context.Context, q rota.WhyQuery) (rota.Past, error) {
 	at, err := ex.indexOf(ctx, q)
 	if err != nil {
 		return rota.Past{}, err
 	}
-	switch applied := rota.Index(ex.n.replica.Applied.Load()); {
+	switch applied := rota.Index(ex.n.Replica.Applied.Load()); {
 	case at == 0:
 		return rota.Past{Index: applied, From: applied}, nil
 	case at > applied:
 		return rota.Past{}, rota.Refusef(rota.KindOutOfRange, "at", "index %d is to come: this node has applied %d", at,
 			applied)
 	}
-	from, known := ex.n.audit.Nearest(at)
+	from, known := ex.n.Audit.Nearest(at)
 	if !known {
 		return rota.Past{}, rota.Refusef(rota.KindOutOfRange, "at", "index %d lies before what audit_retention keeps",
 			at)
 	}
-	if has := rota.Index(ex.past.has.Load()); has <= at {
+	if has := rota.Index(ex.Reader.has.Load()); has <= at {
 		from = max(from, has)
 	}
 	return rota.Past{Index: at, From: from, Entries: int64(at - from)}, nil
 }
 
 // whyNow explains a job in the current state, at the index that was read or later.
-func (ex *explainer) whyNow(ctx context.Context, id rota.JobID, seen rota.Index,
+func (ex *Explainer) whyNow(ctx context.Context, id rota.JobID, seen rota.Index,
 	rd *access.Reader) (rota.Explanation, error) {
 	var x rota.Explanation
 	var live bool
 	var head fsm.Head
 	hidden := false
-	if err := ex.n.replica.View(func(s *fsm.View) {
+	if err := ex.n.Replica.View(func(s *fsm.View) {
 		if tenant, queue, ok := s.PlaceOfJob(id); ok && !rd.Reads(tenant, queue) {
 			hidden = true
 			return
@@ -104,7 +118,7 @@ func (ex *explainer) whyNow(ctx context.Context, id rota.JobID, seen rota.Index,
 		return x, err
 	}
 	if hidden {
-		return x, unknownJob(id)
+		return x, verbs.UnknownJob(id)
 	}
 	if live && x.State == rota.JobBlocked && x.Decision == nil {
 		if _, run := rota.SplitRunID(id); run { // it waits in its schedule: there is no job yet
@@ -132,11 +146,11 @@ func (ex *explainer) whyNow(ctx context.Context, id rota.JobID, seen rota.Index,
 }
 
 // whyThen explains a job in the state at an index.
-func (ex *explainer) whyThen(ctx context.Context, id rota.JobID, at rota.Index,
+func (ex *Explainer) whyThen(ctx context.Context, id rota.JobID, at rota.Index,
 	rd *access.Reader) (rota.Explanation, error) {
 	var x rota.Explanation
 	var err error
-	if past := ex.past.at(ctx, at, func(m *fsm.Machine) { x, err = whyIn(m, id, at, rd) }); past != nil {
+	if past := ex.Reader.at(ctx, at, func(m *fsm.Machine) { x, err = whyIn(m, id, at, rd) }); past != nil {
 		return x, past
 	}
 	return x, err
@@ -159,11 +173,11 @@ func whyIn(m *fsm.Machine, id rota.JobID, at rota.Index, rd *access.Reader) (rot
 
 // addOthers replays the state that a decision was made on and adds the other candidates; if that past is gone, the
 // explanation states this.
-func (ex *explainer) addOthers(ctx context.Context, id rota.JobID, d *rota.PlacedDecision) error {
+func (ex *Explainer) addOthers(ctx context.Context, id rota.JobID, d *rota.PlacedDecision) error {
 	ok := false
-	logged, err := audit.Round(ctx, ex.n.stores.Log, d.Epoch, d.Height, rota.Index(ex.n.replica.Applied.Load()))
+	logged, err := audit.Round(ctx, ex.n.Stores.Log, d.Epoch, d.Height, rota.Index(ex.n.Replica.Applied.Load()))
 	if err == nil {
-		err = ex.past.at(ctx, d.Height, func(m *fsm.Machine) {
+		err = ex.Reader.at(ctx, d.Height, func(m *fsm.Machine) {
 			d.Others, ok = m.Reenact(id, logged.With, limits.MaxDecide)
 		})
 	}
@@ -183,25 +197,25 @@ const etaFresh = 2 * time.Second
 
 // ETA forecasts when a job starts, on this node's state: it needs no leader, and reports how old the state is if there
 // is none. A caller that names an index gets no older state, and waits for it.
-func (ex *explainer) ETA(ctx context.Context, id rota.JobID,
+func (ex *Explainer) ETA(ctx context.Context, id rota.JobID,
 	opt peer.ReadOptions) (x rota.ETA, seen rota.ReadAt, err error) {
 	stale := ""
 	within, cancel := context.WithTimeout(ctx, etaFresh)
 	if opt.MinIndex > 0 {
 		within = ctx
 	}
-	seen, err = ex.n.replica.Fresh(within, opt)
+	seen, err = ex.n.Replica.Fresh(within, opt)
 	cancel()
 	if kind := rota.KindOf(err); opt.MinIndex == 0 && (kind == rota.KindUnavailable || kind == rota.KindTimeout) {
 		opt = peer.ReadOptions{Stale: true}
-		if seen, err = ex.n.replica.Fresh(ctx, opt); err == nil {
+		if seen, err = ex.n.Replica.Fresh(ctx, opt); err == nil {
 			stale = fmt.Sprintf("no leader answers: the state is that of %d ms ago", seen.Age.Milliseconds())
 		}
 	}
 	if err != nil {
 		return x, seen, err
 	}
-	rd, err := ex.n.replica.Reader(ctx)
+	rd, err := ex.n.Replica.Reader(ctx)
 	if err != nil {
 		return x, seen, err
 	}
@@ -215,10 +229,10 @@ func (ex *explainer) ETA(ctx context.Context, id rota.JobID,
 		x.Basis = append(x.Basis, stale)
 	}
 	if waits(why.State) {
-		err = ex.ahead.forecast(ctx, &x, &why, rd)
+		err = ex.Ahead.forecast(ctx, &x, &why, rd)
 		return x, seen, err
 	}
-	job, _, err := ex.n.archive.Job(ctx, id)
+	job, _, err := ex.n.Archive.Job(ctx, id)
 	if err != nil {
 		return x, seen, err
 	}
@@ -233,19 +247,4 @@ func (ex *explainer) ETA(ctx context.Context, id rota.JobID,
 
 func waits(s rota.JobState) bool {
 	return s == rota.JobQueued || s == rota.JobDelayed || s == rota.JobBlocked
-}
-
-// Events serves events as history does, limited to those that the caller may read by its rights in the state when they
-// are sent.
-func (n *Node) Events(ctx context.Context, filter rota.EventFilter, send func(peer.EventBatch) error) error {
-	return n.events.Events(ctx, filter, func(b peer.EventBatch) error {
-		rd, err := n.replica.Reader(ctx)
-		if err != nil {
-			return err
-		}
-		all := len(b.Events)
-		b.Events = rd.Events(b.Events)
-		b.Own = b.Own || rd != nil && all > 0
-		return send(b)
-	})
 }

@@ -1,4 +1,4 @@
-package cluster
+package verbs
 
 import (
 	"context"
@@ -13,21 +13,21 @@ import (
 
 // JobLog reads the log of an attempt: from the archive if the attempt has ended, otherwise from the node that its
 // worker is connected to (SPEC §22.3).
-func (jv *jobVerbs) JobLog(ctx context.Context, of rota.LogOf,
+func (jv *JobVerbs) JobLog(ctx context.Context, of rota.LogOf,
 	opt peer.ReadOptions) (l rota.AttemptLog, at rota.ReadAt, err error) {
-	if at, err = jv.n.replica.Fresh(ctx, opt); err != nil {
+	if at, err = jv.n.Replica.Fresh(ctx, opt); err != nil {
 		return l, at, err
 	}
-	rd, err := jv.n.replica.Reader(ctx)
+	rd, err := jv.n.Replica.Reader(ctx)
 	if err != nil {
 		return l, at, err
 	}
-	job, ok, err := jv.n.archive.Job(ctx, of.Job)
+	job, ok, err := jv.n.Archive.Job(ctx, of.Job)
 	if err != nil {
 		return l, at, err
 	}
 	if !ok || !rd.Has(rota.RightData, job.Tenant, job.Queue) {
-		return l, at, unknownJob(of.Job)
+		return l, at, UnknownJob(of.Job)
 	}
 	if l, err = attemptOf(&job, &of); err != nil {
 		return l, at, err
@@ -42,7 +42,7 @@ func (jv *jobVerbs) JobLog(ctx context.Context, of rota.LogOf,
 	live := jv.askLog(ctx, l.Lease, of.After)
 	if !live.Known {
 		// The node that had the log may have dropped it in the meantime because it was archived.
-		if at, err = jv.n.replica.Fresh(ctx, opt); err != nil {
+		if at, err = jv.n.Replica.Fresh(ctx, opt); err != nil {
 			return l, at, err
 		}
 		if l.Parts, ok, err = jv.keptLog(ctx, l.Lease, of.After); ok || err != nil {
@@ -56,9 +56,9 @@ func (jv *jobVerbs) JobLog(ctx context.Context, of rota.LogOf,
 }
 
 // keptLog reads the log of an ended attempt from the archive.
-func (jv *jobVerbs) keptLog(ctx context.Context, lease rota.LeaseID,
+func (jv *JobVerbs) keptLog(ctx context.Context, lease rota.LeaseID,
 	after uint64) (parts []rota.LogPart, ok bool, err error) {
-	kept, ok, err := jv.n.archive.Job(ctx, peer.LogID(lease))
+	kept, ok, err := jv.n.Archive.Job(ctx, peer.LogID(lease))
 	if err != nil || !ok {
 		return nil, false, err
 	}
@@ -100,7 +100,7 @@ func attemptOf(job *rota.Job, of *rota.LogOf) (l rota.AttemptLog, err error) {
 
 // askLog asks this node, then the others, for the log of an attempt that may be open. A node that does not answer
 // counts as having none: followers ask again.
-func (jv *jobVerbs) askLog(ctx context.Context, lease rota.LeaseID, after uint64) (best peer.NodeLog) {
+func (jv *JobVerbs) askLog(ctx context.Context, lease rota.LeaseID, after uint64) (best peer.NodeLog) {
 	most := after
 	better := func(l peer.NodeLog) {
 		end := after
@@ -112,13 +112,13 @@ func (jv *jobVerbs) askLog(ctx context.Context, lease rota.LeaseID, after uint64
 		}
 	}
 	better(jv.logs.Here(lease, after))
-	others, _ := jv.membership.otherServers()
+	others, _ := jv.n.OtherServers()
 	for _, to := range others {
 		if to.API == "" {
 			continue
 		}
 		asking, cancel := context.WithTimeout(ctx, maxAskLog)
-		if l, err := jv.n.peers.Log(asking, to, lease, after); err == nil {
+		if l, err := jv.n.AskLog(asking, to, lease, after); err == nil {
 			better(l)
 		}
 		cancel()
@@ -130,6 +130,6 @@ func (jv *jobVerbs) askLog(ctx context.Context, lease rota.LeaseID, after uint64
 const maxAskLog = 2 * time.Second
 
 // LogHere returns this node's part of the log of an attempt that may be open.
-func (jv *jobVerbs) LogHere(lease rota.LeaseID, after uint64) peer.NodeLog {
+func (jv *JobVerbs) LogHere(lease rota.LeaseID, after uint64) peer.NodeLog {
 	return jv.logs.Here(lease, after)
 }

@@ -1,4 +1,4 @@
-package cluster
+package verbs
 
 import (
 	"context"
@@ -14,14 +14,20 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
+// BatchVerbs are the operations on batches, for users (SPEC §24).
+type BatchVerbs struct{ n *Host }
+
+// NewBatches returns the verbs on batches.
+func NewBatches(h *Host) BatchVerbs { return BatchVerbs{h} }
+
 func unknownBatch(id rota.BatchID) error {
 	return rota.Refusef(rota.KindNotFound, "batch", "batch %q is not known", id)
 }
 
 // Batch reads one batch.
-func (bv *batchVerbs) Batch(ctx context.Context, id rota.BatchID,
+func (bv *BatchVerbs) Batch(ctx context.Context, id rota.BatchID,
 	opt peer.ReadOptions) (rota.Batch, rota.ReadAt, error) {
-	return replica.ReadAs(ctx, &bv.n.replica, opt, func(s *fsm.View, rd *access.Reader) (rota.Batch, error) {
+	return replica.ReadAs(ctx, bv.n.Replica, opt, func(s *fsm.View, rd *access.Reader) (rota.Batch, error) {
 		b, ok := fsm.BatchOf(s, id)
 		if !ok || !rd.Batch(&b) {
 			return rota.Batch{}, unknownBatch(id)
@@ -31,12 +37,12 @@ func (bv *batchVerbs) Batch(ctx context.Context, id rota.BatchID,
 }
 
 // Batches reads one page of the batches that the caller may read, after an id: those that a principal opened, or all.
-func (bv *batchVerbs) Batches(ctx context.Context, by rota.Principal, after rota.BatchID, limit int,
+func (bv *BatchVerbs) Batches(ctx context.Context, by rota.Principal, after rota.BatchID, limit int,
 	opt peer.ReadOptions) (page peer.BatchPage, at rota.ReadAt, err error) {
 	if limit <= 0 || limit > limits.MaxPage {
 		limit = limits.MaxPage
 	}
-	return replica.ReadAs(ctx, &bv.n.replica, opt, func(s *fsm.View, rd *access.Reader) (page peer.BatchPage, err error) {
+	return replica.ReadAs(ctx, bv.n.Replica, opt, func(s *fsm.View, rd *access.Reader) (page peer.BatchPage, err error) {
 		fsm.EachBatch(s, after, func(b rota.Batch) bool {
 			switch {
 			case by != "" && b.By != by, !rd.Batch(&b):
@@ -52,8 +58,8 @@ func (bv *batchVerbs) Batches(ctx context.Context, by rota.Principal, after rota
 }
 
 // changed applies an operation of the caller and returns the batch as the operation left it.
-func (bv *batchVerbs) changed(ctx context.Context, id rota.BatchID, op *fsmpb.Op) (rota.Batch, error) {
-	_, index, err := bv.n.proposer.proposeOne(ctx, op)
+func (bv *BatchVerbs) changed(ctx context.Context, id rota.BatchID, op *fsmpb.Op) (rota.Batch, error) {
+	_, index, err := bv.n.ProposeOne(ctx, op)
 	if err != nil {
 		return rota.Batch{}, err
 	}
@@ -62,7 +68,7 @@ func (bv *batchVerbs) changed(ctx context.Context, id rota.BatchID, op *fsmpb.Op
 }
 
 // OpenBatch opens a batch; repeating the call returns the same batch.
-func (bv *batchVerbs) OpenBatch(ctx context.Context, spec rota.BatchSpec) (rota.Batch, error) {
+func (bv *BatchVerbs) OpenBatch(ctx context.Context, spec rota.BatchSpec) (rota.Batch, error) {
 	if err := spec.CheckShape(rota.MaxPayloadBytes); err != nil {
 		return rota.Batch{}, err
 	}
@@ -70,7 +76,7 @@ func (bv *batchVerbs) OpenBatch(ctx context.Context, spec rota.BatchSpec) (rota.
 }
 
 // SealBatch closes a batch for new jobs.
-func (bv *batchVerbs) SealBatch(ctx context.Context, id rota.BatchID) (rota.Batch, error) {
+func (bv *BatchVerbs) SealBatch(ctx context.Context, id rota.BatchID) (rota.Batch, error) {
 	if err := id.Check("id"); err != nil {
 		return rota.Batch{}, err
 	}
@@ -78,11 +84,11 @@ func (bv *batchVerbs) SealBatch(ctx context.Context, id rota.BatchID) (rota.Batc
 }
 
 // AwaitBatch returns a batch once it has ended.
-func (bv *batchVerbs) AwaitBatch(ctx context.Context, id rota.BatchID) (rota.Batch, error) {
-	if _, err := bv.n.replica.Fresh(ctx, peer.ReadOptions{}); err != nil {
+func (bv *BatchVerbs) AwaitBatch(ctx context.Context, id rota.BatchID) (rota.Batch, error) {
+	if _, err := bv.n.Replica.Fresh(ctx, peer.ReadOptions{}); err != nil {
 		return rota.Batch{}, err
 	}
-	notified, forget := bv.n.replica.Hub.AwaitEnd(string(rota.CallbackID(id)))
+	notified, forget := bv.n.Replica.Hub.AwaitEnd(string(rota.CallbackID(id)))
 	defer forget()
 	for {
 		b, _, err := bv.Batch(ctx, id, peer.ReadOptions{Stale: true}) // each time with the caller's current rights
@@ -94,7 +100,7 @@ func (bv *batchVerbs) AwaitBatch(ctx context.Context, id rota.BatchID) (rota.Bat
 		case <-ctx.Done():
 			return b, &rota.Error{Kind: rota.KindTimeout, Subject: "batch", Cause: ctx.Err(),
 				Text: "the waiting time is over and batch " + string(id) + " has not ended"}
-		case <-bv.n.stopped:
+		case <-bv.n.Stopped:
 			return b, fault.Stopping()
 		}
 	}

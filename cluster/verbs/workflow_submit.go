@@ -1,4 +1,4 @@
-package cluster
+package verbs
 
 import (
 	"context"
@@ -16,13 +16,13 @@ import (
 // SubmitWorkflow admits a workflow completely or not at all (SPEC §11.1). It orders the graph here, before the log, and
 // then uploads the nodes in chunks, which are invisible until the last operation commits them. An interrupted upload
 // continues when the same workflow is submitted again, and lapses if it is not.
-func (fv *workflowVerbs) SubmitWorkflow(ctx context.Context, spec rota.WorkflowSpec) (rota.WorkflowSubmitted, error) {
+func (fv *WorkflowVerbs) SubmitWorkflow(ctx context.Context, spec rota.WorkflowSpec) (rota.WorkflowSubmitted, error) {
 	s, err := fv.submitWorkflow(ctx, &spec)
-	fv.n.measures.CountRefused(err)
+	fv.n.Measures.CountRefused(err)
 	return s, err
 }
 
-func (fv *workflowVerbs) submitWorkflow(ctx context.Context, spec *rota.WorkflowSpec) (rota.WorkflowSubmitted, error) {
+func (fv *WorkflowVerbs) submitWorkflow(ctx context.Context, spec *rota.WorkflowSpec) (rota.WorkflowSubmitted, error) {
 	if err := rota.CheckID("workflow", spec.ID); err != nil {
 		return rota.WorkflowSubmitted{}, err
 	}
@@ -41,8 +41,8 @@ func (fv *workflowVerbs) submitWorkflow(ctx context.Context, spec *rota.Workflow
 
 // enterUpload takes a slot for uploading a workflow. A known workflow is answered regardless of other uploads
 // (SPEC §16.5): such repetitions have their own slot, where they wait for each other.
-func (fv *workflowVerbs) enterUpload(ctx context.Context, id rota.WorkflowID) (leave func(), err error) {
-	w, known, err := fv.workflowHere(id)
+func (fv *WorkflowVerbs) enterUpload(ctx context.Context, id rota.WorkflowID) (leave func(), err error) {
+	w, known, err := fv.WorkflowHere(id)
 	if err != nil {
 		return nil, err
 	}
@@ -55,8 +55,8 @@ func (fv *workflowVerbs) enterUpload(ctx context.Context, id rota.WorkflowID) (l
 		}
 	}
 	select {
-	case fv.uploads <- struct{}{}:
-		return func() { <-fv.uploads }, nil
+	case fv.Uploads <- struct{}{}:
+		return func() { <-fv.Uploads }, nil
 	default:
 		// Unavailable, not Exhausted: only this node has no room, so a client tries another one.
 		return nil, &rota.Error{Kind: rota.KindUnavailable, Subject: "workflows", RetryAfter: time.Second,
@@ -66,8 +66,8 @@ func (fv *workflowVerbs) enterUpload(ctx context.Context, id rota.WorkflowID) (l
 
 // upload writes one workflow to the log.
 type upload struct {
-	n             *base
-	workflowVerbs *workflowVerbs
+	n             *Host
+	workflowVerbs *WorkflowVerbs
 	spec          *rota.WorkflowSpec
 	graph         *rota.Graph
 	content       [16]byte
@@ -89,7 +89,7 @@ func (u *upload) run(ctx context.Context) (rota.WorkflowSubmitted, error) {
 // once opens the workflow, adds the missing nodes, and commits. It reports whether the log requests nodes that it
 // already had: the upload lapsed meanwhile.
 func (u *upload) once(ctx context.Context) (s rota.WorkflowSubmitted, again bool, err error) {
-	o, index, err := u.n.proposer.proposeOne(ctx, entry.OpenWorkflowOp(u.spec, u.graph, u.content))
+	o, index, err := u.n.ProposeOne(ctx, entry.OpenWorkflowOp(u.spec, u.graph, u.content))
 	if err != nil {
 		return s, false, u.nameDifference(ctx, err, index)
 	}
@@ -100,7 +100,7 @@ func (u *upload) once(ctx context.Context) (s rota.WorkflowSubmitted, again bool
 		return s, lapsed(err), err
 	}
 	failpoint.Pass("workflow-before-commit")
-	o, index, err = u.n.proposer.proposeInTurn(ctx, entry.CommitWorkflowOp(u.spec.ID, u.content))
+	o, index, err = u.n.ProposeInTurn(ctx, entry.CommitWorkflowOp(u.spec.ID, u.content))
 	if err != nil {
 		return s, lapsed(err), err
 	}
@@ -121,13 +121,13 @@ func (u *upload) nameDifference(ctx context.Context, err error, index rota.Index
 	if e := rota.ErrorOf(err); e.Kind != rota.KindConflict || e.Subject != "id" {
 		return err
 	}
-	rd, lost := u.n.replica.Reader(ctx)
-	if lost != nil || u.n.replica.WaitApplied(ctx, index) != nil {
+	rd, lost := u.n.Replica.Reader(ctx)
+	if lost != nil || u.n.Replica.WaitApplied(ctx, index) != nil {
 		return err
 	}
 	var v *fsm.WorkflowView
 	w, known := rota.Workflow{}, false
-	lost = u.n.replica.View(func(s *fsm.View) {
+	lost = u.n.Replica.View(func(s *fsm.View) {
 		if w, known = s.Workflow(u.spec.ID); known {
 			v, known = s.WorkflowView(u.spec.ID)
 		}
@@ -138,21 +138,16 @@ func (u *upload) nameDifference(ctx context.Context, err error, index rota.Index
 	return fsm.OtherWorkflow(u.spec.ID, v.Difference(u.spec, u.graph))
 }
 
-// maxChunks bounds the nodes in one entry, to 4,000: a hundred thousand small ones fit into half a megabyte, and
+// MaxChunks bounds the nodes in one entry, to 4,000: a hundred thousand small ones fit into half a megabyte, and
 // applying those takes hundreds of milliseconds.
-const maxChunks = 8
+const MaxChunks = 8
 
 // add uploads the nodes from a number on, one entry at a time. Several entries at once were rejected: calls to the
 // leader may arrive out of order, and one that arrives too early is rejected and sent again.
 func (u *upload) add(ctx context.Context, from uint32) error {
 	ops := entry.AddNodesOps(u.spec, u.graph, u.content, from)
 	for len(ops) > 0 {
-		b, err := encode(askedBy(ctx, ops[:min(maxChunks, len(ops))]))
-		if err != nil {
-			return err
-		}
-		k := b.chunk(0)
-		outcomes, _, err := u.n.proposer.proposeBatch(ctx, b.part(0, k))
+		outcomes, err := u.n.ProposeFirst(ctx, ops[:min(MaxChunks, len(ops))])
 		if err != nil {
 			return err
 		}
@@ -161,7 +156,7 @@ func (u *upload) add(ctx context.Context, from uint32) error {
 				return e
 			}
 		}
-		ops = ops[k:]
+		ops = ops[len(outcomes):]
 	}
 	return nil
 }

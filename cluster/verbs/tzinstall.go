@@ -1,4 +1,4 @@
-package cluster
+package verbs
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/internal/zones"
 	"github.com/rotasched/rota/cluster/replica"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/fsmpb"
@@ -16,45 +17,45 @@ import (
 // InstallTZData puts a release of the time zone database into force on the whole cluster (SPEC §17.7). The state
 // machine does not open the data, so this function rejects data that is unreadable, older, or lacks a zone that a
 // schedule uses.
-func (cv *clusterVerbs) InstallTZData(ctx context.Context, t rota.TZInstall) (rota.TZData, error) {
+func (sv *ScheduleVerbs) InstallTZData(ctx context.Context, t rota.TZInstall) (rota.TZData, error) {
 	if err := t.CheckShape(); err != nil {
 		return rota.TZData{}, err
 	}
-	if wall := rota.DateOf(cv.n.wall()); t.Released > wall+24*3600*1000 {
+	if wall := rota.DateOf(sv.n.Wall()); t.Released > wall+24*3600*1000 {
 		return rota.TZData{}, rota.Refusef(rota.KindInvalid, "released",
 			"released: got %s, want a date that has passed", t.Released)
 	}
-	zones, err := cron.Open(t.Release, t.Released, t.Data)
+	opened, err := cron.Open(t.Release, t.Released, t.Data)
 	if err != nil {
 		return rota.TZData{}, err
 	}
-	var last zonesInForce
+	var last zones.InForce
 	used := make(map[string]int)
-	if err := cv.n.replica.View(func(s *fsm.View) {
-		last = zonesOf(s)
-		used = zonesUsed(s)
+	if err := sv.n.Replica.View(func(s *fsm.View) {
+		last = zones.Of(s)
+		used = zones.Used(s)
 	}); err != nil {
 		return rota.TZData{}, err
 	}
-	if now := last.report(); !t.Older && t.Release < now.Release {
+	if now := last.Report(); !t.Older && t.Release < now.Release {
 		return rota.TZData{}, rota.Refusef(rota.KindConflict, "release",
 			"release: got %s, want %s or newer, which is in force; pass --older to install it all the same",
 			t.Release, now.Release)
 	}
 	for _, zone := range slices.Sorted(maps.Keys(used)) {
-		if _, err := zones.Zone(zone); err != nil {
+		if _, err := opened.Zone(zone); err != nil {
 			return rota.TZData{}, rota.Refusef(rota.KindConflict, "tzdata",
 				"tzdata: release %s lacks the zone %.80q of %d active schedules; "+
 					"set them to another zone first (rota schedule list)", t.Release, zone, used[zone])
 		}
 	}
-	_, index, err := cv.n.proposer.proposeOne(ctx,
+	_, index, err := sv.n.ProposeOne(ctx,
 		&fsmpb.Op{Op: &fsmpb.Op_SetTzdata{SetTzdata: &fsmpb.SetTZData{Release: t.Release,
 			ReleasedMs: int64(t.Released), Data: t.Data}}})
 	if err != nil {
 		return rota.TZData{}, err
 	}
-	now, _, err := replica.Read(ctx, &cv.n.replica, peer.ReadOptions{MinIndex: index}, func(s *fsm.View) (rota.TZData, error) {
+	now, _, err := replica.Read(ctx, sv.n.Replica, peer.ReadOptions{MinIndex: index}, func(s *fsm.View) (rota.TZData, error) {
 		t, _, _ := fsm.InstalledTZData(s)
 		return t, nil
 	})

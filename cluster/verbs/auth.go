@@ -1,4 +1,4 @@
-package cluster
+package verbs
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/internal/caller"
 	"github.com/rotasched/rota/cluster/internal/fault"
 	"github.com/rotasched/rota/cluster/replica"
 	"github.com/rotasched/rota/fsm"
@@ -14,9 +15,26 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
+// AuthVerbs are the operations on rights: tokens, roles, blocked certificates.
+type AuthVerbs struct {
+	n *Host
+}
+
+const (
+	// CountsWithin bounds how long the answer to a change of rights waits for the other members to apply it; countsLook
+	// and maxCountsLook bound the pause between two requests to one of them. Members apply it within milliseconds, or
+	// are far behind.
+	CountsWithin  = time.Second
+	countsLook    = 2 * time.Millisecond
+	maxCountsLook = 50 * time.Millisecond
+)
+
+// NewAuth returns the verbs on rights.
+func NewAuth(h *Host) AuthVerbs { return AuthVerbs{h} }
+
 // InitAuth creates the first token, after which callers without one have no rights; a reset creates another one at any
 // time. Repeating the call returns the same token.
-func (av *authVerbs) InitAuth(ctx context.Context, t rota.AccessToken, hash [32]byte,
+func (av *AuthVerbs) InitAuth(ctx context.Context, t rota.AccessToken, hash [32]byte,
 	reset bool) (rota.AccessToken, error) {
 	return av.makeToken(ctx, t.ID, &fsmpb.Op{Op: &fsmpb.Op_InitAuth{InitAuth: &fsmpb.InitAuth{Token: tokenOp(&t, hash),
 		Reset_: reset}}})
@@ -24,7 +42,7 @@ func (av *authVerbs) InitAuth(ctx context.Context, t rota.AccessToken, hash [32]
 
 // CreateToken creates a token identified by the hash of its secret. Repeating the call returns the same token, unless
 // it was revoked.
-func (av *authVerbs) CreateToken(ctx context.Context, t rota.AccessToken, hash [32]byte) (rota.AccessToken, error) {
+func (av *AuthVerbs) CreateToken(ctx context.Context, t rota.AccessToken, hash [32]byte) (rota.AccessToken, error) {
 	return av.makeToken(ctx, t.ID, &fsmpb.Op{Op: &fsmpb.Op_CreateToken{CreateToken: tokenOp(&t, hash)}})
 }
 
@@ -35,7 +53,7 @@ func tokenOp(t *rota.AccessToken, hash [32]byte) *fsmpb.CreateToken {
 }
 
 // makeToken proposes a token and reads it.
-func (av *authVerbs) makeToken(ctx context.Context, id string, op *fsmpb.Op) (rota.AccessToken, error) {
+func (av *AuthVerbs) makeToken(ctx context.Context, id string, op *fsmpb.Op) (rota.AccessToken, error) {
 	return change(ctx, av, op, func(a *fsm.Access) rota.AccessToken {
 		made, _ := a.Token(id)
 		return made
@@ -43,7 +61,7 @@ func (av *authVerbs) makeToken(ctx context.Context, id string, op *fsmpb.Op) (ro
 }
 
 // AccessTokens lists the tokens that have not expired, including revoked ones.
-func (av *authVerbs) AccessTokens(ctx context.Context, opt peer.ReadOptions) ([]rota.AccessToken, rota.ReadAt, error) {
+func (av *AuthVerbs) AccessTokens(ctx context.Context, opt peer.ReadOptions) ([]rota.AccessToken, rota.ReadAt, error) {
 	return readAccess(ctx, av, opt, func(a *fsm.Access) (tokens []rota.AccessToken) {
 		a.Tokens("", func(t rota.AccessToken) bool {
 			tokens = append(tokens, t)
@@ -54,12 +72,12 @@ func (av *authVerbs) AccessTokens(ctx context.Context, opt peer.ReadOptions) ([]
 }
 
 // RevokeToken revokes a token permanently; revoking it again is not an error.
-func (av *authVerbs) RevokeToken(ctx context.Context, id string) error {
+func (av *AuthVerbs) RevokeToken(ctx context.Context, id string) error {
 	return av.propose(ctx, &fsmpb.Op{Op: &fsmpb.Op_RevokeToken{RevokeToken: &fsmpb.RevokeToken{Id: id}}})
 }
 
 // SetRole creates a role, or replaces its grants and limits.
-func (av *authVerbs) SetRole(ctx context.Context, role rota.Role) (rota.Role, error) {
+func (av *AuthVerbs) SetRole(ctx context.Context, role rota.Role) (rota.Role, error) {
 	op := &fsmpb.SetRole{Name: role.Name, MaxQueues: role.MaxQueues, MaxTenants: role.MaxTenants,
 		MaxWorkers:   role.MaxWorkers,
 		MaxWorkflows: role.MaxWorkflows, MaxTokens: role.MaxTokens, MaxSchedules: role.MaxSchedules,
@@ -74,34 +92,34 @@ func (av *authVerbs) SetRole(ctx context.Context, role rota.Role) (rota.Role, er
 }
 
 // Roles lists the roles, including the built-in ones.
-func (av *authVerbs) Roles(ctx context.Context, opt peer.ReadOptions) ([]rota.Role, rota.ReadAt, error) {
+func (av *AuthVerbs) Roles(ctx context.Context, opt peer.ReadOptions) ([]rota.Role, rota.ReadAt, error) {
 	return readAccess(ctx, av, opt, (*fsm.Access).Roles)
 }
 
 // DeleteRole deletes a role: its holders lose the rights that it grants.
-func (av *authVerbs) DeleteRole(ctx context.Context, name string) error {
+func (av *AuthVerbs) DeleteRole(ctx context.Context, name string) error {
 	return av.propose(ctx, &fsmpb.Op{Op: &fsmpb.Op_DeleteRole{DeleteRole: &fsmpb.DeleteRole{Name: name}}})
 }
 
 // SetBlock blocks or unblocks the certificates of a role and a name.
-func (av *authVerbs) SetBlock(ctx context.Context, role, name string, blocked bool) error {
+func (av *AuthVerbs) SetBlock(ctx context.Context, role, name string, blocked bool) error {
 	return av.propose(ctx, &fsmpb.Op{Op: &fsmpb.Op_SetBlock{SetBlock: &fsmpb.SetBlock{Role: role, Name: name,
 		Blocked: blocked}}})
 }
 
 // Blocks lists the blocked certificates.
-func (av *authVerbs) Blocks(ctx context.Context, opt peer.ReadOptions) ([]rota.Block, rota.ReadAt, error) {
+func (av *AuthVerbs) Blocks(ctx context.Context, opt peer.ReadOptions) ([]rota.Block, rota.ReadAt, error) {
 	return readAccess(ctx, av, opt, (*fsm.Access).Blocks)
 }
 
 // SetAnonymous sets the roles of callers without a credential.
-func (av *authVerbs) SetAnonymous(ctx context.Context, roles []string) error {
+func (av *AuthVerbs) SetAnonymous(ctx context.Context, roles []string) error {
 	return av.propose(ctx, &fsmpb.Op{Op: &fsmpb.Op_SetAnonymous{SetAnonymous: &fsmpb.SetAnonymous{Roles: roles}}})
 }
 
 // propose is change for operations without a result.
-func (av *authVerbs) propose(ctx context.Context, op *fsmpb.Op) error {
-	_, index, err := av.n.proposer.proposeOne(ctx, op)
+func (av *AuthVerbs) propose(ctx context.Context, op *fsmpb.Op) error {
+	_, index, err := av.n.ProposeOne(ctx, op)
 	if err == nil {
 		av.awaitMembers(ctx, index)
 	}
@@ -110,8 +128,8 @@ func (av *authVerbs) propose(ctx context.Context, op *fsmpb.Op) error {
 
 // change proposes a change of rights. It returns the result of of, read from the first table that includes the change,
 // once the change is in force on every member that answers.
-func change[T any](ctx context.Context, av *authVerbs, op *fsmpb.Op, of func(*fsm.Access) T) (T, error) {
-	_, index, err := av.n.proposer.proposeOne(ctx, op)
+func change[T any](ctx context.Context, av *AuthVerbs, op *fsmpb.Op, of func(*fsm.Access) T) (T, error) {
+	_, index, err := av.n.ProposeOne(ctx, op)
 	if err != nil {
 		var none T
 		return none, err
@@ -124,27 +142,27 @@ func change[T any](ctx context.Context, av *authVerbs, op *fsmpb.Op, of func(*fs
 // awaitMembers waits until this node and every other member that answers has applied an index, for as long as the
 // caller does, up to countsWithin. It cannot fail: a change in the log is in force, only not everywhere at once
 // (SECURITY §1.20).
-func (av *authVerbs) awaitMembers(ctx context.Context, index rota.Index) {
-	ctx, done := until(ctx, av.n.life)
+func (av *AuthVerbs) awaitMembers(ctx context.Context, index rota.Index) {
+	ctx, done := caller.Until(ctx, av.n.Life)
 	defer done()
-	ctx, cancel := context.WithTimeout(ctx, av.n.cfg.countsWithin)
+	ctx, cancel := context.WithTimeout(ctx, av.n.CountsWithin)
 	defer cancel()
 	var all sync.WaitGroup
-	for _, s := range av.membership.servers() {
-		if id := rota.NodeID(s.ID); id != av.n.cfg.Node {
+	for _, id := range av.n.Servers() {
+		if id != av.n.Node {
 			all.Go(func() { av.awaitMember(ctx, id, index) })
 		}
 	}
-	_ = av.n.replica.WaitApplied(ctx, index)
+	_ = av.n.Replica.WaitApplied(ctx, index)
 	all.Wait()
 }
 
 // awaitMember polls a member until it has applied an index. It gives up on a member that does not answer, or whose
 // state is being rebuilt, which takes longer than any caller waits.
-func (av *authVerbs) awaitMember(ctx context.Context, id rota.NodeID, index rota.Index) {
+func (av *AuthVerbs) awaitMember(ctx context.Context, id rota.NodeID, index rota.Index) {
 	for pause := countsLook; ; pause = min(2*pause, maxCountsLook) {
-		v := av.watch.inspect(ctx, id, nil)
-		if v.err != nil || v.status.AppliedIndex >= index || v.status.State == stateRebuilding {
+		applied, ok := av.n.AppliedOn(ctx, id)
+		if !ok || applied >= index {
 			return
 		}
 		select {
@@ -157,9 +175,9 @@ func (av *authVerbs) awaitMember(ctx context.Context, id rota.NodeID, index rota
 
 // readAccess is read on the table that applying published last. An object that a later entry deleted again is returned
 // empty.
-func readAccess[T any](ctx context.Context, av *authVerbs, opt peer.ReadOptions,
+func readAccess[T any](ctx context.Context, av *AuthVerbs, opt peer.ReadOptions,
 	f func(*fsm.Access) T) (T, rota.ReadAt, error) {
-	rp := &av.n.replica
+	rp := av.n.Replica
 	return replica.Read(ctx, rp, opt, func(*fsm.View) (T, error) {
 		if a := rp.Access(); a != nil {
 			return f(a), nil
@@ -170,7 +188,7 @@ func readAccess[T any](ctx context.Context, av *authVerbs, opt peer.ReadOptions,
 }
 
 // SetIssuer adds an identity provider whose tokens are accepted, or changes which of them are.
-func (av *authVerbs) SetIssuer(ctx context.Context, i rota.Issuer) (rota.Issuer, error) {
+func (av *AuthVerbs) SetIssuer(ctx context.Context, i rota.Issuer) (rota.Issuer, error) {
 	op := &fsmpb.SetIssuer{Url: i.URL, Audience: i.Audience, Ca: i.CA}
 	for _, m := range i.Maps {
 		op.Maps = append(op.Maps, &fsmpb.ClaimRole{Claim: m.Claim, Value: m.Value, Role: m.Role})
@@ -182,36 +200,36 @@ func (av *authVerbs) SetIssuer(ctx context.Context, i rota.Issuer) (rota.Issuer,
 }
 
 // Issuers lists the identity providers whose tokens are accepted.
-func (av *authVerbs) Issuers(ctx context.Context, opt peer.ReadOptions) ([]rota.Issuer, rota.ReadAt, error) {
+func (av *AuthVerbs) Issuers(ctx context.Context, opt peer.ReadOptions) ([]rota.Issuer, rota.ReadAt, error) {
 	return readAccess(ctx, av, opt, (*fsm.Access).Issuers)
 }
 
 // DeleteIssuer stops accepting tokens of an identity provider.
-func (av *authVerbs) DeleteIssuer(ctx context.Context, url string) error {
+func (av *AuthVerbs) DeleteIssuer(ctx context.Context, url string) error {
 	return av.propose(ctx, &fsmpb.Op{Op: &fsmpb.Op_DeleteIssuer{DeleteIssuer: &fsmpb.DeleteIssuer{Url: url}}})
 }
 
 // Exchange creates an access token for an identity token that this node has verified.
-func (av *authVerbs) Exchange(ctx context.Context, s access.SignIn) (rota.AccessToken, error) {
+func (av *AuthVerbs) Exchange(ctx context.Context, s access.SignIn) (rota.AccessToken, error) {
 	op := &fsmpb.Exchange{Issuer: s.Issuer, Audience: s.Audience, Subject: s.Subject, Claim: s.Claim, Value: s.Value,
 		Role: s.Role, JwtHash: s.JWT[:], UntilMs: int64(s.Until), Id: s.Token, Hash: s.Hash[:]}
 	return av.makeToken(ctx, s.Token, &fsmpb.Op{Op: &fsmpb.Op_Exchange{Exchange: op}})
 }
 
 // OpenSession creates a browser session for the caller.
-func (av *authVerbs) OpenSession(ctx context.Context, id string, hash [32]byte, link bool,
+func (av *AuthVerbs) OpenSession(ctx context.Context, id string, hash [32]byte, link bool,
 	until rota.Date) (rota.AccessToken, error) {
 	return av.makeToken(ctx, id, &fsmpb.Op{Op: &fsmpb.Op_OpenSession{OpenSession: &fsmpb.OpenSession{Id: id,
 		Hash: hash[:], Link: link, UntilMs: int64(until)}}})
 }
 
 // ClaimSession replaces the secret of a link's session with that of its user.
-func (av *authVerbs) ClaimSession(ctx context.Context, id string, hash [32]byte) (rota.AccessToken, error) {
+func (av *AuthVerbs) ClaimSession(ctx context.Context, id string, hash [32]byte) (rota.AccessToken, error) {
 	return av.makeToken(ctx, id, &fsmpb.Op{Op: &fsmpb.Op_ClaimSession{ClaimSession: &fsmpb.ClaimSession{Id: id,
 		Hash: hash[:]}}})
 }
 
 // EndSession ends a browser session; ending it again is not an error while it is known.
-func (av *authVerbs) EndSession(ctx context.Context, id string) error {
+func (av *AuthVerbs) EndSession(ctx context.Context, id string) error {
 	return av.propose(ctx, &fsmpb.Op{Op: &fsmpb.Op_EndSession{EndSession: &fsmpb.EndSession{Id: id}}})
 }

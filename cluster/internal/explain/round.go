@@ -1,4 +1,4 @@
-package cluster
+package explain
 
 import (
 	"context"
@@ -17,12 +17,12 @@ import (
 )
 
 // Round recomputes a round on the state at its height, and compares it with the one in the log (SPEC §2.4).
-func (ex *explainer) Round(ctx context.Context, epoch uint64,
+func (ex *Explainer) Round(ctx context.Context, epoch uint64,
 	height rota.Index) (r peer.Round, seen rota.ReadAt, err error) {
-	if seen, err = ex.n.replica.Fresh(ctx, peer.ReadOptions{Stale: true}); err != nil {
+	if seen, err = ex.n.Replica.Fresh(ctx, peer.ReadOptions{Stale: true}); err != nil {
 		return r, seen, err
 	}
-	rd, err := ex.n.replica.Reader(ctx)
+	rd, err := ex.n.Replica.Reader(ctx)
 	if err != nil {
 		return r, seen, err
 	}
@@ -30,14 +30,14 @@ func (ex *explainer) Round(ctx context.Context, epoch uint64,
 		return r, seen, rota.Refusef(rota.KindOutOfRange, "height",
 			"height %d has no entry after it yet: this node has applied %d", height, seen.Index)
 	}
-	logged, err := audit.Round(ctx, ex.n.stores.Log, epoch, height, seen.Index)
+	logged, err := audit.Round(ctx, ex.n.Stores.Log, epoch, height, seen.Index)
 	if err != nil {
 		return r, seen, err
 	}
 	var computed *fsmpb.Round
 	var sight sched.Sight
 	var seed sched.Hash
-	if err := ex.past.at(ctx, height, func(m *fsm.Machine) {
+	if err := ex.Reader.at(ctx, height, func(m *fsm.Machine) {
 		computed, sight, seed = m.ReenactRound(epoch, logged.With, limits.MaxDecide)
 	}); err != nil {
 		return r, seen, err

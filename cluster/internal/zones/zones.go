@@ -1,4 +1,4 @@
-package cluster
+package zones
 
 import (
 	"crypto/sha256"
@@ -6,46 +6,55 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/replica"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/internal/cron"
 )
 
-// zonesInForce identifies the time zones by which a state's dates are calculated, and holds their data. The zero value
+// InForce identifies the time zones by which a state's dates are calculated, and holds their data. The zero value
 // is the release in this binary.
-type zonesInForce struct {
+type InForce struct {
 	rota.TZData
 	packed []byte
 }
 
-// zonesOf returns the time zones of a state (SPEC §17.7).
-func zonesOf(s *fsm.View) (z zonesInForce) {
+// Of returns the time zones of a state (SPEC §17.7).
+func Of(s *fsm.View) (z InForce) {
 	z.TZData, z.packed, _ = fsm.InstalledTZData(s)
 	return z
 }
 
-// installed returns the identity that a Backfill names for installed zones, empty without any.
-func (z *zonesInForce) installed() string {
+// Installed returns the identity that a Backfill names for installed zones, empty without any.
+func (z *InForce) Installed() string {
 	if z.packed == nil {
 		return ""
 	}
 	return z.Name()
 }
 
-// zoneData opens time zones, and keeps the last ones that it opened.
-type zoneData struct {
-	n    *base
+// New returns the zones of a replica; wall returns the time of the wall clock.
+func New(rp *replica.Replica, wall func() time.Time) *Zones {
+	return &Zones{rp: rp, wall: wall}
+}
+
+// Zones opens time zones, and keeps the last ones that it opened.
+type Zones struct {
+	rp   *replica.Replica
+	wall func() time.Time
+
 	mu   sync.Mutex
 	name string
 	last *cron.Zones
 }
 
-// open returns the zones in force. It fails if this binary cannot read them because it is older than the one that
+// Open returns the zones in force. It fails if this binary cannot read them because it is older than the one that
 // packed them.
-func (zd *zoneData) open(z zonesInForce) (*cron.Zones, error) {
+func (zd *Zones) Open(z InForce) (*cron.Zones, error) {
 	if z.packed == nil {
 		return cron.Embedded(), nil
 	}
@@ -62,15 +71,15 @@ func (zd *zoneData) open(z zonesInForce) (*cron.Zones, error) {
 	return opened, err
 }
 
-// now returns the zones in force.
-func (zd *zoneData) now() (*cron.Zones, error) {
-	var z zonesInForce
-	zd.n.replica.Look(func(s *fsm.View) { z = zonesOf(s) })
-	return zd.open(z)
+// Now returns the zones in force.
+func (zd *Zones) Now() (*cron.Zones, error) {
+	var z InForce
+	zd.rp.Look(func(s *fsm.View) { z = Of(s) })
+	return zd.Open(z)
 }
 
-// report returns the release in force, with index 0 if it is the one in this binary.
-func (z *zonesInForce) report() *rota.TZData {
+// Report returns the release in force, with index 0 if it is the one in this binary.
+func (z *InForce) Report() *rota.TZData {
 	if z.packed != nil {
 		return &z.TZData
 	}
@@ -79,8 +88,8 @@ func (z *zonesInForce) report() *rota.TZData {
 		Bytes: int64(len(cron.EmbeddedPacked()))}
 }
 
-// zonesUsed counts the active schedules in each time zone other than UTC.
-func zonesUsed(s *fsm.View) map[string]int {
+// Used counts the active schedules in each time zone other than UTC.
+func Used(s *fsm.View) map[string]int {
 	used := make(map[string]int)
 	for _, x := range fsm.ActiveOf(s) {
 		if x.Times.TZ != "" {
@@ -95,13 +104,13 @@ const zonesShown = 10
 
 // Problems lists the zones of active schedules that this node cannot calculate with, each with the number of
 // schedules, and time zones that are out of date where an active schedule uses any.
-func (zd *zoneData) Problems() (problems []string) {
-	var z zonesInForce
+func (zd *Zones) Problems() (problems []string) {
+	var z InForce
 	var used map[string]int
-	if !zd.n.replica.Peek(func(s *fsm.View) { z, used = zonesOf(s), zonesUsed(s) }) || len(used) == 0 {
+	if !zd.rp.Peek(func(s *fsm.View) { z, used = Of(s), Used(s) }) || len(used) == 0 {
 		return nil
 	}
-	zones, err := zd.open(z)
+	zones, err := zd.Open(z)
 	if err != nil {
 		return []string{fmt.Sprintf(
 			"this binary cannot read the installed time zone data %s: while this node leads, no schedule in a time "+
@@ -118,8 +127,8 @@ func (zd *zoneData) Problems() (problems []string) {
 				"rota here",
 				used[zone], zone, zones.Name()))
 	}
-	now := z.report()
-	if age, stale := zones.Stale(rota.DateOf(zd.n.wall())); stale {
+	now := z.Report()
+	if age, stale := zones.Stale(rota.DateOf(zd.wall())); stale {
 		problems = append(problems,
 			fmt.Sprintf("the time zone data, release %s, is %d days old: dates of schedules may be wrong where rules "+
 				"of daylight saving time have changed. Install a newer release (rota tzdata install)", now.Release,
@@ -134,15 +143,15 @@ func (zd *zoneData) Problems() (problems []string) {
 }
 
 // Collectors returns the metric of the time zones' age.
-func (zd *zoneData) Collectors() []prometheus.Collector {
-	return []prometheus.Collector{&zoneAge{zd.n, prometheus.NewDesc("rota_tzdata_age_seconds",
+func (zd *Zones) Collectors() []prometheus.Collector {
+	return []prometheus.Collector{&zoneAge{zd, prometheus.NewDesc("rota_tzdata_age_seconds",
 		"Age of the time zone data that calculates dates, by its release. A release older than half a year should be replaced.",
 		[]string{"release"}, nil)}}
 }
 
 // zoneAge reports the age of the time zones in force, read at each scrape.
 type zoneAge struct {
-	n    *base
+	zd   *Zones
 	desc *prometheus.Desc
 }
 
@@ -151,11 +160,11 @@ func (g *zoneAge) Describe(to chan<- *prometheus.Desc) { to <- g.desc }
 
 // Collect implements prometheus.Collector.
 func (g *zoneAge) Collect(to chan<- prometheus.Metric) {
-	var z zonesInForce
-	if !g.n.replica.Peek(func(s *fsm.View) { z = zonesOf(s) }) {
+	var z InForce
+	if !g.zd.rp.Peek(func(s *fsm.View) { z = Of(s) }) {
 		return
 	}
-	now := z.report()
+	now := z.Report()
 	to <- prometheus.MustNewConstMetric(g.desc, prometheus.GaugeValue,
-		float64(rota.DateOf(g.n.wall())-now.Released)/1000, now.Release)
+		float64(rota.DateOf(g.zd.wall())-now.Released)/1000, now.Release)
 }

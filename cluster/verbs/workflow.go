@@ -1,4 +1,4 @@
-package cluster
+package verbs
 
 import (
 	"context"
@@ -12,25 +12,42 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// workflowHere reads a workflow from this node's own replica.
-func (fv *workflowVerbs) workflowHere(id rota.WorkflowID) (w rota.Workflow, ok bool, err error) {
-	err = fv.n.replica.View(func(s *fsm.View) { w, ok = s.Workflow(id) })
+// WorkflowVerbs are the operations on workflows, for users.
+type WorkflowVerbs struct {
+	n *Host
+	// Uploads has room for the concurrent uploads of workflows, repeats for one upload of a known workflow, which is
+	// compared.
+	Uploads, repeats chan struct{}
+}
+
+// maxUploads bounds the workflows that a node uploads at a time: each holds its spec in memory, up to MaxWorkflowBytes
+// and its edges.
+const maxUploads = 4
+
+// NewWorkflows returns the verbs on workflows.
+func NewWorkflows(h *Host) WorkflowVerbs {
+	return WorkflowVerbs{n: h, Uploads: make(chan struct{}, maxUploads), repeats: make(chan struct{}, 1)}
+}
+
+// WorkflowHere reads a workflow from this node's own replica.
+func (fv *WorkflowVerbs) WorkflowHere(id rota.WorkflowID) (w rota.Workflow, ok bool, err error) {
+	err = fv.n.Replica.View(func(s *fsm.View) { w, ok = s.Workflow(id) })
 	return w, ok, err
 }
 
 // Workflow reads a workflow, optionally with its nodes, critical path and estimates. Nodes are read from a frozen view,
 // which blocks nothing.
-func (fv *workflowVerbs) Workflow(ctx context.Context, id rota.WorkflowID, nodes bool,
+func (fv *WorkflowVerbs) Workflow(ctx context.Context, id rota.WorkflowID, nodes bool,
 	opt peer.ReadOptions) (rota.Workflow, rota.ReadAt, error) {
-	at, err := fv.n.replica.Fresh(ctx, opt)
+	at, err := fv.n.Replica.Fresh(ctx, opt)
 	if err != nil {
 		return rota.Workflow{}, at, err
 	}
-	rd, err := fv.n.replica.Reader(ctx)
+	rd, err := fv.n.Replica.Reader(ctx)
 	if err != nil {
 		return rota.Workflow{}, at, err
 	}
-	w, ok, err := fv.workflowHere(id)
+	w, ok, err := fv.WorkflowHere(id)
 	if err == nil && (!ok || !rd.Reads(w.Tenant, w.Queue)) {
 		err = unknownWorkflow(id)
 	}
@@ -41,7 +58,7 @@ func (fv *workflowVerbs) Workflow(ctx context.Context, id rota.WorkflowID, nodes
 		return w, at, nil
 	}
 	var frozen *fsm.WorkflowView
-	if err := fv.n.replica.Freezing(func(m *fsm.Machine) { frozen, ok = m.WorkflowView(id) }); err != nil {
+	if err := fv.n.Replica.Freezing(func(m *fsm.Machine) { frozen, ok = m.WorkflowView(id) }); err != nil {
 		return rota.Workflow{}, at, err
 	}
 	if !ok {
@@ -55,17 +72,17 @@ func unknownWorkflow(id rota.WorkflowID) error {
 }
 
 // Workflows reads one page of workflows, without their nodes.
-func (fv *workflowVerbs) Workflows(ctx context.Context, f rota.WorkflowFilter,
+func (fv *WorkflowVerbs) Workflows(ctx context.Context, f rota.WorkflowFilter,
 	opt peer.ReadOptions) (rota.WorkflowPage, rota.ReadAt, error) {
-	at, err := fv.n.replica.Fresh(ctx, opt)
+	at, err := fv.n.Replica.Fresh(ctx, opt)
 	if err != nil {
 		return rota.WorkflowPage{}, at, err
 	}
 	var list *fsm.WorkflowList
-	if err := fv.n.replica.Freezing(func(m *fsm.Machine) { list = m.Workflows() }); err != nil {
+	if err := fv.n.Replica.Freezing(func(m *fsm.Machine) { list = m.Workflows() }); err != nil {
 		return rota.WorkflowPage{}, at, err
 	}
-	rd, err := fv.n.replica.Reader(ctx)
+	rd, err := fv.n.Replica.Reader(ctx)
 	if err != nil {
 		return rota.WorkflowPage{}, at, err
 	}
@@ -74,19 +91,19 @@ func (fv *workflowVerbs) Workflows(ctx context.Context, f rota.WorkflowFilter,
 }
 
 // AwaitWorkflow returns a workflow once it has ended.
-func (fv *workflowVerbs) AwaitWorkflow(ctx context.Context, id rota.WorkflowID) (rota.Workflow, error) {
-	if _, err := fv.n.replica.Fresh(ctx, peer.ReadOptions{}); err != nil {
+func (fv *WorkflowVerbs) AwaitWorkflow(ctx context.Context, id rota.WorkflowID) (rota.Workflow, error) {
+	if _, err := fv.n.Replica.Fresh(ctx, peer.ReadOptions{}); err != nil {
 		return rota.Workflow{}, err
 	}
 	// Stay registered over all checks: a workflow that has ended may be retried before it is read, and ends again.
-	notified, forget := fv.n.replica.Hub.AwaitEnd(string(id))
+	notified, forget := fv.n.Replica.Hub.AwaitEnd(string(id))
 	defer forget()
 	for {
-		rd, err := fv.n.replica.Reader(ctx) // each time: the caller's rights may have changed
+		rd, err := fv.n.Replica.Reader(ctx) // each time: the caller's rights may have changed
 		if err != nil {
 			return rota.Workflow{}, err
 		}
-		w, ok, err := fv.workflowHere(id)
+		w, ok, err := fv.WorkflowHere(id)
 		if err != nil {
 			return w, err
 		}
@@ -101,18 +118,18 @@ func (fv *workflowVerbs) AwaitWorkflow(ctx context.Context, id rota.WorkflowID) 
 		case <-ctx.Done():
 			return w, &rota.Error{Kind: rota.KindTimeout, Subject: "workflow", Cause: ctx.Err(),
 				Text: "the waiting time is over and workflow " + string(id) + " is still running"}
-		case <-fv.n.stopped:
+		case <-fv.n.Stopped:
 			return w, fault.Stopping()
 		}
 	}
 }
 
 // CancelWorkflow ends everything in a workflow that has not ended.
-func (fv *workflowVerbs) CancelWorkflow(ctx context.Context, id rota.WorkflowID) (rota.Workflow, error) {
+func (fv *WorkflowVerbs) CancelWorkflow(ctx context.Context, id rota.WorkflowID) (rota.Workflow, error) {
 	if err := rota.CheckID("workflow", id); err != nil {
 		return rota.Workflow{}, err
 	}
-	_, index, err := fv.n.proposer.proposeOne(ctx, entry.CancelWorkflowOp(id))
+	_, index, err := fv.n.ProposeOne(ctx, entry.CancelWorkflowOp(id))
 	if err != nil {
 		return rota.Workflow{}, err
 	}
@@ -121,19 +138,19 @@ func (fv *workflowVerbs) CancelWorkflow(ctx context.Context, id rota.WorkflowID)
 }
 
 // SignalWorkflow sends a signal to a gate. Repeating the same signal is answered as known.
-func (fv *workflowVerbs) SignalWorkflow(ctx context.Context, s rota.Signal) (rota.Signalled, error) {
+func (fv *WorkflowVerbs) SignalWorkflow(ctx context.Context, s rota.Signal) (rota.Signalled, error) {
 	done := rota.Signalled{Workflow: s.Workflow, Node: s.Node, ID: s.ID}
 	if err := s.CheckShape(); err != nil {
 		return done, err
 	}
-	o, index, err := fv.n.proposer.proposeOne(ctx, entry.SignalWorkflowOp(&s))
+	o, index, err := fv.n.ProposeOne(ctx, entry.SignalWorkflowOp(&s))
 	done.Existed, done.Index = o.GetExisted(), index
 	return done, err
 }
 
 // RetryWorkflow runs again what did not complete: all of it, or the nodes that follow one. runs names the run that the
 // retry follows; 0 means the one read now.
-func (fv *workflowVerbs) RetryWorkflow(ctx context.Context, id rota.WorkflowID, from string,
+func (fv *WorkflowVerbs) RetryWorkflow(ctx context.Context, id rota.WorkflowID, from string,
 	runs int32) (rota.Workflow, error) {
 	if err := rota.CheckID("workflow", id); err != nil {
 		return rota.Workflow{}, err
@@ -152,7 +169,7 @@ func (fv *workflowVerbs) RetryWorkflow(ctx context.Context, id rota.WorkflowID, 
 		}
 		runs = w.Runs
 	}
-	_, index, err := fv.n.proposer.proposeInTurn(ctx, entry.RetryWorkflowOp(id, from, runs))
+	_, index, err := fv.n.ProposeInTurn(ctx, entry.RetryWorkflowOp(id, from, runs))
 	if err != nil {
 		return rota.Workflow{}, err
 	}
@@ -162,19 +179,19 @@ func (fv *workflowVerbs) RetryWorkflow(ctx context.Context, id rota.WorkflowID, 
 
 // ParentOutputs sends the outputs of the parents of a node's job (SPEC §11.2), one at a time: together they may exceed
 // memory.
-func (fv *workflowVerbs) ParentOutputs(ctx context.Context, job rota.JobID, send func(rota.ParentOutput) error) error {
+func (fv *WorkflowVerbs) ParentOutputs(ctx context.Context, job rota.JobID, send func(rota.ParentOutput) error) error {
 	if err := rota.CheckJobRef("job", job); err != nil {
 		return err
 	}
-	parents, err := fv.parentsOf(ctx, job)
-	if refused := fv.mayTakeOutputs(ctx, job); refused != nil {
+	parents, err := fv.ParentsOf(ctx, job)
+	if refused := fv.MayTakeOutputs(ctx, job); refused != nil {
 		return refused // the caller must not learn whether there is such a node
 	}
 	if err != nil {
 		return err
 	}
 	for _, id := range parents {
-		parent, ok, err := fv.n.archive.Job(ctx, id)
+		parent, ok, err := fv.n.Archive.Job(ctx, id)
 		_, node, _ := rota.SplitNodeJobID(id)
 		switch {
 		case err != nil:
@@ -196,44 +213,44 @@ func (fv *workflowVerbs) ParentOutputs(ctx context.Context, job rota.JobID, send
 	return nil
 }
 
-// mayTakeOutputs rejects a caller that neither holds a lease of the job nor may read data.
-func (fv *workflowVerbs) mayTakeOutputs(ctx context.Context, job rota.JobID) error {
+// MayTakeOutputs rejects a caller that neither holds a lease of the job nor may read data.
+func (fv *WorkflowVerbs) MayTakeOutputs(ctx context.Context, job rota.JobID) error {
 	c, ok := ctx.Value(access.CallerKey{}).(access.Caller)
 	if !ok {
 		return nil
 	}
-	if err := fv.n.replica.Vouched(ctx); err != nil {
+	if err := fv.n.Replica.Vouched(ctx); err != nil {
 		return err
 	}
-	rd, err := fv.n.replica.Reader(ctx)
+	rd, err := fv.n.Replica.Reader(ctx)
 	if err != nil {
 		return err
 	}
 	may := false
-	fv.n.replica.Look(func(s *fsm.View) {
+	fv.n.Replica.Look(func(s *fsm.View) {
 		tenant, queue, _ := s.PlaceOfJob(job)
 		may = rd.Has(rota.RightData, tenant, queue) || s.LeasedTo(job, c.Actor)
 	})
 	if !may {
-		return unknownJob(job)
+		return UnknownJob(job)
 	}
 	return nil
 }
 
-// parentsOf returns the jobs of a node's parents. All parents of a job that this replica knows to be leased have ended
+// ParentsOf returns the jobs of a node's parents. All parents of a job that this replica knows to be leased have ended
 // permanently, so its worker's call needs no entry in the log; any other call waits until the replica is fresh.
-func (fv *workflowVerbs) parentsOf(ctx context.Context, job rota.JobID) ([]rota.JobID, error) {
+func (fv *WorkflowVerbs) ParentsOf(ctx context.Context, job rota.JobID) ([]rota.JobID, error) {
 	var state rota.JobState
 	var parents []rota.JobID
 	var err error
-	fv.n.replica.Look(func(s *fsm.View) {
+	fv.n.Replica.Look(func(s *fsm.View) {
 		state = s.JobState(job)
 		parents, err = s.NodeParents(job)
 	})
 	if err == nil && (state == rota.JobAssigned || state == rota.JobRunning) {
 		return parents, nil
 	}
-	parents, _, err = replica.Read(ctx, &fv.n.replica, peer.ReadOptions{},
+	parents, _, err = replica.Read(ctx, fv.n.Replica, peer.ReadOptions{},
 		func(s *fsm.View) ([]rota.JobID, error) { return s.NodeParents(job) })
 	return parents, err
 }
