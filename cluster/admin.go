@@ -65,7 +65,7 @@ func (cv *clusterVerbs) Inspect(_ context.Context, digestsAt []rota.Index) (peer
 	now := cv.n.marks.now()
 	in.Term, in.LastLogIndex, in.Cut = now.Term, rota.Index(now.Index), peer.LogCut(cv.n.data.Cut())
 	in.DiskLevel, in.DiskRoom = cv.n.disk.report()
-	in.Autopilot, in.Health = cv.n.autopilot.report()
+	in.Autopilot, in.Health = cv.n.autopilot.Report()
 	in.Views = cv.ownViews()
 	rebuild := cv.n.data.Rebuild()
 	in.DifferedAt, in.RightUntil = rota.Index(rebuild.At), rota.Index(rebuild.Agreed)
@@ -128,7 +128,7 @@ func (cv *clusterVerbs) Status(context.Context) (rota.ClusterStatus, error) {
 
 // autopilotOf returns the assessment of the voters: the leader's, if the leader is another node and answered.
 func (cv *clusterVerbs) autopilotOf(leader peerView) (rota.Autopilot, map[rota.NodeID]rota.NodeHealth) {
-	a, list := cv.n.autopilot.report()
+	a, list := cv.n.autopilot.Report()
 	if len(leader.health) > 0 {
 		a, list = leader.autopilot, leader.health
 	}

@@ -217,14 +217,14 @@ func TestDelete_backupAndRetention(t *testing.T) {
 
 	first := func() uint64 { return to.leader().replica.Machine.FirstDeleted() }
 	l := to.leader()
-	l.chores.dropDeleted(l.terms.leading())
+	l.leaderChores.dropDeleted(l.terms.leading())
 	if first() != 5 {
 		t.Fatal("a number is forgotten although archives hold it")
 	}
 	to.leap(sevenDays + rota.Date(DefaultArchiveRetention.Milliseconds()))
 	prune := func(n *Node) {
 		n.archive.Prune()
-		n.chores.dropDeleted(l.terms.leading())
+		n.leaderChores.dropDeleted(l.terms.leading())
 	}
 	prune(l)
 	if first() != 5 {
@@ -235,7 +235,7 @@ func TestDelete_backupAndRetention(t *testing.T) {
 			func() bool { return to.node(id).replica.Applied.Load() >= l.replica.Applied.Load() })
 		to.node(id).archive.Prune()
 	}
-	l.chores.dropDeleted(l.terms.leading())
+	l.leaderChores.dropDeleted(l.terms.leading())
 	if first() != 0 {
 		t.Fatal("the number is kept beyond retention")
 	}

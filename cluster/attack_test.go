@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/internal/clock"
 	"github.com/rotasched/rota/cluster/replica"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/entry"
@@ -88,7 +89,7 @@ func TestH05_whatAStaleLeaderDecidedChangesNothing(t *testing.T) {
 	h := newHand(t, n, "w1", 1)
 	submitAll(t, n, specs("x", 2))
 	held := h.take(1)[0]
-	began, before := sinceBoot(), clockOf(n)
+	began, before := clock.SinceBoot(), clockOf(n)
 	stale := b.term(n) - 1
 	session := uint64(h.s.Session())
 	// The leader decided all of this earlier, and appends it only now.
@@ -104,7 +105,7 @@ func TestH05_whatAStaleLeaderDecidedChangesNothing(t *testing.T) {
 			t.Errorf("operation %d of a stale leader was accepted", i)
 		}
 	}
-	if a.Clock-before > 5_000+rota.Clock((sinceBoot()-began)/time.Millisecond) {
+	if a.Clock-before > 5_000+rota.Clock((clock.SinceBoot()-began)/time.Millisecond) {
 		t.Errorf("a stale leader moved the clock by %d ms", a.Clock-before)
 	}
 	if got := h.do(rota.VerbComplete, held)[0]; got.Err != nil {
@@ -177,11 +178,11 @@ func TestH20_anEntryStampedInATermThatIsOverMovesNoClock(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 1)
 	n := b.leader()
-	began, before := sinceBoot(), clockOf(n)
+	began, before := clock.SinceBoot(), clockOf(n)
 	spec := specs("late", 1)[0]
 	a := b.raw(n, &fsmpb.Entry{Term: b.term(n) - 1, NowMs: int64(before) + 900,
 		Ops: []*fsmpb.Op{{Op: &fsmpb.Op_Submit{Submit: &fsmpb.Submit{Spec: entry.SpecOp(&spec)}}}}})
-	held := sinceBoot()-began >= 900*time.Millisecond // long enough for the clock to get there by itself
+	held := clock.SinceBoot()-began >= 900*time.Millisecond // long enough for the clock to get there by itself
 	if a.Stamped || a.Clock-before >= 900 && !held {
 		t.Fatalf("stamped %v, clock %d after %d", a.Stamped, a.Clock, before)
 	}
@@ -196,7 +197,7 @@ func TestH21_stampsAfterAPauseWithAFullPipelineKeepRealTime(t *testing.T) {
 	n := b.leader()
 	l := n.terms.leading()
 	// The clock of an idle cluster does not advance: an entry updates it first.
-	started := sinceBoot()
+	started := clock.SinceBoot()
 	if r := l.propose(within(t, ample), []*fsmpb.Op{replica.BarrierOp()}, true); r.err != nil {
 		t.Fatal(r.err)
 	}
@@ -217,7 +218,7 @@ func TestH21_stampsAfterAPauseWithAFullPipelineKeepRealTime(t *testing.T) {
 		})
 	}
 	all.Wait()
-	passed, real := clockOf(n)-before, rota.Clock((sinceBoot()-started)/time.Millisecond)
+	passed, real := clockOf(n)-before, rota.Clock((clock.SinceBoot()-started)/time.Millisecond)
 	if passed > real+2*limits.StampLeadMax+50 {
 		t.Fatalf("two pauses of 20 s let %d ms pass in %d ms", passed, real)
 	}
@@ -262,7 +263,7 @@ func TestH24_aWorkerThatDiedWithItsLeaderIsFoundSilentThoughAllElseRests(t *test
 	b.eventually("the cluster rests", func() bool {
 		n := b.leader()
 		l := n.terms.leading()
-		return l != nil && !n.chores.sweepNeeded(l)
+		return l != nil && !n.leaderChores.sweepNeeded(l)
 	})
 }
 
@@ -274,7 +275,7 @@ func TestBeats(t *testing.T) {
 		n := b.leader()
 		b.eventually("an empty cluster rests", func() bool {
 			l := n.terms.leading()
-			return l != nil && !n.chores.sweepNeeded(l)
+			return l != nil && !n.leaderChores.sweepNeeded(l)
 		})
 		a, err := n.Beats(within(t, ample), []peer.Beat{{Worker: "nobody", Session: 7}, {Worker: "no-one", Session: 8}})
 		if err != nil || !slices.Equal(a.Refused, []int32{0, 1}) {
@@ -420,7 +421,7 @@ func TestSweep_aDateThatIsDueWakesAClusterAtRest(t *testing.T) {
 	b.eventually("the cluster rests", func() bool {
 		n := b.leader()
 		l := n.terms.leading()
-		return l != nil && !n.chores.sweepNeeded(l)
+		return l != nil && !n.leaderChores.sweepNeeded(l)
 	})
 	b.eventually("it is QUEUED", func() bool { return jobOf(b.leader(), job[0].ID).State == rota.JobQueued })
 	if early := job[0].NotBefore.UnixMilli() - time.Now().UnixMilli(); early > 100 {

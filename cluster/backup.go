@@ -138,3 +138,18 @@ func (cv *clusterVerbs) awaitHistory(ctx context.Context) error {
 		}
 	}
 }
+
+// StoreBackup stores a backup immediately, if this node is the leader.
+func (cv *clusterVerbs) StoreBackup(ctx context.Context) (rota.StoredBackup, error) {
+	bk := cv.n.backups
+	if !bk.Kept() {
+		return rota.StoredBackup{}, rota.Refusef(rota.KindInvalid, "backup-to",
+			"node %s has no place for backups: start all nodes with --backup-to, "+
+				"or take one with rota operator snapshot save", cv.n.cfg.Node)
+	}
+	l := cv.n.terms.leading()
+	if l == nil {
+		return rota.StoredBackup{}, fault.NotLeader()
+	}
+	return bk.Make(ctx, l)
+}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/internal/chores"
 	"github.com/rotasched/rota/cluster/internal/fault"
 	"github.com/rotasched/rota/cluster/recovery"
 	"github.com/rotasched/rota/internal/depot"
@@ -31,7 +32,7 @@ func TestBackups(t *testing.T) {
 	b.startPlanned()
 	n := b.loyal()
 	own := func() []depot.Backup {
-		all, err := n.backups.depot.List(t.Context())
+		all, err := n.backups.Depot.List(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -50,7 +51,7 @@ func TestBackups(t *testing.T) {
 		}
 	}
 	b.eventually("the oldest goes", func() bool { o := own(); return len(o) == 3 && o[0].Index > first })
-	n.backups.one <- struct{}{} // no backup is made or removed meanwhile
+	n.backups.One <- struct{}{} // no backup is made or removed meanwhile
 	newest := own()[2]
 	info, err := recovery.CheckBackup(snapshot.At(newest.File))
 	if err != nil || info.ClusterID != n.ClusterID() || info.Index != newest.Index {
@@ -59,11 +60,11 @@ func TestBackups(t *testing.T) {
 	if _, err := os.Stat(foreign); err != nil {
 		t.Errorf("another cluster's backup: %v", err)
 	}
-	if last, _ := n.backups.stored(); last.Index != newest.Index || last.Name != newest.Name.String() ||
+	if last, _ := n.backups.Stored(); last.Index != newest.Index || last.Name != newest.Name.String() ||
 		last.Bytes != newest.Bytes {
 		t.Errorf("the state has %+v, the directory %+v", last, newest)
 	}
-	<-n.backups.one
+	<-n.backups.One
 	missed := func(p string) bool { return strings.Contains(p, "backups were missed") }
 	b.eventually("none is missed", func() bool { return !slices.ContainsFunc(n.problems(), missed) })
 	if err := os.Rename(to, to+"-gone"); err != nil {
@@ -101,7 +102,7 @@ func TestBackups_due(t *testing.T) {
 	}
 	n, _ := leader()
 	var first rota.StoredBackup
-	b.eventually("the first backup", func() bool { first, _ = n.backups.stored(); return first.Index > 0 })
+	b.eventually("the first backup", func() bool { first, _ = n.backups.Stored(); return first.Index > 0 })
 	forged := filepath.Join(to, depot.Name{Cluster: n.ClusterID(), Index: 1 << 60}.String())
 	if err := os.WriteFile(forged, []byte("forged"), 0o600); err != nil {
 		t.Fatal(err)
@@ -114,10 +115,10 @@ func TestBackups_due(t *testing.T) {
 	looked := func(what string) {
 		t.Helper()
 		n, l := leader()
-		if err := n.backups.look(l, n.backups.now()); err != nil {
+		if err := n.backups.Look(l, n.backups.Now()); err != nil {
 			t.Fatalf("%s: %v", what, err)
 		}
-		if last, _ := n.backups.stored(); last.Name != first.Name {
+		if last, _ := n.backups.Stored(); last.Name != first.Name {
 			t.Errorf("%s: %+v was made after %+v", what, last, first)
 		}
 		if p := n.backups.Problems(); len(p) > 0 {
@@ -140,15 +141,15 @@ func TestBackups_due(t *testing.T) {
 	}
 	b.eventually("an idle cluster is not due", func() bool {
 		n, l := leader()
-		idle := &backups{n: &n.base, membership: &n.membership, depot: n.backups.depot, save: n.backups.save,
-			every: time.Nanosecond, keep: 3, one: make(chan struct{}, 1)}
-		last, whole := idle.stored()
+		idle := chores.NewBackups(n.duties, n.backups.Depot, time.Nanosecond, 3)
+		idle.Save = n.backups.Save
+		last, whole := idle.Stored()
 		if !whole { // something was written in between
 			_, err = n.StoreBackup(within(t, ample))
 		} else {
-			err = idle.look(l, idle.now())
+			err = idle.Look(l, idle.Now())
 		}
-		after, _ := idle.stored()
+		after, _ := idle.Stored()
 		return err == nil && after.Name == last.Name
 	})
 	for _, other := range ids {

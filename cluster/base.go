@@ -14,6 +14,7 @@ import (
 	"github.com/rotasched/rota/cluster/audit"
 	"github.com/rotasched/rota/cluster/gossip"
 	"github.com/rotasched/rota/cluster/history"
+	"github.com/rotasched/rota/cluster/internal/clock"
 	"github.com/rotasched/rota/cluster/internal/meter"
 	"github.com/rotasched/rota/cluster/raftstore"
 	"github.com/rotasched/rota/cluster/rebuild"
@@ -97,11 +98,11 @@ func (b *base) stopping() bool {
 }
 
 // ticker returns the ticker of a chore.
-func (b *base) ticker(every time.Duration) Ticker {
+func (b *base) ticker(every time.Duration) clock.Ticker {
 	if f := b.cfg.Environment.Ticker; f != nil {
 		return f(every)
 	}
-	return realTicker{time.NewTicker(every)}
+	return clock.New(every)
 }
 
 // stampLead returns how far this node, as leader, stamps ahead of the applied clock: half of what the state accepts.
@@ -114,7 +115,7 @@ func (b *base) sinceBoot() time.Duration {
 	if f := b.cfg.Environment.SinceBoot; f != nil {
 		return f()
 	}
-	return sinceBoot()
+	return clock.SinceBoot()
 }
 
 // wall returns the time of the node's wall clock.

@@ -17,7 +17,7 @@ import (
 
 // Beats processes beats on the leader. The answer waits for the first entry that this leadership stamped after the
 // beats arrived and that has been applied: a deposed leader that has not noticed answers nothing.
-func (ch *chores) Beats(ctx context.Context, beats []peer.Beat) (peer.BeatAnswer, error) {
+func (ch *leaderChores) Beats(ctx context.Context, beats []peer.Beat) (peer.BeatAnswer, error) {
 	l := ch.n.terms.leading()
 	if l == nil {
 		return peer.BeatAnswer{}, fault.NotLeader()
@@ -35,12 +35,12 @@ func (ch *chores) Beats(ctx context.Context, beats []peer.Beat) (peer.BeatAnswer
 		}
 		refused, silent, silenced = ch.hear(l, beats)
 	}
-	if err := l.all(ctx, silent); err != nil {
+	if err := l.All(ctx, silent); err != nil {
 		return peer.BeatAnswer{}, err
 	}
 	done := l.afterNext()
 	if len(refused) == len(beats) { // no other entry may produce an answer
-		if err := l.all(ctx, []*fsmpb.Op{replica.BarrierOp()}); err != nil {
+		if err := l.All(ctx, []*fsmpb.Op{replica.BarrierOp()}); err != nil {
 			return peer.BeatAnswer{}, err
 		}
 	}
@@ -60,7 +60,7 @@ func (ch *chores) Beats(ctx context.Context, beats []peer.Beat) (peer.BeatAnswer
 // hear records beats, and returns which sessions have ended and which workers must be cleared of UNREACHABLE. If an
 // UNREACHABLE operation is in progress for one of them, it returns a channel that is closed once that has been applied:
 // then hear must be called again.
-func (ch *chores) hear(l *leadership,
+func (ch *leaderChores) hear(l *leadership,
 	beats []peer.Beat) (refused []int32, silent []*fsmpb.Op, silenced <-chan struct{}) {
 	ch.n.replica.Look(func(s *fsm.View) {
 		l.mu.Lock()
@@ -110,7 +110,7 @@ func idleBeat(workers int) time.Duration {
 
 // silenceLoop proposes UNREACHABLE for workers whose next beat is 8 s of clock late, counted from their last beat that
 // reached a leader, or from BeginTerm if later.
-func (ch *chores) silenceLoop(l *leadership) {
+func (ch *leaderChores) silenceLoop(l *leadership) {
 	tick := ch.n.ticker(500 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -123,7 +123,7 @@ func (ch *chores) silenceLoop(l *leadership) {
 	}
 }
 
-func (ch *chores) silenceOnce(l *leadership) {
+func (ch *leaderChores) silenceOnce(l *leadership) {
 	ops, first := ch.findSilent(l)
 	if len(ops) == 0 {
 		return
@@ -141,7 +141,7 @@ func (ch *chores) silenceOnce(l *leadership) {
 
 // findSilent finds workers that have been silent for long enough, and marks them: their beats wait from now on until
 // the operation is in the state.
-func (ch *chores) findSilent(l *leadership) (ops []*fsmpb.Op, first rota.WorkerID) {
+func (ch *leaderChores) findSilent(l *leadership) (ops []*fsmpb.Op, first rota.WorkerID) {
 	ch.n.replica.Look(func(s *fsm.View) { ops, first = l.findSilent(s) })
 	return ops, first
 }
@@ -199,7 +199,7 @@ const (
 )
 
 // brokenLoop reports streams that ended here to the leader.
-func (ch *chores) brokenLoop() {
+func (ch *leaderChores) brokenLoop() {
 	tick := ch.n.ticker(brokenEvery)
 	defer tick.Stop()
 	for {
@@ -212,7 +212,7 @@ func (ch *chores) brokenLoop() {
 	}
 }
 
-func (ch *chores) tellBroken(ctx context.Context) {
+func (ch *leaderChores) tellBroken(ctx context.Context) {
 	ends := ch.findBroken(time.Now())
 	if len(ends) == 0 {
 		return
@@ -225,7 +225,7 @@ func (ch *chores) tellBroken(ctx context.Context) {
 }
 
 // findBroken lists ended streams that the state does not show yet, and removes those that it does.
-func (ch *chores) findBroken(now time.Time) (ends []peer.Beat) {
+func (ch *leaderChores) findBroken(now time.Time) (ends []peer.Beat) {
 	hub := ch.n.replica.Hub
 	ch.n.replica.Look(func(s *fsm.View) {
 		hub.Mu.Lock()

@@ -9,7 +9,7 @@ import (
 
 // switchRules puts the newest version that every voter supports into force. It asks each voter now: an earlier answer
 // may have come from another binary. A voter that does not answer may support less, so nothing changes without it.
-func (ch *chores) switchRules(l *leadership) {
+func (ch *leaderChores) switchRules(l *leadership) {
 	in := ch.n.replica.RulesInForce()
 	if ch.n.cfg.knows <= in {
 		return
@@ -40,7 +40,7 @@ func (ch *chores) switchRules(l *leadership) {
 	if next <= in || voters == 0 {
 		return
 	}
-	err := l.all(l.ctx, []*fsmpb.Op{{Op: &fsmpb.Op_SwitchRules{SwitchRules: &fsmpb.SwitchRules{Version: next}}}})
+	err := l.All(l.ctx, []*fsmpb.Op{{Op: &fsmpb.Op_SwitchRules{SwitchRules: &fsmpb.SwitchRules{Version: next}}}})
 	if err == nil {
 		ch.n.log.Info("newer rules are in force", "version", next, "before", in)
 	} else if l.ctx.Err() == nil && ch.n.lines.Allow("rules") {
@@ -49,14 +49,14 @@ func (ch *chores) switchRules(l *leadership) {
 }
 
 // start starts the leader's loops; each ends with the leadership.
-func (ch *chores) start(l *leadership) {
+func (ch *leaderChores) start(l *leadership) {
 	for _, chore := range []func(){l.collect, l.land,
 		func() { ch.matchLoop(l) }, func() { ch.sweepLoop(l) }, func() {
 			ch.silenceLoop(l)
 		}, func() { ch.n.membership.reconcileLoop(l) },
-		func() { ch.degradeLoop(l) }, func() { ch.scheduleLoop(l) }, func() { ch.hookLoop(l) }, func() {
-			ch.planLoop(l)
-		}, func() { ch.n.backups.loop(l) }, func() { ch.n.autopilot.loop(l) }} {
+		func() { ch.n.duties.Degrade(l, ch.n.cfg.AutoDegradeCommitMs, ch.n.cfg.AutoDegradeUsagePermille) },
+		func() { ch.n.dates.Loop(l) }, func() { ch.n.hookLag.Loop(l) }, func() { ch.n.duties.Plans(l) },
+		func() { ch.n.backups.Loop(l) }, func() { ch.n.autopilot.Loop(l) }} {
 		ch.n.run(chore)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/internal/chores"
 	"github.com/rotasched/rota/cluster/raftstore"
 	"github.com/rotasched/rota/cluster/verbs"
 	"github.com/rotasched/rota/fsm/entry"
@@ -105,7 +106,7 @@ type Config struct {
 	// countsWithin replaces the constant in the package's own tests.
 	countsWithin time.Duration
 	// patience replaces usualPatience in the package's own tests.
-	patience patience
+	patience chores.Patience
 	// freeSpace replaces FreeSpace in the package's own tests.
 	freeSpace func(path string) (free, total uint64, err error)
 	// memory replaces MemoryLimit in the package's own tests.
@@ -305,8 +306,8 @@ func (c *Config) defaults() {
 	if c.countsWithin == 0 {
 		c.countsWithin = verbs.CountsWithin
 	}
-	if c.patience == (patience{}) {
-		c.patience = usualPatience.within(c.Environment.DeadAfter)
+	if c.patience == (chores.Patience{}) {
+		c.patience = chores.UsualPatience.Within(c.Environment.DeadAfter)
 	}
 	if c.freeSpace == nil {
 		c.freeSpace = raftstore.FreeSpace
@@ -343,6 +344,17 @@ const (
 	peerTimeout = 500 * time.Millisecond
 	// raftTimeout bounds changes of membership and leadership.
 	raftTimeout = 10 * time.Second
+)
+
+const (
+	// DefaultBackupEvery is the default interval of backups.
+	DefaultBackupEvery = time.Hour
+	// DefaultBackupKeep is the default number of backups kept.
+	DefaultBackupKeep = 30
+	// BackupEveryLeast is the minimum interval: a backup reads the whole state.
+	BackupEveryLeast = time.Second
+	// BackupKeepLeast is the number of backups that are never removed.
+	BackupKeepLeast = depot.KeepLeast
 )
 
 // DefaultScrubEvery is how often everything on the disk is read and verified.

@@ -8,6 +8,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/cluster/gossip"
 	"github.com/rotasched/rota/cluster/history"
+	"github.com/rotasched/rota/cluster/internal/clock"
 	"github.com/rotasched/rota/cluster/rebuild"
 	"github.com/rotasched/rota/internal/peer"
 )
@@ -43,17 +44,7 @@ type Environment struct {
 }
 
 // Ticker is a time.Ticker or its replacement.
-type Ticker interface {
-	// Tick returns the channel that delivers the ticks.
-	Tick() <-chan time.Time
-	Reset(every time.Duration)
-	Stop()
-}
-
-// realTicker is the Ticker of the real world.
-type realTicker struct{ *time.Ticker }
-
-func (t realTicker) Tick() <-chan time.Time { return t.C }
+type Ticker = clock.Ticker
 
 // discoverGossip is Environment.Discover of the real world. On error the interface is nil.
 func discoverGossip(opts gossip.Options) (gossip.Discovery, error) {

@@ -342,7 +342,7 @@ func TestDisk_holdsSchedulesBack(t *testing.T) {
 	b.eventually("the disks are low", func() bool { level, _ := b.leader().disk.inForce(); return level == diskLow })
 	// The first disk that is low costs its node the leadership.
 	late := func(by time.Duration) func() bool {
-		return func() bool { return b.leader().dates.lag.Load() >= by.Milliseconds() }
+		return func() bool { return b.leader().dates.Lag.Load() >= by.Milliseconds() }
 	}
 	b.eventually("a date is late", late(1500*time.Millisecond))
 	held := seen()

@@ -37,7 +37,7 @@ func (n *Node) Idle() time.Duration {
 	if !rest && timed {
 		left = min(left, int64(clock-l.clockNow()))
 	}
-	wall := l.wallNow()
+	wall := l.WallNow()
 	if dated {
 		left = min(left, int64(date)-wall)
 	}

@@ -164,7 +164,7 @@ func (tm *terms) commitLatency() time.Duration {
 	if l == nil {
 		return 0
 	}
-	return l.commits.Median(tm.n.sinceBoot())
+	return l.CommitLatency()
 }
 
 // leads reports whether this node is the leader, and whether it is about to send an entry.
@@ -217,7 +217,7 @@ func (tm *terms) record(ops []*fsmpb.Op) error {
 	}
 	ctx, cancel := context.WithTimeout(l.ctx, peerTimeout)
 	defer cancel()
-	return l.all(ctx, ops)
+	return l.All(ctx, ops)
 }
 
 // lower ends the current leadership.

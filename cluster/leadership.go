@@ -97,8 +97,20 @@ func (l *leadership) propose(ctx context.Context, ops []*fsmpb.Op, urgent bool) 
 	return l.admit(ctx, b, urgent, false)
 }
 
-// all proposes operations entry by entry; each must be accepted or be stale.
-func (l *leadership) all(ctx context.Context, ops []*fsmpb.Op) error {
+// Life ends with the leadership.
+func (l *leadership) Life() context.Context { return l.ctx }
+
+// Propose is propose for chores of other packages.
+func (l *leadership) Propose(ctx context.Context, ops []*fsmpb.Op, urgent bool) ([]*fsmpb.Outcome, error) {
+	r := l.propose(ctx, ops, urgent)
+	return r.outcomes, r.err
+}
+
+// CommitLatency returns the median latency of the latest commits, 0 without any.
+func (l *leadership) CommitLatency() time.Duration { return l.commits.Median(l.n.sinceBoot()) }
+
+// All proposes operations entry by entry; each must be accepted or be stale.
+func (l *leadership) All(ctx context.Context, ops []*fsmpb.Op) error {
 	b, err := encode(ops)
 	if err != nil {
 		return err
@@ -122,8 +134,8 @@ func (l *leadership) all(ctx context.Context, ops []*fsmpb.Op) error {
 	return nil
 }
 
-// wallNow returns the median of the voters' wall clocks; 0 if unknown.
-func (l *leadership) wallNow() int64 {
+// WallNow returns the median of the voters' wall clocks; 0 if unknown.
+func (l *leadership) WallNow() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.walls) == 0 {

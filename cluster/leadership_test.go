@@ -10,6 +10,7 @@ import (
 
 	"github.com/hashicorp/raft"
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/internal/clock"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
@@ -34,10 +35,12 @@ func TestStamp(t *testing.T) {
 		return rota.Clock(e.NowMs)
 	}
 	// since returns the time that really passed, rounded up: a busy machine delays a test.
-	since := func(began time.Duration) rota.Clock { return rota.Clock((sinceBoot()-began)/time.Millisecond) + 1 }
+	since := func(began time.Duration) rota.Clock {
+		return rota.Clock((clock.SinceBoot()-began)/time.Millisecond) + 1
+	}
 	t.Run("follows the time since the stamp before", func(t *testing.T) {
 		t.Parallel()
-		began := sinceBoot()
+		began := clock.SinceBoot()
 		l := fresh()
 		l.lastAt -= 300 * time.Millisecond
 		if now := stampNow(l); now < 10_300 || now > 10_300+since(began) {
@@ -46,7 +49,7 @@ func TestStamp(t *testing.T) {
 	})
 	t.Run("H3 a paused leader runs at most 500 ms ahead of what has applied", func(t *testing.T) {
 		t.Parallel()
-		began := sinceBoot()
+		began := clock.SinceBoot()
 		l := fresh()
 		l.lastAt -= 20 * time.Second
 		if now := stampNow(l); now != 10_500 {
@@ -71,7 +74,7 @@ func TestStamp(t *testing.T) {
 	})
 	t.Run("ignores entries of another term", func(t *testing.T) {
 		t.Parallel()
-		began := sinceBoot()
+		began := clock.SinceBoot()
 		l := fresh()
 		l.settle(1, &fsm.Applied{Stamped: true, Term: 2, Clock: 99_000})
 		if now := stampNow(l); now > 10_000+since(began) {
@@ -80,7 +83,7 @@ func TestStamp(t *testing.T) {
 	})
 	t.Run("carries wall clocks at most once a second", func(t *testing.T) {
 		t.Parallel()
-		began := sinceBoot()
+		began := clock.SinceBoot()
 		l := fresh()
 		l.setWalls([]int64{1, 2, 3})
 		carried := 0

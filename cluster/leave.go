@@ -56,7 +56,7 @@ func (mb *membership) remove(ctx context.Context, id rota.NodeID, why string) er
 	if l == nil {
 		return fault.NotLeader()
 	}
-	if err := l.all(ctx, caller.Sign(ctx, []*fsmpb.Op{{Op: &fsmpb.Op_SetNode{SetNode: op}}})); err != nil {
+	if err := l.All(ctx, caller.Sign(ctx, []*fsmpb.Op{{Op: &fsmpb.Op_SetNode{SetNode: op}}})); err != nil {
 		return err
 	}
 	failpoint.Pass("removal-before-configuration")

@@ -11,7 +11,7 @@ import (
 
 // matchLoop decides rounds on demand, when supply or demand changes, and at least every dispatch_interval while jobs
 // wait (SPEC §7.2). One entry of rounds is in flight: the next is decided on a state that includes it.
-func (ch *chores) matchLoop(l *leadership) {
+func (ch *leaderChores) matchLoop(l *leadership) {
 	tick := ch.n.ticker(limits.SweepEvery)
 	defer tick.Stop()
 	for {
@@ -33,7 +33,7 @@ func (ch *chores) matchLoop(l *leadership) {
 }
 
 // dispatchEvery returns the shortest dispatch_interval of the queues with waiting jobs.
-func (ch *chores) dispatchEvery() time.Duration {
+func (ch *leaderChores) dispatchEvery() time.Duration {
 	var ms int64
 	ch.n.replica.Look(func(s *fsm.View) { ms = s.DispatchMs() })
 	if ms > 0 {
@@ -44,7 +44,7 @@ func (ch *chores) dispatchEvery() time.Duration {
 
 // matchOnce decides and proposes one entry of rounds; more reports that another may place something. Pairs that were
 // dropped on applying are not proposed again immediately, so that the log does not fill with them.
-func (ch *chores) matchOnce(l *leadership, last []*fsmpb.Round) (rounds []*fsmpb.Round, more bool) {
+func (ch *leaderChores) matchOnce(l *leadership, last []*fsmpb.Round) (rounds []*fsmpb.Round, more bool) {
 	if level, _ := ch.n.disk.inForce(); level == diskCritical {
 		return nil, false
 	}

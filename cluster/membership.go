@@ -244,7 +244,7 @@ type membership struct {
 	marks  *marks
 	terms  *terms
 	watch  *watcher
-	chores *chores
+	chores *leaderChores
 	known  knownCluster
 	// started is the node's raft, once it runs: connections may arrive earlier.
 	started atomic.Pointer[raft.Raft]

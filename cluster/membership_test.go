@@ -123,7 +123,7 @@ func TestRemoved_nodeThatGossipsOnWritesNothing(t *testing.T) {
 	n := b.loyal()
 	l := n.terms.leading()
 	b.eventually("the removed node is not a member", func() bool { return len(n.membership.servers()) == 3 })
-	b.eventually("the cluster rests", func() bool { return !n.chores.sweepNeeded(l) })
+	b.eventually("the cluster rests", func() bool { return !n.leaderChores.sweepNeeded(l) })
 	m, alive := n.membership.member("n4")
 	if !alive {
 		t.Fatal("it is no longer in gossip")

@@ -64,10 +64,10 @@ func (n *Node) Collectors() []prometheus.Collector {
 			return float64(n.watch.skewMs) / 1000
 		}),
 		gauge("voters_wanted", "How many healthy voters the cluster shall have.", func() float64 {
-			return float64(n.autopilot.settings().VotersWanted)
+			return float64(n.autopilot.Settings().VotersWanted)
 		}),
 		gauge("voters_healthy", "Voters that have been healthy for a minute, at the leader; else 0.", func() float64 {
-			a, _ := n.autopilot.report()
+			a, _ := n.autopilot.Report()
 			return float64(a.HealthyVoters)
 		}),
 		gauge("worker_streams", "Workers connected to this node.", func() float64 {

@@ -11,6 +11,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/cluster/gossip"
 	"github.com/rotasched/rota/cluster/history"
+	"github.com/rotasched/rota/cluster/internal/chores"
 	"github.com/rotasched/rota/cluster/internal/explain"
 	"github.com/rotasched/rota/cluster/internal/meter"
 	"github.com/rotasched/rota/cluster/internal/zones"
@@ -34,7 +35,7 @@ type Node struct {
 	servedArchive
 	servedEvents
 	membership
-	chores
+	leaderChores
 	jobVerbs
 	policyVerbs
 	scheduleVerbs
@@ -48,16 +49,18 @@ type Node struct {
 	explainer
 	disk      diskGate
 	logs      replica.Logs
-	backups   backups
-	dates     scheduleHealth
+	duties    *chores.Host
+	backups   *chores.Backups
+	dates     *chores.Schedules
 	zones     *zones.Zones
-	hookLag   hookLag
-	autopilot autopilot
+	hookLag   *chores.Webhooks
+	autopilot *chores.Autopilot
 	watchdog  watchdog
 	watch     watcher
 	leader    leaderWatch
 	terms     terms
 	marks     marks
+	depot     *depot.Depot // of backups, nil for none
 	past      *explain.PastReader
 	host      *verbs.Host // of the verbs
 	stats     *meter.Stats
@@ -98,10 +101,9 @@ func newNode(cfg Config, peers Peers) (*Node, error) {
 	n.disk = diskGate{read: cfg.freeSpace, path: cfg.Data, low: percent(cfg.DiskLow),
 		critical: percent(cfg.DiskCritical), soon: make(chan struct{}, 1), room: math.MaxUint64}
 	n.logs = replica.NewLogs(&n.replica, limits.MaxLogsBytes)
-	n.backups = backups{every: cfg.BackupEvery, keep: cfg.BackupKeep, one: make(chan struct{}, 1)}
 	if cfg.Backup.To != "" {
 		var err error
-		if n.backups.depot, err = depot.Open(cfg.Backup); err != nil {
+		if n.depot, err = depot.Open(cfg.Backup); err != nil {
 			return nil, err
 		}
 	}
@@ -117,24 +119,24 @@ func (n *Node) wire() *Node {
 	n.servedReplica = rp
 	rp.Connect(n.hostReplica())
 	pr.n, pr.leader, pr.disk, pr.membership, pr.terms = b, &n.leader, &n.disk, ms, &n.terms
-	ms.n, ms.leader, ms.marks, ms.terms, ms.watch, ms.chores = b, &n.leader, &n.marks, &n.terms, &n.watch, &n.chores
-	n.chores.n, n.clusterVerbs.n = n, n
-	if n.chores.beats == nil {
-		n.chores.beats = &beatBox{}
+	ms.n, ms.leader, ms.marks, ms.terms, ms.watch, ms.chores = b, &n.leader, &n.marks, &n.terms, &n.watch, &n.leaderChores
+	n.leaderChores.n, n.clusterVerbs.n = n, n
+	if n.leaderChores.beats == nil {
+		n.leaderChores.beats = &beatBox{}
 	}
-	bx := n.chores.beats
-	bx.n, bx.leader, bx.terms, bx.membership, bx.atLeader = b, &n.leader, &n.terms, ms, n.chores.Beats
+	bx := n.leaderChores.beats
+	bx.n, bx.leader, bx.terms, bx.membership, bx.atLeader = b, &n.leader, &n.terms, ms, n.leaderChores.Beats
 
+	n.zones = zones.New(&n.replica, n.wall)
 	n.wireVerbs()
 
 	n.disk.n, n.disk.membership, n.disk.terms, n.disk.watch = b, ms, &n.terms, &n.watch
 	n.watch.n, n.watch.disk, n.watch.marks, n.watch.membership, n.watch.terms = b, &n.disk, &n.marks, ms, &n.terms
 	n.terms.n, n.terms.leader, n.terms.membership, n.terms.disk, n.terms.watch = b, &n.leader, ms, &n.disk, &n.watch
 	n.marks.n, n.marks.membership = b, ms
-	n.autopilot.n, n.autopilot.membership, n.autopilot.watch = b, ms, &n.watch
-	n.backups.n, n.backups.membership = b, ms
+	n.wireDuties()
 	n.watchdog.n, n.watchdog.terms = b, &n.terms
-	n.leader.n, n.dates.n, n.hookLag.n = b, b, b
+	n.leader.n = b
 	return n
 }
 
@@ -158,6 +160,16 @@ func (n *Node) hostReplica() replica.Host {
 		VerifyLeader: func() error { return n.raft.VerifyLeader().Error() }}
 }
 
+// wireDuties creates the leader's chores that are in packages of their own.
+func (n *Node) wireDuties() {
+	n.duties = &chores.Host{Node: n.cfg.Node, Replica: &n.replica, Log: n.log, Lines: &n.lines, Zones: n.zones, Wall: n.wall,
+		SinceBoot: n.sinceBoot, Ticker: n.ticker, ClusterID: n.membership.ClusterID}
+	n.backups = chores.NewBackups(n.duties, n.depot, n.cfg.BackupEvery, n.cfg.BackupKeep)
+	n.dates, n.hookLag = chores.NewSchedules(n.duties), chores.NewWebhooks(n.duties)
+	n.autopilot = chores.NewAutopilot(n.duties, chores.Voters{Every: n.cfg.watchEvery, Patience: n.cfg.patience,
+		Seen: n.watch.seenServers, Remove: n.membership.remove})
+}
+
 // wireVerbs creates the verbs.
 func (n *Node) wireVerbs() {
 	n.host = &verbs.Host{Node: n.cfg.Node, Replica: &n.replica, Log: n.log, Measures: n.measures, Life: n.life,
@@ -169,9 +181,8 @@ func (n *Node) wireVerbs() {
 			return n.peers.Log(ctx, to, lease, after)
 		}}
 	h := n.host
-	n.zones = zones.New(&n.replica, n.wall)
 	n.past = explain.NewPastReader(h)
-	n.jobVerbs, n.workerVerbs = verbs.NewJobs(h, &n.logs), verbs.NewWorkers(h, &n.logs, n.chores.beats.beat)
+	n.jobVerbs, n.workerVerbs = verbs.NewJobs(h, &n.logs), verbs.NewWorkers(h, &n.logs, n.leaderChores.beats.beat)
 	n.policyVerbs, n.scheduleVerbs, n.authVerbs = verbs.NewPolicy(h), verbs.NewSchedules(h, n.zones), verbs.NewAuth(h)
 	n.webhookVerbs, n.batchVerbs, n.planVerbs = verbs.NewWebhooks(h), verbs.NewBatches(h), verbs.NewPlans(h)
 	n.workflowVerbs, n.explainer = verbs.NewWorkflows(h), explain.New(h, n.past, &n.jobVerbs)
@@ -274,8 +285,8 @@ type watched interface {
 }
 
 func (n *Node) watched() []watched {
-	return []watched{n.archive, n.events, n.rebuild, &n.disk, &n.watchdog, n.scrub, &n.backups, &n.dates, n.zones,
-		&n.hookLag, &n.marks}
+	return []watched{n.archive, n.events, n.rebuild, &n.disk, &n.watchdog, n.scrub, n.backups, n.dates, n.zones,
+		n.hookLag, &n.marks}
 }
 
 // problems lists this node's faults, each with its remedy.
@@ -293,9 +304,9 @@ func (n *Node) problems() []string {
 // clusterVerbs are the operations on the cluster itself, for operators.
 type clusterVerbs struct{ n *Node }
 
-// chores are the leader's background tasks: it matches, sweeps, looks for silent workers and degrades. Followers send
+// leaderChores are the leader's background tasks: it matches, sweeps, looks for silent workers and degrades. Followers send
 // it their workers' beats.
-type chores struct {
+type leaderChores struct {
 	n     *Node
 	beats *beatBox
 }

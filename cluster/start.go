@@ -46,7 +46,7 @@ func Start(ctx context.Context, cfg Config, peers Peers) (*Node, error) {
 	if text := n.littleMemory(); text != "" {
 		n.log.Warn("the memory of this node is less than its state may need: " + text)
 	}
-	n.terms.begun, n.backups.save = n.chores.start, n.clusterVerbs.SaveSnapshot
+	n.terms.begun, n.backups.Save = n.leaderChores.start, n.clusterVerbs.SaveSnapshot
 	n.run(n.terms.run)
 	n.run(n.watch.run)
 	n.run(n.leader.run)
@@ -54,7 +54,7 @@ func Start(ctx context.Context, cfg Config, peers Peers) (*Node, error) {
 	if !cfg.Environment.NoSync { // without syncing, nothing is durable anyway
 		n.run(n.marks.run)
 	}
-	n.run(n.chores.brokenLoop)
+	n.run(n.leaderChores.brokenLoop)
 	n.run(n.rebuild.Run)
 	n.run(n.disk.run)
 	n.run(n.watchdog.run)
@@ -73,7 +73,7 @@ func Start(ctx context.Context, cfg Config, peers Peers) (*Node, error) {
 		n.logs.Loop(n.life, tick.Tick())
 	})
 	n.run(n.archive.Fetch)
-	n.run(n.chores.retentionLoop)
+	n.run(n.leaderChores.retentionLoop)
 	return n, nil
 }
 
@@ -146,6 +146,7 @@ func (n *Node) keepHistory() {
 	n.events = history.NewEvents(host, n.historyFile, n.cfg.EventsRetained)
 	n.servedArchive, n.servedEvents = n.archive, n.events
 	n.host.Archive, n.host.Events, n.host.Audit, n.host.Stores = n.archive, n.events, n.audit, n.stores
+	n.duties.Archive, n.duties.Events = n.archive, n.events
 }
 
 // keepRight creates the parts that find and repair a wrong state and damage on the disk.

@@ -12,7 +12,7 @@ import (
 // sweepLoop proposes a sweep every 250 ms while any deadline may expire (SPEC §3.6). The sweep is queued behind every
 // earlier ack, renewal and completion; one is in flight, and a full one is followed by another immediately. An idle
 // cluster writes nothing.
-func (ch *chores) sweepLoop(l *leadership) {
+func (ch *leaderChores) sweepLoop(l *leadership) {
 	tick := ch.n.ticker(limits.SweepEvery)
 	defer tick.Stop()
 	for {
@@ -29,7 +29,7 @@ func (ch *chores) sweepLoop(l *leadership) {
 	}
 }
 
-func (ch *chores) sweepOnce(l *leadership) (more bool) {
+func (ch *leaderChores) sweepOnce(l *leadership) (more bool) {
 	if !ch.sweepNeeded(l) {
 		return false
 	}
@@ -43,21 +43,21 @@ func (ch *chores) sweepOnce(l *leadership) (more bool) {
 // sweepNeeded reports whether any deadline may expire: open leases, QUEUED jobs, jobs in backoff, workers not known to
 // be gone, or a date that is due by the wall clocks. A worker that is only silent needs the clock to advance until it
 // is UNREACHABLE, whichever leader it became silent under.
-func (ch *chores) sweepNeeded(l *leadership) bool {
+func (ch *leaderChores) sweepNeeded(l *leadership) bool {
 	var rest, dated bool
 	var date rota.Date
 	ch.n.replica.Look(func(s *fsm.View) {
 		rest = s.AtRest()
 		date, dated = s.NextDate()
 	})
-	return !rest || dated && l.wallNow() >= int64(date) || l.workersPresent()
+	return !rest || dated && l.WallNow() >= int64(date) || l.workersPresent()
 }
 
 // retentionEvery is how often retention checks the archive.
 const retentionEvery = time.Hour
 
 // retentionLoop removes old ended jobs from the archive; it runs on every node, leader or not.
-func (ch *chores) retentionLoop() {
+func (ch *leaderChores) retentionLoop() {
 	tick := ch.n.ticker(retentionEvery)
 	defer tick.Stop()
 	for {
@@ -74,7 +74,7 @@ func (ch *chores) retentionLoop() {
 }
 
 // dropDeleted removes from the state the deleted numbers that retention has removed from every member's archive.
-func (ch *chores) dropDeleted(l *leadership) {
+func (ch *leaderChores) dropDeleted(l *leadership) {
 	var first uint64
 	ch.n.replica.Look(func(s *fsm.View) { first = s.FirstDeleted() })
 	if first == 0 {

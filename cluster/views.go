@@ -18,7 +18,7 @@ func (cv *clusterVerbs) ownViews() (views []peer.NodeView) {
 		members[m.ID] = m
 	}
 	_, leader := cv.n.raft.LeaderWithID()
-	_, health := cv.n.autopilot.report()
+	_, health := cv.n.autopilot.Report()
 	wall, boot := rota.Date(cv.n.wall().UnixMilli()), cv.n.sinceBoot()
 	for _, s := range cv.n.membership.servers() {
 		id := rota.NodeID(s.ID)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/internal/clock"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/internal/limits"
@@ -76,7 +77,7 @@ func TestVouched_partition(t *testing.T) {
 	for id, by := range ahead {
 		b.plan(id, 3)
 		c := b.addrs[id]
-		c.Environment.SinceBoot = func() time.Duration { return sinceBoot() + time.Duration(by.Load()) }
+		c.Environment.SinceBoot = func() time.Duration { return clock.SinceBoot() + time.Duration(by.Load()) }
 		b.addrs[id] = c
 	}
 	b.startPlanned()

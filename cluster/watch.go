@@ -11,6 +11,7 @@ import (
 
 	"github.com/hashicorp/raft"
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/internal/chores"
 	"github.com/rotasched/rota/cluster/raftstore"
 	"github.com/rotasched/rota/cluster/rebuild"
 	"github.com/rotasched/rota/internal/peer"
@@ -412,5 +413,24 @@ func (w *watcher) readWalls(ctx context.Context) []int64 {
 			return nil
 		}
 		return walls
+	}
+}
+
+// seenServers returns when all servers were last asked, and what that revealed about each.
+func (w *watcher) seenServers() (time.Duration, func() []chores.ServerLook) {
+	views, at := w.latest()
+	return at, func() (all []chores.ServerLook) {
+		for _, s := range w.membership.servers() {
+			id := rota.NodeID(s.ID)
+			v, asked := views[id]
+			switch own := id == w.n.cfg.Node; {
+			case own:
+				all = append(all, chores.ServerLook{ID: id, Voter: s.Suffrage == raft.Voter, Answers: true, Healthy: true})
+			case asked:
+				all = append(all, chores.ServerLook{ID: id, Voter: s.Suffrage == raft.Voter, Answers: v.err == nil,
+					Healthy: v.well()})
+			}
+		}
+		return all
 	}
 }

@@ -1,14 +1,13 @@
-package cluster
+package chores
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/hashicorp/raft"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
@@ -17,53 +16,66 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// autopilot is the leader's chore that removes dead voters, and records how many voters the cluster has had
+// Voters is what autopilot knows and does about the voters.
+type Voters struct {
+	// Every is how often it looks, Patience how long it waits.
+	Every    time.Duration
+	Patience Patience
+	// Seen returns when all servers were last asked, and what that revealed about each.
+	Seen func() (at time.Duration, servers func() []ServerLook)
+	// Remove removes a dead voter from the cluster.
+	Remove func(ctx context.Context, id rota.NodeID, why string) error
+}
+
+// NewAutopilot returns the chore that removes dead voters.
+func NewAutopilot(h *Host, v Voters) *Autopilot { return &Autopilot{n: h, Voters: v} }
+
+// Autopilot is the leader's chore that removes dead voters, and records how many voters the cluster has had
 // (SPEC §13.10). Its observations start again with each leadership.
-type autopilot struct {
-	n          *base
-	membership *membership
-	watch      *watcher
+type Autopilot struct {
+	n *Host
+	Voters
 
 	mu sync.Mutex
 	// voters is nil while this node is not the leader.
 	voters *voterWatch
 }
 
-// loop evaluates the node's watcher for as long as a leadership lasts.
-func (ap *autopilot) loop(l *leadership) {
-	began := ap.n.sinceBoot()
-	w := &voterWatch{patience: ap.n.cfg.patience, looked: began}
+// Loop evaluates the node's watcher for as long as a leadership lasts.
+func (ap *Autopilot) Loop(l Term) {
+	began := ap.n.SinceBoot()
+	w := &voterWatch{Patience: ap.Patience, looked: began}
 	ap.note(func() { ap.voters = w })
 	defer ap.note(func() {
 		if ap.voters == w { // otherwise the next leadership has begun
 			ap.voters = nil
 		}
 	})
-	tick := ap.n.ticker(ap.n.cfg.watchEvery)
+	tick := ap.n.Ticker(ap.Every)
 	defer tick.Stop()
 	for {
 		select {
 		case <-tick.Tick():
 			ap.once(l, w)
-		case <-l.ctx.Done():
+		case <-l.Life().Done():
 			return
 		}
 	}
 }
 
-func (ap *autopilot) note(change func()) {
+func (ap *Autopilot) note(change func()) {
 	ap.mu.Lock()
 	defer ap.mu.Unlock()
 	change()
 }
 
 // once processes a new observation, if there is one since the last or since the leadership began, and acts on it.
-func (ap *autopilot) once(l *leadership, w *voterWatch) {
-	views, at := ap.watch.latest()
+func (ap *Autopilot) once(l Term, w *voterWatch) {
+	at, seen := ap.Seen()
 	if at <= w.looked {
 		return
 	}
-	settings, servers := ap.settings(), ap.servers(views)
+	settings, servers := ap.Settings(), seen()
 	if settings.VotersWanted == 0 {
 		return // applying stalls: the wanted number is not known
 	}
@@ -80,51 +92,36 @@ func (ap *autopilot) once(l *leadership, w *voterWatch) {
 	}
 }
 
-// servers returns what the node's own calls revealed about each server of the configuration.
-func (ap *autopilot) servers(views map[rota.NodeID]peerView) (all []serverLook) {
-	for _, s := range ap.membership.servers() {
-		id := rota.NodeID(s.ID)
-		v, asked := views[id]
-		switch own := id == ap.n.cfg.Node; {
-		case own:
-			all = append(all, serverLook{id, s.Suffrage == raft.Voter, true, true})
-		case asked:
-			all = append(all, serverLook{id, s.Suffrage == raft.Voter, v.err == nil, v.well()})
-		}
-	}
-	return all
-}
-
 // want records in the log that these voters are healthy, which makes their number the wanted one.
-func (ap *autopilot) want(l *leadership, healthy []string) {
-	r := l.propose(l.ctx, []*fsmpb.Op{{Op: &fsmpb.Op_WantVoters{WantVoters: &fsmpb.WantVoters{Voters: healthy}}}}, true)
-	if r.err == nil && entry.OutcomeError(r.outcomes[0]) == nil && !r.outcomes[0].GetExisted() {
-		ap.n.log.Info("the cluster now needs more voters", "voters", len(healthy))
+func (ap *Autopilot) want(l Term, healthy []string) {
+	outcomes, err := l.Propose(l.Life(), []*fsmpb.Op{{Op: &fsmpb.Op_WantVoters{WantVoters: &fsmpb.WantVoters{Voters: healthy}}}}, true)
+	if err == nil && entry.OutcomeError(outcomes[0]) == nil && !outcomes[0].GetExisted() {
+		ap.n.Log.Info("the cluster now needs more voters", "voters", len(healthy))
 	}
 }
 
 // remove removes a dead voter from the cluster.
-func (ap *autopilot) remove(l *leadership, w *voterWatch, v voterVerdict) {
-	err := ap.membership.remove(l.ctx, v.remove, v.why)
+func (ap *Autopilot) remove(l Term, w *voterWatch, v voterVerdict) {
+	err := ap.Remove(l.Life(), v.remove, v.why)
 	if err != nil {
-		if l.ctx.Err() == nil && ap.n.lines.Allow("autopilot") {
-			ap.n.log.Warn("a dead voter was not removed", "other_node", string(v.remove), "err", err)
+		if l.Life().Err() == nil && ap.n.Lines.Allow("autopilot") {
+			ap.n.Log.Warn("a dead voter was not removed", "other_node", string(v.remove), "err", err)
 		}
 		return
 	}
-	ap.n.log.Warn("a dead voter was removed", "other_node", string(v.remove), "why", v.why)
+	ap.n.Log.Warn("a dead voter was removed", "other_node", string(v.remove), "why", v.why)
 	ap.note(func() { w.removed = w.looked })
 }
 
-// settings returns the cluster's settings, as this node knows them.
-func (ap *autopilot) settings() (settings rota.ClusterSettings) {
-	ap.n.replica.Peek(func(s *fsm.View) { settings = s.ClusterSettings() })
+// Settings returns the cluster's settings, as this node knows them.
+func (ap *Autopilot) Settings() (settings rota.ClusterSettings) {
+	ap.n.Replica.Peek(func(s *fsm.View) { settings = s.ClusterSettings() })
 	return settings
 }
 
-// report returns this node's assessment of the voters; the health of each server only while this node is the leader.
-func (ap *autopilot) report() (a rota.Autopilot, health []peer.NodeHealth) {
-	settings := ap.settings()
+// Report returns this node's assessment of the voters; the health of each server only while this node is the leader.
+func (ap *Autopilot) Report() (a rota.Autopilot, health []peer.NodeHealth) {
+	settings := ap.Settings()
 	a = rota.Autopilot{On: settings.Autopilot, VotersWanted: settings.VotersWanted}
 	ap.mu.Lock()
 	defer ap.mu.Unlock()
@@ -132,7 +129,7 @@ func (ap *autopilot) report() (a rota.Autopilot, health []peer.NodeHealth) {
 		return a, nil
 	}
 	a.HealthyVoters, a.Text = int64(len(ap.voters.verdict.healthy)), ap.voters.verdict.text
-	boot, wall := ap.n.sinceBoot(), rota.Date(ap.n.wall().UnixMilli())
+	boot, wall := ap.n.SinceBoot(), rota.Date(ap.n.Wall().UnixMilli())
 	date := func(at time.Duration) rota.Date {
 		if at == 0 {
 			return 0
@@ -147,36 +144,37 @@ func (ap *autopilot) report() (a rota.Autopilot, health []peer.NodeHealth) {
 	return a, health
 }
 
-// patience holds the times by which a leader judges voters (SPEC §13.10).
-type patience struct {
-	// dead is how long calls to a voter must fail before it counts as dead: longer than a restart, a reboot or moving a
+// Patience holds the times by which a leader judges voters (SPEC §13.10).
+type Patience struct {
+	// Dead is how long calls to a voter must fail before it counts as dead: longer than a restart, a reboot or moving a
 	// machine takes, since its id can never return.
-	dead time.Duration
-	// steady is how long a voter must have been healthy to count; one that flaps does not.
-	steady time.Duration
-	// between is the minimum time between two removals, so that the effect of one is visible before the next.
-	between time.Duration
-	// gap between two observations means that the leader was paused: earlier ones are out of date.
-	gap time.Duration
+	Dead time.Duration
+	// Steady is how long a voter must have been healthy to count; one that flaps does not.
+	Steady time.Duration
+	// Between is the minimum time between two removals, so that the effect of one is visible before the next.
+	Between time.Duration
+	// Gap between two observations means that the leader was paused: earlier ones are out of date.
+	Gap time.Duration
 }
 
-var usualPatience = patience{dead: 10 * time.Minute, steady: time.Minute, between: 10 * time.Minute,
-	gap: 10 * time.Second}
+// UsualPatience suits nodes in the real world.
+var UsualPatience = Patience{Dead: 10 * time.Minute, Steady: time.Minute, Between: 10 * time.Minute,
+	Gap: 10 * time.Second}
 
-// within returns the patience of a world in which a voter is dead after the given time; 0 leaves it unchanged.
-func (p patience) within(dead time.Duration) patience {
+// Within returns the patience of a world in which a voter is dead after the given time; 0 leaves it unchanged.
+func (p Patience) Within(dead time.Duration) Patience {
 	if dead <= 0 {
 		return p
 	}
-	shrink := max(1, p.dead/dead)
-	p.steady, p.between, p.dead = p.steady/shrink, p.between/shrink, dead
+	shrink := max(1, p.Dead/dead)
+	p.Steady, p.Between, p.Dead = p.Steady/shrink, p.Between/shrink, dead
 	return p
 }
 
 // voterWatch holds what a leader's own calls have revealed about each server since it became leader. All its times are
 // of the node's monotonic clock, and 0 means never.
 type voterWatch struct {
-	patience
+	Patience
 	looked, removed time.Duration
 	seen            map[rota.NodeID]serverSeen
 	// verdict is the latest one.
@@ -189,36 +187,37 @@ type serverSeen struct {
 	healthy, silent, contact time.Duration
 }
 
-// serverLook is one observation of a server.
-type serverLook struct {
-	id               rota.NodeID
-	voter            bool
-	answers, healthy bool
+// ServerLook is one observation of a server.
+type ServerLook struct {
+	ID    rota.NodeID
+	Voter bool
+	// Answers reports that it answers, Healthy that it also follows the log and can vote and lead.
+	Answers, Healthy bool
 }
 
 // look processes the observations that calls at one moment made of all servers.
-func (w *voterWatch) look(at time.Duration, servers []serverLook) {
-	if at-w.looked > w.gap {
+func (w *voterWatch) look(at time.Duration, servers []ServerLook) {
+	if at-w.looked > w.Gap {
 		w.seen = nil
 	}
 	w.looked = at
 	seen := make(map[rota.NodeID]serverSeen, len(servers))
 	for _, l := range servers {
-		s := w.seen[l.id]
-		if s.voter != l.voter || !l.healthy {
+		s := w.seen[l.ID]
+		if s.voter != l.Voter || !l.Healthy {
 			s.healthy = 0
 		}
-		s.voter = l.voter
-		if l.healthy && s.healthy == 0 {
+		s.voter = l.Voter
+		if l.Healthy && s.healthy == 0 {
 			s.healthy = at
 		}
 		switch {
-		case l.answers:
+		case l.Answers:
 			s.contact, s.silent = at, 0
 		case s.silent == 0:
 			s.silent = at
 		}
-		seen[l.id] = s
+		seen[l.ID] = s
 	}
 	w.seen = seen
 }
@@ -250,7 +249,7 @@ func (w *voterWatch) judgement(settings rota.ClusterSettings) (v voterVerdict) {
 			continue
 		}
 		voters++
-		if s.healthy != 0 && w.looked-s.healthy >= w.steady {
+		if s.healthy != 0 && w.looked-s.healthy >= w.Steady {
 			v.healthy = append(v.healthy, string(id))
 		}
 		if s.silent != 0 {
@@ -268,18 +267,18 @@ func (w *voterWatch) judgement(settings rota.ClusterSettings) (v voterVerdict) {
 	slices.SortStableFunc(silent, func(a, b rota.NodeID) int { return cmp.Compare(w.seen[a].silent, w.seen[b].silent) })
 	first := silent[0]
 	since := w.looked - w.seen[first].silent
-	due := max(w.seen[first].silent+w.dead, w.removed+w.between)
+	due := max(w.seen[first].silent+w.Dead, w.removed+w.Between)
 	switch {
 	case !settings.Autopilot:
 		v.text = fmt.Sprintf("autopilot is off: a dead voter goes by rota operator raft remove-peer %s", first)
 	case healthy < wanted:
 		v.text = fmt.Sprintf(
 			"none is removed while fewer than %d others have been healthy voters for %s (now %d): bring them back, start "+
-				"another node, or lower voters_wanted", wanted, w.steady, healthy)
+				"another node, or lower voters_wanted", wanted, w.Steady, healthy)
 	case healthy <= voters/2:
 		v.text = fmt.Sprintf(
 			"none is removed while fewer than %d of all %d have been healthy for %s (now %d): a removal might leave no "+
-				"majority", voters/2+1, voters, w.steady, healthy)
+				"majority", voters/2+1, voters, w.Steady, healthy)
 	case due > w.looked:
 		v.text = fmt.Sprintf("%s is removed in %s unless it answers", first, (due - w.looked).Round(time.Second))
 	default:

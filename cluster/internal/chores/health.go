@@ -1,4 +1,4 @@
-package cluster
+package chores
 
 import (
 	"sync/atomic"
@@ -9,34 +9,40 @@ import (
 	"github.com/rotasched/rota/fsm"
 )
 
-// scheduleHealth reports how late schedules' dates are decided, on the leader (SPEC §17.4).
-type scheduleHealth struct {
-	n *base
-	// lag is in milliseconds, 0 if this node is not the leader.
-	lag atomic.Int64
+// NewSchedules returns the chore that fires schedules.
+func NewSchedules(h *Host) *Schedules { return &Schedules{n: h} }
+
+// NewWebhooks returns the chore that creates deliveries.
+func NewWebhooks(h *Host) *Webhooks { return &Webhooks{n: h} }
+
+// Schedules reports how late schedules' dates are decided, on the leader (SPEC §17.4).
+type Schedules struct {
+	n *Host
+	// Lag is in milliseconds, 0 if this node is not the leader.
+	Lag atomic.Int64
 }
 
 // Problems returns none: zoneData reports the zones that this node lacks.
-func (sh *scheduleHealth) Problems() []string { return nil }
+func (sh *Schedules) Problems() []string { return nil }
 
 // Collectors returns the metrics of schedules, other than those that count events.
-func (sh *scheduleHealth) Collectors() []prometheus.Collector {
+func (sh *Schedules) Collectors() []prometheus.Collector {
 	return []prometheus.Collector{prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "rota_schedule_lag_seconds",
 		Help: "For how long the oldest date of a schedule has been due and not decided, at the leader; else 0. Up to about a second is usual."},
-		func() float64 { return float64(sh.lag.Load()) / 1000 })}
+		func() float64 { return float64(sh.Lag.Load()) / 1000 })}
 }
 
-// hookLag reports how many events webhooks are behind, on the leader.
-type hookLag struct {
-	n      *base
+// Webhooks reports how many events webhooks are behind, on the leader.
+type Webhooks struct {
+	n      *Host
 	events atomic.Uint64
 }
 
 // Problems returns none: a webhook that waits shows this in its row.
-func (hl *hookLag) Problems() []string { return nil }
+func (hl *Webhooks) Problems() []string { return nil }
 
 // Collectors returns the metrics of webhooks.
-func (hl *hookLag) Collectors() []prometheus.Collector {
+func (hl *Webhooks) Collectors() []prometheus.Collector {
 	return []prometheus.Collector{
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "rota_webhook_behind_events",
 			Help: "How many events the webhook that is furthest behind has not looked at, at the leader; else 0."},
@@ -49,7 +55,7 @@ func (hl *hookLag) Collectors() []prometheus.Collector {
 
 // hookGauges reports the webhooks of this node's replica, read at each scrape.
 type hookGauges struct {
-	n              *base
+	n              *Host
 	hooks, pending *prometheus.Desc
 }
 
@@ -59,7 +65,7 @@ func (g *hookGauges) Describe(to chan<- *prometheus.Desc) { to <- g.hooks; to <-
 // Collect implements prometheus.Collector.
 func (g *hookGauges) Collect(to chan<- prometheus.Metric) {
 	var list []rota.Webhook
-	if !g.n.replica.Peek(func(s *fsm.View) { list = fsm.WebhooksOf(s) }) {
+	if !g.n.Replica.Peek(func(s *fsm.View) { list = fsm.WebhooksOf(s) }) {
 		return
 	}
 	var by [rota.WebhookDisabled + 1]int

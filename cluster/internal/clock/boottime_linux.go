@@ -1,4 +1,4 @@
-package cluster
+package clock
 
 import (
 	"time"
@@ -6,9 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sinceBoot returns the monotonic time that leaders stamp with; it includes the time that the machine was suspended
+// SinceBoot returns the monotonic time that leaders stamp with; it includes the time that the machine was suspended
 // (SPEC §3.5).
-func sinceBoot() time.Duration {
+func SinceBoot() time.Duration {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &t); err != nil {
 		panic("cluster: CLOCK_BOOTTIME cannot be read: " + err.Error())

@@ -1,4 +1,4 @@
-package cluster
+package chores
 
 import (
 	"time"
@@ -18,9 +18,8 @@ const maxFires = 20_000
 
 // scheduler is the leader's chore that fires due schedules (SPEC §17.4).
 type scheduler struct {
-	n        *base
-	dates    *scheduleHealth
-	zoneData *zones.Zones
+	n     *Host
+	dates *Schedules
 	// known are the next dates of schedules calculated so far, with zones.
 	known map[rota.ScheduleName]nextDate
 	zones *cron.Zones
@@ -35,20 +34,19 @@ type nextDate struct {
 	ok      bool
 }
 
-// scheduleLoop runs the chore.
-func (ch *chores) scheduleLoop(l *leadership) {
-	s := &scheduler{n: &ch.n.base, dates: &ch.n.dates, zoneData: ch.n.zones,
-		known: make(map[rota.ScheduleName]nextDate)}
-	tick := ch.n.ticker(scheduleEvery)
+// Loop fires schedules for as long as a leadership lasts.
+func (sh *Schedules) Loop(l Term) {
+	s := &scheduler{n: sh.n, dates: sh, known: make(map[rota.ScheduleName]nextDate)}
+	tick := sh.n.Ticker(scheduleEvery)
 	defer tick.Stop()
-	defer ch.n.dates.lag.Store(0)
+	defer sh.Lag.Store(0)
 	for {
 		select {
 		case <-tick.Tick():
 			if s.once(l) {
 				s.once(l) // the date has advanced
 			}
-		case <-l.ctx.Done():
+		case <-l.Life().Done():
 			return
 		}
 	}
@@ -56,24 +54,24 @@ func (ch *chores) scheduleLoop(l *leadership) {
 
 // once fires the schedules that are due by the state's date. If they are due only by the wall clocks, it first advances
 // the date with a sweep, and reports that.
-func (s *scheduler) once(l *leadership) (swept bool) {
+func (s *scheduler) once(l Term) (swept bool) {
 	var list []fsm.DueSchedule
 	var budgets []fsm.DueBudget
 	var now rota.Date
 	var in zones.InForce
-	s.n.replica.Look(func(v *fsm.View) {
+	s.n.Replica.Look(func(v *fsm.View) {
 		list, budgets, now, in = fsm.ActiveOf(v), fsm.BudgetsWithPeriods(v), v.Head().Date, zones.Of(v)
 	})
 	var lag rota.Date
-	defer func() { s.dates.lag.Store(int64(lag)) }()
+	defer func() { s.dates.Lag.Store(int64(lag)) }()
 	if len(list)+len(budgets) == 0 {
 		clear(s.known)
 		return false
 	}
-	zones, err := s.zoneData.Open(in)
+	zones, err := s.n.Zones.Open(in)
 	if err != nil {
-		if s.n.lines.Allow("tzdata") {
-			s.n.log.Error("this binary cannot read the installed time zone data, and fires nothing", "tzdata",
+		if s.n.Lines.Allow("tzdata") {
+			s.n.Log.Error("this binary cannot read the installed time zone data, and fires nothing", "tzdata",
 				in.Name(), "err", err)
 		}
 		return false
@@ -84,7 +82,7 @@ func (s *scheduler) once(l *leadership) (swept bool) {
 	}
 	var ops []*fsmpb.Op
 	due, dates := false, 0
-	wall := rota.Date(l.wallNow())
+	wall := rota.Date(l.WallNow())
 	for i := range list {
 		next := s.next(&list[i])
 		due = due || next.ok && next.date > now && next.date <= wall
@@ -109,19 +107,19 @@ func (s *scheduler) once(l *leadership) (swept bool) {
 	}
 	s.propose(l, ops)
 	if due {
-		r := l.propose(l.ctx, []*fsmpb.Op{{Op: &fsmpb.Op_Sweep{Sweep: &fsmpb.Sweep{}}}}, true)
-		return r.err == nil
+		_, err := l.Propose(l.Life(), []*fsmpb.Op{{Op: &fsmpb.Op_Sweep{Sweep: &fsmpb.Sweep{}}}}, true)
+		return err == nil
 	}
 	return false
 }
 
 // propose fires; a rejected schedule is checked again a second later.
-func (s *scheduler) propose(l *leadership, ops []*fsmpb.Op) {
+func (s *scheduler) propose(l Term, ops []*fsmpb.Op) {
 	if len(ops) == 0 {
 		return
 	}
-	if err := l.all(l.ctx, ops); err != nil && l.ctx.Err() == nil && s.n.lines.Allow("schedules") {
-		s.n.log.Warn("schedules could not be fired", "err", err)
+	if err := l.All(l.Life(), ops); err != nil && l.Life().Err() == nil && s.n.Lines.Allow("schedules") {
+		s.n.Log.Warn("schedules could not be fired", "err", err)
 	}
 }
 
@@ -133,8 +131,8 @@ func (s *scheduler) turn(b *fsm.DueBudget, now, wall rota.Date) (op *fsmpb.Op, w
 	}
 	table, err := s.zones.Of(&b.Times, 0)
 	if err != nil {
-		if s.n.lines.Allow("budget/" + string(b.Name)) {
-			s.n.log.Error("a budget's time zone means nothing to this node, which begins no period of it", "budget", b.Name,
+		if s.n.Lines.Allow("budget/" + string(b.Name)) {
+			s.n.Log.Error("a budget's time zone means nothing to this node, which begins no period of it", "budget", b.Name,
 				"tzdata", s.zones.Name(), "err", err)
 		}
 		return nil, false
@@ -154,8 +152,8 @@ func (s *scheduler) next(at *fsm.DueSchedule) nextDate {
 	}
 	table, err := s.zones.Of(at.Times, at.Set)
 	if err != nil {
-		if s.n.lines.Allow("schedule/" + string(at.Name)) {
-			s.n.log.Error("a schedule means nothing to this node, which fires nothing of it", "schedule", at.Name,
+		if s.n.Lines.Allow("schedule/" + string(at.Name)) {
+			s.n.Log.Error("a schedule means nothing to this node, which fires nothing of it", "schedule", at.Name,
 				"tzdata", s.zones.Name(), "err", err)
 		}
 		return nextDate{}

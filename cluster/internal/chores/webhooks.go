@@ -1,4 +1,4 @@
-package cluster
+package chores
 
 import (
 	"encoding/json"
@@ -27,8 +27,8 @@ const (
 
 // hooker is the leader's chore that creates deliveries of events (SPEC §13.14).
 type hooker struct {
-	n       *base
-	hookLag *hookLag
+	n       *Host
+	Webhooks *Webhooks
 	known   map[rota.WebhookName]*hookScan
 }
 
@@ -48,16 +48,16 @@ type hookScan struct {
 	waits time.Time
 }
 
-// hookLoop runs the chore.
-func (ch *chores) hookLoop(l *leadership) {
-	h := &hooker{n: &ch.n.base, hookLag: &ch.n.hookLag, known: make(map[rota.WebhookName]*hookScan)}
-	tick := ch.n.ticker(hooksEvery)
+// Loop creates deliveries for as long as a leadership lasts.
+func (hl *Webhooks) Loop(l Term) {
+	h := &hooker{n: hl.n, Webhooks: hl, known: make(map[rota.WebhookName]*hookScan)}
+	tick := hl.n.Ticker(hooksEvery)
 	defer tick.Stop()
-	defer ch.n.hookLag.events.Store(0)
+	defer hl.events.Store(0)
 	for {
 		select {
 		case <-tick.Tick():
-		case <-l.ctx.Done():
+		case <-l.Life().Done():
 			return
 		}
 		h.once(l)
@@ -65,9 +65,9 @@ func (ch *chores) hookLoop(l *leadership) {
 }
 
 // once advances each active hook.
-func (h *hooker) once(l *leadership) {
+func (h *hooker) once(l Term) {
 	var list []rota.Webhook
-	h.n.replica.Look(func(v *fsm.View) { list = fsm.WebhooksOf(v) })
+	h.n.Replica.Look(func(v *fsm.View) { list = fsm.WebhooksOf(v) })
 	if len(list) == 0 {
 		clear(h.known)
 		return
@@ -80,22 +80,22 @@ func (h *hooker) once(l *leadership) {
 			continue
 		}
 		left, err := h.follow(l, w)
-		if l.ctx.Err() != nil {
+		if l.Life().Err() != nil {
 			return
 		}
 		behind = max(behind, left)
 		if err != nil {
 			delete(h.known, w.Name)
-			if h.n.lines.Allow("webhooks/" + string(w.Name)) {
-				h.n.log.Warn("a webhook does not go on yet", "webhook", string(w.Name), "err", err)
+			if h.n.Lines.Allow("webhooks/" + string(w.Name)) {
+				h.n.Log.Warn("a webhook does not go on yet", "webhook", string(w.Name), "err", err)
 			}
 		}
 	}
-	h.hookLag.events.Store(behind)
+	h.Webhooks.events.Store(behind)
 }
 
 // scan returns how far was read for a hook, starting at its cursor if that has changed.
-func (h *hooker) scan(l *leadership, w *rota.Webhook) (*hookScan, error) {
+func (h *hooker) scan(l Term, w *rota.Webhook) (*hookScan, error) {
 	if s := h.known[w.Name]; s != nil && s.version == w.Version && s.cursor == w.Cursor {
 		return s, nil
 	}
@@ -108,10 +108,10 @@ func (h *hooker) scan(l *leadership, w *rota.Webhook) (*hookScan, error) {
 	if s.filter, err = filter.Events(w.Filter); err != nil {
 		return nil, err
 	}
-	s.place, err = h.n.events.After(l.ctx, w.Cursor)
+	s.place, err = h.n.Events.After(l.Life(), w.Cursor)
 	if rota.KindOf(err) == rota.KindOutOfRange {
-		s.place = h.n.events.Oldest()
-		events, failed := h.n.events.From(s.place)
+		s.place = h.n.Events.Oldest()
+		events, failed := h.n.Events.From(s.place)
 		if failed != nil || len(events) == 0 {
 			return nil, err
 		}
@@ -129,19 +129,19 @@ func (h *hooker) scan(l *leadership, w *rota.Webhook) (*hookScan, error) {
 }
 
 // follow continues reading for one hook and proposes the deliveries. It returns how many events are left.
-func (h *hooker) follow(l *leadership, w *rota.Webhook) (uint64, error) {
+func (h *hooker) follow(l Term, w *rota.Webhook) (uint64, error) {
 	s, err := h.scan(l, w)
 	if err != nil || time.Now().Before(s.waits) {
 		return 0, err
 	}
 	room := min(limits.MaxDeliveries, int(limits.MaxPendingDeliveries-w.Pending))
 	if room <= 0 {
-		return h.n.events.Behind(s.place), nil // its receiver is behind: the cursor waits
+		return h.n.Events.Behind(s.place), nil // its receiver is behind: the cursor waits
 	}
 	var deliveries []*fsmpb.HookDelivery
 	bytes, full := 0, false
 	for range hookTurns {
-		events, err := h.n.events.From(s.place)
+		events, err := h.n.Events.From(s.place)
 		if err != nil {
 			return 0, err
 		}
@@ -160,7 +160,7 @@ func (h *hooker) follow(l *leadership, w *rota.Webhook) (uint64, error) {
 			break
 		}
 	}
-	left := h.n.events.Behind(s.place)
+	left := h.n.Events.Behind(s.place)
 	if s.last == s.cursor || len(deliveries) == 0 && s.gap.IsZero() && s.place-s.begun < hookStride {
 		return left, nil
 	}
@@ -168,21 +168,21 @@ func (h *hooker) follow(l *leadership, w *rota.Webhook) (uint64, error) {
 }
 
 // propose lets the machine decide on the events that were read.
-func (h *hooker) propose(l *leadership, w *rota.Webhook, s *hookScan, deliveries []*fsmpb.HookDelivery) error {
+func (h *hooker) propose(l Term, w *rota.Webhook, s *hookScan, deliveries []*fsmpb.HookDelivery) error {
 	op := &fsmpb.AdvanceHook{Name: string(w.Name), Version: s.version, From: entry.EventOp(s.cursor),
 		To: entry.EventOp(s.last), Deliveries: deliveries}
 	if !s.gap.IsZero() {
 		op.Gap = entry.EventOp(s.gap)
 	}
-	r := l.propose(l.ctx, []*fsmpb.Op{{Op: &fsmpb.Op_AdvanceHook{AdvanceHook: op}}}, false)
-	if r.err != nil {
-		return r.err
+	outcomes, err := l.Propose(l.Life(), []*fsmpb.Op{{Op: &fsmpb.Op_AdvanceHook{AdvanceHook: op}}}, false)
+	if err != nil {
+		return err
 	}
-	if err := entry.OutcomeError(r.outcomes[0]).OrNil(); err != nil {
+	if err := entry.OutcomeError(outcomes[0]).OrNil(); err != nil {
 		return err
 	}
 	var now rota.Webhook
-	h.n.replica.Look(func(v *fsm.View) { now, _ = fsm.WebhookOf(v, w.Name) })
+	h.n.Replica.Look(func(v *fsm.View) { now, _ = fsm.WebhookOf(v, w.Name) })
 	if now.Cursor == s.last && now.Version == s.version {
 		s.cursor, s.begun, s.gap = s.last, s.place, rota.EventID{}
 		return nil

@@ -1,4 +1,4 @@
-package cluster
+package chores
 
 import (
 	"fmt"
@@ -100,33 +100,34 @@ func (d *degrader) once(now time.Duration) {
 	d.propose(to, reason, holds)
 }
 
-// degradeLoop runs the chore. With both thresholds off it still reverts a mode that a previous leader may have set.
-func (ch *chores) degradeLoop(l *leadership) {
-	d := &degrader{measure: func() measured { return ch.measureLoad(l) }}
-	d.slow.most, d.full.most = ch.n.cfg.AutoDegradeCommitMs*1000, ch.n.cfg.AutoDegradeUsagePermille
+// Degrade runs the chore for as long as a leadership lasts. With both thresholds off it still reverts a mode that a
+// previous leader may have set.
+func (h *Host) Degrade(l Term, commitMs, usagePermille int64) {
+	d := &degrader{measure: func() measured { return h.measureLoad(l) }}
+	d.slow.most, d.full.most = commitMs*1000, usagePermille
 	d.propose = func(to rota.ClusterMode, reason string, holds bool) {
-		r := l.propose(l.ctx, []*fsmpb.Op{{Op: &fsmpb.Op_SetMode{SetMode: &fsmpb.SetMode{
+		outcomes, err := l.Propose(l.Life(), []*fsmpb.Op{{Op: &fsmpb.Op_SetMode{SetMode: &fsmpb.SetMode{
 			Mode: uint32(to), Reason: reason, Auto: true, Holds: holds}}}}, true)
-		if r.err == nil && entry.OutcomeError(r.outcomes[0]) == nil {
-			ch.n.log.Warn("the mode changes by itself", "mode", to, "reason", reason, "holds", holds)
+		if err == nil && entry.OutcomeError(outcomes[0]) == nil {
+			h.Log.Warn("the mode changes by itself", "mode", to, "reason", reason, "holds", holds)
 		}
 	}
-	ch.n.replica.Look(func(s *fsm.View) { d.adopt(s.Mode()) })
-	tick := ch.n.ticker(degradeEvery)
+	h.Replica.Look(func(s *fsm.View) { d.adopt(s.Mode()) })
+	tick := h.Ticker(degradeEvery)
 	defer tick.Stop()
 	for {
 		select {
 		case <-tick.Tick():
-			d.once(ch.n.sinceBoot())
-		case <-l.ctx.Done():
+			d.once(h.SinceBoot())
+		case <-l.Life().Done():
 			return
 		}
 	}
 }
 
-func (ch *chores) measureLoad(l *leadership) (m measured) {
-	m.commit = l.commits.Median(ch.n.sinceBoot())
-	ch.n.replica.Look(func(s *fsm.View) {
+func (h *Host) measureLoad(l Term) (m measured) {
+	m.commit = l.CommitLatency()
+	h.Replica.Look(func(s *fsm.View) {
 		m.mode = s.Mode()
 		m.queue, m.permille = s.FullestQueue()
 	})

@@ -1,4 +1,4 @@
-package cluster
+package chores
 
 import (
 	"context"
@@ -18,17 +18,17 @@ const planEvery = 200 * time.Millisecond
 
 // planner is the leader's chore that processes the jobs of plans (SPEC §21.8). Plans take turns of one step each, and
 // one step is in progress at a time.
-type planner struct{ n *base }
+type planner struct{ n *Host }
 
-// planLoop runs the chore.
-func (ch *chores) planLoop(l *leadership) {
-	p := &planner{n: &ch.n.base}
-	tick := ch.n.ticker(planEvery)
+// Plans processes plans for as long as a leadership lasts.
+func (h *Host) Plans(l Term) {
+	p := &planner{n: h}
+	tick := h.Ticker(planEvery)
 	defer tick.Stop()
 	for {
 		select {
 		case <-tick.Tick():
-		case <-l.ctx.Done():
+		case <-l.Life().Done():
 			return
 		}
 		for p.once(l) {
@@ -37,50 +37,50 @@ func (ch *chores) planLoop(l *leadership) {
 }
 
 // once advances each running plan by a step, and reports whether there was one.
-func (p *planner) once(l *leadership) (on bool) {
+func (p *planner) once(l Term) (on bool) {
 	var list []fsm.PlanWork
-	p.n.replica.Look(func(v *fsm.View) { list = fsm.RunningPlans(v) })
+	p.n.Replica.Look(func(v *fsm.View) { list = fsm.RunningPlans(v) })
 	for i := range list {
 		began := time.Now()
 		err := p.step(l, &list[i])
-		if l.ctx.Err() != nil {
+		if l.Life().Err() != nil {
 			return false
 		}
 		if err == nil {
 			on = true
 			p.rest(l, time.Since(began))
-		} else if p.n.lines.Allow("plans/" + string(list[i].Spec.ID)) {
-			p.n.log.Warn("a plan does not go on yet", "plan", string(list[i].Spec.ID), "err", err)
+		} else if p.n.Lines.Allow("plans/" + string(list[i].Spec.ID)) {
+			p.n.Log.Warn("a plan does not go on yet", "plan", string(list[i].Spec.ID), "err", err)
 		}
 	}
 	return on
 }
 
 // rest leaves the log to others for as long as a step took.
-func (p *planner) rest(l *leadership, took time.Duration) {
+func (p *planner) rest(l Term, took time.Duration) {
 	pause := time.NewTimer(took)
 	defer pause.Stop()
 	select {
 	case <-pause.C:
-	case <-l.ctx.Done():
+	case <-l.Life().Done():
 	}
 }
 
 // step proposes the next step of a plan.
-func (p *planner) step(l *leadership, w *fsm.PlanWork) error {
+func (p *planner) step(l Term, w *fsm.PlanWork) error {
 	most := limits.MaxPlanItems
 	if w.Spec.Max > 0 {
 		most = int(min(int64(most), w.Spec.Max-w.Done))
 	}
-	next, err := p.members(l.ctx, w, most)
+	next, err := p.members(l.Life(), w, most)
 	if err != nil {
 		return err
 	}
-	r := l.propose(l.ctx, []*fsmpb.Op{{Op: &fsmpb.Op_PlanStep{PlanStep: fsm.StepOf(w, &next)}}}, false)
-	if r.err != nil {
-		return r.err
+	outcomes, err := l.Propose(l.Life(), []*fsmpb.Op{{Op: &fsmpb.Op_PlanStep{PlanStep: fsm.StepOf(w, &next)}}}, false)
+	if err != nil {
+		return err
 	}
-	return entry.OutcomeError(r.outcomes[0]).OrNil()
+	return entry.OutcomeError(outcomes[0]).OrNil()
 }
 
 // members reads the next jobs of a plan, with the rights of the user who started it.
@@ -88,11 +88,11 @@ func (p *planner) members(ctx context.Context, w *fsm.PlanWork, most int) (fsm.M
 	var rd *access.Reader
 	if w.Caller.Actor != "" {
 		var err error
-		if rd, err = p.n.replica.Reader(context.WithValue(ctx, access.CallerKey{}, w.Caller)); err != nil {
+		if rd, err = p.n.Replica.Reader(context.WithValue(ctx, access.CallerKey{}, w.Caller)); err != nil {
 			return fsm.Members{To: w.Cursor}, nil // the machine ends the plan
 		}
 	}
-	next, err := p.n.archive.Members(w, most, rd)
+	next, err := p.n.Archive.Members(w, most, rd)
 	if err != nil || w.Spec.Verb != rota.PlanRetry {
 		return next, err
 	}
@@ -101,7 +101,7 @@ func (p *planner) members(ctx context.Context, w *fsm.PlanWork, most int) (fsm.M
 		if !job.RecordDropped {
 			continue
 		}
-		e, ok, err := p.n.archive.Ended(ctx, job.ID, next.Numbers[i])
+		e, ok, err := p.n.Archive.Ended(ctx, job.ID, next.Numbers[i])
 		if err != nil {
 			return next, &rota.Error{Kind: rota.KindUnavailable, Subject: "job", RetryAfter: history.RetryAfter,
 				Cause: err,
