@@ -139,7 +139,7 @@ func (a adapter) Restore(rc io.ReadCloser) error {
 	}
 	m, info, err := snapshot.ReadState(rc, func(info rota.SnapshotInfo) (snapshot.Sink[*fsm.Machine], error) {
 		l, err := fsm.NewLoaderKnowing(info, a.n.cfg.knows)
-		planted.nonatomicRestore(a.n, l)
+		planted.nonatomicRestore(&a.n.replica, l)
 		failpoint.Pass("restore-midway")
 		return l, err
 	})

@@ -6,17 +6,10 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
-	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/cluster/internal/fault"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/internal/failpoint"
 )
-
-// beatWait is answered with the clock once an entry stamped after it was applied.
-type beatWait struct {
-	seq  uint64
-	done chan rota.Clock
-}
 
 // land waits for entries in the order in which they were proposed, and answers them.
 func (l *leadership) land() {
@@ -85,20 +78,6 @@ func (l *leadership) settle(seq uint64, a *fsm.Applied) {
 		}
 		return false
 	})
-}
-
-// afterNext returns the clock after the first entry that is stamped from now on and was applied. A closed channel means
-// that the leadership ended first.
-func (l *leadership) afterNext() <-chan rota.Clock {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	done := make(chan rota.Clock, 1)
-	if l.ctx.Err() != nil {
-		close(done)
-		return done
-	}
-	l.beatWaits = append(l.beatWaits, beatWait{l.stampedSeq + 1, done})
-	return done
 }
 
 // classify maps the library's errors to the two classes that matter: definitely not applied, and unknown. Every unclear

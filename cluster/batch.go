@@ -78,3 +78,23 @@ type reply struct {
 // errNotLeader means that a proposal definitely did not enter the log and may be proposed again. It never leaves the
 // package.
 var errNotLeader = errors.New("not the leader")
+
+// proposal is a batch of one caller; its operations stay together in one entry.
+type proposal struct {
+	ops     []*fsmpb.Op
+	encoded []byte
+	size    int
+	reply   chan reply
+}
+
+// rounds reports whether these are decisions of the match loop.
+func (p *proposal) rounds() bool { return p.ops[0].GetRound() != nil }
+
+// answer records an outcome at its place.
+func answer(answers []*fsmpb.Outcome, ops []*fsmpb.Op, at int, o *fsmpb.Outcome) []*fsmpb.Outcome {
+	if answers == nil {
+		answers = make([]*fsmpb.Outcome, len(ops))
+	}
+	answers[at] = o
+	return answers
+}

@@ -15,10 +15,19 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
+// leaderChores are the leader's background tasks: it matches, sweeps, looks for silent workers and degrades. Followers send
+// it their workers' beats.
+type leaderChores struct {
+	n     *base
+	disk  *diskGate
+	terms *terms
+	beats *beatBox
+}
+
 // Beats processes beats on the leader. The answer waits for the first entry that this leadership stamped after the
 // beats arrived and that has been applied: a deposed leader that has not noticed answers nothing.
 func (ch *leaderChores) Beats(ctx context.Context, beats []peer.Beat) (peer.BeatAnswer, error) {
-	l := ch.n.terms.leading()
+	l := ch.terms.leading()
 	if l == nil {
 		return peer.BeatAnswer{}, fault.NotLeader()
 	}

@@ -17,17 +17,6 @@ const (
 	secondBytes = limits.MaxEntryBytes / 2
 )
 
-// proposal is a batch of one caller; its operations stay together in one entry.
-type proposal struct {
-	ops     []*fsmpb.Op
-	encoded []byte
-	size    int
-	reply   chan reply
-}
-
-// rounds reports whether these are decisions of the match loop.
-func (p *proposal) rounds() bool { return p.ops[0].GetRound() != nil }
-
 // enqueue puts a batch into one of the two queues and waits for its result. If the queue is full, it waits for space.
 func (l *leadership) enqueue(ctx context.Context, b batch, urgent bool) reply {
 	p := &proposal{ops: b.ops, encoded: b.encoded, size: len(b.encoded), reply: make(chan reply, 1)}
@@ -67,42 +56,6 @@ func urgent(ops []*fsmpb.Op) bool {
 		return false
 	default:
 		return true
-	}
-}
-
-// collect is the loop that fills entries. It first waits for a free slot: operations that arrive meanwhile share the
-// next entry (group commit).
-func (l *leadership) collect() {
-	defer close(l.inFlight)
-	var carried *proposal
-	for {
-		select {
-		case l.slots <- struct{}{}:
-		case <-l.ctx.Done():
-		}
-		if l.ctx.Err() != nil {
-			l.refuse(carried)
-			return
-		}
-		first := carried
-		carried = nil
-		if first == nil {
-			if first = l.next(); first == nil {
-				l.refuse()
-				return
-			}
-		}
-		l.filling.Store(true)
-		var batch []*proposal
-		var ops int
-		batch, ops, carried = l.gather(first)
-		if l.ctx.Err() != nil { // operations that arrived with the end no longer enter the log
-			l.refuse(batch...)
-			l.refuse(carried)
-			return
-		}
-		l.launch(batch, ops)
-		l.filling.Store(false)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/cluster/internal/chores"
+	"github.com/rotasched/rota/cluster/internal/memory"
 	"github.com/rotasched/rota/cluster/raftstore"
 	"github.com/rotasched/rota/cluster/verbs"
 	"github.com/rotasched/rota/fsm/entry"
@@ -340,6 +341,9 @@ const (
 	MaxDegradeMs = 60_000
 	// maxInspect bounds the digests that one request asks for.
 	maxInspect = 64
+	// watchEvery is how often the other nodes are asked, watchdogEvery how often calls that do not return are looked for.
+	watchEvery    = time.Second
+	watchdogEvery = time.Second
 	// peerTimeout bounds a background request to another node.
 	peerTimeout = 500 * time.Millisecond
 	// raftTimeout bounds changes of membership and leadership.
@@ -357,6 +361,15 @@ const (
 	BackupKeepLeast = depot.KeepLeast
 )
 
+const (
+	// DefaultDiskLow is the percentage of free space below which the disk is low.
+	DefaultDiskLow = 10
+	// DefaultDiskCritical is the percentage of free space below which the disk is critical.
+	DefaultDiskCritical = 5
+	// MaxDiskPercent bounds both: a disk that is half empty is not full.
+	MaxDiskPercent = 50
+)
+
 // DefaultScrubEvery is how often everything on the disk is read and verified.
 const DefaultScrubEvery = 24 * time.Hour
 
@@ -371,3 +384,6 @@ func (c *Config) attestationKeys() []ed25519.PublicKey {
 	}
 	return c.AttestationKeys()
 }
+
+// MemoryLimit returns how many bytes this process may use, 0 if unknown.
+func MemoryLimit() uint64 { return memory.Limit() }

@@ -26,12 +26,6 @@ const (
 )
 
 const (
-	// DefaultDiskLow is the percentage of free space below which the disk is low.
-	DefaultDiskLow = 10
-	// DefaultDiskCritical is the percentage of free space below which the disk is critical.
-	DefaultDiskCritical = 5
-	// MaxDiskPercent bounds both: a disk that is half empty is not full.
-	MaxDiskPercent = 50
 	// maxDiskLow and maxDiskCritical bound the bytes that these require on a large disk.
 	maxDiskLow      = 8 << 30
 	maxDiskCritical = 4 << 30

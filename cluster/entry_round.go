@@ -15,8 +15,6 @@ const (
 	// needs room after them.
 	withOps   = 256
 	withBytes = limits.MaxEntryBytes / 2
-	// withPatience is the maximum duration of the latest decision, since the entry would wait for a similar one.
-	withPatience = time.Millisecond
 )
 
 // withRound decides rounds and appends them to an entry's operations (SPEC §2.3): for the jobs that it submits or, if

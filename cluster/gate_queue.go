@@ -2,21 +2,11 @@ package cluster
 
 import (
 	"context"
-	"sync/atomic"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
-
-// queueGate rejects submissions to full queues before they reach the log (SPEC §4.4, §4.6). Rejecting through the log
-// would cost three nodes as much as a job does, exactly when no capacity is left. The machine decides, on the state
-// that this leader has applied. It is asked only after an entry of this leadership was rejected for this reason. So an
-// ordinary submission costs nothing, and the machine knows every job that was ever acknowledged.
-//
-// The simpler way, to ask always, was rejected: each proposal would wait for the machine's lock, and miss the entry
-// that is sent meanwhile.
-type queueGate struct{ seen atomic.Bool }
 
 // fullSubjects are the subjects of Crowded's errors.
 var fullSubjects = map[string]bool{"queue": true, "bytes_max": true, "state_bytes_max": true}

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"github.com/rotasched/rota"
@@ -101,15 +102,6 @@ func (pr *proposer) refuseDenied(_ context.Context, _ *leadership, ops []*fsmpb.
 	return answers, nil
 }
 
-// answer records an outcome at its place.
-func answer(answers []*fsmpb.Outcome, ops []*fsmpb.Op, at int, o *fsmpb.Outcome) []*fsmpb.Outcome {
-	if answers == nil {
-		answers = make([]*fsmpb.Outcome, len(ops))
-	}
-	answers[at] = o
-	return answers
-}
-
 // refuseNewer rejects operations that need newer rules than those in force: voters that do not support them would stop.
 func (pr *proposer) refuseNewer(ops []*fsmpb.Op, answers []*fsmpb.Outcome) error {
 	in, version := pr.n.replica.RulesInForce(), entry.Needs
@@ -130,4 +122,44 @@ func (pr *proposer) refuseNewer(ops []*fsmpb.Op, answers []*fsmpb.Outcome) error
 func (pr *proposer) gateRules(_ context.Context, _ *leadership, ops []*fsmpb.Op,
 	answers []*fsmpb.Outcome) ([]*fsmpb.Outcome, error) {
 	return answers, pr.refuseNewer(ops, answers)
+}
+
+// propose puts operations of the leader's own chores into the log and waits for the result.
+func (l *leadership) propose(ctx context.Context, ops []*fsmpb.Op, urgent bool) reply {
+	b, err := encode(ops)
+	if err != nil {
+		return reply{err: err}
+	}
+	return l.admit(ctx, b, urgent, false)
+}
+
+// Propose is propose for chores of other packages.
+func (l *leadership) Propose(ctx context.Context, ops []*fsmpb.Op, urgent bool) ([]*fsmpb.Outcome, error) {
+	r := l.propose(ctx, ops, urgent)
+	return r.outcomes, r.err
+}
+
+// All proposes operations entry by entry; each must be accepted or be stale.
+func (l *leadership) All(ctx context.Context, ops []*fsmpb.Op) error {
+	b, err := encode(ops)
+	if err != nil {
+		return err
+	}
+	for at := 0; at < len(ops); {
+		k := b.chunk(at)
+		r := l.admit(ctx, b.part(at, at+k), true, false)
+		if errors.Is(r.err, errNotLeader) {
+			return fault.NotLeader()
+		}
+		if r.err != nil {
+			return r.err
+		}
+		for _, o := range r.outcomes {
+			if e := entry.OutcomeError(o); e != nil && e.Kind != rota.KindStale { // its session ended meanwhile
+				return e
+			}
+		}
+		at += k
+	}
+	return nil
 }

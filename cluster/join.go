@@ -50,13 +50,6 @@ func (mb *membership) join(ctx context.Context) error {
 	}
 }
 
-// waiting is the state of a node that waits for others.
-type waiting struct {
-	mu      sync.Mutex
-	refused map[string]bool // the --join addresses that reject its gossip
-	said    time.Time
-}
-
 func (w *waiting) refuse(address string, refused bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

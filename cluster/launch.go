@@ -3,19 +3,10 @@ package cluster
 import (
 	"time"
 
-	"github.com/hashicorp/raft"
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
-
-// launched is one entry in progress in the log.
-type launched struct {
-	proposals []*proposal
-	future    raft.ApplyFuture
-	seq       uint64
-	started   time.Time
-}
 
 // launch stamps an entry, adds the round that is decided with it, and passes it to raft.
 func (l *leadership) launch(batch []*proposal, ops int) {
@@ -71,4 +62,40 @@ func (l *leadership) stamp(e *fsmpb.Entry) uint64 {
 	}
 	l.stampedSeq++
 	return l.stampedSeq
+}
+
+// collect is the loop that fills entries. It first waits for a free slot: operations that arrive meanwhile share the
+// next entry (group commit).
+func (l *leadership) collect() {
+	defer close(l.inFlight)
+	var carried *proposal
+	for {
+		select {
+		case l.slots <- struct{}{}:
+		case <-l.ctx.Done():
+		}
+		if l.ctx.Err() != nil {
+			l.refuse(carried)
+			return
+		}
+		first := carried
+		carried = nil
+		if first == nil {
+			if first = l.next(); first == nil {
+				l.refuse()
+				return
+			}
+		}
+		l.filling.Store(true)
+		var batch []*proposal
+		var ops int
+		batch, ops, carried = l.gather(first)
+		if l.ctx.Err() != nil { // operations that arrived with the end no longer enter the log
+			l.refuse(batch...)
+			l.refuse(carried)
+			return
+		}
+		l.launch(batch, ops)
+		l.filling.Store(false)
+	}
 }

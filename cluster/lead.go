@@ -246,3 +246,14 @@ func (tm *terms) land(ctx context.Context) {
 
 // maxLand bounds how long a stopping node waits for its own entries.
 const maxLand = 2 * time.Second
+
+// newLeadership opens the leadership of a term that began at a clock.
+func (tm *terms) newLeadership(term uint64, clock rota.Clock) *leadership {
+	ctx, end := context.WithCancel(context.Background())
+	return &leadership{n: tm.n, disk: tm.disk, term: term, ctx: ctx, end: end, began: clock, lastStamp: clock,
+		lastAt: tm.n.sinceBoot(), c: clock,
+		urgent: make(chan *proposal, proposalQueue), normal: make(chan *proposal, proposalQueue),
+		inFlight: make(chan *launched, entriesInFlight), slots: make(chan struct{}, entriesInFlight),
+		freed: make(chan struct{}, 1),
+		turn:  newRoundTurn(), landed: make(chan struct{}), heard: make(map[rota.WorkerID]beatHeard), present: true}
+}

@@ -2,9 +2,7 @@ package cluster
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,7 +10,6 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/rotasched/rota"
-	"github.com/rotasched/rota/cluster/gossip"
 	"github.com/rotasched/rota/cluster/internal/fault"
 	"github.com/rotasched/rota/cluster/rebuild"
 	"github.com/rotasched/rota/cluster/replica"
@@ -112,10 +109,6 @@ func (lw *leaderWatch) behind() error {
 				"read without --stale, or ask another node", lw.n.cfg.Node)}
 }
 
-// CaughtUp reports whether, since its start, this node has applied everything acknowledged before, and still has
-// contact with a leader: otherwise it may not know a valid credential.
-func (n *Node) CaughtUp() bool { return n.leader.behind() == nil && n.leader.vouched() == nil }
-
 // vouched returns an error if no leader has vouched for this node's state for limits.VouchedFor: rights that it still
 // grants may have been revoked (SECURITY §5.4).
 func (lw *leaderWatch) vouched() error {
@@ -135,9 +128,6 @@ func (lw *leaderWatch) vouched() error {
 	return nil
 }
 
-// Vouched returns nil while a leader vouches for this node's state (SECURITY §5.4).
-func (n *Node) Vouched() error { return n.leader.vouched() }
-
 // pause waits for most, a change of leadership, or the end of ctx.
 func (lw *leaderWatch) pause(ctx context.Context, most time.Duration) error {
 	t := time.NewTimer(most)
@@ -155,50 +145,4 @@ func (lw *leaderWatch) pause(ctx context.Context, most time.Duration) error {
 	case <-lw.n.stopped:
 		return fault.Stopping()
 	}
-}
-
-// cutOff reports whether the node answered that this one was removed.
-func (v peerView) cutOff() bool {
-	var refusal *rota.Error
-	return errors.As(v.err, &refusal) && refusal.Subject == fault.SubjectRemoved
-}
-
-// aloneAfter is how many seconds without a leader make a node ask the others.
-const aloneAfter = 5
-
-// askWhenAlone asks the others whether this node is still a member: a removed node receives nothing from the leader,
-// not even that. cutOff reports that one of them has already answered so.
-func (w *watcher) askWhenAlone(cutOff bool) {
-	_, leader := w.n.raft.LeaderWithID()
-	w.mu.Lock()
-	if leader != "" && !cutOff {
-		w.leaderless, w.refused = 0, nil
-	} else {
-		w.leaderless++
-	}
-	ask := cutOff || w.leaderless >= aloneAfter
-	w.mu.Unlock()
-	if !ask {
-		return
-	}
-	ctx, cancel := context.WithTimeout(w.n.life, peerTimeout)
-	defer cancel()
-	_, err := w.membership.introduceTo(ctx, slices.DeleteFunc(w.membership.aliveMembers(),
-		func(m gossip.Member) bool { return m.ID == w.n.cfg.Node || !m.HasState }))
-	if err == nil {
-		return
-	}
-	w.mu.Lock()
-	w.refused = err
-	w.mu.Unlock()
-	if w.n.lines.Allow("alone") {
-		w.n.log.Error("the cluster continues without this node", "err", err)
-	}
-}
-
-// stillMember returns the others' objection to this node, nil for none.
-func (w *watcher) stillMember() error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.refused
 }

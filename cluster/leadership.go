@@ -2,16 +2,14 @@ package cluster
 
 import (
 	"context"
-	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/hashicorp/raft"
 	"github.com/rotasched/rota"
-	"github.com/rotasched/rota/cluster/internal/fault"
 	"github.com/rotasched/rota/cluster/internal/meter"
-	"github.com/rotasched/rota/fsm/entry"
-	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/limits"
 )
 
@@ -77,62 +75,11 @@ func (h beatHeard) silentFrom() rota.Clock {
 	return h.clock + rota.Clock(max(h.next, limits.BeatEvery).Milliseconds()) + limits.SilenceBeyond
 }
 
-// newLeadership opens the leadership of a term that began at a clock.
-func (tm *terms) newLeadership(term uint64, clock rota.Clock) *leadership {
-	ctx, end := context.WithCancel(context.Background())
-	return &leadership{n: tm.n, disk: tm.disk, term: term, ctx: ctx, end: end, began: clock, lastStamp: clock,
-		lastAt: tm.n.sinceBoot(), c: clock,
-		urgent: make(chan *proposal, proposalQueue), normal: make(chan *proposal, proposalQueue),
-		inFlight: make(chan *launched, entriesInFlight), slots: make(chan struct{}, entriesInFlight),
-		freed: make(chan struct{}, 1),
-		turn:  newRoundTurn(), landed: make(chan struct{}), heard: make(map[rota.WorkerID]beatHeard), present: true}
-}
-
-// propose puts operations of the leader's own chores into the log and waits for the result.
-func (l *leadership) propose(ctx context.Context, ops []*fsmpb.Op, urgent bool) reply {
-	b, err := encode(ops)
-	if err != nil {
-		return reply{err: err}
-	}
-	return l.admit(ctx, b, urgent, false)
-}
-
 // Life ends with the leadership.
 func (l *leadership) Life() context.Context { return l.ctx }
 
-// Propose is propose for chores of other packages.
-func (l *leadership) Propose(ctx context.Context, ops []*fsmpb.Op, urgent bool) ([]*fsmpb.Outcome, error) {
-	r := l.propose(ctx, ops, urgent)
-	return r.outcomes, r.err
-}
-
 // CommitLatency returns the median latency of the latest commits, 0 without any.
 func (l *leadership) CommitLatency() time.Duration { return l.commits.Median(l.n.sinceBoot()) }
-
-// All proposes operations entry by entry; each must be accepted or be stale.
-func (l *leadership) All(ctx context.Context, ops []*fsmpb.Op) error {
-	b, err := encode(ops)
-	if err != nil {
-		return err
-	}
-	for at := 0; at < len(ops); {
-		k := b.chunk(at)
-		r := l.admit(ctx, b.part(at, at+k), true, false)
-		if errors.Is(r.err, errNotLeader) {
-			return fault.NotLeader()
-		}
-		if r.err != nil {
-			return r.err
-		}
-		for _, o := range r.outcomes {
-			if e := entry.OutcomeError(o); e != nil && e.Kind != rota.KindStale { // its session ended meanwhile
-				return e
-			}
-		}
-		at += k
-	}
-	return nil
-}
 
 // WallNow returns the median of the voters' wall clocks; 0 if unknown.
 func (l *leadership) WallNow() int64 {
@@ -156,4 +103,47 @@ func (l *leadership) setWalls(walls []int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.walls, l.wallsAt = walls, l.n.sinceBoot()
+}
+
+// beatWait is answered with the clock once an entry stamped after it was applied.
+type beatWait struct {
+	seq  uint64
+	done chan rota.Clock
+}
+
+// launched is one entry in progress in the log.
+type launched struct {
+	proposals []*proposal
+	future    raft.ApplyFuture
+	seq       uint64
+	started   time.Time
+}
+
+// queueGate rejects submissions to full queues before they reach the log (SPEC §4.4, §4.6). Rejecting through the log
+// would cost three nodes as much as a job does, exactly when no capacity is left. The machine decides, on the state
+// that this leader has applied. It is asked only after an entry of this leadership was rejected for this reason. So an
+// ordinary submission costs nothing, and the machine knows every job that was ever acknowledged.
+//
+// The simpler way, to ask always, was rejected: each proposal would wait for the machine's lock, and miss the entry
+// that is sent meanwhile.
+type queueGate struct{ seen atomic.Bool }
+
+// median returns the median of values, which must not be empty; the lower one of an even count.
+func median(values []int64) int64 {
+	sorted := slices.Sorted(slices.Values(values))
+	return sorted[(len(sorted)-1)/2]
+}
+
+// afterNext returns the clock after the first entry that is stamped from now on and was applied. A closed channel means
+// that the leadership ended first.
+func (l *leadership) afterNext() <-chan rota.Clock {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	done := make(chan rota.Clock, 1)
+	if l.ctx.Err() != nil {
+		close(done)
+		return done
+	}
+	l.beatWaits = append(l.beatWaits, beatWait{l.stampedSeq + 1, done})
+	return done
 }

@@ -45,7 +45,7 @@ func (ch *leaderChores) dispatchEvery() time.Duration {
 // matchOnce decides and proposes one entry of rounds; more reports that another may place something. Pairs that were
 // dropped on applying are not proposed again immediately, so that the log does not fill with them.
 func (ch *leaderChores) matchOnce(l *leadership, last []*fsmpb.Round) (rounds []*fsmpb.Round, more bool) {
-	if level, _ := ch.n.disk.inForce(); level == diskCritical {
+	if level, _ := ch.disk.inForce(); level == diskCritical {
 		return nil, false
 	}
 	start := time.Now()

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/hashicorp/raft"
 
@@ -244,7 +245,6 @@ type membership struct {
 	marks  *marks
 	terms  *terms
 	watch  *watcher
-	chores *leaderChores
 	known  knownCluster
 	// started is the node's raft, once it runs: connections may arrive earlier.
 	started atomic.Pointer[raft.Raft]
@@ -361,4 +361,11 @@ func (mb *membership) serverIDs() (ids []rota.NodeID) {
 		ids = append(ids, rota.NodeID(s.ID))
 	}
 	return ids
+}
+
+// waiting is the state of a node that waits for others.
+type waiting struct {
+	mu      sync.Mutex
+	refused map[string]bool // the --join addresses that reject its gossip
+	said    time.Time
 }

@@ -3,6 +3,7 @@ package cluster
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"math"
 	"sync"
 
@@ -119,8 +120,9 @@ func (n *Node) wire() *Node {
 	n.servedReplica = rp
 	rp.Connect(n.hostReplica())
 	pr.n, pr.leader, pr.disk, pr.membership, pr.terms = b, &n.leader, &n.disk, ms, &n.terms
-	ms.n, ms.leader, ms.marks, ms.terms, ms.watch, ms.chores = b, &n.leader, &n.marks, &n.terms, &n.watch, &n.leaderChores
-	n.leaderChores.n, n.clusterVerbs.n = n, n
+	ms.n, ms.leader, ms.marks, ms.terms, ms.watch = b, &n.leader, &n.marks, &n.terms, &n.watch
+	n.clusterVerbs.n = n
+	n.leaderChores.n, n.leaderChores.disk, n.leaderChores.terms = b, &n.disk, &n.terms
 	if n.leaderChores.beats == nil {
 		n.leaderChores.beats = &beatBox{}
 	}
@@ -301,16 +303,6 @@ func (n *Node) problems() []string {
 	return problems
 }
 
-// clusterVerbs are the operations on the cluster itself, for operators.
-type clusterVerbs struct{ n *Node }
-
-// leaderChores are the leader's background tasks: it matches, sweeps, looks for silent workers and degrades. Followers send
-// it their workers' beats.
-type leaderChores struct {
-	n     *Node
-	beats *beatBox
-}
-
 // APIs returns the addresses where the cluster's nodes serve clients, from the state; none while applying stalls.
 func (n *Node) APIs() (all []string) {
 	n.replica.Peek(func(s *fsm.View) { all = fsm.NodeAPIs(s) })
@@ -345,3 +337,36 @@ type WorkerSession = replica.WorkerSession
 
 // WarmLogs creates the process-wide log compressor in advance: see [replica.WarmLogs].
 func WarmLogs() error { return replica.WarmLogs() }
+
+// CaughtUp reports whether, since its start, this node has applied everything acknowledged before, and still has
+// contact with a leader: otherwise it may not know a valid credential.
+func (n *Node) CaughtUp() bool { return n.leader.behind() == nil && n.leader.vouched() == nil }
+
+// Vouched returns nil while a leader vouches for this node's state (SECURITY §5.4).
+func (n *Node) Vouched() error { return n.leader.vouched() }
+
+// memoryOfState is how many times the state's maximum size a node needs as memory: rows take more than the bytes that
+// state_bytes_max counts, plus garbage.
+const memoryOfState = 4
+
+// littleMemory returns a problem text if this node has less memory than its state may need; "" if it has enough, or
+// that is unknown.
+func (n *Node) littleMemory() string {
+	most := int64(rota.DefaultStateBytesMax)
+	n.replica.Peek(func(s *fsm.View) {
+		if set := s.ClusterSettings().StateBytesMax; set > 0 {
+			most = set
+		}
+	})
+	has := n.cfg.memory()
+	if has == 0 || has/memoryOfState >= uint64(most) {
+		return ""
+	}
+	const mib = 1 << 20
+	return fmt.Sprintf(
+		"it may use %d MiB of memory, and the state may grow to %d MiB (state_bytes_max), which needs %d times that. "+
+			"Add memory, or set a lower state_bytes_max", has/mib, most/mib, memoryOfState)
+}
+
+// clusterVerbs are the operations on the cluster itself, for operators.
+type clusterVerbs struct{ n *Node }

@@ -2,11 +2,14 @@
 
 package cluster
 
-import "github.com/rotasched/rota/fsm"
+import (
+	"github.com/rotasched/rota/cluster/replica"
+	"github.com/rotasched/rota/fsm"
+)
 
 // nonatomicRestore puts the state in place while its rows are still arriving.
-func (plants) nonatomicRestore(n *Node, l *fsm.Loader) {
-	n.replica.Mu.Lock()
-	defer n.replica.Mu.Unlock()
-	n.replica.Machine = l.Unfinished()
+func (plants) nonatomicRestore(rp *replica.Replica, l *fsm.Loader) {
+	rp.Mu.Lock()
+	defer rp.Mu.Unlock()
+	rp.Machine = l.Unfinished()
 }

@@ -23,7 +23,7 @@ func (mb *membership) reconcileLoop(l *leadership) {
 	defer tick.Stop()
 	for {
 		mb.reconcileOnce(l)
-		mb.chores.switchRules(l) // in this loop, which alone creates voters
+		mb.switchRules(l) // in this loop, which alone creates voters
 		select {
 		case <-tick.Tick():
 		case <-mb.n.gossip.Changed():
@@ -162,4 +162,45 @@ func (mb *membership) refusedMember(m gossip.Member, why string) {
 func (mb *membership) caughtUp(id rota.NodeID) bool {
 	v, ok := mb.watch.view(id)
 	return ok && v.err == nil && !v.status.NonVoter && v.closeSince != 0 && mb.n.sinceBoot()-v.closeSince >= voterAfter
+}
+
+// switchRules puts the newest version that every voter supports into force. It asks each voter now: an earlier answer
+// may have come from another binary. A voter that does not answer may support less, so nothing changes without it.
+func (mb *membership) switchRules(l *leadership) {
+	in := mb.n.replica.RulesInForce()
+	if mb.n.cfg.knows <= in {
+		return
+	}
+	servers := mb.servers()
+	views := mb.watch.inspectAll(servers, nil)
+	next, voters := mb.n.cfg.knows, 0
+	for _, s := range servers {
+		if s.Suffrage != raft.Voter {
+			continue
+		}
+		voters++
+		id := rota.NodeID(s.ID)
+		if id == mb.n.cfg.Node {
+			continue
+		}
+		v := views[id]
+		knows := max(v.status.RulesVersion, entry.FirstRules)
+		if v.err != nil {
+			knows = in
+		}
+		if knows <= in && mb.n.lines.Allow("rules/"+string(id)) {
+			mb.n.log.Info("newer rules wait for a node", "other_node", string(id), "in_force", in, "known_here",
+				mb.n.cfg.knows, "err", v.err)
+		}
+		next = min(next, knows)
+	}
+	if next <= in || voters == 0 {
+		return
+	}
+	err := l.All(l.ctx, []*fsmpb.Op{{Op: &fsmpb.Op_SwitchRules{SwitchRules: &fsmpb.SwitchRules{Version: next}}}})
+	if err == nil {
+		mb.n.log.Info("newer rules are in force", "version", next, "before", in)
+	} else if l.ctx.Err() == nil && mb.n.lines.Allow("rules") {
+		mb.n.log.Warn("newer rules were not switched on", "version", next, "err", err)
+	}
 }

@@ -132,7 +132,7 @@ func (b *bench) stays(version uint32) {
 	b.t.Helper()
 	l := b.leader()
 	for range 3 {
-		l.leaderChores.switchRules(l.terms.leading())
+		l.membership.switchRules(l.terms.leading())
 	}
 	if got := b.rulesOf(l); got != version {
 		b.t.Fatalf("rules version %d is in force, want %d", got, version)

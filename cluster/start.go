@@ -46,7 +46,7 @@ func Start(ctx context.Context, cfg Config, peers Peers) (*Node, error) {
 	if text := n.littleMemory(); text != "" {
 		n.log.Warn("the memory of this node is less than its state may need: " + text)
 	}
-	n.terms.begun, n.backups.Save = n.leaderChores.start, n.clusterVerbs.SaveSnapshot
+	n.terms.begun, n.backups.Save = n.startChores, n.clusterVerbs.SaveSnapshot
 	n.run(n.terms.run)
 	n.run(n.watch.run)
 	n.run(n.leader.run)
@@ -269,5 +269,18 @@ func (n *Node) closeAll() {
 	}
 	if n.data != nil {
 		_ = n.data.Close()
+	}
+}
+
+// startChores starts the leader's loops; each ends with the leadership.
+func (n *Node) startChores(l *leadership) {
+	for _, chore := range []func(){l.collect, l.land,
+		func() { n.leaderChores.matchLoop(l) }, func() { n.leaderChores.sweepLoop(l) }, func() {
+			n.leaderChores.silenceLoop(l)
+		}, func() { n.membership.reconcileLoop(l) },
+		func() { n.duties.Degrade(l, n.cfg.AutoDegradeCommitMs, n.cfg.AutoDegradeUsagePermille) },
+		func() { n.dates.Loop(l) }, func() { n.hookLag.Loop(l) }, func() { n.duties.Plans(l) },
+		func() { n.backups.Loop(l) }, func() { n.autopilot.Loop(l) }} {
+		n.run(chore)
 	}
 }

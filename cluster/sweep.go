@@ -64,7 +64,7 @@ func (ch *leaderChores) retentionLoop() {
 		select {
 		case <-tick.Tick():
 			ch.n.archive.Prune()
-			if l := ch.n.terms.leading(); l != nil {
+			if l := ch.terms.leading(); l != nil {
 				ch.dropDeleted(l)
 			}
 		case <-ch.n.stopped:

@@ -26,6 +26,9 @@ const (
 	roundInFlight // in the queue or in the log: no other is decided until it was applied
 )
 
+// withPatience is the maximum duration of the latest decision, since the entry would wait for a similar one.
+const withPatience = time.Millisecond
+
 func newRoundTurn() roundTurn { return roundTurn{over: make(chan struct{}, 1)} }
 
 // begin records that a round is being decided.

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,7 +12,9 @@ import (
 
 	"github.com/hashicorp/raft"
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/gossip"
 	"github.com/rotasched/rota/cluster/internal/chores"
+	"github.com/rotasched/rota/cluster/internal/fault"
 	"github.com/rotasched/rota/cluster/raftstore"
 	"github.com/rotasched/rota/cluster/rebuild"
 	"github.com/rotasched/rota/internal/peer"
@@ -75,7 +78,6 @@ type peerView struct {
 const stateRebuilding = "REBUILDING"
 
 const (
-	watchEvery = time.Second
 	// minCompare bounds the cost of comparisons between the seconds when entries arrive by the ten thousand: a node
 	// that catches up is compared twenty times a second.
 	minCompare = 50 * time.Millisecond
@@ -356,12 +358,6 @@ func (w *watcher) cuts() map[rota.NodeID]raftstore.CutRecord {
 	return cuts
 }
 
-// median returns the median of values, which must not be empty; the lower one of an even count.
-func median(values []int64) int64 {
-	sorted := slices.Sorted(slices.Values(values))
-	return sorted[(len(sorted)-1)/2]
-}
-
 // maxWalls bounds the wait for wall clocks at the beginning of a leadership, wallsGrace the wait for more of them once
 // a majority has answered: nothing is decided meanwhile.
 const (
@@ -433,4 +429,50 @@ func (w *watcher) seenServers() (time.Duration, func() []chores.ServerLook) {
 		}
 		return all
 	}
+}
+
+// cutOff reports whether the node answered that this one was removed.
+func (v peerView) cutOff() bool {
+	var refusal *rota.Error
+	return errors.As(v.err, &refusal) && refusal.Subject == fault.SubjectRemoved
+}
+
+// aloneAfter is how many seconds without a leader make a node ask the others.
+const aloneAfter = 5
+
+// askWhenAlone asks the others whether this node is still a member: a removed node receives nothing from the leader,
+// not even that. cutOff reports that one of them has already answered so.
+func (w *watcher) askWhenAlone(cutOff bool) {
+	_, leader := w.n.raft.LeaderWithID()
+	w.mu.Lock()
+	if leader != "" && !cutOff {
+		w.leaderless, w.refused = 0, nil
+	} else {
+		w.leaderless++
+	}
+	ask := cutOff || w.leaderless >= aloneAfter
+	w.mu.Unlock()
+	if !ask {
+		return
+	}
+	ctx, cancel := context.WithTimeout(w.n.life, peerTimeout)
+	defer cancel()
+	_, err := w.membership.introduceTo(ctx, slices.DeleteFunc(w.membership.aliveMembers(),
+		func(m gossip.Member) bool { return m.ID == w.n.cfg.Node || !m.HasState }))
+	if err == nil {
+		return
+	}
+	w.mu.Lock()
+	w.refused = err
+	w.mu.Unlock()
+	if w.n.lines.Allow("alone") {
+		w.n.log.Error("the cluster continues without this node", "err", err)
+	}
+}
+
+// stillMember returns the others' objection to this node, nil for none.
+func (w *watcher) stillMember() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.refused
 }

@@ -12,10 +12,9 @@ import (
 )
 
 const (
-	// watchdogEvery is the interval of checks, and maxStall the maximum number of consecutive checks that may find the
-	// same operation in progress. It counts checks, not seconds: a process that was paused did not stall.
-	watchdogEvery = time.Second
-	maxStall      = 10
+	// maxStall is the maximum number of consecutive checks that may find the same operation in progress. It counts
+	// checks, not seconds: a process that was paused did not stall.
+	maxStall = 10
 	// maxDump bounds the stacks that are logged, in bytes.
 	maxDump = 256 << 10
 )

@@ -27,9 +27,9 @@ const (
 
 // hooker is the leader's chore that creates deliveries of events (SPEC §13.14).
 type hooker struct {
-	n       *Host
-	Webhooks *Webhooks
-	known   map[rota.WebhookName]*hookScan
+	n     *Host
+	lag   *Webhooks
+	known map[rota.WebhookName]*hookScan
 }
 
 // hookScan is how far a leader has read for one version of a hook at one cursor.
@@ -50,7 +50,7 @@ type hookScan struct {
 
 // Loop creates deliveries for as long as a leadership lasts.
 func (hl *Webhooks) Loop(l Term) {
-	h := &hooker{n: hl.n, Webhooks: hl, known: make(map[rota.WebhookName]*hookScan)}
+	h := &hooker{n: hl.n, lag: hl, known: make(map[rota.WebhookName]*hookScan)}
 	tick := hl.n.Ticker(hooksEvery)
 	defer tick.Stop()
 	defer hl.events.Store(0)
@@ -91,7 +91,7 @@ func (h *hooker) once(l Term) {
 			}
 		}
 	}
-	h.Webhooks.events.Store(behind)
+	h.lag.events.Store(behind)
 }
 
 // scan returns how far was read for a hook, starting at its cursor if that has changed.

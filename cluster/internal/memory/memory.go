@@ -1,24 +1,16 @@
-package cluster
+package memory
 
 import (
-	"fmt"
 	"os"
 	"path"
 	"path/filepath"
 	"strconv"
 	"strings"
-
-	"github.com/rotasched/rota"
-	"github.com/rotasched/rota/fsm"
 )
 
-// memoryOfState is how many times the state's maximum size a node needs as memory: rows take more than the bytes that
-// state_bytes_max counts, plus garbage.
-const memoryOfState = 4
-
-// MemoryLimit returns how many bytes this process may use: the machine's memory, or less if its control groups limit
+// Limit returns how many bytes this process may use: the machine's memory, or less if its control groups limit
 // it. 0 means unknown, as on systems other than Linux.
-func MemoryLimit() uint64 { return memoryLimit("/") }
+func Limit() uint64 { return memoryLimit("/") }
 
 // memoryLimit is MemoryLimit with the file system at root.
 func memoryLimit(root string) (least uint64) {
@@ -72,23 +64,4 @@ func machineMemory(meminfo string) uint64 {
 		}
 	}
 	return 0
-}
-
-// littleMemory returns a problem text if this node has less memory than its state may need; "" if it has enough, or
-// that is unknown.
-func (n *Node) littleMemory() string {
-	most := int64(rota.DefaultStateBytesMax)
-	n.replica.Peek(func(s *fsm.View) {
-		if set := s.ClusterSettings().StateBytesMax; set > 0 {
-			most = set
-		}
-	})
-	has := n.cfg.memory()
-	if has == 0 || has/memoryOfState >= uint64(most) {
-		return ""
-	}
-	const mib = 1 << 20
-	return fmt.Sprintf(
-		"it may use %d MiB of memory, and the state may grow to %d MiB (state_bytes_max), which needs %d times that. "+
-			"Add memory, or set a lower state_bytes_max", has/mib, most/mib, memoryOfState)
 }
