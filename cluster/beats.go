@@ -15,8 +15,8 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// leaderChores are the leader's background tasks: it matches, sweeps, looks for silent workers and degrades. Followers send
-// it their workers' beats.
+// leaderChores are the leader's background tasks that need a leadership: it matches, sweeps, and looks for silent
+// workers. Followers send it their workers' beats.
 type leaderChores struct {
 	n     *base
 	disk  *diskGate

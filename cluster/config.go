@@ -341,7 +341,8 @@ const (
 	MaxDegradeMs = 60_000
 	// maxInspect bounds the digests that one request asks for.
 	maxInspect = 64
-	// watchEvery is how often the other nodes are asked, watchdogEvery how often calls that do not return are looked for.
+	// watchEvery is how often the other nodes are asked, watchdogEvery the interval of checks for calls that do not
+	// return.
 	watchEvery    = time.Second
 	watchdogEvery = time.Second
 	// peerTimeout bounds a background request to another node.

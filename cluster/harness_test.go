@@ -371,7 +371,8 @@ func (b *bench) pass(d rota.Clock) {
 		if l == nil {
 			continue
 		}
-		entry := &fsmpb.Entry{Term: l.term, NowMs: int64(min(until, clockOf(n)+900)), Ops: []*fsmpb.Op{replica.BarrierOp()}}
+		entry := &fsmpb.Entry{Term: l.term, NowMs: int64(min(until, clockOf(n)+900)),
+			Ops: []*fsmpb.Op{replica.BarrierOp()}}
 		_ = n.settled(n.raft.Apply(mustSeal(b.t, entry), time.Second))
 		if now := b.clock(); now > at {
 			at, deadline = now, time.Now().Add(ample)

@@ -148,7 +148,8 @@ func TestNode_takesOperatorsWordsAnywhere(t *testing.T) {
 	if got := gauges(t, f, "rota_admission_mode"); got["READ_ONLY"] != 1 || got["NORMAL"] != 0 || len(got) != 4 {
 		t.Errorf("modes are %v", got)
 	}
-	if got := gauges(t, f, "rota_admission_rejected_total"); got["mode"] != 2 || len(got) != len(meter.RejectedReasons) {
+	if got := gauges(t, f, "rota_admission_rejected_total"); got["mode"] != 2 ||
+		len(got) != len(meter.RejectedReasons) {
 		t.Errorf("refusals are %v", got)
 	}
 	if _, err := l.SetMode(ctx, rota.ModeNormal, "done"); err != nil {

@@ -144,7 +144,8 @@ func (n *Node) wire() *Node {
 
 // hostReplica returns the part of the node that its replica uses.
 func (n *Node) hostReplica() replica.Host {
-	return replica.Host{Node: n.cfg.Node, Knows: n.cfg.knows, Log: n.log, Measures: n.measures, Life: n.life, Stopped: n.stopped,
+	return replica.Host{Knows: n.cfg.knows, Log: n.log, Measures: n.measures, Life: n.life,
+		Stopped:   n.stopped,
 		SinceBoot: n.sinceBoot,
 		Stalled:   func() bool { return n.watchdog.stalled.Load() > 0 },
 		Leads:     func() bool { return n.terms.leading() != nil },
@@ -164,8 +165,8 @@ func (n *Node) hostReplica() replica.Host {
 
 // wireDuties creates the leader's chores that are in packages of their own.
 func (n *Node) wireDuties() {
-	n.duties = &chores.Host{Node: n.cfg.Node, Replica: &n.replica, Log: n.log, Lines: &n.lines, Zones: n.zones, Wall: n.wall,
-		SinceBoot: n.sinceBoot, Ticker: n.ticker, ClusterID: n.membership.ClusterID}
+	n.duties = &chores.Host{Node: n.cfg.Node, Replica: &n.replica, Log: n.log, Lines: &n.lines, Zones: n.zones,
+		Wall: n.wall, SinceBoot: n.sinceBoot, Ticker: n.ticker, ClusterID: n.membership.ClusterID}
 	n.backups = chores.NewBackups(n.duties, n.depot, n.cfg.BackupEvery, n.cfg.BackupKeep)
 	n.dates, n.hookLag = chores.NewSchedules(n.duties), chores.NewWebhooks(n.duties)
 	n.autopilot = chores.NewAutopilot(n.duties, chores.Voters{Every: n.cfg.watchEvery, Patience: n.cfg.patience,

@@ -100,7 +100,8 @@ func TestDo_answersWhatBringsNoLease(t *testing.T) {
 		}
 	}
 	if got := n.replica.Hub.Deciding.Load(); got != replica.BusyBatches {
-		t.Errorf("%d batches are decided in addition to those of the test: a pending answer counts", got-replica.BusyBatches)
+		t.Errorf("%d batches are decided in addition to those of the test: a pending answer counts",
+			got-replica.BusyBatches)
 	}
 	w.do(rota.VerbComplete, leases[1]) // one is already waiting
 	leave()

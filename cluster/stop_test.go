@@ -55,7 +55,8 @@ func TestPropose_intoALeadershipThatIsOver(t *testing.T) {
 		l := (&Node{}).wire().terms.newLeadership(3, 10_000)
 		l.end()
 		close(l.landed) // no loop reads the queue now
-		if r := l.propose(context.Background(), []*fsmpb.Op{replica.BarrierOp()}, true); !errors.Is(r.err, errNotLeader) {
+		barrier := []*fsmpb.Op{replica.BarrierOp()}
+		if r := l.propose(context.Background(), barrier, true); !errors.Is(r.err, errNotLeader) {
 			t.Fatalf("got %v", r.err)
 		}
 	}

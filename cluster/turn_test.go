@@ -52,7 +52,8 @@ func TestRoundTurn(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				l := (&Node{base: base{replica: replica.Replica{Hub: replica.NewHub()}}}).wire().terms.newLeadership(3, 10_000)
+				n := (&Node{base: base{replica: replica.Replica{Hub: replica.NewHub()}}}).wire()
+				l := n.terms.newLeadership(3, 10_000)
 				defer l.end()
 				if c.before != nil {
 					c.before(l)

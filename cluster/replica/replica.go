@@ -18,7 +18,6 @@ import (
 
 // Host is the part of a node that its replica uses.
 type Host struct {
-	Node     rota.NodeID
 	Knows    uint32 // the newest version of the rules that this binary supports
 	Log      *slog.Logger
 	Measures *meter.Measures

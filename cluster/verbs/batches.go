@@ -42,7 +42,8 @@ func (bv *BatchVerbs) Batches(ctx context.Context, by rota.Principal, after rota
 	if limit <= 0 || limit > limits.MaxPage {
 		limit = limits.MaxPage
 	}
-	return replica.ReadAs(ctx, bv.n.Replica, opt, func(s *fsm.View, rd *access.Reader) (page peer.BatchPage, err error) {
+	return replica.ReadAs(ctx, bv.n.Replica, opt, func(s *fsm.View, rd *access.Reader) (page peer.BatchPage,
+		err error) {
 		fsm.EachBatch(s, after, func(b rota.Batch) bool {
 			switch {
 			case by != "" && b.By != by, !rd.Batch(&b):

@@ -180,7 +180,8 @@ func unknownBudget(name rota.BudgetName) error {
 // BudgetAccounts reads a page of the accounts of a budget, and returns where the next one begins.
 func (sv *ScheduleVerbs) BudgetAccounts(ctx context.Context, f rota.BudgetAccountFilter,
 	opt peer.ReadOptions) (page []rota.BudgetAccount, next string, at rota.ReadAt, err error) {
-	page, at, err = replica.ReadAs(ctx, sv.n.Replica, opt, func(s *fsm.View, rd *access.Reader) ([]rota.BudgetAccount, error) {
+	page, at, err = replica.ReadAs(ctx, sv.n.Replica, opt, func(s *fsm.View, rd *access.Reader) ([]rota.BudgetAccount,
+		error) {
 		b, ok := fsm.BudgetOf(s, f.Budget)
 		if !ok || !readsBudget(rd, &b.Budget) {
 			return nil, unknownBudget(f.Budget)

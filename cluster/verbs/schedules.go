@@ -30,7 +30,8 @@ func unknownSchedule(name rota.ScheduleName) error {
 
 // Schedules lists the schedules that the caller may read.
 func (sv *ScheduleVerbs) Schedules(ctx context.Context, opt peer.ReadOptions) ([]rota.Schedule, rota.ReadAt, error) {
-	list, at, err := replica.ReadAs(ctx, sv.n.Replica, opt, func(s *fsm.View, rd *access.Reader) ([]rota.Schedule, error) {
+	list, at, err := replica.ReadAs(ctx, sv.n.Replica, opt, func(s *fsm.View, rd *access.Reader) ([]rota.Schedule,
+		error) {
 		var some []rota.Schedule
 		for _, x := range fsm.SchedulesOf(s) {
 			if rd.Schedule(&x) {

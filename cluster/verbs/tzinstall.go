@@ -55,7 +55,8 @@ func (sv *ScheduleVerbs) InstallTZData(ctx context.Context, t rota.TZInstall) (r
 	if err != nil {
 		return rota.TZData{}, err
 	}
-	now, _, err := replica.Read(ctx, sv.n.Replica, peer.ReadOptions{MinIndex: index}, func(s *fsm.View) (rota.TZData, error) {
+	after := peer.ReadOptions{MinIndex: index}
+	now, _, err := replica.Read(ctx, sv.n.Replica, after, func(s *fsm.View) (rota.TZData, error) {
 		t, _, _ := fsm.InstalledTZData(s)
 		return t, nil
 	})

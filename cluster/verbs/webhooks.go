@@ -26,7 +26,8 @@ func unknownWebhook(name rota.WebhookName) error {
 
 // Webhooks lists the webhooks that the caller may read.
 func (wv *WebhookVerbs) Webhooks(ctx context.Context, opt peer.ReadOptions) ([]rota.Webhook, rota.ReadAt, error) {
-	return replica.ReadAs(ctx, wv.n.Replica, opt, func(s *fsm.View, rd *access.Reader) (some []rota.Webhook, err error) {
+	return replica.ReadAs(ctx, wv.n.Replica, opt, func(s *fsm.View, rd *access.Reader) (some []rota.Webhook,
+		err error) {
 		for _, w := range fsm.WebhooksOf(s) {
 			if rd.Webhook(&w) {
 				some = append(some, w)

@@ -169,7 +169,8 @@ func (wv *WorkerVerbs) OpenWorker(ctx context.Context, spec rota.WorkerSpec, sec
 
 // AttachWorker resumes the live session of a worker that has no stream, for one call. It is checked against this node's
 // own replica, without an entry (SPEC §13.17). A session unknown to the replica may just not have arrived yet.
-func (wv *WorkerVerbs) AttachWorker(ctx context.Context, id rota.WorkerID, secret []byte) (*replica.WorkerSession, error) {
+func (wv *WorkerVerbs) AttachWorker(ctx context.Context, id rota.WorkerID,
+	secret []byte) (*replica.WorkerSession, error) {
 	if err := wv.n.Replica.RefuseRebuilding(); err != nil {
 		return nil, err
 	}

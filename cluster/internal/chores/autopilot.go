@@ -94,7 +94,8 @@ func (ap *Autopilot) once(l Term, w *voterWatch) {
 
 // want records in the log that these voters are healthy, which makes their number the wanted one.
 func (ap *Autopilot) want(l Term, healthy []string) {
-	outcomes, err := l.Propose(l.Life(), []*fsmpb.Op{{Op: &fsmpb.Op_WantVoters{WantVoters: &fsmpb.WantVoters{Voters: healthy}}}}, true)
+	outcomes, err := l.Propose(l.Life(), []*fsmpb.Op{{Op: &fsmpb.Op_WantVoters{WantVoters: &fsmpb.WantVoters{
+		Voters: healthy}}}}, true)
 	if err == nil && entry.OutcomeError(outcomes[0]) == nil && !outcomes[0].GetExisted() {
 		ap.n.Log.Info("the cluster now needs more voters", "voters", len(healthy))
 	}

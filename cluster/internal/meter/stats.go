@@ -64,7 +64,8 @@ type Stats struct {
 	seconds        int
 }
 
-// NewStats returns an empty sampler; commit returns the median latency of this node's commits, 0 while it does not lead.
+// NewStats returns an empty sampler. commit returns the median latency of this node's commits, 0 while it does not
+// lead.
 func NewStats(r *Recent, peek Peek, wall func() time.Time, commit func() time.Duration) *Stats {
 	return &Stats{recent: r, peek: peek, wall: wall, commit: commit, fine: newStatsRing(Step, FineKept),
 		coarse: newStatsRing(coarseStep, coarseKept)}
