@@ -13,12 +13,13 @@ func TestLostBites(t *testing.T) {
 		{"completed_by_nobody", "lost", func(s *story) {
 			s.submitted("c", 900).ended("c", "quick", "COMPLETED", "c/1.9")
 		}}, {"another_output", "lost", func(s *story) { s.h.Final[0].Output = "a/1.3" }},
+		{"a_lie_after_an_answer", "lost", lied("other after ok")},
 		{"own_write_unread", "lost", func(s *story) {
 			s.op(Op{Func: OpGetMin, Job: "a", Invoke: ms(200), Return: ms(210), Outcome: Refused, Kind: "NOT_FOUND",
 				Index: 7})
 		}},
 	})
-	spares(t, []plant{{"unknown_and_gone", "lost", func(s *story) {
+	spares(t, []plant{{"a_lie_that_came_first", "lost", lied(OtherAfterUnknown)}, {"unknown_and_gone", "lost", func(s *story) {
 		s.submitted("c", 900).find(OpSubmit, "c", 0).Outcome = Unknown
 	}}})
 }
@@ -187,4 +188,13 @@ func TestLivenessBites(t *testing.T) {
 		{"not_drained", "liveness", func(s *story) { s.h.Liveness.DrainMs = 60_001 }},
 		{"a_node_is_dumb", "liveness", func(s *story) { s.h.Liveness.NodesMs = -1 }},
 	})
+}
+
+// lied completes job a with a hostile worker's second output.
+func lied(did string) func(s *story) {
+	return func(s *story) {
+		s.h.Final[0].Output = Lie
+		s.op(Op{Process: "hostile-1-a0", Func: OpRepeat, Job: "a", Invoke: ms(600), Return: ms(601), Outcome: OK,
+			Did: did, State: "COMPLETED"})
+	}
 }

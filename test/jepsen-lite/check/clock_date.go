@@ -182,7 +182,11 @@ func (v *view) members(at int64) (names []string) {
 	}
 	remain := slices.DeleteFunc(slices.Clone(names), func(name string) bool {
 		lives := v.lives[name]
-		return len(lives) > 0 && lives[len(lives)-1].State == IsDown && lives[len(lives)-1].At <= at
+		if len(lives) == 0 {
+			return false
+		}
+		last := lives[len(lives)-1]
+		return (last.State == IsDown || last.State == IsGone) && last.At <= at
 	})
 	if len(remain) == 0 { // a run that ends with the death of all
 		return names

@@ -1,6 +1,7 @@
 package check
 
 import (
+	"fmt"
 	"testing"
 )
 
@@ -107,6 +108,14 @@ func TestDateBites(t *testing.T) {
 			for i := range s.h.Samples {
 				s.h.Samples[i].Skewed = []string{"n1"}
 			}
+		}},
+		{"all_jump_after_many_were_gone", "clock", func(s *story) {
+			for i := range int64(9) {
+				name := fmt.Sprintf("n%d", 4+i)
+				s.h.Changes = append(s.h.Changes, Change{ms(1_000 + i), name, IsUp}, Change{ms(2_000 + i), name, IsGone})
+			}
+			jumped(s, 60_000, 35_000, 80_000, "n1", "n2", "n3")
+			dates(s, func(at int64) int64 { return 60_000 * min(1, at/36_000) })
 		}},
 		{"all_swing", "clock", func(s *story) {
 			for _, n := range []string{"n1", "n2", "n3"} {

@@ -91,6 +91,13 @@ const (
 	OpMerge = "merge"
 )
 
+// Lie is the output that a hostile worker sends after its own, and OtherAfterUnknown what that repeat Did if no answer to
+// its own came.
+const (
+	Lie               = "a lie"
+	OtherAfterUnknown = "other after unknown"
+)
+
 // The operations on workflows; Flow names the workflow, and Did the node of a retry.
 const (
 	OpFlowSubmit = "workflow_submit"

@@ -78,7 +78,7 @@ func (h *hostile) play(ctx context.Context, trick int, own, other *rawSession, a
 		first := h.report(own, a, completing(), check.DidComplete)
 		again := h.repeat(own, a, completing(), "same", first)
 		lie := completing()
-		lie.Output, lie.OutputDigest = []byte("a lie"), nil
+		lie.Output, lie.OutputDigest = []byte(check.Lie), nil
 		return h.repeat(own, a, lie, "other", first) && again
 	case 2: // another's lease
 		if !h.forge(other, a, completing(), "another worker's lease") {
