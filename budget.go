@@ -237,7 +237,7 @@ func (b *Budget) Check() error {
 	}
 	if !validCostName(b.Unit) {
 		return Refusef(KindInvalid, "unit",
-			"unit: got %.80q; use the name of a cost: 1 to %d bytes of printable ASCII without blanks and any of : = ,",
+			"unit: got %.80q; use the name of a cost: 1 to %d bytes of printable ASCII, without spaces and the characters : = ,",
 			b.Unit, MaxLabelBytes)
 	}
 	for _, c := range []struct {

@@ -412,7 +412,7 @@ func (r *KeyRule) Check() error {
 	}
 	if r.Group && (r.Queue == "" || r.Value != "") {
 		return Refusef(KindInvalid, "group",
-			"group applies to all keys of a name in a queue: set queue, and omit value")
+			"a group rule applies to all keys with its name in one queue: set queue, and omit value")
 	}
 	if err := r.checkRate(); err != nil {
 		return err
@@ -458,7 +458,7 @@ func (r *KeyRule) checkWeightedRate() error {
 	switch {
 	case !validCostName(r.Unit):
 		return Refusef(KindInvalid, "unit",
-			"unit: got %.80q; use the name of a cost, 1 to %d bytes of printable ASCII without blanks and any of : = ,",
+			"unit: got %.80q; use the name of a cost: 1 to %d bytes of printable ASCII, without spaces and the characters : = ,",
 			r.Unit, MaxLabelBytes)
 	case r.Rate < 1 || r.Rate > most:
 		return OutOfRange("rate", r.Rate, 1, most)

@@ -132,8 +132,8 @@ func (kr *keyring) skipKey(op *fsmpb.SkipKey) *fsmpb.Outcome {
 	switch {
 	case c == nil:
 		return entry.Refused(rota.Refusef(rota.KindNotFound, "key",
-			"key %.200q is not counted for tenant %.80q in queue %.80q: name its queue "+
-				"and tenant as its rule has them (rota key list)", op.GetKey(), op.GetTenant(), op.GetQueue()))
+			"no job with key %.200q counts for %s in %s: give the queue and scope shown by `rota key list`",
+			op.GetKey(), tenantOfKey(rota.TenantID(op.GetTenant())), queueOfKey(rota.QueueName(op.GetQueue()))))
 	case c.Blocker == "":
 		return &fsmpb.Outcome{Existed: true}
 	case c.Blocker != id:

@@ -44,8 +44,8 @@ func (kr *keyring) pauseKey(op *fsmpb.PauseKey) *fsmpb.Outcome {
 	h.rule = kr.rule(queue, name, value)
 	if h.rule == nil || (h.rule.Scope == rota.KeyOfCluster) != (h.tenant == "") {
 		return entry.Refused(rota.Refusef(rota.KindNotFound, "key",
-			"no rule counts key %s of tenant %.80q in queue %.80q: name its queue and scope as rota key list shows them, or set one with `rota key set %s`",
-			h.key, h.tenant, queue, h.key))
+			"no rule with this scope applies to key %s of %s in %s: give the queue and scope shown by `rota key list`, or create a rule with `rota key set %s`",
+			h.key, tenantOfKey(h.tenant), queueOfKey(queue), h.key))
 	}
 	h.count = state.KeyCountKey(queue, h.tenant, h.key)
 	if !op.GetPaused() {
@@ -359,4 +359,20 @@ type keyStopped struct {
 	By     rota.Principal    `json:"by,omitempty"`
 	Worker rota.WorkerID     `json:"worker,omitempty"`
 	Latest []rota.KeyFailure `json:"latest,omitempty"`
+}
+
+// tenantOfKey names the tenant of a key in a refusal. An empty tenant means that the keys of all tenants count as one.
+func tenantOfKey(t rota.TenantID) string {
+	if t == "" {
+		return "all tenants together"
+	}
+	return fmt.Sprintf("tenant %.80q", t)
+}
+
+// queueOfKey names the queue of a key's rule in a refusal.
+func queueOfKey(q rota.QueueName) string {
+	if q == "" {
+		return "all queues together"
+	}
+	return fmt.Sprintf("queue %.80q", q)
 }

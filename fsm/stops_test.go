@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/internal/peer"
@@ -616,6 +617,23 @@ func TestPause_extends(t *testing.T) {
 	for _, to := range []rota.Moment{at(101, 900), {}} {
 		if p := present; !p.Extend(state.Pause{On: true, Until: to}) || p.Until != to || p.Since != present.Since {
 			t.Errorf("a pause until %+v gave %+v", to, p)
+		}
+	}
+}
+
+// TestKeyWithoutARule_namesTenantAndQueue checks that the refusals of a key that no rule counts have no empty names.
+func TestKeyWithoutARule_namesTenantAndQueue(t *testing.T) {
+	t.Parallel()
+	b := newestBench(t)
+	for _, c := range []struct{ queue, tenant, want string }{
+		{"", "t", `tenant "t" in all queues together: `},
+		{"default", "", `all tenants together in queue "default": `},
+	} {
+		queue, tenant := rota.QueueName(c.queue), rota.TenantID(c.tenant)
+		for _, op := range []*fsmpb.Op{PauseKeyOp(queue, tenant, "k:1", 0, ""), SkipKeyOp(queue, tenant, "k:1", "j")} {
+			if text := b.refuses(rota.KindNotFound, "key", op).GetText(); !strings.Contains(text, c.want) {
+				t.Errorf("%q lacks %q", text, c.want)
+			}
 		}
 	}
 }

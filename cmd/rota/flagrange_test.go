@@ -169,3 +169,21 @@ func TestRetiredWorkersAreAskedFor(t *testing.T) {
 		t.Errorf("an unknown status: %v", err)
 	}
 }
+
+// TestMissingFlags checks that an error names the flag that is missing, not the field that it sets. An unknown command
+// without a similar one refers to the help once.
+func TestMissingFlags(t *testing.T) {
+	t.Parallel()
+	for args, want := range map[string]string{
+		"key set host --rate 10":      "--per is missing: the period of --rate, such as 1s (",
+		"key set customer --group":    "--queue is missing: the queue whose keys --group serves in turn (",
+		"budget set month --limit 10": "--unit is missing: the cost to limit, such as usd (",
+		"job submit":                  "--type is missing: it selects the handler that runs the job (",
+		"cluster zzz":                 "unknown command \"zzz\" of rota cluster (rota cluster --help shows the usage)",
+	} {
+		code, _, stderr := rotaLine(strings.Fields(args)...)
+		if code != cli.ExitUsage || !strings.HasPrefix(stderr, "rota: "+want) {
+			t.Errorf("%s exits with %d and prints %q, want %q", args, code, stderr, want)
+		}
+	}
+}

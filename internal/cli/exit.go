@@ -50,13 +50,13 @@ func Usagef(format string, args ...any) error {
 }
 
 // UnknownCommand returns an error for a command that the group with that path does not have. It suggests the most similar
-// one of names, or the group's help.
+// one of names, if there is one. The caller adds how to read the group's help.
 func UnknownCommand(path, typed string, names []string) error {
-	hint := "see " + path + " --help"
+	hint := ""
 	if near := nearest.Name(typed, names); near != "" {
-		hint = fmt.Sprintf("did you mean %q?", near)
+		hint = fmt.Sprintf(": did you mean %q?", near)
 	}
-	return rota.Refusef(rota.KindInvalid, "command", "unknown command %.80q of %s: %s", typed, path, hint)
+	return rota.Refusef(rota.KindInvalid, "command", "unknown command %.80q of %s%s", typed, path, hint)
 }
 
 // Unknown returns an error for a name that is not one of names, and suggests the most similar one.

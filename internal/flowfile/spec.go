@@ -155,7 +155,7 @@ func (r *flowReader) check(n *rota.NodeSpec) error {
 		return err
 	}
 	if n.Type == "" && n.Gate == nil {
-		return fmt.Errorf("type is missing: the handler that shall run it (defaults can name one for all)")
+		return fmt.Errorf("type is missing: it selects the handler that runs the job (defaults can set one for all)")
 	}
 	if n.Tenant != "" && n.Tenant != r.spec.Tenant {
 		return fmt.Errorf("tenant %q is refused: all nodes have the workflow's tenant", n.Tenant)

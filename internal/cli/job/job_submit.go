@@ -177,7 +177,7 @@ func (f *SubmitFlags) refuseBeside(cmd *cobra.Command) error {
 func (f *SubmitFlags) Spec(stdin io.Reader) (rota.JobSpec, error) {
 	var none rota.JobSpec
 	if f.typ == "" {
-		return none, cli.Usagef("--type is missing: the handler that shall run the job")
+		return none, cli.Usagef("--type is missing: it selects the handler that runs the job")
 	}
 	payload, err := cli.ReadPayload(f.payload, stdin)
 	if err != nil {

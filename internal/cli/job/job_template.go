@@ -39,7 +39,7 @@ func (f *TemplateFlags) Register(flags *pflag.FlagSet) {
 func (f *TemplateFlags) Read(a *cli.App, flags *pflag.FlagSet) (rota.JobSpec, error) {
 	if f.job == "" {
 		if f.typ == "" {
-			return rota.JobSpec{}, cli.Usagef("--type is missing: the handler that shall run the job")
+			return rota.JobSpec{}, cli.Usagef("--type is missing: it selects the handler that runs the job")
 		}
 		payload, err := cli.ReadPayload(f.payload, a.Stdin)
 		if err != nil {

@@ -182,6 +182,9 @@ func (a BudgetCommands) set() *cobra.Command {
 		if !flags.Changed("limit") {
 			return cli.Usagef("--limit: got none, want the amount that a period may spend")
 		}
+		if b.Unit == "" {
+			return cli.Usagef("--unit is missing: the cost to limit, such as usd")
+		}
 		if warn > rota.CostUnit || warn%1000 != 0 {
 			return cli.Usagef("--warn: got %s, want 0 to 1 with at most three digits after the point", warn)
 		}

@@ -270,6 +270,12 @@ func (a KeyCommands) set() *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		r.Name, r.Value, _ = strings.Cut(args[0], ":")
 		r.Queue, r.PeriodMs = rota.QueueName(queue), per.Milliseconds()
+		switch {
+		case r.Rate > 0 && r.PeriodMs == 0:
+			return cli.Usagef("--per is missing: the period of --rate, such as 1s")
+		case r.Group && queue == "":
+			return cli.Usagef("--queue is missing: the queue whose keys --group serves in turn")
+		}
 		var err error
 		if r.Scope, err = rota.ParseKeyScope(scope); err != nil {
 			return err
