@@ -29,7 +29,7 @@ func Children(text []byte, node string) (*rota.Growth, error) {
 	text = bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))
 	r := &childReader{flowReader: flowReader{lines: map[string]int{}}, node: node}
 	d := json.NewDecoder(bytes.NewReader(text))
-	line, counted := 1, int64(0)
+	line, counted, ended := 1, int64(0), int64(0)
 	for !r.full() {
 		var raw json.RawMessage
 		err := d.Decode(&raw)
@@ -37,10 +37,12 @@ func Children(text []byte, node string) (*rota.Growth, error) {
 			break
 		}
 		if err != nil {
-			r.refuse(brokenAt(text, err), "not JSON: %v", err)
+			at, why := broken(text, ended)
+			r.refuse(at, "not JSON: %v", why)
 			break
 		}
-		start := d.InputOffset() - int64(len(raw))
+		ended = d.InputOffset()
+		start := ended - int64(len(raw))
 		line += bytes.Count(text[counted:start], []byte("\n"))
 		counted = start
 		if !r.value(flowPart{line, raw}) {
@@ -60,13 +62,15 @@ func Children(text []byte, node string) (*rota.Growth, error) {
 	return &r.growth, nil
 }
 
-// brokenAt returns the line on which a text ceases to be JSON.
-func brokenAt(text []byte, err error) int {
-	var syntax *json.SyntaxError
-	if errors.As(err, &syntax) {
-		return lineAt(text, syntax.Offset-1)
+// broken returns the line on which a text ceases to be JSON, and why; its values up to an offset are JSON.
+func broken(text []byte, from int64) (line int, why error) {
+	b := jsonparts.NotJSON(text[from:])
+	switch {
+	case b == nil || errors.Is(b, io.ErrUnexpectedEOF):
+		return lineAt(bytes.TrimRight(text, "\n"), int64(len(text))), io.ErrUnexpectedEOF
+	default:
+		return lineAt(text, from+int64(b.Offset)), b
 	}
-	return lineAt(bytes.TrimRight(text, "\n"), int64(len(text))) // it ends too early
 }
 
 // value reads one object; it returns false if the rest is not read any more.

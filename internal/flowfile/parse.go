@@ -128,13 +128,10 @@ func lineAt(text []byte, offset int64) int {
 
 // checkJSON refuses text that is not JSON, with the line of the first fault.
 func checkJSON(text []byte) error {
-	var whole json.RawMessage
-	err := json.Unmarshal(text, &whole)
-	var syntax *json.SyntaxError
-	if !errors.As(err, &syntax) {
-		return err
+	if broken := jsonparts.NotJSON(text); broken != nil {
+		return Faults{fmt.Sprintf("line %d: not JSON: %v", lineAt(text, int64(broken.Offset)), broken)}
 	}
-	return Faults{fmt.Sprintf("line %d: not JSON: %v", lineAt(text, syntax.Offset-1), syntax)}
+	return nil
 }
 
 // partsOfJSON takes a JSON file apart.

@@ -2,7 +2,6 @@
 // each nested level with its own reader. Find returns why a valid text cannot be read into a type, by a path and words
 // that do not depend on the version of Go.
 //
-// For invalid JSON its results are unspecified or it reports false. Only Valid checks validity, identically in every
-// binary, as the state machine requires. It never reads beyond the text, and never explains why a text is not JSON:
-// encoding/json does.
+// For invalid JSON its results are unspecified or it reports false. Only Valid and NotJSON check validity, identically
+// in every binary, as the state machine requires. It never reads beyond the text.
 package jsonparts

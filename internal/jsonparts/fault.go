@@ -59,8 +59,8 @@ func (f *Fault) Unwrap() error { return f.Cause }
 var ErrMore = errors.New("there is more text after the JSON value")
 
 // Read reads the one JSON value of a text. It refuses a member that is given twice where the type reads it, and with
-// strict one that a struct does not have. Its error is a *Fault, ErrMore, or that of encoding/json for a text that is
-// not JSON; io.ErrUnexpectedEOF is the error for one that ends too early.
+// strict one that a struct does not have. Its error is a *Fault, ErrMore, a *Broken for a text that is not JSON, or
+// io.ErrUnexpectedEOF for one that ends too early.
 func Read(text []byte, into any, strict bool) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	if strict {
@@ -73,7 +73,7 @@ func Read(text []byte, into any, strict bool) error {
 		case errors.Is(syntax, io.EOF):
 			return io.ErrUnexpectedEOF
 		case syntax != nil:
-			return syntax
+			return syntaxOf(text, syntax)
 		}
 		text = value
 	} else {
@@ -88,6 +88,18 @@ func Read(text []byte, into any, strict bool) error {
 		return fault
 	}
 	return err
+}
+
+// syntaxOf returns why a text is not JSON, in place of the error of encoding/json.
+func syntaxOf(text []byte, otherwise error) error {
+	switch broken := NotJSON(text); {
+	case broken == nil:
+		return otherwise
+	case errors.Is(broken, io.ErrUnexpectedEOF):
+		return io.ErrUnexpectedEOF
+	default:
+		return broken
+	}
 }
 
 // Member is a member of a JSON object as a Go type reads it.

@@ -2,16 +2,23 @@ package jsonparts
 
 // Valid reports whether a text is one JSON value (RFC 8259), however deep it is. Like encoding/json, it accepts bytes
 // in strings that are not UTF-8.
-func Valid(text []byte) bool {
+func Valid(text []byte) bool { return scan(text, len(text)) >= 0 }
+
+// scan returns the end of the one JSON value of a text of at most so many levels. Like the functions below, it returns
+// the complement of a position, which is negative, if the text is not JSON from there on.
+func scan(text []byte, levels int) int {
 	var open []byte // the open brackets at this position
 	at := blanks(text, 0)
 	for {
 		if at == len(text) {
-			return false
+			return ^at
 		}
 		ended := false
 		switch c := text[at]; c {
 		case '[', '{':
+			if len(open) == levels {
+				return ^at
+			}
 			if at = blanks(text, at+1); at < len(text) && text[at] == c+2 { // its other bracket
 				at, ended = at+1, true
 				break
@@ -27,9 +34,12 @@ func Valid(text []byte) bool {
 			at = blanks(text, at)
 			switch {
 			case len(open) == 0:
-				return at == len(text)
+				if at < len(text) {
+					return ^at
+				}
+				return at
 			case at == len(text):
-				return false
+				return ^at
 			case text[at] == open[len(open)-1]+2:
 				open = open[:len(open)-1]
 				at++
@@ -39,31 +49,31 @@ func Valid(text []byte) bool {
 					at = name(text, at)
 				}
 			default:
-				return false
+				return ^at
 			}
 		}
 		if at < 0 {
-			return false
+			return at
 		}
 	}
 }
 
-// name returns the start of the value of the member whose name begins at a position, -1 if there is none.
+// name returns the start of the value of the member whose name begins at a position.
 func name(text []byte, at int) int {
 	if at = quoted(text, at); at < 0 {
-		return -1
+		return at
 	}
 	if at = blanks(text, at); at == len(text) || text[at] != ':' {
-		return -1
+		return ^at
 	}
 	return blanks(text, at+1)
 }
 
-// scalar returns the end of the string, number or literal that begins at a position, -1 if there is none.
+// scalar returns the end of the string, number or literal that begins at a position.
 func scalar(text []byte, at int) int {
 	for _, literal := range [...]string{"true", "false", "null"} {
-		if rest := text[at:]; len(rest) >= len(literal) && string(rest[:len(literal)]) == literal {
-			return at + len(literal)
+		if text[at] == literal[0] {
+			return word(text, at, literal)
 		}
 	}
 	if text[at] == '"' {
@@ -72,20 +82,31 @@ func scalar(text []byte, at int) int {
 	return number(text, at)
 }
 
-// quoted returns the end of the string that begins at a position, -1 if there is none.
+// word returns the end of a literal that begins at a position.
+func word(text []byte, at int, literal string) int {
+	for i := range len(literal) {
+		if at == len(text) || text[at] != literal[i] {
+			return ^at
+		}
+		at++
+	}
+	return at
+}
+
+// quoted returns the end of the string that begins at a position.
 func quoted(text []byte, at int) int {
 	if at >= len(text) || text[at] != '"' {
-		return -1
+		return ^at
 	}
 	for at++; at < len(text); at++ {
 		switch c := text[at]; {
 		case c == '"':
 			return at + 1
 		case c < ' ':
-			return -1
+			return ^at
 		case c != '\\':
 		case at+1 == len(text):
-			return -1
+			return ^(at + 1)
 		default:
 			at++
 			switch text[at] {
@@ -93,33 +114,36 @@ func quoted(text []byte, at int) int {
 			case 'u':
 				for range 4 {
 					if at++; at == len(text) || !hex(text[at]) {
-						return -1
+						return ^at
 					}
 				}
 			default:
-				return -1
+				return ^at
 			}
 		}
 	}
-	return -1
+	return ^at
 }
 
 func hex(c byte) bool { return digit(c) || c|0x20 >= 'a' && c|0x20 <= 'f' }
 
 func digit(c byte) bool { return c >= '0' && c <= '9' }
 
-// number returns the end of the number that begins at a position, -1 if there is none.
+// number returns the end of the number that begins at a position.
 func number(text []byte, at int) int {
 	if at < len(text) && text[at] == '-' {
 		at++
 	}
 	whole := digits(text, at)
-	if whole < 0 || text[at] == '0' && whole > at+1 {
-		return -1
+	if whole < 0 {
+		return whole
+	}
+	if text[at] == '0' && whole > at+1 {
+		return ^(at + 1)
 	}
 	if at = whole; at < len(text) && text[at] == '.' {
 		if at = digits(text, at+1); at < 0 {
-			return -1
+			return at
 		}
 	}
 	if at < len(text) && text[at]|0x20 == 'e' {
@@ -131,14 +155,14 @@ func number(text []byte, at int) int {
 	return at
 }
 
-// digits returns the end of the digits that begin at a position, -1 if there are none.
+// digits returns the end of the digits that begin at a position.
 func digits(text []byte, at int) int {
 	end := at
 	for end < len(text) && digit(text[end]) {
 		end++
 	}
 	if end == at {
-		return -1
+		return ^at
 	}
 	return end
 }
