@@ -44,6 +44,7 @@ const (
 	orderedTree   = "github.com/tidwall/btree"
 	fastHash      = "github.com/zeebo/xxh3"
 	compression   = "github.com/klauspost/compress/zstd"
+	blockCoding   = "github.com/klauspost/compress/s2"
 	errorGroup    = "golang.org/x/sync/errgroup"
 	yamlLibrary   = "gopkg.in/yaml.v3"
 	metricsClient = "github.com/prometheus/client_golang"
@@ -78,7 +79,7 @@ var rooms = []room{
 	{path: "snapshot", may: []string{"."}, only: []string{fastHash, compression},
 		never: []string{raftLibrary, raftStore, gossip, grpcLibrary, boltLibrary, commandLine, settings}},
 	{path: "snapshot/archive", may: []string{".", "internal/peer", "fsm"}, tests: []string{"fsm/entry", "fsm/fsmpb"},
-		only: []string{boltLibrary, compression}},
+		only: []string{boltLibrary, compression, blockCoding}},
 	{path: "cluster", may: []string{".", "internal/access", "internal/peer", "internal/limits", "fsm", "fsm/entry",
 		"fsm/fsmpb", "snapshot", "snapshot/archive", "internal/depot", "internal/failpoint", "internal/logs",
 		"cluster/audit", "cluster/gossip", "cluster/history", "cluster/internal/caller", "cluster/internal/chores",

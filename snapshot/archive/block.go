@@ -14,9 +14,9 @@ import (
 // Records that are written together are stored in blocks in recordsBucket. The key is the first number that the block
 // covers. The value is: packedRecords, the records in the order of their numbers as one S2 block, for each its number
 // (8) and where it ends before compression (4), the number of records (4), the last number that the block covers (8),
-// CRC32C over key, kind and all after the records (4). A single record is stored as it is, and covers only its own
-// number. Blocks of format 2 are manyRecords, the records without compression, each end counted from the value's begin,
-// and the rest as above.
+// CRC32C over the key and all before (4). A single record is stored as it is, and covers only its own number. Blocks of
+// format 2 are manyRecords, the records without compression, which the checksum leaves out and whose ends are counted
+// from the value's begin, and the rest as above.
 //
 // A held number that a block covers without having its record has none: its job ended again since. A held number that
 // no block covers is damage: so a wrong key, or a lost page, cannot be mistaken for ends that never existed.
@@ -59,9 +59,14 @@ type recordRow struct {
 	torn  bool
 }
 
-// blockSum returns the checksum of a block, over everything except its records.
-func blockSum(key []byte, kind byte, end []byte) uint32 {
-	return updateSum(updateSum(checksum(key), []byte{kind}), end)
+// blockSum returns the checksum of a block whose records take some bytes after its kind. Compressed records are
+// included: a flipped bit there may damage all of them, so the block counts as torn.
+func blockSum(key, block []byte, records int) uint32 {
+	sum := updateSum(checksum(key), block[:1])
+	if block[0] == packedRecords {
+		sum = updateSum(sum, block[1:1+records])
+	}
+	return updateSum(sum, block[1+records:])
 }
 
 // read locates a block's records and the last number that it covers.
@@ -80,7 +85,7 @@ func (x *block) read() {
 		return
 	}
 	tail := x.value[len(x.value)-blockEndSize-int(n)*placeBytes:]
-	if blockSum(x.key, x.value[0], tail[:len(tail)-4]) != binary.BigEndian.Uint32(tail[len(tail)-4:]) {
+	if blockSum(x.key, x.value[:len(x.value)-4], len(x.value)-1-len(tail)) != binary.BigEndian.Uint32(tail[len(tail)-4:]) {
 		return
 	}
 	last := binary.BigEndian.Uint64(end[4:])
@@ -342,6 +347,7 @@ func (s *bookkeeping) appendBlock(b, key, records, places []byte, last uint64) [
 	if s.format == Format {
 		kind = packedRecords
 	}
+	begin := len(b)
 	switch b = append(b, kind); {
 	case kind == manyRecords:
 		b = append(b, records...)
@@ -356,7 +362,7 @@ func (s *bookkeeping) appendBlock(b, key, records, places []byte, last uint64) [
 	}
 	b = binary.BigEndian.AppendUint32(b, uint32(len(places)/placeBytes))
 	b = binary.BigEndian.AppendUint64(b, last)
-	return binary.BigEndian.AppendUint32(b, blockSum(key, kind, b[at:]))
+	return binary.BigEndian.AppendUint32(b, blockSum(key, b[begin:], at-begin-1))
 }
 
 // putBlock writes the records of a block that covers the numbers first to last. Records that cannot be read stay
