@@ -14,7 +14,8 @@
 // Versions are pinned in tools.go. Tools are installed below rota-compat in the user's cache directory, from the
 // registries of Go, npm, PyPI, Maven and Debian; nothing is installed on the system. Programs that are expected on the
 // machine (python3, node, javac, cargo, PostgreSQL 15) are searched for; a row whose program is missing is not run, and
-// the page reports that.
+// the page reports that. Python 3.13 and 3.14 are unpacked from newer releases of Debian. Traefik is built without the
+// parts whose modules the registry does not serve; testdata/traefik has their replacements.
 //
 // Tools are built and run one at a time at a low priority. Each row and each installation has a time limit. All traffic
 // stays on loopback.

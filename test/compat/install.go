@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -17,7 +18,7 @@ import (
 
 // installed is a tool on this machine.
 type installed struct {
-	name, version string
+	name, version, note string
 	// dir holds it, program is its executable; either may be empty for some kinds of tool.
 	dir, program string
 	// env is the program's environment in addition to the caller's.
@@ -55,7 +56,7 @@ func (s *scene) install(ctx context.Context, name string) (*installed, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
-	got := &installed{name: name, version: t.version}
+	got := &installed{name: name, version: t.version, note: t.note}
 	if t.missing != "" {
 		return got, skipped(t.missing)
 	}
@@ -157,11 +158,45 @@ func (t tool) buildGo(ctx context.Context, dir string) error {
 			return err
 		}
 	}
+	for i, part := range t.goParts {
+		if err := in.replacePart(ctx, part, fmt.Sprint("part", i)); err != nil {
+			return err
+		}
+	}
 	if _, err := in.run(ctx, "go", "get", t.goPackage+"@"+t.version); err != nil {
 		return err
 	}
 	_, err := in.run(ctx, "go", "build", "-p", "1", "-ldflags", "-s -w", "-o", "tool", t.goPackage)
 	return err
+}
+
+// replacePart copies a module with one file of testdata to a folder, and makes the build use it.
+func (c command) replacePart(ctx context.Context, part goPart, name string) error {
+	source, err := filepath.Abs(filepath.Join("test", "compat", "testdata", "traefik", part.source))
+	if err != nil {
+		return err
+	}
+	folder := filepath.Join(c.dir, name)
+	if part.version == "" {
+		err = c.steps(ctx, []string{"mkdir", name})
+		if err == nil {
+			_, err = command{dir: folder, env: c.env}.run(ctx, "go", "mod", "init", part.module)
+		}
+	} else {
+		var said string
+		if said, err = c.run(ctx, "go", "mod", "download", "-json", part.module+"@"+part.version); err != nil {
+			return err
+		}
+		var fetched struct{ Dir string }
+		if err = json.Unmarshal([]byte(said), &fetched); err == nil {
+			err = c.steps(ctx, []string{"cp", "-r", fetched.Dir, name}, []string{"chmod", "-R", "u+w", name})
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return c.steps(ctx, []string{"cp", source, filepath.Join(folder, filepath.FromSlash(part.file))},
+		[]string{"go", "mod", "edit", "-replace=" + part.module + "=./" + name})
 }
 
 // unpackDeb fetches Debian packages and unpacks them below root. Libraries that this release of Debian does not have are left out.
@@ -170,8 +205,12 @@ func (t tool) unpackDeb(ctx context.Context, dir string) error {
 		return errors.New("packages of Debian need Linux")
 	}
 	in := command{dir: dir}
+	options, err := t.aptOptions(ctx, dir)
+	if err != nil {
+		return err
+	}
 	for i, name := range t.deb {
-		if _, err := in.run(ctx, "apt-get", "download", name); err != nil && i == 0 {
+		if _, err := in.run(ctx, "apt-get", append(options, "download", name)...); err != nil && i == 0 {
 			return fmt.Errorf("%w (apt-get update may be needed)", err)
 		}
 	}
@@ -191,6 +230,42 @@ func (t tool) unpackDeb(ctx context.Context, dir string) error {
 		return err
 	}
 	return os.WriteFile(filepath.Join(dir, "version"), []byte(said), 0o644)
+}
+
+// aptOptions returns options by which apt-get downloads packages of the tool's release, from the machine's mirror of
+// Debian. The lists of packages are kept in the directory; the machine's own do not change.
+func (t tool) aptOptions(ctx context.Context, dir string) ([]string, error) {
+	if t.suite == "" {
+		return nil, nil
+	}
+	in := command{dir: dir}
+	said, err := in.run(ctx, "apt-get", "indextargets", "--format", "$(LABEL) $(REPO_URI)")
+	if err != nil {
+		return nil, err
+	}
+	mirror := ""
+	for line := range strings.Lines(said) {
+		if uri, is := strings.CutPrefix(strings.TrimSpace(line), "Debian "); is && mirror == "" {
+			mirror = uri
+		}
+	}
+	if mirror == "" {
+		return nil, errors.New("the machine has no mirror of Debian")
+	}
+	if err := in.steps(ctx, []string{"mkdir", "-p", "apt/lists/partial", "apt/cache/archives/partial"},
+		[]string{"touch", "apt/status"}); err != nil {
+		return nil, err
+	}
+	list := "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] " + mirror + " " + t.suite + " main\n"
+	if err := os.WriteFile(filepath.Join(dir, "apt", "sources.list"), []byte(list), 0o644); err != nil {
+		return nil, err
+	}
+	apt := filepath.Join(dir, "apt")
+	options := []string{"-o", "Dir::Etc::sourcelist=" + apt + "/sources.list", "-o", "Dir::Etc::sourceparts=-",
+		"-o", "Dir::State::lists=" + apt + "/lists", "-o", "Dir::Cache=" + apt + "/cache",
+		"-o", "Dir::State::status=" + apt + "/status"}
+	_, err = in.run(ctx, "apt-get", append(options[:len(options):len(options)], "update")...)
+	return options[:len(options):len(options)], err
 }
 
 // settle finds the program of an installed tool.

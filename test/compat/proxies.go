@@ -84,7 +84,8 @@ func newProxy(s *scene, t *installed, files, args []string) (*proxy, error) {
 	return p, nil
 }
 
-// start starts the proxy and waits until both ports answer.
+// start starts the proxy and waits until both ports answer, and the one of HTTP with an answer of a node: Traefik opens
+// its ports before it knows the nodes.
 func (p *proxy) start(ctx context.Context) (err error) {
 	env := p.t.inherited()
 	if p.t.env == nil {
@@ -106,7 +107,8 @@ func (p *proxy) start(ctx context.Context) (err error) {
 			}
 			_ = conn.Close()
 		}
-		return nil
+		_, err := command{dir: p.dir}.run(ctx, "curl", "-sS", "-f", "-m", "5", "http://"+p.http+"/v1/queues")
+		return err
 	})
 }
 

@@ -57,6 +57,9 @@ func (s *scene) play(ctx context.Context, r row, installOnly bool) result {
 	default:
 		inner, cancel := context.WithTimeout(ctx, r.most)
 		seen, err = r.try(inner, s, t)
+		if seen == "" {
+			seen = t.note
+		}
 		if inner.Err() != nil && err != nil {
 			err = fmt.Errorf("not done within %s: %w", r.most, err)
 		}

@@ -16,6 +16,7 @@ func runtimeRows() []row {
 	return []row{
 		{group: "runtimes", tool: "Python client", does: "the client's quickstart: submit, work, complete", quick: true,
 			most: 2 * time.Minute, try: pythonQuickstart},
+		pythonRow("3.12"), pythonRow("3.13"), pythonRow("3.14"),
 		{group: "runtimes", tool: "Bun", does: "the TypeScript client's quickstart", quick: true, most: 2 * time.Minute,
 			try: typescriptQuickstart("run")},
 		{group: "runtimes", tool: "Deno", does: "the TypeScript client's quickstart", quick: true,
@@ -52,6 +53,33 @@ func pythonQuickstart(ctx context.Context, s *scene, _ *installed) (string, erro
 	}
 	env := pythonEnv(filepath.Join(top, filepath.FromSlash("sdk/python/src")), "ROTA_ADDR="+s.nodes[0].API)
 	said, err := command{dir: s.dir, env: env}.run(ctx, packages.python(),
+		filepath.Join(top, filepath.FromSlash("sdk/python/examples/quickstart.py")))
+	if err == nil && said == "" {
+		err = errors.New("the quickstart printed nothing")
+	}
+	return "", err
+}
+
+func pythonRow(version string) row {
+	return row{group: "runtimes", tool: "Python " + version,
+		does: "the Python client's quickstart: submit, work, complete", quick: true, most: 2 * time.Minute,
+		try: unpackedPython}
+}
+
+// unpackedPython runs the quickstart on an interpreter that was unpacked together with its C library.
+func unpackedPython(ctx context.Context, s *scene, t *installed) (string, error) {
+	if _, err := s.cluster(ctx); err != nil {
+		return "", err
+	}
+	top, err := s.top()
+	if err != nil {
+		return "", err
+	}
+	source := filepath.Join(top, filepath.FromSlash("sdk/python/src"))
+	env := pythonEnv(source+string(filepath.ListSeparator)+filepath.Join(t.dir, "packages"),
+		"ROTA_ADDR="+s.nodes[0].API, "PYTHONHOME="+t.unpacked("usr"))
+	said, err := command{dir: s.dir, env: env}.run(ctx, t.unpacked("usr/lib64/ld-linux-x86-64.so.2"), "--library-path",
+		t.unpacked("usr/lib/x86_64-linux-gnu"), t.program,
 		filepath.Join(top, filepath.FromSlash("sdk/python/examples/quickstart.py")))
 	if err == nil && said == "" {
 		err = errors.New("the quickstart printed nothing")

@@ -8,6 +8,9 @@ type tool struct {
 	// goPackage is a main package of a Go module; goReplace holds replacements of modules in its build.
 	goPackage string
 	goReplace []string
+	// goParts replaces parts that cannot be fetched; note says so in the page.
+	goParts []goPart
+	note    string
 	// npm and pip hold packages at versions; the first is the tool itself.
 	npm, pip []string
 	// maven is group:artifact:version of a jar, or with :zip of an archive, which is unpacked.
@@ -19,6 +22,8 @@ type tool struct {
 	// in them.
 	deb     []string
 	program string
+	// suite is the release of Debian that deb comes from, if it is another than the machine's.
+	suite string
 	// then holds commands that finish the installation, run in the tool's directory.
 	then [][]string
 	// missing is why the tool cannot be installed.
@@ -28,6 +33,9 @@ type tool struct {
 	// most limits the installation; 0 is maxInstall.
 	most time.Duration
 }
+
+// goPart is a module in which a file comes from testdata/traefik. Without a version the module has no other file.
+type goPart struct{ module, version, file, source string }
 
 // maxInstall limits most installations.
 const maxInstall = 5 * time.Minute
@@ -65,10 +73,15 @@ var tools = []tool{
 	{name: "Caddy", version: "v2.11.9", goPackage: "github.com/caddyserver/caddy/v2/cmd/caddy", most: 15 * time.Minute},
 	{name: "Traefik", version: "v3.7.13", goPackage: "github.com/traefik/traefik/v3/cmd/traefik",
 		most: 25 * time.Minute, goReplace: []string{
-			"github.com/abbot/go-http-auth=github.com/containous/go-http-auth@v0.4.1-0.20260804094822-b975dcaa8c48",
 			"github.com/gorilla/mux=github.com/containous/mux@v0.0.0-20250523120546-41b6ec3aed59",
 			"github.com/tencentcloud/tencentcloud-sdk-go=-",
-		}},
+		}, goParts: []goPart{
+			{module: "github.com/traefik/traefik/v3", version: "v3.7.13", file: "webui/embed.go", source: "webui.go"},
+			{module: "github.com/go-acme/lego/v5", version: "v5.4.1", file: "providers/dns/zz_gen_dns_providers.go",
+				source: "lego-dns.go"},
+			{module: "github.com/abbot/go-http-auth", file: "auth.go", source: "auth.go"},
+			{module: "github.com/traefik/traefik/dynamic/ext", file: "ext.go", source: "ext.go"},
+		}, note: "built without web pages, DNS providers and password checks, whose modules are not served"},
 
 	{name: "PostgreSQL 15", folder: "/usr/lib/postgresql/15",
 		look: []string{"/usr/lib/postgresql/15/bin/postgres", "--version"}},
@@ -88,4 +101,17 @@ var tools = []tool{
 	{name: "Keycloak", version: "26.7.3", maven: "org.keycloak:keycloak-quarkus-dist:26.7.3:zip",
 		most: 15 * time.Minute, then: [][]string{{"bin/kc.sh", "build", "--db=dev-mem", "--cache=local"}}},
 	{name: "dex", missing: "dex is not a Go module that can be built: the registry's newest version is of 2018"},
+	{name: "Python 3.12", missing: "no interpreter in a registry: no current release of Debian has a package of 3.12"},
+	pythonTool("3.13", "trixie"),
+	pythonTool("3.14", "forky"),
+}
+
+// pythonTool is a Python interpreter of a release of Debian, with the libraries that it and gRPC need, and gRPC.
+func pythonTool(version, suite string) tool {
+	return tool{name: "Python " + version, suite: suite, program: "usr/bin/python" + version,
+		deb: []string{"python" + version + "-minimal", "libpython" + version + "-minimal",
+			"libpython" + version + "-stdlib", "libc6", "libgcc-s1", "libstdc++6", "zlib1g", "libexpat1", "libssl3t64",
+			"libffi8", "libbz2-1.0", "liblzma5", "libsqlite3-0", "libuuid1", "libzstd1"},
+		then: [][]string{{"python3", "-m", "pip", "install", "-q", "--disable-pip-version-check", "--target", "packages",
+			"--python-version", version, "--only-binary=:all:", "grpcio==1.85.3", "protobuf==6.33.1"}}}
 }
