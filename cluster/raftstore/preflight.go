@@ -291,6 +291,15 @@ func surveyKeys(path string, found *logSummary) (made bool, err error) {
 		if conf.Get(keySpaced) != nil {
 			return unreleased(path)
 		}
+		// The checksums include the keys: under a flipped key, the vote would count as never given.
+		if err := conf.ForEach(func(key, sealed []byte) error {
+			if _, err := openValue(key, sealed); err != nil {
+				return damaged(path, fmt.Sprintf("the stored value %.40q does not match its checksum", key))
+			}
+			return nil
+		}); err != nil {
+			return err
+		}
 		return logs.ForEach(func(key, _ []byte) error {
 			if len(key) != 8 {
 				return damaged(path, fmt.Sprintf("the log has a key of %d bytes", len(key)))

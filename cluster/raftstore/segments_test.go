@@ -265,6 +265,11 @@ func TestPreflight_lostLog(t *testing.T) {
 			path := filepath.Join(dir, logDir, "00000000000000000001.wal")
 			return os.Truncate(path, 5000)
 		}, "without entry 90"},
+		"a vote under a flipped key": {func(dir string) error {
+			return edit(dir, func(b *raftboltdb.BoltStore) error {
+				return b.Set([]byte("rota.vote.3"), sealValue(keyVote, encodeVote(7, []byte("n2"))))
+			})
+		}, "\"rota.vote.3\" does not match"},
 		"a spaced log of an unreleased build": {func(dir string) error {
 			return edit(dir, func(b *raftboltdb.BoltStore) error { return b.Set(keySpaced, []byte("x")) })
 		}, "unreleased build"},
