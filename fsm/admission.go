@@ -36,6 +36,13 @@ func exhausted(subject, format string, args ...any) error {
 	return e
 }
 
+// ofNode adds a node's number and name to a refusal.
+func ofNode(number uint32, name string, err error) error {
+	named := *err.(*rota.Error) // every refusal is one
+	named.Text = fmt.Sprintf("node %d, %.80q: %s", number, name, named.Text)
+	return &named
+}
+
 func ascii(s string) bool {
 	for i := 0; i < len(s); i++ {
 		if s[i] > 127 {

@@ -108,7 +108,7 @@ func (m *lifecycle) admitFit(spec *rota.JobSpec, q *state.QueueRow) error {
 	if err := m.keyring.refuseFull(spec); err != nil {
 		return err
 	}
-	if err := m.budgets.refuse(spec); err != nil {
+	if err := m.budgets.refuse(spec.ID, spec); err != nil {
 		return err
 	}
 	if err := m.keyring.admit(spec); err != nil {

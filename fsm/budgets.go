@@ -34,6 +34,8 @@ type budgets struct {
 	at      map[budgetPlace][]listedBudget
 	shapes  [8]int
 	ofFlows []rota.BudgetName
+	// refusing is the number of budgets that refuse submissions.
+	refusing int
 	// rowsOf counts the rows of accounts by budget.
 	rowsOf map[rota.BudgetName]int
 	// classes are those of QUEUED jobs by account and estimate; byName finds them by the name of their lanes' count.
@@ -120,6 +122,7 @@ func (bd *budgets) classOf(h *budgetHold) *budgetClass {
 func (bd *budgets) reset() {
 	bd.at, bd.byName = map[budgetPlace][]listedBudget{}, map[string]*budgetClass{}
 	bd.shapes, bd.ofFlows, bd.rowsOf = [8]int{}, nil, map[rota.BudgetName]int{}
+	bd.refusing = 0
 	bd.held, bd.asking = map[string]bool{}, 0
 	bd.classes = btree.NewBTreeGOptions(budgetClassLess, btree.Options{NoLocks: true})
 }
@@ -198,6 +201,9 @@ func (bd *budgets) list(b *rota.Budget) {
 		at, _ := slices.BinarySearch(bd.ofFlows, b.Name) // in order: they emit events
 		bd.ofFlows = slices.Insert(bd.ofFlows, at, b.Name)
 	}
+	if b.Then == rota.ThenRefuse {
+		bd.refusing++
+	}
 	bd.keyring.lanes.All = true
 }
 
@@ -208,6 +214,9 @@ func (bd *budgets) unlist(b *rota.Budget) {
 		delete(bd.at, at)
 	}
 	bd.shapes[at.shape()]--
+	if b.Then == rota.ThenRefuse {
+		bd.refusing--
+	}
 	bd.ofFlows = slices.DeleteFunc(bd.ofFlows, func(name rota.BudgetName) bool { return name == b.Name })
 	bd.keyring.lanes.All = len(bd.at) > 0
 }
@@ -363,15 +372,36 @@ func warnAt(b *rota.Budget, granted int64) int64 {
 }
 
 // refuse refuses a job that a budget refuses at its limit, and one that would open an account too many.
-func (bd *budgets) refuse(s *rota.JobSpec) error {
+func (bd *budgets) refuse(id rota.JobID, s *rota.JobSpec) error {
 	var room [fewBudgets]budgetHold
-	for _, h := range bd.of(s.ID, s, room[:0]) {
+	for _, h := range bd.of(id, s, room[:0]) {
 		switch {
 		case h.budget.Then == rota.ThenRefuse && bd.left(h.budget, h.key) < needs(h.estimate):
 			return exhausted("budget", "%s", bd.text(&h))
 		case bd.crowded(h.budget.Name, h.key):
 			return exhausted("budget", "too many accounts of budgets are open: none is opened for %s",
 				budgetText(h.budget, h.of))
+		}
+	}
+	return nil
+}
+
+// looks returns the number of nodes that refuseFlow looks at.
+func (bd *budgets) looks(f *flow) int {
+	if bd.refusing == 0 && bd.accounts.Len() < limits.MaxBudgetAccounts {
+		return 0
+	}
+	return len(f.rows)
+}
+
+// refuseFlow refuses a workflow if a budget refuses one of its nodes as a job. Gates spend nothing.
+func (bd *budgets) refuseFlow(f *flow) error {
+	for _, v := range f.rows[:bd.looks(f)] {
+		if v.Gate != nil {
+			continue
+		}
+		if err := bd.refuse(v.Spec.ID, &v.Spec.JobSpec); err != nil {
+			return ofNode(v.Number, state.VertexName(v), err)
 		}
 	}
 	return nil

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/peer"
@@ -258,6 +259,53 @@ func TestBudget_thens(t *testing.T) {
 	if a := b.budget("x"); !a.Full || a.Left != 0 {
 		t.Errorf("%+v", a)
 	}
+	b.sound()
+}
+
+// TestBudget_refusesWorkflow: a workflow is refused as long as one of its nodes does not fit. Its retries and children
+// are not refused: they wait.
+func TestBudget_refusesWorkflow(t *testing.T) {
+	t.Parallel()
+	b := newestBench(t)
+	b.slowQueue()
+	b.worker("w", 20)
+	refusing := func(each rota.BudgetEach) func(*rota.Budget) {
+		return func(x *rota.Budget) { x.Then, x.Each = rota.ThenRefuse, each }
+	}
+	b.ok(usd("all", 8, refusing(rota.EachNone)))
+	b.ok(usd("flow", 5, refusing(rota.EachWorkflow)))
+	costly := func(second int64) func(*dag) {
+		return func(d *dag) {
+			d.Nodes[0].Costs, d.Nodes[1].Costs = rota.Costs{"usd": 3 * unit}, rota.Costs{"usd": second * unit}
+		}
+	}
+	refused := func(d *dag, text string) {
+		t.Helper()
+		err := entry.OutcomeError(b.refuses(rota.KindExhausted, "budget", d.commit()))
+		if !strings.HasPrefix(err.Text, `node 1, "n1": budget `+text) || err.RetryAfter == 0 {
+			t.Errorf("refused with %+v", err)
+		}
+	}
+	big := newDAG("big", [][]uint32{nil, {0}}, costly(6))
+	b.upload(big)
+	refused(big, "flow of workflow big has 5 of 5 usd left; the job may use 6")
+	b.ok(usd("flow", 6, refusing(rota.EachWorkflow)))
+	b.ok(big.commit())
+	b.existed(big.commit())
+	l := b.match()
+	late := newDAG("late", [][]uint32{nil, {0}}, costly(6), gateAt(0, rota.Gate{}))
+	b.upload(late)
+	refused(late, "all has too little left; the job may use 6")
+	child := children("c")
+	child.Children[0].Costs = rota.Costs{"usd": 9 * unit}
+	b.ok(verb(rota.VerbComplete, l["big/n0"], spends("usd", 4), func(c *peer.LeaseCommand) { c.Growth = child }))
+	b.wantStart() // n1 and the child wait
+	b.whyNames("big/c", "BUDGET_SPENT", "budget flow of workflow big has 2 of 6 usd left; the job may use 9")
+	b.ok(cancelOp("big/c"))
+	b.pass(500)
+	b.ok(entry.RetryWorkflowOp("big", "", 1))
+	b.ok(usd("all", 8))
+	b.ok(late.commit())
 	b.sound()
 }
 

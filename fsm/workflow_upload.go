@@ -2,7 +2,6 @@ package fsm
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
 
@@ -140,10 +139,7 @@ func (c *chunk) take(n *fsmpb.WorkflowNode) error {
 
 // ofNode adds the node of an upload to a refusal.
 func (c *chunk) ofNode(n *fsmpb.WorkflowNode, err error) error {
-	e := err.(*rota.Error) // every refusal is one
-	told := *e
-	told.Text = fmt.Sprintf("node %d, %.80q: %s", int(c.r.Added)+len(c.rows), n.GetSpec().GetId(), e.Text)
-	return &told
+	return ofNode(c.r.Added+uint32(len(c.rows)), n.GetSpec().GetId(), err)
 }
 
 // parents returns the numbers of the next node's parents. A child names its parents by places, of which the grower's is
@@ -292,7 +288,8 @@ func (c *chunk) keep() {
 }
 
 // commitWorkflow starts a workflow whose nodes have all arrived: it touches its queues and its roots, however many
-// nodes there are. What admission refuses stays OPEN, to be committed later.
+// nodes there are, and looks at each node if a budget refuses submissions. What admission refuses stays OPEN, to be
+// committed later.
 func (fs *flows) commitWorkflow(op *fsmpb.CommitWorkflow) *fsmpb.Outcome {
 	r, o := fs.upload(rota.WorkflowID(op.GetId()), op.GetContent())
 	if r == nil {
@@ -314,13 +311,16 @@ func (fs *flows) commitWorkflow(op *fsmpb.CommitWorkflow) *fsmpb.Outcome {
 	if err := fs.admission.admitMode(spec); err != nil {
 		return entry.Refused(err)
 	}
-	if err := fs.flowIndex.spend(len(f.queues)); err != nil {
+	if err := fs.flowIndex.spend(len(f.queues) + fs.budgets.looks(f)); err != nil {
 		return entry.Refused(err)
 	}
 	for _, q := range f.queues {
 		if err := fs.admitNodes(spec, fs.s.QueueTable.Get(q.name), q.nodes); err != nil {
 			return entry.Refused(err)
 		}
+	}
+	if err := fs.budgets.refuseFlow(f); err != nil {
+		return entry.Refused(err)
 	}
 	r = fs.workflows.Edit(r.ID)
 	fs.s.Timers.Upload.Refile(string(r.ID), r.Lapses(), 0)
