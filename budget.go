@@ -285,12 +285,13 @@ type BudgetState struct {
 	Since Date `json:"since_ms"`
 	Until Date `json:"until_ms,omitempty"`
 	// Accounts is the number of accounts that hold anything. Spent, Reserved and Granted are their sums; Held of them
-	// hold jobs back.
+	// hold jobs back, Asking of them are open questions.
 	Accounts int64 `json:"accounts"`
 	Spent    Cost  `json:"spent"`
 	Reserved Cost  `json:"reserved"`
 	Granted  Cost  `json:"granted,omitempty"`
 	Held     int64 `json:"held,omitempty"`
+	Asking   int64 `json:"asking,omitempty"`
 }
 
 // BudgetAccount is one account of a budget in the present period.
@@ -323,9 +324,10 @@ type BudgetAccount struct {
 // BudgetAccountFilter selects accounts of a budget.
 type BudgetAccountFilter struct {
 	Budget BudgetName
-	// Of is the only account, "" for all; Held selects those that hold jobs back.
-	Of   string
-	Held bool
+	// Of is the only account, "" for all. Held selects those that hold jobs back, Asking the open questions.
+	Of     string
+	Held   bool
+	Asking bool
 	// Limit is the maximum number of accounts; Cursor continues after an earlier page.
 	Limit  int
 	Cursor string

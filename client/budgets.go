@@ -41,10 +41,19 @@ func (b Budgets) Delete(ctx context.Context, name rota.BudgetName, only ...Condi
 
 // List lists the budgets by name, with the sums of their accounts.
 func (b Budgets) List(ctx context.Context, opts ...ReadOption) iter.Seq2[rota.BudgetState, error] {
+	return b.list(ctx, false, opts)
+}
+
+// Asking lists the budgets with open questions, by name; their accounts with Asking are the questions.
+func (b Budgets) Asking(ctx context.Context, opts ...ReadOption) iter.Seq2[rota.BudgetState, error] {
+	return b.list(ctx, true, opts)
+}
+
+func (b Budgets) list(ctx context.Context, asking bool, opts []ReadOption) iter.Seq2[rota.BudgetState, error] {
 	return list(ctx, b.c, "list budgets", 0, "", opts,
 		func(ctx context.Context, n *node, p page) (got pageOf[rota.BudgetState], err error) {
 			answer, err := n.budgets.List(ctx, &rotav1.ListBudgetsRequest{Read: words.ReadToWire(p.read),
-				Limit: int32(p.limit), Cursor: p.cursor})
+				Limit: int32(p.limit), Cursor: p.cursor, Asking: asking})
 			if err != nil {
 				return got, err
 			}
@@ -71,7 +80,8 @@ func (b Budgets) Accounts(ctx context.Context, f rota.BudgetAccountFilter,
 	return list(ctx, b.c, "list budget accounts", f.Limit, f.Cursor, opts,
 		func(ctx context.Context, n *node, p page) (got pageOf[rota.BudgetAccount], err error) {
 			answer, err := n.budgets.Accounts(ctx, &rotav1.ListBudgetAccountsRequest{Read: words.ReadToWire(p.read),
-				Limit: int32(p.limit), Cursor: p.cursor, Name: string(f.Budget), Of: f.Of, Held: f.Held})
+				Limit: int32(p.limit), Cursor: p.cursor, Name: string(f.Budget), Of: f.Of, Held: f.Held,
+				Asking: f.Asking})
 			if err != nil {
 				return got, err
 			}

@@ -3,6 +3,7 @@ package fsm
 import (
 	"fmt"
 	"math"
+	"strings"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/internal/state"
@@ -37,28 +38,38 @@ func (bd *budgets) refresh(b *rota.Budget, key string, left int64) (held bool) {
 			return flip(c, true)
 		})
 	}
-	bd.hold(key, b, held)
+	bd.hold(key, held)
+	bd.question(b, key, left, held)
 	return held
 }
 
 // hold lists an account among those with a full class, or no longer.
-func (bd *budgets) hold(key string, b *rota.Budget, held bool) {
-	asked, was := bd.held[key]
-	if !held && !was {
+func (bd *budgets) hold(key string, held bool) {
+	if held {
+		bd.held[key] = true
 		return
 	}
-	if asked {
-		bd.asking--
+	delete(bd.held, key)
+}
+
+// question lists an account among the open questions, or no longer: one that asks and has a full class, or a row and
+// nothing left.
+func (bd *budgets) question(b *rota.Budget, key string, left int64, held bool) {
+	switch {
+	case b.Then != rota.ThenAsk:
+	case held || left <= 0 && bd.accounts.Get(key) != nil:
+		bd.asks.Insert(key)
+	default:
+		bd.asks.Delete(key)
 	}
-	if !held {
-		delete(bd.held, key)
-		return
-	}
-	asks := b.Then == rota.ThenAsk
-	if asks {
-		bd.asking++
-	}
-	bd.held[key] = asks
+}
+
+// questions calls note with the AccountKeys of the open questions of a budget, from one of its accounts on, until note
+// returns false.
+func (bd *budgets) questions(b rota.BudgetName, from string, note func(key string) bool) {
+	bd.asks.Ascend(state.AccountKey(b, from), func(key string) bool {
+		return strings.HasPrefix(key, state.AccountKey(b, "")) && note(key)
+	})
 }
 
 // setQueued adds a job to its classes, or removes it. It settles the accounts that this concerns if settles is set.
@@ -83,7 +94,7 @@ func (bd *budgets) setQueued(j *state.JobRow, queued, settles bool) {
 		case settles:
 			bd.settle(&h)
 		case !queued:
-			bd.hold(h.key, h.budget, false) // until it is refreshed
+			bd.hold(h.key, false) // until it is refreshed
 		}
 	}
 }

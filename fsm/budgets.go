@@ -42,9 +42,10 @@ type budgets struct {
 	classes *btree.BTreeG[*budgetClass]
 	byName  map[string]*budgetClass
 	pivot   budgetClass // of a search in classes
-	// held are the accounts with a full class, with whether that is a question; asking is the number of those.
-	held   map[string]bool
-	asking int64
+	// held are the accounts with a full class. asks are the open questions: the accounts that ask, with nothing left or
+	// with a full class.
+	held map[string]bool
+	asks btree.Set[string]
 }
 
 // listedBudget is a budget as jobs find it. key is the AccountKey of its only account, "" if it has several.
@@ -123,7 +124,7 @@ func (bd *budgets) reset() {
 	bd.at, bd.byName = map[budgetPlace][]listedBudget{}, map[string]*budgetClass{}
 	bd.shapes, bd.ofFlows, bd.rowsOf = [8]int{}, nil, map[rota.BudgetName]int{}
 	bd.refusing = 0
-	bd.held, bd.asking = map[string]bool{}, 0
+	bd.held, bd.asks = map[string]bool{}, btree.Set[string]{}
 	bd.classes = btree.NewBTreeGOptions(budgetClassLess, btree.Options{NoLocks: true})
 }
 
@@ -219,6 +220,14 @@ func (bd *budgets) unlist(b *rota.Budget) {
 	}
 	bd.ofFlows = slices.DeleteFunc(bd.ofFlows, func(name rota.BudgetName) bool { return name == b.Name })
 	bd.keyring.lanes.All = len(bd.at) > 0
+	var asked []string
+	bd.questions(b.Name, "", func(key string) bool {
+		asked = append(asked, key)
+		return true
+	})
+	for _, key := range asked {
+		bd.asks.Delete(key)
+	}
 }
 
 // edit returns the row of an account, editable.
@@ -239,6 +248,7 @@ func (bd *budgets) drop(r *state.AccountRow) {
 		delete(bd.rowsOf, r.Budget)
 	}
 	bd.accounts.Drop(r.Key)
+	bd.asks.Delete(r.Key)
 }
 
 // crowded reports whether a budget may not open another account.
@@ -363,6 +373,7 @@ func (bd *budgets) settle(h *budgetHold) {
 	if r := bd.accounts.Get(h.key); r != nil && r.Idle() {
 		bd.drop(r)
 	}
+	bd.question(b, h.key, left, held)
 }
 
 // warnAt returns the amount of an account's limit, grants included, from which its event is due.
@@ -461,8 +472,10 @@ func (bd *budgets) derive() {
 	if len(bd.at) == 0 {
 		return
 	}
-	bd.accounts.Scan(func(_ string, r *state.AccountRow) bool {
+	bd.accounts.Scan(func(key string, r *state.AccountRow) bool {
 		bd.rowsOf[r.Budget]++
+		b := bd.rows.Get(r.Budget).Spec
+		bd.question(b, key, r.Left(int64(b.Limit)), false)
 		return true
 	})
 	bd.s.JobTable.Scan(func(_ rota.JobID, j *state.JobRow) bool {
@@ -473,7 +486,8 @@ func (bd *budgets) derive() {
 	})
 	bd.classes.Scan(func(c *budgetClass) bool {
 		if c.full {
-			bd.hold(c.account, c.budget, true)
+			bd.hold(c.account, true)
+			bd.question(c.budget, c.account, 0, true)
 		}
 		return true
 	})
@@ -497,7 +511,7 @@ func (bd *budgets) reserved(only func(*rota.Budget) bool) map[string]state.Int12
 func (c *checker) budgets() {
 	bd := &c.m.budgets
 	sums := bd.reserved(func(*rota.Budget) bool { return true })
-	rowsOf := map[rota.BudgetName]int{}
+	rowsOf, asks := map[rota.BudgetName]int{}, map[string]bool{}
 	bd.accounts.Scan(func(key string, r *state.AccountRow) bool {
 		b := bd.rows.Get(r.Budget)
 		if rowsOf[r.Budget]++; b == nil || key != state.AccountKey(r.Budget, r.Of) || r.Idle() {
@@ -510,6 +524,9 @@ func (c *checker) budgets() {
 		delete(sums, key)
 		if limit := int64(b.Spec.Limit); r.Left(limit) <= 0 && !r.Full {
 			c.fault("I12: account %q has %d left, and no event reports it", key, r.Left(limit))
+		}
+		if b.Spec.Then == rota.ThenAsk && r.Left(int64(b.Spec.Limit)) <= 0 {
+			asks[key] = true
 		}
 		return true
 	})
@@ -548,8 +565,14 @@ func (c *checker) budgets() {
 				queued[cl.name], cl.full, left)
 		}
 		jobs -= cl.jobs
+		if cl.full && cl.budget.Then == rota.ThenAsk {
+			asks[cl.account] = true
+		}
 		return true
 	})
+	if listed := bd.asks.Keys(); !slices.Equal(listed, slices.Sorted(maps.Keys(asks))) {
+		c.fault("I12: the accounts %q ask, listed are %q", slices.Sorted(maps.Keys(asks)), listed)
+	}
 	if jobs != 0 || bd.classes.Len() != len(bd.byName) || len(bd.held) > bd.classes.Len() {
 		c.fault("I12: %d QUEUED jobs are in none of %d classes", jobs, bd.classes.Len())
 	}

@@ -3,6 +3,7 @@ package fsm
 import (
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -307,6 +308,78 @@ func TestBudget_refusesWorkflow(t *testing.T) {
 	b.ok(usd("all", 8))
 	b.ok(late.commit())
 	b.sound()
+}
+
+// wantAsking compares the open questions, as BUDGET/OWNER, however they are listed.
+func (b *bench) wantAsking(want ...string) {
+	b.t.Helper()
+	var got []string
+	all := func(*rota.Budget) bool { return true }
+	for _, x := range BudgetStates(&b.View, true, all) {
+		list := BudgetQuestions(&b.View, x.Name, "", 100, false)
+		if int(x.Asking) != len(list) {
+			b.t.Fatalf("budget %s has %d open questions, listed are %+v", x.Name, x.Asking, list)
+		}
+		for i := range list {
+			got = append(got, string(x.Name)+"/"+list[i].Of)
+			a := b.budget(string(x.Name), list[i].Of)
+			if a.Budget == "" { // it opens its row with its next change
+				a = list[i]
+			}
+			if !a.Asks || !reflect.DeepEqual(a, list[i]) {
+				b.t.Fatalf("question %+v, account %+v", list[i], a)
+			}
+			if rest := BudgetQuestions(&b.View, x.Name, list[i].Of, 1, false); len(rest) != 1 || rest[0].Of != list[i].Of {
+				b.t.Fatalf("a page from %s on: %+v", list[i].Of, rest)
+			}
+		}
+	}
+	if _, n := HeldAccounts(&b.View); !slices.Equal(got, want) || int(n) != len(want) {
+		b.t.Fatalf("open questions: %q, counted %d, want %q", got, n, want)
+	}
+	b.sound()
+}
+
+// TestBudget_asking lists the open questions: accounts that ask and have nothing left, or hold jobs back.
+func TestBudget_asking(t *testing.T) {
+	t.Parallel()
+	b := newestBench(t)
+	b.slowQueue()
+	b.worker("w", 20)
+	asks := func(each rota.BudgetEach) func(*rota.Budget) {
+		return func(x *rota.Budget) { x.Then, x.Each = rota.ThenAsk, each }
+	}
+	b.ok(usd("quiet", 1))
+	b.ok(usd("a", 5, asks(rota.EachTenant)))
+	b.ok(usd("z", 90, asks(rota.EachNone)))
+	of := func(tenant rota.TenantID) func(*rota.JobSpec) {
+		return func(s *rota.JobSpec) { s.Tenant = tenant }
+	}
+	b.wantAsking()
+	for _, tenant := range []rota.TenantID{"t1", "t2", "t3"} {
+		b.submit("big-"+string(tenant), costs("usd", 6), of(tenant))
+	}
+	b.ok(DeleteBudgetOp("quiet"))
+	b.wantAsking("a/t1", "a/t2", "a/t3")
+	b.twin = b.restored()
+	b.wantAsking("a/t1", "a/t2", "a/t3")
+	b.ok(GrantBudgetOp("a", "t2", change("g", 1)))
+	b.wantStart("big-t2")
+	b.wantAsking("a/t1", "a/t2", "a/t3") // t2 has nothing left, and no job waits
+	if list := BudgetQuestions(&b.View, "a", "", 100, true); len(list) != 2 || list[1].Of != "t3" {
+		t.Errorf("questions that hold jobs back: %+v", list)
+	}
+	b.ok(GrantBudgetOp("a", "t2", change("g2", 1)))
+	b.ok(cancelOp("big-t3"))
+	b.wantAsking("a/t1")
+	b.ok(usd("z", 0, asks(rota.EachNone)))
+	b.wantAsking("a/t1", "z/")
+	b.ok(usd("z", 0))
+	b.wantAsking("a/t1")
+	b.ok(usd("a", 5, asks(rota.EachJob)))
+	b.wantAsking("a/big-t1", "a/big-t2")
+	b.ok(DeleteBudgetOp("a"))
+	b.wantAsking()
 }
 
 // TestBudget_events: a job that does not fit is reported, and again nothing left, each once a period.

@@ -1,6 +1,8 @@
 package fsm
 
 import (
+	"strings"
+
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/internal/state"
 )
@@ -25,8 +27,11 @@ func BudgetsWithPeriods(vw *View) (list []DueBudget) {
 	return list
 }
 
-// BudgetStates lists the budgets that a caller may see, by name.
-func BudgetStates(vw *View, see func(*rota.Budget) bool) (list []rota.BudgetState) {
+// BudgetStates lists the budgets that a caller may see, by name: those with an open question if asking is set.
+func BudgetStates(vw *View, asking bool, see func(*rota.Budget) bool) (list []rota.BudgetState) {
+	if asking {
+		return vw.askingBudgets(see)
+	}
 	vw.m.budgets.rows.Scan(func(_ rota.BudgetName, r *state.BudgetRow) bool {
 		if see(r.Spec) {
 			list = append(list, vw.budgetState(r))
@@ -34,6 +39,25 @@ func BudgetStates(vw *View, see func(*rota.Budget) bool) (list []rota.BudgetStat
 		return true
 	})
 	return list
+}
+
+// askingBudgets finds the budgets with an open question, without a look at others.
+func (vw *View) askingBudgets(see func(*rota.Budget) bool) (list []rota.BudgetState) {
+	bd, from := &vw.m.budgets, ""
+	for {
+		name, found := "", false
+		bd.asks.Ascend(from, func(key string) bool {
+			name, _, found = strings.Cut(key, budgetMark)
+			return false
+		})
+		if !found {
+			return list
+		}
+		if r := bd.rows.Get(rota.BudgetName(name)); see(r.Spec) {
+			list = append(list, vw.budgetState(r))
+		}
+		from = name + "\x02" // after its accounts
+	}
 }
 
 // BudgetOf returns a budget.
@@ -56,9 +80,13 @@ func (vw *View) budgetState(r *state.BudgetRow) rota.BudgetState {
 		b.Accounts++
 		spent, reserved = spent.Plus(a.Spent), reserved.Plus(a.Reserved)
 		granted = granted.Plus(state.Product(a.Granted, 1))
-		if _, held := vw.m.budgets.held[key]; held {
+		if vw.m.budgets.held[key] {
 			b.Held++
 		}
+		return true
+	})
+	vw.m.budgets.questions(r.Spec.Name, "", func(string) bool {
+		b.Asking++
 		return true
 	})
 	b.Spent, b.Reserved, b.Granted = shown(spent), shown(reserved), shown(granted)
@@ -92,7 +120,7 @@ func BudgetAccounts(vw *View, name rota.BudgetName, from string, most int, held 
 		if a.Budget != name || len(list) >= most {
 			return false
 		}
-		if _, holds := bd.held[key]; !held || holds {
+		if !held || bd.held[key] {
 			list = append(list, vw.budgetAccount(r, a.Of, a.Account))
 		}
 		return true
@@ -111,12 +139,27 @@ func (vw *View) budgetAccount(r *state.BudgetRow, of string, a state.Account) ro
 		Warned: a.Warned, Changes: a.Changes}
 	w.Held, w.Waiting = vw.m.budgets.queuedUnder(key)
 	w.Full = a.Left(limit) <= 0 || w.Held > 0
-	w.Asks = w.Full && r.Spec.Then == rota.ThenAsk
+	w.Asks = vw.m.budgets.asks.Contains(key)
 	w.Empty = r.Empty(&a, vw.m.Header.Date())
 	return w
 }
 
-// HeldAccounts returns the number of accounts that hold jobs back, and of those that ask.
+// BudgetQuestions lists up to a number of the open questions of a budget, by owner, from one of them on: those that hold
+// jobs back if held is set.
+func BudgetQuestions(vw *View, name rota.BudgetName, from string, most int, held bool) (list []rota.BudgetAccount) {
+	bd := &vw.m.budgets
+	r := bd.rows.Get(name)
+	bd.questions(name, from, func(key string) bool {
+		if !held || bd.held[key] {
+			of := strings.TrimPrefix(key, state.AccountKey(name, ""))
+			list = append(list, vw.budgetAccount(r, of, bd.account(key)))
+		}
+		return len(list) < most
+	})
+	return list
+}
+
+// HeldAccounts returns the number of accounts that hold jobs back, and of open questions.
 func HeldAccounts(vw *View) (held, asking int64) {
-	return int64(len(vw.m.budgets.held)), vw.m.budgets.asking
+	return int64(len(vw.m.budgets.held)), int64(vw.m.budgets.asks.Len())
 }

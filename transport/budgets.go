@@ -8,6 +8,7 @@ import (
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
 	"github.com/rotasched/rota/api/words"
 	"github.com/rotasched/rota/internal/limits"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // budgetsService serves Budgets.
@@ -52,7 +53,10 @@ func (s *budgetsService) Delete(ctx context.Context,
 
 // List reads the budgets by name.
 func (s *budgetsService) List(ctx context.Context, req *rotav1.ListBudgetsRequest) (*rotav1.ListBudgetsResponse, error) {
-	rows, at, next, err := wholeList(ctx, req, s.core.Budgets,
+	read := func(ctx context.Context, opt peer.ReadOptions) ([]rota.BudgetState, rota.ReadAt, error) {
+		return s.core.Budgets(ctx, req.GetAsking(), opt)
+	}
+	rows, at, next, err := wholeList(ctx, req, read,
 		func(b *rota.BudgetState) string { return string(b.Name) }, words.BudgetStateToWire)
 	if err != nil {
 		return nil, err
@@ -82,7 +86,7 @@ func (s *budgetsService) Accounts(ctx context.Context,
 		return nil, err
 	}
 	f := rota.BudgetAccountFilter{Budget: rota.BudgetName(req.GetName()), Of: req.GetOf(), Held: req.GetHeld(),
-		Limit: cmp.Or(int(req.GetLimit()), 100), Cursor: req.GetCursor()}
+		Asking: req.GetAsking(), Limit: cmp.Or(int(req.GetLimit()), 100), Cursor: req.GetCursor()}
 	opt := words.ReadFromWire(req.GetRead())
 	return onePage(&f.Limit, (*rotav1.ListBudgetAccountsResponse).GetAccounts,
 		func() (*rotav1.ListBudgetAccountsResponse, error) {

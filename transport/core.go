@@ -229,7 +229,8 @@ type BudgetCore interface {
 	GrantBudget(ctx context.Context, name rota.BudgetName, of string, c rota.BudgetChange) (rota.BudgetAccount, error)
 	// ResetBudget forgets the spent amount of one account, or of all of a budget.
 	ResetBudget(ctx context.Context, name rota.BudgetName, of string, all bool, c rota.BudgetChange) error
-	Budgets(ctx context.Context, opt peer.ReadOptions) ([]rota.BudgetState, rota.ReadAt, error)
+	// Budgets lists the budgets by name: those with an open question if asking is set.
+	Budgets(ctx context.Context, asking bool, opt peer.ReadOptions) ([]rota.BudgetState, rota.ReadAt, error)
 	Budget(ctx context.Context, name rota.BudgetName, opt peer.ReadOptions) (rota.BudgetState, rota.ReadAt, error)
 	// BudgetAccounts reads a page of accounts, and returns where the next page begins.
 	BudgetAccounts(ctx context.Context, f rota.BudgetAccountFilter, opt peer.ReadOptions) ([]rota.BudgetAccount, string,

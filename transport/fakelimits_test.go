@@ -122,8 +122,13 @@ func (c *fakeCore) ResetBudget(context.Context, rota.BudgetName, string, bool, r
 	return c.err
 }
 
-func (c *fakeCore) Budgets(_ context.Context, opt peer.ReadOptions) ([]rota.BudgetState, rota.ReadAt, error) {
-	return []rota.BudgetState{{Budget: rota.Budget{Name: "b", Unit: "usd"}}}, fakeAt(opt), c.err
+func (c *fakeCore) Budgets(_ context.Context, asking bool,
+	opt peer.ReadOptions) ([]rota.BudgetState, rota.ReadAt, error) {
+	b := rota.BudgetState{Budget: rota.Budget{Name: "b", Unit: "usd"}}
+	if asking {
+		b.Asking = 2
+	}
+	return []rota.BudgetState{b}, fakeAt(opt), c.err
 }
 
 func (c *fakeCore) Budget(_ context.Context, name rota.BudgetName,
@@ -133,7 +138,7 @@ func (c *fakeCore) Budget(_ context.Context, name rota.BudgetName,
 
 func (c *fakeCore) BudgetAccounts(_ context.Context, f rota.BudgetAccountFilter,
 	opt peer.ReadOptions) ([]rota.BudgetAccount, string, rota.ReadAt, error) {
-	return []rota.BudgetAccount{{Budget: f.Budget, Of: f.Of, Held: 7}}, "next", fakeAt(opt), c.err
+	return []rota.BudgetAccount{{Budget: f.Budget, Of: f.Of, Held: 7, Asks: f.Asking}}, "next", fakeAt(opt), c.err
 }
 
 func (c *fakeCore) PauseKey(context.Context, rota.QueueName, rota.TenantID, string, rota.Date, string) error {

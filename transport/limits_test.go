@@ -117,6 +117,16 @@ func limitsUnary(b *bundle) map[string]unaryRow {
 		}, func(ctx context.Context) (proto.Message, error) {
 			return b.budgets.List(ctx, &rotav1.ListBudgetsRequest{Limit: -1})
 		}, `unit:"usd"`},
+		"budgets list asking": {func(ctx context.Context) (proto.Message, error) {
+			return b.budgets.List(ctx, &rotav1.ListBudgetsRequest{Asking: true})
+		}, func(ctx context.Context) (proto.Message, error) {
+			return b.budgets.List(ctx, &rotav1.ListBudgetsRequest{Asking: true, Limit: -1})
+		}, `asking:2`},
+		"budgets accounts asking": {func(ctx context.Context) (proto.Message, error) {
+			return b.budgets.Accounts(ctx, &rotav1.ListBudgetAccountsRequest{Name: "b", Asking: true})
+		}, func(ctx context.Context) (proto.Message, error) {
+			return b.budgets.Accounts(ctx, &rotav1.ListBudgetAccountsRequest{Asking: true})
+		}, `asks:true`},
 		"budgets get": {func(ctx context.Context) (proto.Message, error) {
 			return b.budgets.Get(ctx, &rotav1.GetBudgetRequest{Name: "b"})
 		}, func(ctx context.Context) (proto.Message, error) {

@@ -34,7 +34,7 @@ func BudgetFromWire(w *rotav1.Budget) (rota.Budget, error) {
 func BudgetStateToWire(b *rota.BudgetState) *rotav1.BudgetState {
 	return &rotav1.BudgetState{Budget: BudgetToWire(&b.Budget), SinceMs: int64(b.Since), UntilMs: int64(b.Until),
 		Accounts: b.Accounts, Spent: int64(b.Spent), Reserved: int64(b.Reserved), Granted: int64(b.Granted),
-		Held: b.Held}
+		Held: b.Held, Asking: b.Asking}
 }
 
 // BudgetStateFromWire is the inverse of BudgetStateToWire.
@@ -42,7 +42,7 @@ func BudgetStateFromWire(w *rotav1.BudgetState) (rota.BudgetState, error) {
 	b, err := BudgetFromWire(w.GetBudget())
 	return rota.BudgetState{Budget: b, Since: rota.Date(w.GetSinceMs()), Until: rota.Date(w.GetUntilMs()),
 		Accounts: w.GetAccounts(), Spent: rota.Cost(w.GetSpent()), Reserved: rota.Cost(w.GetReserved()),
-		Granted: rota.Cost(w.GetGranted()), Held: w.GetHeld()}, err
+		Granted: rota.Cost(w.GetGranted()), Held: w.GetHeld(), Asking: w.GetAsking()}, err
 }
 
 // BudgetStatesFromWire converts a list of budgets.

@@ -2,6 +2,7 @@ package rotatest_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -54,5 +55,62 @@ func TestAdvance_budget(t *testing.T) {
 			t.Fatal(err)
 		}
 		isState(t, c, "b", rota.JobCompleted)
+	})
+}
+
+// TestBudget_questions lists the open questions of budgets, and one less after a grant.
+func TestBudget_questions(t *testing.T) {
+	rotatest.Run(t, func(c *rotatest.Cluster) {
+		ctx, budgets := c.Context(), c.Client().Budgets()
+		for _, b := range []rota.Budget{{Name: "asks", Each: rota.EachTenant, Then: rota.ThenAsk}, {Name: "holds"},
+			{Name: "rich", Then: rota.ThenAsk, Tenant: "t9"}} {
+			b.Unit, b.Limit = "usd", rota.CostUnit
+			if _, err := budgets.Set(ctx, b); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, tenant := range []rota.TenantID{"t1", "t2", "t3"} {
+			if _, err := welcome.Submit(ctx, c.Client(), mail{"a"}, client.ID(rota.JobID(tenant)), client.Tenant(tenant),
+				client.Cost("usd", 2)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		questions := func(f rota.BudgetAccountFilter) (text string) {
+			t.Helper()
+			list, err := client.Collect(budgets.Asking(ctx))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range list {
+				text += fmt.Sprint(list[i].Name, " ", list[i].Asking, ":")
+			}
+			f.Budget, f.Asking = "asks", true
+			accounts, err := client.Collect(budgets.Accounts(ctx, f))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range accounts {
+				text += " " + accounts[i].Of
+			}
+			return text
+		}
+		for _, x := range []struct {
+			f    rota.BudgetAccountFilter
+			want string
+		}{
+			{rota.BudgetAccountFilter{}, "asks 3: t1 t2 t3"}, {rota.BudgetAccountFilter{Limit: 2}, "asks 3: t1 t2"},
+			{rota.BudgetAccountFilter{Cursor: "t2"}, "asks 3: t2 t3"}, {rota.BudgetAccountFilter{Of: "t3"}, "asks 3: t3"},
+			{rota.BudgetAccountFilter{Of: "t"}, "asks 3:"}, {rota.BudgetAccountFilter{Held: true}, "asks 3: t1 t2 t3"},
+		} {
+			if got := questions(x.f); got != x.want {
+				t.Errorf("%+v: %s, want %s", x.f, got, x.want)
+			}
+		}
+		if _, err := budgets.Grant(ctx, "asks", "t2", rota.BudgetChange{Amount: 5 * rota.CostUnit}); err != nil {
+			t.Fatal(err)
+		}
+		if got := questions(rota.BudgetAccountFilter{}); got != "asks 2: t1 t3" {
+			t.Error(got)
+		}
 	})
 }

@@ -154,10 +154,11 @@ func readsBudget(rd *access.Reader, b *rota.Budget) bool {
 	return rd.Reads(orAll(b.Tenant), orAll(b.Queue))
 }
 
-// Budgets lists the budgets that the caller may read.
-func (sv *ScheduleVerbs) Budgets(ctx context.Context, opt peer.ReadOptions) ([]rota.BudgetState, rota.ReadAt, error) {
+// Budgets lists the budgets that the caller may read: those with an open question if asking is set.
+func (sv *ScheduleVerbs) Budgets(ctx context.Context, asking bool,
+	opt peer.ReadOptions) ([]rota.BudgetState, rota.ReadAt, error) {
 	return replica.ReadAs(ctx, sv.n.Replica, opt, func(s *fsm.View, rd *access.Reader) ([]rota.BudgetState, error) {
-		return fsm.BudgetStates(s, func(b *rota.Budget) bool { return readsBudget(rd, b) }), nil
+		return fsm.BudgetStates(s, asking, func(b *rota.Budget) bool { return readsBudget(rd, b) }), nil
 	})
 }
 
@@ -186,14 +187,17 @@ func (sv *ScheduleVerbs) BudgetAccounts(ctx context.Context, f rota.BudgetAccoun
 		if !ok || !readsBudget(rd, &b.Budget) {
 			return nil, unknownBudget(f.Budget)
 		}
+		from, most := f.Cursor, f.Limit+1
 		if f.Of != "" {
-			list := fsm.BudgetAccounts(s, f.Budget, f.Of, 1, f.Held)
-			if len(list) > 0 && list[0].Of != f.Of {
-				list = nil
-			}
-			return list, nil
+			from, most = f.Of, 1
 		}
-		return fsm.BudgetAccounts(s, f.Budget, f.Cursor, f.Limit+1, f.Held), nil
+		read := fsm.BudgetAccounts
+		if f.Asking {
+			read = fsm.BudgetQuestions
+		}
+		return slices.DeleteFunc(read(s, f.Budget, from, most, f.Held), func(a rota.BudgetAccount) bool {
+			return f.Of != "" && a.Of != f.Of
+		}), nil
 	})
 	if len(page) > f.Limit {
 		next, page = page[f.Limit].Of, page[:f.Limit]

@@ -33,13 +33,19 @@ func (s *Site) budgets() {
 		id: "resetBudget", says: "Forget the spent and granted amounts in the present period"}, c.reset)
 }
 
-func (s budgetCalls) list(ctx context.Context, in *List) (*Answer[rest.Budgets], error) {
+// BudgetList holds the parameters of a list of budgets.
+type BudgetList struct {
+	List
+	Asking bool `query:"asking" doc:"Only budgets with an open question."`
+}
+
+func (s budgetCalls) list(ctx context.Context, in *BudgetList) (*Answer[rest.Budgets], error) {
 	read, err := in.wire()
 	if err != nil {
 		return nil, err
 	}
 	got, err := s.options.Calls.Budgets.List(ctx, &rotav1.ListBudgetsRequest{Read: read, Limit: in.Limit,
-		Cursor: in.Cursor})
+		Cursor: in.Cursor, Asking: in.Asking})
 	if err != nil {
 		return nil, err
 	}
@@ -95,8 +101,9 @@ func (s budgetCalls) delete(ctx context.Context, in *NamedVersion) (*Answer[rest
 type AccountList struct {
 	Named
 	List
-	Of   string `query:"of" maxLength:"512" doc:"Only the account of this tenant, key, workflow or job."`
-	Held bool   `query:"held" doc:"Only accounts that hold jobs back."`
+	Of     string `query:"of" maxLength:"512" doc:"Only the account of this tenant, key, workflow or job."`
+	Held   bool   `query:"held" doc:"Only accounts that hold jobs back."`
+	Asking bool   `query:"asking" doc:"Only open questions."`
 }
 
 func (s budgetCalls) accounts(ctx context.Context, in *AccountList) (*Answer[rest.BudgetAccounts], error) {
@@ -105,7 +112,7 @@ func (s budgetCalls) accounts(ctx context.Context, in *AccountList) (*Answer[res
 		return nil, err
 	}
 	got, err := s.options.Calls.Budgets.Accounts(ctx, &rotav1.ListBudgetAccountsRequest{Read: read, Limit: in.Limit,
-		Cursor: in.Cursor, Name: in.ID, Of: in.Of, Held: in.Held})
+		Cursor: in.Cursor, Name: in.ID, Of: in.Of, Held: in.Held, Asking: in.Asking})
 	if err != nil {
 		return nil, err
 	}

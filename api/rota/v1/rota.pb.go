@@ -8642,12 +8642,13 @@ type BudgetState struct {
 	// The present period; until_ms is 0 where it has no end, or none is known yet.
 	SinceMs int64 `protobuf:"varint,2,opt,name=since_ms,json=sinceMs,proto3" json:"since_ms,omitempty"`
 	UntilMs int64 `protobuf:"varint,3,opt,name=until_ms,json=untilMs,proto3" json:"until_ms,omitempty"`
-	// Of all its accounts that hold anything; held of them hold jobs back.
+	// Of all its accounts that hold anything; held of them hold jobs back, asking of them are open questions.
 	Accounts      int64 `protobuf:"varint,4,opt,name=accounts,proto3" json:"accounts,omitempty"`
 	Spent         int64 `protobuf:"varint,5,opt,name=spent,proto3" json:"spent,omitempty"`
 	Reserved      int64 `protobuf:"varint,6,opt,name=reserved,proto3" json:"reserved,omitempty"`
 	Granted       int64 `protobuf:"varint,7,opt,name=granted,proto3" json:"granted,omitempty"`
 	Held          int64 `protobuf:"varint,8,opt,name=held,proto3" json:"held,omitempty"`
+	Asking        int64 `protobuf:"varint,9,opt,name=asking,proto3" json:"asking,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -8734,6 +8735,13 @@ func (x *BudgetState) GetGranted() int64 {
 func (x *BudgetState) GetHeld() int64 {
 	if x != nil {
 		return x.Held
+	}
+	return 0
+}
+
+func (x *BudgetState) GetAsking() int64 {
+	if x != nil {
+		return x.Asking
 	}
 	return 0
 }
@@ -9162,7 +9170,9 @@ type ListBudgetsRequest struct {
 	// 0 asks for all at once, refused where they are too many bytes for one answer.
 	Limit int32 `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"`
 	// The next_cursor of the page before.
-	Cursor        string `protobuf:"bytes,3,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	Cursor string `protobuf:"bytes,3,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	// Only budgets with an open question.
+	Asking        bool `protobuf:"varint,4,opt,name=asking,proto3" json:"asking,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -9216,6 +9226,13 @@ func (x *ListBudgetsRequest) GetCursor() string {
 		return x.Cursor
 	}
 	return ""
+}
+
+func (x *ListBudgetsRequest) GetAsking() bool {
+	if x != nil {
+		return x.Asking
+	}
+	return false
 }
 
 type ListBudgetsResponse struct {
@@ -9394,7 +9411,9 @@ type ListBudgetAccountsRequest struct {
 	// Only this account; empty is all.
 	Of string `protobuf:"bytes,5,opt,name=of,proto3" json:"of,omitempty"`
 	// Only those that hold jobs back.
-	Held          bool `protobuf:"varint,6,opt,name=held,proto3" json:"held,omitempty"`
+	Held bool `protobuf:"varint,6,opt,name=held,proto3" json:"held,omitempty"`
+	// Only open questions.
+	Asking        bool `protobuf:"varint,7,opt,name=asking,proto3" json:"asking,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -9467,6 +9486,13 @@ func (x *ListBudgetAccountsRequest) GetOf() string {
 func (x *ListBudgetAccountsRequest) GetHeld() bool {
 	if x != nil {
 		return x.Held
+	}
+	return false
+}
+
+func (x *ListBudgetAccountsRequest) GetAsking() bool {
+	if x != nil {
+		return x.Asking
 	}
 	return false
 }
@@ -13212,7 +13238,7 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\rwarn_permille\x18\v \x01(\x03R\fwarnPermille\x12\x12\n" +
 	"\x04then\x18\f \x01(\tR\x04then\x12\x12\n" +
 	"\x04stop\x18\r \x01(\bR\x04stop\x12\x12\n" +
-	"\x04etag\x18\x0e \x01(\tR\x04etag\"\xe8\x01\n" +
+	"\x04etag\x18\x0e \x01(\tR\x04etag\"\x80\x02\n" +
 	"\vBudgetState\x12'\n" +
 	"\x06budget\x18\x01 \x01(\v2\x0f.rota.v1.BudgetR\x06budget\x12\x19\n" +
 	"\bsince_ms\x18\x02 \x01(\x03R\asinceMs\x12\x19\n" +
@@ -13221,7 +13247,8 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\x05spent\x18\x05 \x01(\x03R\x05spent\x12\x1a\n" +
 	"\breserved\x18\x06 \x01(\x03R\breserved\x12\x18\n" +
 	"\agranted\x18\a \x01(\x03R\agranted\x12\x12\n" +
-	"\x04held\x18\b \x01(\x03R\x04held\"\xe7\x02\n" +
+	"\x04held\x18\b \x01(\x03R\x04held\x12\x16\n" +
+	"\x06asking\x18\t \x01(\x03R\x06asking\"\xe7\x02\n" +
 	"\rBudgetAccount\x12\x16\n" +
 	"\x06budget\x18\x01 \x01(\tR\x06budget\x12\x0e\n" +
 	"\x02of\x18\x02 \x01(\tR\x02of\x12\x14\n" +
@@ -13252,11 +13279,12 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\x13DeleteBudgetRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x19\n" +
 	"\bif_match\x18\x02 \x01(\tR\aifMatch\"\x16\n" +
-	"\x14DeleteBudgetResponse\"e\n" +
+	"\x14DeleteBudgetResponse\"}\n" +
 	"\x12ListBudgetsRequest\x12!\n" +
 	"\x04read\x18\x01 \x01(\v2\r.rota.v1.ReadR\x04read\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\x05R\x05limit\x12\x16\n" +
-	"\x06cursor\x18\x03 \x01(\tR\x06cursor\"\x87\x01\n" +
+	"\x06cursor\x18\x03 \x01(\tR\x06cursor\x12\x16\n" +
+	"\x06asking\x18\x04 \x01(\bR\x06asking\"\x87\x01\n" +
 	"\x13ListBudgetsResponse\x12.\n" +
 	"\abudgets\x18\x01 \x03(\v2\x14.rota.v1.BudgetStateR\abudgets\x12\x1f\n" +
 	"\x02at\x18\x02 \x01(\v2\x0f.rota.v1.ReadAtR\x02at\x12\x1f\n" +
@@ -13267,14 +13295,15 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\x04read\x18\x02 \x01(\v2\r.rota.v1.ReadR\x04read\"b\n" +
 	"\x11GetBudgetResponse\x12,\n" +
 	"\x06budget\x18\x01 \x01(\v2\x14.rota.v1.BudgetStateR\x06budget\x12\x1f\n" +
-	"\x02at\x18\x02 \x01(\v2\x0f.rota.v1.ReadAtR\x02at\"\xa4\x01\n" +
+	"\x02at\x18\x02 \x01(\v2\x0f.rota.v1.ReadAtR\x02at\"\xbc\x01\n" +
 	"\x19ListBudgetAccountsRequest\x12!\n" +
 	"\x04read\x18\x01 \x01(\v2\r.rota.v1.ReadR\x04read\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\x05R\x05limit\x12\x16\n" +
 	"\x06cursor\x18\x03 \x01(\tR\x06cursor\x12\x12\n" +
 	"\x04name\x18\x04 \x01(\tR\x04name\x12\x0e\n" +
 	"\x02of\x18\x05 \x01(\tR\x02of\x12\x12\n" +
-	"\x04held\x18\x06 \x01(\bR\x04held\"\x92\x01\n" +
+	"\x04held\x18\x06 \x01(\bR\x04held\x12\x16\n" +
+	"\x06asking\x18\a \x01(\bR\x06asking\"\x92\x01\n" +
 	"\x1aListBudgetAccountsResponse\x122\n" +
 	"\baccounts\x18\x01 \x03(\v2\x16.rota.v1.BudgetAccountR\baccounts\x12\x1f\n" +
 	"\x02at\x18\x02 \x01(\v2\x0f.rota.v1.ReadAtR\x02at\x12\x1f\n" +

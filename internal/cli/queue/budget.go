@@ -22,31 +22,42 @@ func (a BudgetCommands) Command() *cobra.Command {
 }
 
 func (a BudgetCommands) list() *cobra.Command {
-	return a.ListCommand(&cobra.Command{
-		Use:   "list",
+	var asking bool
+	cmd := a.ListCommand(&cobra.Command{
+		Use:   "list [--asking]",
 		Short: "List the budgets",
-		Args:  cobra.NoArgs,
-		RunE: a.Does(a.Calling(func(ctx context.Context, c *client.Client, _ []string) error {
-			list, err := client.Collect(c.Budgets().List(ctx, a.Fresh()...))
-			if err != nil {
-				return err
-			}
-			a.Seen()
-			return cli.PrintAll(a.App, "budgets", list, func(b rota.BudgetState) string { return string(b.Name) },
-				[]cli.Column[rota.BudgetState]{
-					{Head: "NAME", Cell: func(b rota.BudgetState) any { return b.Name }},
-					{Head: "OF", Cell: func(b rota.BudgetState) any { return jobsText(&b.Budget) }},
-					{Head: "LIMIT", Cell: func(b rota.BudgetState) any { return limitText(&b.Budget) }},
-					{Head: "SPENT", Cell: func(b rota.BudgetState) any { return b.Spent }},
-					{Head: "RESERVED", Cell: func(b rota.BudgetState) any { return b.Reserved }},
-					{Head: "THEN", Cell: func(b rota.BudgetState) any { return b.Then }},
-					{Head: "HELD", Cell: func(b rota.BudgetState) any { return b.Held }},
-					{Head: "UNTIL", Wide: true, Cell: func(b rota.BudgetState) any { return b.Until }},
-					{Head: "ACCOUNTS", Wide: true, Cell: func(b rota.BudgetState) any { return b.Accounts }},
-					{Head: "ETAG", Wide: true, Cell: func(b rota.BudgetState) any { return b.ETag }},
-				})
-		})),
+		Long: "List the budgets, with the sums of their accounts. ASKING is the number of open questions: accounts of\n" +
+			"a budget with `--then ask` that have nothing left or hold jobs back.",
+		Example: "  rota budget list --asking",
+		Args:    cobra.NoArgs,
 	})
+	cmd.Flags().BoolVar(&asking, "asking", false, "only budgets with an open question")
+	cmd.RunE = a.Does(a.Calling(func(ctx context.Context, c *client.Client, _ []string) error {
+		read := c.Budgets().List
+		if asking {
+			read = c.Budgets().Asking
+		}
+		list, err := client.Collect(read(ctx, a.Fresh()...))
+		if err != nil {
+			return err
+		}
+		a.Seen()
+		return cli.PrintAll(a.App, "budgets", list, func(b rota.BudgetState) string { return string(b.Name) },
+			[]cli.Column[rota.BudgetState]{
+				{Head: "NAME", Cell: func(b rota.BudgetState) any { return b.Name }},
+				{Head: "OF", Cell: func(b rota.BudgetState) any { return jobsText(&b.Budget) }},
+				{Head: "LIMIT", Cell: func(b rota.BudgetState) any { return limitText(&b.Budget) }},
+				{Head: "SPENT", Cell: func(b rota.BudgetState) any { return b.Spent }},
+				{Head: "RESERVED", Cell: func(b rota.BudgetState) any { return b.Reserved }},
+				{Head: "THEN", Cell: func(b rota.BudgetState) any { return b.Then }},
+				{Head: "HELD", Cell: func(b rota.BudgetState) any { return b.Held }},
+				{Head: "ASKING", Cell: func(b rota.BudgetState) any { return b.Asking }},
+				{Head: "UNTIL", Wide: true, Cell: func(b rota.BudgetState) any { return b.Until }},
+				{Head: "ACCOUNTS", Wide: true, Cell: func(b rota.BudgetState) any { return b.Accounts }},
+				{Head: "ETAG", Wide: true, Cell: func(b rota.BudgetState) any { return b.ETag }},
+			})
+	}))
+	return cmd
 }
 
 // jobsText describes the jobs of a budget.
@@ -77,7 +88,7 @@ func limitText(b *rota.Budget) string {
 func (a BudgetCommands) show() *cobra.Command {
 	f := rota.BudgetAccountFilter{}
 	cmd := a.ListCommand(&cobra.Command{
-		Use:   "show NAME [--of X] [--held] [--limit N]",
+		Use:   "show NAME [--of X] [--held] [--asking] [--limit N]",
 		Short: "Show the accounts of a budget in its present period",
 		Long: "Show the accounts of a budget in its present period: what is spent, reserved and left, and\n" +
 			"when nothing is left at the period's rate so far.",
@@ -87,6 +98,7 @@ func (a BudgetCommands) show() *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVar(&f.Of, "of", "", "only the account of this `owner`: a tenant, key, workflow or job")
 	flags.BoolVar(&f.Held, "held", false, "only accounts that hold jobs back")
+	flags.BoolVar(&f.Asking, "asking", false, "only open questions")
 	flags.IntVar(&f.Limit, "limit", 100, "maximum number to list")
 	cli.Within(flags, 1, cli.Unbounded, "limit")
 	cmd.RunE = a.Does(a.Calling(func(ctx context.Context, c *client.Client, args []string) error {

@@ -342,20 +342,25 @@ async def test_budget_of_a_queue(rota_cluster, queue):
 
     name = f"{queue}-usd"
     budget = rota.Budget(
-        name, "usd", Decimal("1.5"), queue=queue, every="month", tz="Europe/Berlin", warn=0.8
-    )
+        name, "usd", Decimal("1.5"), queue=queue, every="month", tz="Europe/Berlin", warn=0.8,
+        then="ask",
+    )  # fmt: skip
     async with rota_cluster.connect() as c, Working(c, d):
         read = (await c.budgets.set(budget)).budget
         assert read == dataclasses.replace(budget, etag=read.etag)
         h = await d.submit(c, None, costs={"usd": 1.75})
         await until(lambda: waits_for(c, h.id, "BUDGET_SPENT"))
         (account,) = [a async for a in c.budgets.accounts(name, held=True)]
+        assert [a async for a in c.budgets.accounts(name, asking=True)] == [account]
+        asking = [s async for s in c.budgets.list(asking=True) if s.budget.name == name]
+        assert [s.asking for s in asking] == [1]
         assert (account.limit, account.left, account.held) == (Decimal("1.5"), Decimal("1.5"), 1)
         for _ in range(2):  # with the same id it is made once
             account = await c.budgets.grant(name, Decimal("0.5"), reason="launch", id=f"{name}-1")
             assert (account.limit, account.granted) == (2, Decimal("0.5"))
             assert [(g.amount, g.reason) for g in account.changes] == [(Decimal("0.5"), "launch")]
         await h.result(timeout=20)
+        assert [a async for a in c.budgets.accounts(name, asking=True)] == []
         await c.budgets.reset(name, reason="refund")
         state = await c.budgets.get(name)
         assert (state.granted, state.spent, state.reserved) == (0, 0, 0)

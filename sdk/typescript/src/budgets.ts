@@ -36,9 +36,10 @@ export class Budgets {
     await one(this.caller, "delete budget", BudgetsService.method.delete, { name, ifMatch }, rest);
   }
 
-  /** Lists the budgets by name, with the sums of their accounts. */
-  list(opts?: ListOptions): AsyncGenerator<BudgetState, void, undefined> {
-    return rows<WireBudgetState>(this.caller, "list budgets", BudgetsService.method.list, "budgets", opts);
+  /** Lists the budgets by name, with the sums of their accounts; `asking` selects those with an open question. */
+  list(opts: ListOptions & { asking?: boolean } = {}): AsyncGenerator<BudgetState, void, undefined> {
+    const { asking = false, ...rest } = opts;
+    return rows<WireBudgetState>(this.caller, "list budgets", BudgetsService.method.list, "budgets", rest, { asking });
   }
 
   /** Reads one budget, with the sums of its accounts. */
@@ -48,11 +49,14 @@ export class Budgets {
 
   /**
    * Lists the accounts of a budget by what they belong to. `of` selects the account of one tenant, key, workflow or
-   * job; `held` selects those that hold jobs back.
+   * job; `held` selects those that hold jobs back, `asking` the open questions.
    */
-  accounts(name: string, opts: ListOptions & { of?: string; held?: boolean } = {}): AsyncGenerator<BudgetAccount, void, undefined> {
-    const { of = "", held = false, ...rest } = opts;
-    return rows<WireBudgetAccount>(this.caller, "list budget accounts", BudgetsService.method.accounts, "accounts", rest, { name, of, held });
+  accounts(
+    name: string,
+    opts: ListOptions & { of?: string; held?: boolean; asking?: boolean } = {},
+  ): AsyncGenerator<BudgetAccount, void, undefined> {
+    const { of = "", held = false, asking = false, ...rest } = opts;
+    return rows<WireBudgetAccount>(this.caller, "list budget accounts", BudgetsService.method.accounts, "accounts", rest, { name, of, held, asking });
   }
 
   /**

@@ -64,22 +64,25 @@ test("budgets, their accounts and changes are in units", () => {
 test("grants and resets of budgets have ids", async () => {
   const requests: Record<string, unknown>[] = [];
   const account = message(BudgetAccountSchema, { budget: "a", left: 1.5 });
-  const answer = { ...message(GrantBudgetResponseSchema, {}), account, accounts: [account], nextCursor: "" };
+  const answer = { ...message(GrantBudgetResponseSchema, {}), account, accounts: [account], budgets: [], nextCursor: "" };
   const node = { unary: (_: unknown, request: Record<string, unknown>) => (requests.push(request), Promise.resolve(answer)) };
   const budgets = new Budgets({ call: (_op: string, _opts: unknown, ask: (of: typeof node) => unknown) => ask(node) });
   assert.equal((await budgets.grant("a", 0.5)).left, 1.5);
   await budgets.grant("a", 0.5, { of: "acme", reason: "launch", id: "mine", timeoutMs: 1_000 });
   await budgets.reset("a", { of: "acme" });
   await budgets.reset("a", { all: true, id: "mine" });
-  const [listed] = await collect<{ left: number }>(budgets.accounts("a", { of: "acme", held: true, limit: 9 }));
+  const [listed] = await collect<{ left: number }>(budgets.accounts("a", { of: "acme", held: true, asking: true, limit: 9 }));
   assert.equal(listed?.left, 1.5);
-  const [grant, named, reset, every, list] = requests;
+  await collect(budgets.list({ asking: true }));
+  await collect(budgets.list());
+  const [grant, named, reset, every, list, asking, all] = requests;
   assert.deepEqual([grant?.name, grant?.of, grant?.amount, String(grant?.id).length], ["a", "", 500_000n, 26]);
   assert.deepEqual([named?.of, named?.amount, named?.reason, named?.id], ["acme", 500_000n, "launch", "mine"]);
   assert.deepEqual([reset?.of, reset?.all, String(reset?.id).length], ["acme", false, 26]);
   assert.notEqual(reset?.id, grant?.id);
   assert.deepEqual([every?.of, every?.all, every?.id], ["", true, "mine"]);
-  assert.deepEqual([list?.name, list?.of, list?.held, list?.limit], ["a", "acme", true, 9]);
+  assert.deepEqual([list?.name, list?.of, list?.held, list?.asking, list?.limit], ["a", "acme", true, true, 9]);
+  assert.deepEqual([asking?.asking, all?.asking], [true, false]);
   await assert.rejects(budgets.grant("a", -1), (e) => isRotaError(e, "INVALID") && e.field === "amount");
 });
 

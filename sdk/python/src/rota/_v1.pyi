@@ -1926,6 +1926,7 @@ class BudgetState(Message):
     reserved: int
     granted: int
     held: int
+    asking: int
     def __init__(
         self,
         *,
@@ -1937,6 +1938,7 @@ class BudgetState(Message):
         reserved: int | None = ...,
         granted: int | None = ...,
         held: int | None = ...,
+        asking: int | None = ...,
     ) -> None: ...
 
 class BudgetAccount(Message):
@@ -2028,12 +2030,14 @@ class ListBudgetsRequest(Message):
     def read(self) -> Read: ...
     limit: int
     cursor: str
+    asking: bool
     def __init__(
         self,
         *,
         read: Read | None = ...,
         limit: int | None = ...,
         cursor: str | None = ...,
+        asking: bool | None = ...,
     ) -> None: ...
 
 class ListBudgetsResponse(Message):
@@ -2081,6 +2085,7 @@ class ListBudgetAccountsRequest(Message):
     name: str
     of: str
     held: bool
+    asking: bool
     def __init__(
         self,
         *,
@@ -2090,6 +2095,7 @@ class ListBudgetAccountsRequest(Message):
         name: str | None = ...,
         of: str | None = ...,
         held: bool | None = ...,
+        asking: bool | None = ...,
     ) -> None: ...
 
 class ListBudgetAccountsResponse(Message):

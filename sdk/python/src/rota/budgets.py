@@ -92,6 +92,7 @@ class BudgetState:
         reserved: what open attempts may use: the greater of their estimates and their reports.
         granted: what was added to the limits for this period.
         held: the number of accounts that hold jobs back.
+        asking: the number of open questions.
     """
 
     budget: Budget
@@ -102,13 +103,14 @@ class BudgetState:
     reserved: Decimal
     granted: Decimal
     held: int
+    asking: int = 0
 
     @classmethod
     def _of(cls, w: _v1.BudgetState) -> BudgetState:
         return cls(
             Budget._of(w.budget), from_unix_ms(w.since_ms), from_unix_ms(w.until_ms), w.accounts,
             from_millionths(w.spent), from_millionths(w.reserved), from_millionths(w.granted),
-            w.held,
+            w.held, w.asking,
         )  # fmt: skip
 
 
@@ -203,11 +205,18 @@ class Budgets:
         request = _v1.DeleteBudgetRequest(name=name, if_match=if_match)
         await self._caller.ask("delete budget", _v1.BUDGETS_DELETE, request)
 
-    def list(self, **read: Unpack[ReadOptions]) -> AsyncIterator[BudgetState]:
-        """List the budgets by name, with the sums of their accounts."""
+    def list(
+        self, *, asking: bool = False, **read: Unpack[ReadOptions]
+    ) -> AsyncIterator[BudgetState]:
+        """List the budgets by name, with the sums of their accounts.
+
+        ``asking`` selects those with an open question.
+        """
 
         async def ask(how: _v1.Read, most: int, cursor: str) -> Page[_v1.BudgetState]:
-            request = _v1.ListBudgetsRequest(read=how, limit=most, cursor=cursor)
+            request = _v1.ListBudgetsRequest(
+                read=how, limit=most, cursor=cursor, asking=asking
+            )
             got = await self._caller.ask("list budgets", _v1.BUDGETS_LIST, request)
             return got.budgets, got.next_cursor, got.at
 
@@ -225,18 +234,19 @@ class Budgets:
         *,
         of: str = "",
         held: bool = False,
+        asking: bool = False,
         limit: int | None = None,
         **read: Unpack[ReadOptions],
     ) -> AsyncIterator[BudgetAccount]:
         """List the accounts of a budget by what they belong to.
 
         ``of`` selects the account of one tenant, key, workflow or job; ``held`` selects those that
-        hold jobs back.
+        hold jobs back, ``asking`` the open questions.
         """
 
         async def ask(how: _v1.Read, most: int, cursor: str) -> Page[_v1.BudgetAccount]:
             request = _v1.ListBudgetAccountsRequest(
-                read=how, limit=most, cursor=cursor, name=name, of=of, held=held
+                read=how, limit=most, cursor=cursor, name=name, of=of, held=held, asking=asking
             )
             got = await self._caller.ask("list budget accounts", _v1.BUDGETS_ACCOUNTS, request)
             return got.accounts, got.next_cursor, got.at
