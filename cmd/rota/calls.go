@@ -123,7 +123,8 @@ var commandCalls = map[string]calls{
 	"plan cancel": always("Plans/Cancel"),
 	"tenant set":  always("Tenants/Set"), "tenant delete": always("Tenants/Delete"),
 
-	"budget list": always("Budgets/List"), "budget show": always("Budgets/Get", "Budgets/Accounts"), "budget set": always("Budgets/Set"),
+	"budget list": always("Budgets/List"), "budget set": always("Budgets/Set"),
+	"budget show":  always("Budgets/Get").when("without --by", []string{"Budgets/Accounts"}).with("--by", "Jobs/List"),
 	"budget grant": always("Budgets/Grant"), "budget reset": always("Budgets/Reset"), "budget delete": always("Budgets/Delete"),
 
 	"key list": always("Keys/List"), "key show": always("Keys/Get"), "key set": always("Keys/Set"),

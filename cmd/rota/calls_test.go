@@ -178,6 +178,7 @@ var scene = []step{
 	{"budget list", "--asking", 0},
 	{"budget show", "b", 0},
 	{"budget show", "b --asking", 0},
+	{"budget show", "b --by type,key,day", 0},
 	{"budget grant", "b 2.5 --reason launch --id g", 0},
 	{"budget reset", "b --id r", 0},
 	{"budget delete", "b", 0},

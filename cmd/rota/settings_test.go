@@ -128,7 +128,7 @@ func TestFlags(t *testing.T) {
 		"auth blocks":    "",
 		"auth anonymous": "", "auth login": "jwt-file out", "auth issuer set": "audience map ca-file",
 		"auth issuer list": "", "auth issuer delete": "",
-		"budget list": "", "budget show": "of limit", "budget set": "tenant queue key each unit limit default-cost every tz warn then",
+		"budget list": "", "budget show": "of limit by jobs", "budget set": "tenant queue key each unit limit default-cost every tz warn then",
 		"budget grant": "of reason id", "budget reset": "of reason id", "budget delete": "",
 		"key list": "", "key show": "tenant", "key top": "held name queue tenant limit",
 		"key set": "queue scope concurrency rate per burst unit default-cost sequence trip of open probes trip-on on-full", "key skip": "job queue tenant scope",
@@ -191,6 +191,7 @@ func TestRun_usage(t *testing.T) {
 		{"operator", "snapshot", "restore", "f"}, {"server", "--node", "a", "--data", "d", "--api", "nonsense"},
 		{"server", "--log-level", "loud", "--node", "a"}, {"dev", "--nodes", "0"}, {"job", "list", "--timeout",
 			"0s"},
+		{"budget", "show", "b", "--asking", "--by", "day"}, {"budget", "show", "b", "--by", "month"},
 	} {
 		code, stdout, stderr := runArgs(args...)
 		if code != cli.ExitUsage || stdout != "" || strings.Count(stderr, "\n") != 1 || !strings.HasPrefix(stderr,

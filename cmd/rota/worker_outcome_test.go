@@ -11,7 +11,6 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
 	"github.com/rotasched/rota/internal/cli"
-	"github.com/rotasched/rota/internal/cli/job"
 	"github.com/rotasched/rota/internal/cli/worker"
 )
 
@@ -66,7 +65,15 @@ func TestWorker_outcomes(t *testing.T) {
 func sumsCosts(t *testing.T, c *client.Client, addr string) {
 	t.Helper()
 	spends := rota.NewJobSpec("work", []byte("cost model 7312\ncost usd 0.25\ncost model 7313\nno-retry\n"))
-	spends.ID, spends.Queue = "spends", "q"
+	spends.ID, spends.Queue, spends.Keys = "spends", "q", []string{"model:opus", "host:a"}
+	usd := rota.Budget{Name: "usd", Key: "model", Unit: "usd", Limit: rota.CostUnit, Each: rota.EachKey}
+	if _, err := c.Budgets().Set(t.Context(), usd); err != nil {
+		t.Fatal(err)
+	}
+	all := rota.Budget{Name: "all", Queue: "q", Unit: "model", Limit: rota.MaxCost}
+	if _, err := c.Budgets().Set(t.Context(), all); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := c.Submit(t.Context(), spends); err != nil {
 		t.Fatal(err)
 	}
@@ -94,6 +101,11 @@ func sumsCosts(t *testing.T, c *client.Client, addr string) {
 		"cost --by label.team,state":             ",DEAD,model,7313,1 a,DEAD,model,3999,1 ,DEAD,usd,0.25,1",
 		"cost --filter type=work":                "model,7313,1 usd,0.25,1",
 		"cost --since 1ms":                       "",
+		"cost --by key --filter type=work":       "model:opus,host:a,model,7313,1 model:opus,host:a,usd,0.25,1",
+		"budget show usd --by key,type":          "model:opus,work,usd,0.25,1",
+		"budget show usd --by type --of model:x": "",
+		"budget show all --by type":              "other,model,3999,1 work,model,7313,1",
+		"budget show all --by state --jobs 1":    "DEAD,model,3999,1",
 		"cost --by day --filter label.team=none": "",
 	} {
 		var out strings.Builder
@@ -103,7 +115,7 @@ func sumsCosts(t *testing.T, c *client.Client, addr string) {
 		if err := root.ExecuteContext(t.Context()); err != nil {
 			t.Fatalf("%s: %v", line, err)
 		}
-		var got struct{ Costs []job.CostSum }
+		var got struct{ Costs []cli.CostSum }
 		if err := json.Unmarshal([]byte(out.String()), &got); err != nil {
 			t.Fatal(err, out.String())
 		}

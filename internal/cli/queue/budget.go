@@ -87,34 +87,62 @@ func limitText(b *rota.Budget) string {
 
 func (a BudgetCommands) show() *cobra.Command {
 	f := rota.BudgetAccountFilter{}
+	var q cli.CostQuery
 	cmd := a.ListCommand(&cobra.Command{
-		Use:   "show NAME [--of X] [--held] [--asking] [--limit N]",
-		Short: "Show the accounts of a budget in its present period",
-		Long: "Show the accounts of a budget in its present period: what is spent, reserved and left, and\n" +
-			"when nothing is left at the period's rate so far.",
-		Example: "  rota budget show acme-month\n  rota budget show each-tenant --held",
-		Args:    cobra.ExactArgs(1),
+		Use:   "show NAME [--of X] [--held] [--asking] [--limit N] [--by FIELD,…]",
+		Short: "Show the accounts of a budget in its present period, or its spending by type, key or day",
+		Long: "Show the accounts of a budget in its present period: amounts spent, reserved and left, and\n" +
+			"when nothing is left at the period's rate so far. With --by it sums the reports of jobs that\n" +
+			"ended in the period, from the archive, without open jobs and estimates.",
+		Example: "  rota budget show acme-month\n  rota budget show each-tenant --held\n" +
+			"  rota budget show acme-month --by type,day",
+		Args: cobra.ExactArgs(1),
 	})
 	flags := cmd.Flags()
 	flags.StringVar(&f.Of, "of", "", "only the account of this `owner`: a tenant, key, workflow or job")
 	flags.BoolVar(&f.Held, "held", false, "only accounts that hold jobs back")
 	flags.BoolVar(&f.Asking, "asking", false, "only open questions")
 	flags.IntVar(&f.Limit, "limit", 100, "maximum number to list")
-	cli.Within(flags, 1, cli.Unbounded, "limit")
-	cmd.RunE = a.Does(a.Calling(func(ctx context.Context, c *client.Client, args []string) error {
-		f.Budget = rota.BudgetName(args[0])
-		budget, err := c.Budgets().Get(ctx, f.Budget, a.Fresh()...)
-		if err != nil {
+	flags.StringSliceVar(&q.By, "by", nil,
+		"`fields` to sum by: tenant, type, queue, key, state, day (of the budget's time zone) or label.KEY")
+	flags.IntVar(&q.Most, "jobs", 100_000, "maximum number of ended jobs to sum with --by")
+	cli.Within(flags, 1, cli.Unbounded, "limit", "jobs")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(q.By) > 0 && (f.Held || f.Asking) {
+			return cli.Usagef("--by: got it with --held or --asking, which list accounts; use one of them")
+		}
+		if err := q.Check(); err != nil {
 			return err
 		}
-		list, err := client.Collect(c.Budgets().Accounts(ctx, f, a.Fresh()...))
-		if err != nil {
-			return err
-		}
-		a.Seen()
-		return a.accounts(&budget, list)
-	}))
+		return a.Does(a.Calling(func(ctx context.Context, c *client.Client, args []string) error {
+			f.Budget = rota.BudgetName(args[0])
+			budget, err := c.Budgets().Get(ctx, f.Budget, a.Fresh()...)
+			if err != nil {
+				return err
+			}
+			if len(q.By) > 0 {
+				q.Budget, q.Of, q.From = &budget.Budget, f.Of, budget.Since
+				return a.sums(ctx, c, &q)
+			}
+			list, err := client.Collect(c.Budgets().Accounts(ctx, f, a.Fresh()...))
+			if err != nil {
+				return err
+			}
+			a.Seen()
+			return a.accounts(&budget, list)
+		}))(cmd, args)
+	}
 	return cmd
+}
+
+// sums prints the spending of a budget by group.
+func (a BudgetCommands) sums(ctx context.Context, c *client.Client, q *cli.CostQuery) error {
+	sums, err := a.SumCosts(ctx, c, q)
+	if err != nil {
+		return err
+	}
+	a.Seen()
+	return cli.PrintAll(a.App, "costs", sums, func(s cli.CostSum) string { return s.Name }, q.Columns())
 }
 
 func (a BudgetCommands) accounts(of *rota.BudgetState, list []rota.BudgetAccount) error {
