@@ -171,6 +171,7 @@ var scene = []step{
 	{"key top", "--held full", 0},
 	{"key skip", "k:1 --job j", cli.ExitNotFound},
 	{"key pause", "k:1 --for 5m --reason 429", 0},
+	{"key pause", "k:1 --until 23:59", 0},
 	{"key resume", "k:1", 0},
 	{"key delete", "k", 0},
 	{"budget set", "b --limit 5 --unit usd --then ask", 0},

@@ -72,6 +72,38 @@ func ParseDate(text string) (time.Time, error) {
 	return time.Time{}, Usagef("invalid date %q: use %s", text, WantedDate)
 }
 
+// NextValue is a flag's date, or a time of day: the next one in local time.
+type NextValue DateValue
+
+// Set implements pflag.Value.
+func (d *NextValue) Set(text string) error {
+	if at, ok := NextTimeOfDay(time.Now(), text); ok {
+		*d = NextValue(at.UnixMilli())
+		return nil
+	}
+	return (*DateValue)(d).Set(text)
+}
+
+// String implements pflag.Value.
+func (d *NextValue) String() string { return (*DateValue)(d).String() }
+
+// Type implements pflag.Value.
+func (d *NextValue) Type() string { return "date" }
+
+// NextTimeOfDay returns the first moment after now that has a time of day such as 14:05 in the zone of now; ok is false
+// if the text is not one.
+func NextTimeOfDay(now time.Time, text string) (at time.Time, ok bool) {
+	of, err := time.Parse("15:04", text)
+	if err != nil {
+		return at, false
+	}
+	year, month, day := now.Date()
+	if at = time.Date(year, month, day, of.Hour(), of.Minute(), 0, 0, now.Location()); !at.After(now) {
+		at = time.Date(year, month, day+1, of.Hour(), of.Minute(), 0, 0, now.Location())
+	}
+	return at, true
+}
+
 // ParsePairs reads the K=V of a flag that may be repeated; value reads what follows the
 // first =, and example shows one.
 func ParsePairs[V any](flag string, pairs []string, example string,

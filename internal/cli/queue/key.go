@@ -332,7 +332,7 @@ func (f *countFlags) of() (rota.QueueName, rota.TenantID, error) {
 
 func (a KeyCommands) pause() *cobra.Command {
 	var where countFlags
-	var at cli.DateValue
+	var at cli.NextValue
 	var reason string
 	var span time.Duration
 	cmd := &cobra.Command{
@@ -341,13 +341,13 @@ func (a KeyCommands) pause() *cobra.Command {
 		Long: "Stop starting jobs of a key, for a time or until `rota key resume`. Running jobs continue, and\n" +
 			"sequences and turns keep their order. The later of two pauses applies. The key needs a rule; a\n" +
 			"rule with a value needs no limit (`rota key set NAME:VALUE`).",
-		Example: "  rota key pause model:opus --for 5m --reason 429",
+		Example: "  rota key pause model:opus --for 5m --reason 429\n  rota key pause model:opus --until 14:05",
 		Args:    cobra.ExactArgs(1),
 	}
 	flags := cmd.Flags()
 	where.register(flags)
 	cli.DurationVar(flags, &span, "for", 0, "how long")
-	flags.Var(&at, "until", "the `date` when it ends")
+	flags.Var(&at, "until", "the `date` when it ends, or a time of day such as 14:05, the next one in local time")
 	flags.StringVar(&reason, "reason", "", "`reason` to show")
 	cli.Within(flags, 0, time.Duration(rota.MaxKeyPause)*time.Millisecond, "for")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
