@@ -76,8 +76,9 @@ type figures struct {
 	Weighed int
 	// KeysPaused and KeysOpened count the pauses of keys, and how often breakers opened.
 	KeysPaused, KeysOpened int
-	// BudgetsSpent and BudgetsTurned count the accounts that were spent, and the periods that began.
-	BudgetsSpent, BudgetsTurned int
+	// BudgetsSpent and BudgetsTurned count the accounts that were spent, and the periods that began; BudgetsRefused
+	// counts the refused submissions.
+	BudgetsSpent, BudgetsTurned, BudgetsRefused int
 	// With counts rounds in the entries of their submissions or completions, Beside those of them whose entry also has
 	// other rounds, Refilled the entries whose rounds were replaced by rounds that know of more free capacity.
 	With, Beside, Refilled int
@@ -129,7 +130,7 @@ func (f *figures) add(o figures) {
 	for _, x := range []struct {
 		to   *int
 		from int
-	}{{&f.Keyed, o.Keyed}, {&f.Weighed, o.Weighed}, {&f.KeysPaused, o.KeysPaused}, {&f.KeysOpened, o.KeysOpened}, {&f.BudgetsSpent, o.BudgetsSpent}, {&f.BudgetsTurned, o.BudgetsTurned}, {&f.KeysBlocked, o.KeysBlocked}, {&f.KeysSkipped, o.KeysSkipped}, {&f.Turned, o.Turned}, {&f.Overtaken, o.Overtaken}, {&f.Foreseen, o.Foreseen}, {&f.Offered, o.Offered}, {&f.Granted, o.Granted}, {&f.Expired, o.Expired}, {&f.TimedOut, o.TimedOut}, {&f.Completed, o.Completed}, {&f.Leaderships, o.Leaderships},
+	}{{&f.Keyed, o.Keyed}, {&f.Weighed, o.Weighed}, {&f.KeysPaused, o.KeysPaused}, {&f.KeysOpened, o.KeysOpened}, {&f.BudgetsSpent, o.BudgetsSpent}, {&f.BudgetsTurned, o.BudgetsTurned}, {&f.BudgetsRefused, o.BudgetsRefused}, {&f.KeysBlocked, o.KeysBlocked}, {&f.KeysSkipped, o.KeysSkipped}, {&f.Turned, o.Turned}, {&f.Overtaken, o.Overtaken}, {&f.Foreseen, o.Foreseen}, {&f.Offered, o.Offered}, {&f.Granted, o.Granted}, {&f.Expired, o.Expired}, {&f.TimedOut, o.TimedOut}, {&f.Completed, o.Completed}, {&f.Leaderships, o.Leaderships},
 		{&f.Promoted, o.Promoted}, {&f.Preempted, o.Preempted}, {&f.Outlived, o.Outlived}, {&f.Merged, o.Merged}, {&f.Ghosts, o.Ghosts}, {&f.Stale, o.Stale}, {&f.Gone, o.Gone}, {&f.Interrupted, o.Interrupted}, {&f.RunNow, o.RunNow}, {&f.Deleted, o.Deleted}, {&f.Removed, o.Removed}, {&f.Planned, o.Planned}, {&f.PlannedRetries, o.PlannedRetries}, {&f.PlannedDeletions, o.PlannedDeletions}, {&f.PlannedMoves, o.PlannedMoves}, {&f.LogsKept, o.LogsKept}, {&f.LogsLate, o.LogsLate}, {&f.Batched, o.Batched}, {&f.Dated, o.Dated}, {&f.DatesSkipped, o.DatesSkipped}, {&f.DatesMissed, o.DatesMissed}, {&f.Moved, o.Moved}, {&f.Disconnected, o.Disconnected}, {&f.Tokened, o.Tokened}, {&f.SignedIn, o.SignedIn}, {&f.With, o.With}, {&f.Beside, o.Beside}, {&f.Refilled, o.Refilled}, {&f.Owned, o.Owned}, {&f.Bounded, o.Bounded}, {&f.Edited, o.Edited}, {&f.EditedLate, o.EditedLate}, {&f.Delivered, o.Delivered}, {&f.HooksSkipped, o.HooksSkipped}, {&f.FlowsRun, o.FlowsRun},
 		{&f.FlowsCompleted, o.FlowsCompleted}, {&f.FlowsFailed, o.FlowsFailed}, {&f.FlowsCancelled, o.FlowsCancelled},
 		{&f.FlowsRetried, o.FlowsRetried}, {&f.Skipped, o.Skipped}, {&f.Lapsed, o.Lapsed}, {&f.Grown, o.Grown}} {
@@ -141,8 +142,8 @@ func (f *figures) add(o figures) {
 func (f figures) String() string {
 	return fmt.Sprintf("%d leaderships, %d leases, %d of them by polls, %d rounds in the entries of their submissions (%d next to others' rounds), %d expired, %d timed out, %d preempted, %d outlived their jobs, %d jobs completed, %d promotions, "+
 		"%d merged, %d commands of ghosts, %d entries of deposed leaders, %d guards heard, %d attempts interrupted, %d jobs run before their time, %d jobs deleted, %d queues, tenants and workers deleted, %d jobs moved, %d connections considered broken, %d events of tokens' holders, %d tokens of signed-in users, %d objects owned, %d refused by limits, %d edits (%d of another version), %d deliveries of a webhook (%d times some were skipped); %d runs of workflows (%d retries): %d COMPLETED, %d FAILED, "+
-		"%d CANCELLED, %d nodes skipped, %d added by others, %d never committed; %d jobs passed one for which room was kept (%d plans for others), %d assignments under rules of keys (%d weighed; keys paused %d times, opened %d times; budgets spent %d times in %d periods), %d of keys in turn, %d sequences blocked, %d skipped, %d jobs of plans (%d retries, %d deletions, %d moves), %d logs brought late (%d after the job's end), %d batches; %d dates of schedules became runs, %d were skipped, %d missed", f.Leaderships, f.Granted, f.Offered, f.With, f.Beside, f.Expired, f.TimedOut, f.Preempted, f.Outlived, f.Completed, f.Promoted,
-		f.Merged, f.Ghosts, f.Stale, f.Gone, f.Interrupted, f.RunNow, f.Deleted, f.Removed, f.Moved, f.Disconnected, f.Tokened, f.SignedIn, f.Owned, f.Bounded, f.Edited, f.EditedLate, f.Delivered, f.HooksSkipped, f.FlowsRun, f.FlowsRetried, f.FlowsCompleted, f.FlowsFailed, f.FlowsCancelled, f.Skipped, f.Grown, f.Lapsed, f.Overtaken, f.Foreseen, f.Keyed, f.Weighed, f.KeysPaused, f.KeysOpened, f.BudgetsSpent, f.BudgetsTurned, f.Turned, f.KeysBlocked, f.KeysSkipped, f.Planned, f.PlannedRetries, f.PlannedDeletions, f.PlannedMoves, f.LogsKept, f.LogsLate, f.Batched, f.Dated, f.DatesSkipped, f.DatesMissed)
+		"%d CANCELLED, %d nodes skipped, %d added by others, %d never committed; %d jobs passed one for which room was kept (%d plans for others), %d assignments under rules of keys (%d weighed; keys paused %d times, opened %d times; budgets spent %d times in %d periods, refused %d submissions), %d of keys in turn, %d sequences blocked, %d skipped, %d jobs of plans (%d retries, %d deletions, %d moves), %d logs brought late (%d after the job's end), %d batches; %d dates of schedules became runs, %d were skipped, %d missed", f.Leaderships, f.Granted, f.Offered, f.With, f.Beside, f.Expired, f.TimedOut, f.Preempted, f.Outlived, f.Completed, f.Promoted,
+		f.Merged, f.Ghosts, f.Stale, f.Gone, f.Interrupted, f.RunNow, f.Deleted, f.Removed, f.Moved, f.Disconnected, f.Tokened, f.SignedIn, f.Owned, f.Bounded, f.Edited, f.EditedLate, f.Delivered, f.HooksSkipped, f.FlowsRun, f.FlowsRetried, f.FlowsCompleted, f.FlowsFailed, f.FlowsCancelled, f.Skipped, f.Grown, f.Lapsed, f.Overtaken, f.Foreseen, f.Keyed, f.Weighed, f.KeysPaused, f.KeysOpened, f.BudgetsSpent, f.BudgetsTurned, f.BudgetsRefused, f.Turned, f.KeysBlocked, f.KeysSkipped, f.Planned, f.PlannedRetries, f.PlannedDeletions, f.PlannedMoves, f.LogsKept, f.LogsLate, f.Batched, f.Dated, f.DatesSkipped, f.DatesMissed)
 }
 
 type auditJob struct {
@@ -262,6 +263,7 @@ func (a *auditor) entry(n *node, r *fsm.Applied) {
 	a.stale(e, r)
 	a.clock = r.Clock
 	a.flowOps(e, r)
+	a.judged(e, r)
 	a.datedOps(n, e, r)
 	a.turns.rounds(e)
 	a.offered(e, r)
@@ -556,45 +558,4 @@ func (a *auditor) told(l *rota.Lease) {
 	if j := a.jobs[l.Job]; j.done == l.ID { // and no later life of the id
 		j.told = true
 	}
-}
-
-// final returns an error unless every guarantee was kept and all work was done, once the world is healed.
-func (a *auditor) final() error {
-	for _, n := range a.w.nodes {
-		if n.applied != len(a.w.log) {
-			a.failf("node %s has applied %d of %d", n.name, n.applied, len(a.w.log))
-		}
-		if faults := n.machine.Check(); len(faults) > 0 {
-			a.failf("node %s: %q", n.name, faults)
-		}
-	}
-	m := a.w.nodes[0].machine
-	if len(a.accepted) != a.w.Jobs {
-		a.failf("%d of %d jobs were accepted", len(a.accepted), a.w.Jobs)
-	}
-	for id := range a.accepted {
-		if s, j := m.JobState(id), a.jobs[id]; j.deleted && s != rota.JobNone {
-			a.failf("job %s is %s at the end, it was deleted", id, s)
-		} else if !j.deleted && !s.Terminal() {
-			a.failf("job %s is %s at the end", id, s)
-		} else if j.told && s != rota.JobCompleted {
-			a.failf("job %s: its worker learned that it is COMPLETED, it is %s", id, s)
-		}
-	}
-	for _, n := range a.w.nodes {
-		a.kept(n)
-		a.keptEdits(n)
-	}
-	if a.w.Deletes {
-		for _, n := range a.w.nodes {
-			a.listed(n)
-		}
-	}
-	a.keysFinal()
-	a.wideFinal(m)
-	a.datesFinal(a.w.nodes[0])
-	a.batchesFinal()
-	a.hooksFinal()
-	a.flowsFinal()
-	return a.fault
 }

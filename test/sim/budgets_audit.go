@@ -6,14 +6,18 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/fsm/entry"
+	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
-// keyBudgets apply to jobs with a key w, and, for each tenant, to those with a key c.
+// keyBudgets apply to jobs with a key w, and, for each tenant, to those with a key c. The last one refuses submissions.
 var keyBudgets = []rota.Budget{
 	{Name: "bw", Key: "w", Unit: "u", Limit: 40 * rota.CostUnit, DefaultCost: 3 * rota.CostUnit,
 		Every: rota.EveryHour, WarnPermille: 500},
 	{Name: "bc", Key: "c", Each: rota.EachTenant, Unit: "u", Limit: 25 * rota.CostUnit, Every: rota.EveryHour,
 		Then: rota.ThenAsk},
+	{Name: "br", Key: "w", Unit: "u", Limit: 30 * rota.CostUnit, DefaultCost: 3 * rota.CostUnit,
+		Every: rota.EveryHour, Then: rota.ThenRefuse},
 }
 
 // budgetPeriod is the length of a period of this world, in ms.
@@ -62,6 +66,43 @@ func (m *spending) forget(budget rota.BudgetName, of string, all bool) {
 			if account == string(budget)+"/"+of || all && strings.HasPrefix(account, string(budget)+"/") {
 				delete(sums, account)
 			}
+		}
+	}
+}
+
+// judged checks the submissions of an entry against the budgets that refuse. It looks only at entries that change no
+// account, so that the model has the accounts of each submission.
+func (a *auditor) judged(e *fsmpb.Entry, r *fsm.Applied) {
+	for i := range r.Events {
+		switch r.Events[i].Kind {
+		case rota.EventJobEnqueued, rota.EventJobDelayed, rota.EventBudgetSpent, rota.EventBudgetWarned:
+		default:
+			return
+		}
+	}
+	m := &a.keyed.spending
+	for i, op := range e.GetOps() {
+		if op.GetSubmit() == nil {
+			continue
+		}
+		err := entry.OutcomeError(r.Outcomes[i])
+		refused := err != nil && err.Kind == rota.KindExhausted && err.Subject == "budget"
+		if err != nil && !refused || r.Outcomes[i].GetExisted() {
+			continue
+		}
+		s := entry.SpecWords(op.GetSubmit().GetSpec())
+		fits := true
+		for _, b := range m.budgets {
+			of, applies := b.Account(s.ID, s)
+			account := string(b.Name) + "/" + of
+			left := int64(b.Limit) + m.granted[account] - m.spent[account] - m.reserved(account)
+			fits = fits && !(applies && b.Then == rota.ThenRefuse && left < max(1, b.Estimate(s)))
+		}
+		if refused == fits {
+			a.failf("entry %d: job %s: refused %v by a budget; in the model it fits: %v", r.Index, s.ID, refused, fits)
+		}
+		if refused {
+			a.BudgetsRefused++
 		}
 	}
 }

@@ -135,7 +135,8 @@ func TestLimitSeeds(t *testing.T) {
 	sum := lives(t, first, n, limited)
 	t.Logf("%d seeds: %s", n, sum)
 	if n >= 20 && !t.Failed() && (sum.Keyed == 0 || sum.Turned == 0 || sum.KeysBlocked == 0 || sum.KeysSkipped == 0 ||
-		sum.KeysPaused == 0 || sum.KeysOpened == 0 || sum.BudgetsSpent == 0 || sum.BudgetsTurned == 0) {
+		sum.KeysPaused == 0 || sum.KeysOpened == 0 || sum.BudgetsSpent == 0 || sum.BudgetsTurned == 0 ||
+		n >= 200 && sum.BudgetsRefused == 0) {
 		t.Errorf("a case that the seeds are chosen for never happened: %s", sum)
 	}
 }
