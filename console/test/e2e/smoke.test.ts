@@ -32,7 +32,7 @@ async function bury(queue: string, job: string, error: string): Promise<void> {
 const paths = [
   ...['/ui/', '/ui/jobs', '/ui/jobs/waits', '/ui/nowhere'],
   ...['/ui/queues', '/ui/queues/default', '/ui/queues/nothere', '/ui/workers', '/ui/keys?key=host:%3Cimg%3E', '/ui/tenants/acme'],
-  ...['/ui/budgets', '/ui/budgets/per-tenant', '/ui/budgets/nothere'],
+  ...['/ui/budgets', '/ui/budgets?asking=1', '/ui/budgets/per-tenant', '/ui/budgets/per-tenant?asking=1', '/ui/budgets/nothere'],
   ...['/ui/decisions', '/ui/events?from=oldest', '/ui/cluster', '/ui/access'],
   ...['/ui/workflows', '/ui/workflows/graph', '/ui/workflows/nothere'],
   ...['/ui/schedules', '/ui/schedules/nightly', '/ui/schedules/nothere'],
