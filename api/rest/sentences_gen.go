@@ -72,7 +72,7 @@ var sentences = map[string]string{
 	"BudgetState":                       "BudgetState is a budget and the sums of its accounts.",
 	"BudgetState.Accounts":              "Accounts is the number of accounts that hold anything. Spent, Reserved and Granted are their sums; Held of them hold jobs back, Asking of them are open questions.",
 	"BudgetState.Since":                 "Since is when the present period began, Until when it ends; 0 without an end, or if none is calculated yet.",
-	"ClaimRole":                         "ClaimRole gives a role to tokens with a claim that has this value, alone or among others; a Value that ends in \"*\" matches by prefix.",
+	"ClaimRole":                         "ClaimRole gives a role to tokens with a claim that has this value, alone or among others; a Value that ends in \"*\" matches by prefix. Claim is a name, or the path of a claim inside others, such as realm_access.roles.",
 	"ClusterSettings":                   "ClusterSettings are the settings that `cluster set` changes.",
 	"ClusterSettings.Autopilot":         "Autopilot reports whether the leader removes dead voters.",
 	"ClusterSettings.Changes":           "Changes lists what the call would change; only in the answer to a dry run.",
