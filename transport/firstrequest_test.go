@@ -301,7 +301,7 @@ func TestHTTP2_drain(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer conn.Close()
+			t.Cleanup(func() { _ = conn.Close() })
 			if _, err := io.WriteString(conn, sends); err != nil {
 				t.Fatal(err)
 			}

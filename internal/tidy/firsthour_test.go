@@ -19,8 +19,9 @@ func TestFirstHour(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, diff, found := strings.Cut(string(text), "```diff\n")
-	if diff, _, found = strings.Cut(diff, "```\n"); !found || strings.Count(diff, "diff --git") < 2 {
+	_, diff, _ := strings.Cut(string(text), "```diff\n")
+	diff, _, found := strings.Cut(diff, "```\n")
+	if !found || strings.Count(diff, "diff --git") < 2 {
 		t.Fatal("CONTRIBUTING.md has no exercise with its diff")
 	}
 	check := exec.CommandContext(t.Context(), "git", "apply", "--check", "-")

@@ -16,8 +16,10 @@ import (
 )
 
 const (
-	// etaAsking bounds the callers of forecasts: one runs, the others wait; etaEach bounds those of one caller.
-	etaAsking, Each = 8, 2
+	// etaAsking bounds the callers of forecasts: one runs, the others wait.
+	etaAsking = 8
+	// Each bounds the forecasts of one caller at a time.
+	Each = 2
 	// ranKept is how long the run times read from ended jobs are reused; maxRan is how many are read per queue, and of
 	// all queues.
 	ranKept = 10 * time.Second

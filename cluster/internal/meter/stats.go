@@ -40,8 +40,11 @@ func (r *statsRing) all() []peer.Sample {
 }
 
 const (
-	// The fine ring covers a quarter of an hour, the coarse one a day: 2,340 samples of 14 numbers, 260 KiB.
-	Step, FineKept         = time.Second, 900
+	// Step is the interval of the fine ring. It covers a quarter of an hour, the coarse one a day: 2,340 samples of 14
+	// numbers, 260 KiB.
+	Step = time.Second
+	// FineKept is how many samples the fine ring keeps.
+	FineKept               = 900
 	coarseStep, coarseKept = time.Minute, 1_440
 )
 
