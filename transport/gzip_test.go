@@ -69,7 +69,7 @@ func TestGzip(t *testing.T) {
 			}
 		}
 		for size, want := range map[int]codes.Code{limits.MaxMessageBytes + 1: codes.InvalidArgument,
-			maxNodeMessageBytes: codes.ResourceExhausted, 200 << 20: codes.ResourceExhausted} {
+			maxNodeMessageBytes: codes.ResourceExhausted, 8 * maxNodeMessageBytes: codes.ResourceExhausted} {
 			_, err := jobs.Submit(bounded(t), submitOf(size), grpc.UseCompressor(gzip.Name))
 			if status.Code(err) != want {
 				t.Errorf("%s, %d bytes: got %v, want %s", name, size, err, want)
