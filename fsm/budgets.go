@@ -474,8 +474,9 @@ func (bd *budgets) derive() {
 	}
 	bd.accounts.Scan(func(key string, r *state.AccountRow) bool {
 		bd.rowsOf[r.Budget]++
-		b := bd.rows.Get(r.Budget).Spec
-		bd.question(b, key, r.Left(int64(b.Limit)), false)
+		if b := bd.rows.Get(r.Budget); b != nil { // else Check refuses the state
+			bd.question(b.Spec, key, r.Left(int64(b.Spec.Limit)), false)
+		}
 		return true
 	})
 	bd.s.JobTable.Scan(func(_ rota.JobID, j *state.JobRow) bool {

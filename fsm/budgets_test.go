@@ -841,3 +841,33 @@ func TestBudget_ofWorkflows_inOrder(t *testing.T) {
 		t.Errorf("%v, restored %v, want %v", mine, its, want)
 	}
 }
+
+// TestBudget_accountWithoutBudget: a state with an account whose budget is missing is refused, also if its digest fits.
+func TestBudget_accountWithoutBudget(t *testing.T) {
+	t.Parallel()
+	b := newestBench(t)
+	b.slowQueue()
+	b.worker("w", 20)
+	b.ok(usd("x", 4))
+	b.submit("a", costs("usd", 3))
+	b.wantStart("a")
+	f := b.Freeze()
+	l, err := NewLoader(f.Info())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Records(func(kind byte, rec []byte) error {
+		if kind == state.TagBudget {
+			return nil
+		}
+		return l.Add(kind, rec)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	ledger := l.m.Ledger
+	ledger.Add(state.HashRow(&ledger.Enc, state.TagHeader, &l.m.Header))
+	l.want.Digest = ledger.Sum
+	if _, err := l.Finish(); err == nil || !strings.Contains(err.Error(), "I12") {
+		t.Errorf("got %v, want a fault of I12", err)
+	}
+}
