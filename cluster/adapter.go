@@ -54,7 +54,7 @@ func (a adapter) Apply(log *raft.Log) any {
 	failpoint.Pass("apply-before-digest")
 	n.replica.Passed = applied.Index
 	n.replica.Digests.Put(applied.Index, applied.Digest, n.replica.Machine.Staging().Last)
-	n.replica.Doors.Publish(n.replica.Machine)
+	n.replica.PublishAccess()
 	n.replica.Hub.Publish(n.replica.Machine, &applied)
 	n.archive.Staged(n.replica.Machine)
 	n.events.Append(n.replica.Machine.Head().Incarnation, &applied)

@@ -100,8 +100,8 @@ func TestETA_bounded(t *testing.T) {
 		return context.WithValue(within(t, ample), access.CallerKey{}, access.Caller{Actor: who})
 	}
 	ctx, cancel := context.WithCancel(as("a"))
-	done := make(chan error, explain.Each)
-	for range explain.Each {
+	done := make(chan error, explain.MaxPerCaller)
+	for range explain.MaxPerCaller {
 		go func() {
 			_, err := fc.Enter(ctx)
 			done <- err
@@ -114,16 +114,16 @@ func TestETA_bounded(t *testing.T) {
 			return fc.All == all
 		}
 	}
-	b.eventually("both wait", waiting(explain.Each))
+	b.eventually("both wait", waiting(explain.MaxPerCaller))
 	if _, err := fc.Enter(as("a")); rota.KindOf(err) != rota.KindExhausted {
 		t.Errorf("a third question of one caller: %v", err)
 	}
 	other, give := context.WithCancel(as("b"))
 	go func() { _, _ = fc.Enter(other) }()
-	b.eventually("another waits too", waiting(explain.Each+1))
+	b.eventually("another waits too", waiting(explain.MaxPerCaller+1))
 	give()
 	cancel()
-	for range explain.Each {
+	for range explain.MaxPerCaller {
 		if err := <-done; err == nil || rota.KindOf(err) == rota.KindExhausted {
 			t.Errorf("a caller that gave up waiting: %v", err)
 		}

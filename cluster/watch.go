@@ -209,7 +209,7 @@ func (w *watcher) inspect(ctx context.Context, id rota.NodeID, at []rota.Index) 
 	to, ok := w.membership.address(id)
 	if !ok {
 		of, _ := w.n.replica.PeekMember(id)
-		to.API = of.Api // it was gone before this node started
+		to.API = of.API // it was gone before this node started
 	}
 	if to.API == "" {
 		return peerView{err: fmt.Errorf("node %s was never seen in gossip", id)}

@@ -126,7 +126,8 @@ func damaged(path, what string) *rota.Error {
 }
 
 // claim binds the file to the node's cluster before its first write, so that the history of another cluster is never
-// mistaken for this one's, and lets it use the newest format once no older binary can return. It reports false while the cluster is unknown, and nothing may be written yet.
+// mistaken for this one's. Once no older binary can return, the file gets the newest format. claim reports false while
+// the cluster is unknown, and nothing may be written yet.
 func (f *File) claim(head fsm.Head) (known bool, err error) {
 	if head.ClusterID == "" {
 		return false, nil

@@ -62,7 +62,7 @@ func (rp *Replica) Place(m *fsm.Machine, head fsm.Head) {
 	rp.Machine, rp.Passed = m, head.Index
 	rp.Digests.Clear()
 	rp.Digests.Put(head.Index, head.Digest, m.Staging().Last)
-	rp.Doors.Publish(m)
+	rp.access.publish(m)
 	rp.Hub.resync(before, m)
 	rp.host.Reset(head)
 	rp.Applied.Store(uint64(head.Index))

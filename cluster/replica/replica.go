@@ -7,13 +7,12 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/cluster/internal/meter"
 	"github.com/rotasched/rota/cluster/rebuild"
+	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
-
-	"github.com/rotasched/rota"
-	"github.com/rotasched/rota/fsm"
 )
 
 // Host is the part of a node that its replica uses.
@@ -85,7 +84,7 @@ type Replica struct {
 	Passed rota.Index
 	// Placing ensures that only one state is put in place at a time: raft's snapshot, or the rebuilt one.
 	Placing sync.Mutex
-	Doors   doorkeeper
+	access  accessTable
 }
 
 // Look calls f with the current state, an empty one during a rebuild. It holds the lock: f only reads, keeps nothing of
@@ -96,7 +95,7 @@ func (rp *Replica) Look(f func(*fsm.View)) {
 	f(&rp.Machine.View)
 }
 
-// View is look for served reads: it fails while there is no state, since a read that began before the state was dropped
+// View is Look for served reads: it fails while there is no state, since a read that began before the state was dropped
 // must not be answered from the empty one in its place.
 func (rp *Replica) View(f func(*fsm.View)) error {
 	rp.Mu.RLock()
@@ -108,7 +107,7 @@ func (rp *Replica) View(f func(*fsm.View)) error {
 	return nil
 }
 
-// Freezing is view for callers that take a frozen part of the state: freezing marks the shared data, so no one else may
+// Freezing is View for callers that take a frozen part of the state: freezing marks the shared data, so no one else may
 // read meanwhile.
 func (rp *Replica) Freezing(f func(*fsm.Machine)) error {
 	rp.Mu.Lock()
@@ -120,7 +119,7 @@ func (rp *Replica) Freezing(f func(*fsm.Machine)) error {
 	return nil
 }
 
-// TryAlone is freezing for optional work: it reports false, without calling f, if the state is in use or being rebuilt.
+// TryAlone is Freezing for optional work: it reports false, without calling f, if the state is in use or being rebuilt.
 func (rp *Replica) TryAlone(f func(*fsm.Machine)) bool {
 	if !rp.Mu.TryLock() {
 		return false
@@ -133,7 +132,7 @@ func (rp *Replica) TryAlone(f func(*fsm.Machine)) bool {
 	return true
 }
 
-// Peek is look for reads that must be answered even while applying stalls, such as a node's health; it reports false,
+// Peek is Look for reads that must be answered even while applying stalls, such as a node's health; it reports false,
 // without calling f, while it stalls.
 func (rp *Replica) Peek(f func(*fsm.View)) bool {
 	for !rp.Mu.TryRLock() {
@@ -155,7 +154,7 @@ func (rp *Replica) Head() (h fsm.Head) {
 
 // Member is the state's record of a node.
 type Member struct {
-	Identity, Api  string
+	Identity, API  string
 	Starts         uint64
 	Removed, Known bool
 }
@@ -163,7 +162,7 @@ type Member struct {
 // MemberOf returns the record of a node in a state.
 func MemberOf(s *fsm.View, id rota.NodeID) Member {
 	of, known := s.Node(id)
-	return Member{Identity: of.Identity, Api: of.API, Starts: of.Starts, Removed: of.Removed, Known: known}
+	return Member{Identity: of.Identity, API: of.API, Starts: of.Starts, Removed: of.Removed, Known: known}
 }
 
 // Member returns the state's record of a node.
@@ -172,7 +171,7 @@ func (rp *Replica) Member(id rota.NodeID) (m Member) {
 	return m
 }
 
-// PeekMember is member for calls that are answered even while applying stalls.
+// PeekMember is Member for calls that are answered even while applying stalls.
 func (rp *Replica) PeekMember(id rota.NodeID) (m Member, ok bool) {
 	ok = rp.Peek(func(s *fsm.View) { m = MemberOf(s, id) })
 	return m, ok
@@ -214,7 +213,7 @@ func (rp *Replica) Advance(index rota.Index, rules uint32) {
 }
 
 // RefuseRebuilding returns an error if this node has no state. Under the apply lock the answer is final; otherwise see
-// view.
+// View.
 func (rp *Replica) RefuseRebuilding() error {
 	if !rp.Dropped.Load() {
 		return nil
@@ -235,22 +234,25 @@ func (rp *Replica) Pulse() (head fsm.Head, leads bool) {
 }
 
 // Access returns the table of rights as this node has applied it; nil before there is a cluster.
-func (rp *Replica) Access() *fsm.Access { return rp.Doors.table.Load() }
+func (rp *Replica) Access() *fsm.Access { return rp.access.newest.Load() }
 
-// doorkeeper holds the newest table of rights, which the edge reads without a lock.
-type doorkeeper struct {
-	table atomic.Pointer[fsm.Access]
+// accessTable holds the newest table of rights, which the edge reads without a lock.
+type accessTable struct {
+	newest atomic.Pointer[fsm.Access]
 	// of and version identify the state that the table belongs to; the apply lock guards them.
 	of      *fsm.Machine
 	version uint64
 }
 
-// Publish publishes a change of rights. The caller holds the apply lock. A state without a cluster, such as the empty
+// PublishAccess publishes a change of rights. The caller holds the apply lock.
+func (rp *Replica) PublishAccess() { rp.access.publish(rp.Machine) }
+
+// publish publishes the table of a state, if it has changed. A state without a cluster, such as the empty
 // one during a rebuild, has no table.
-func (d *doorkeeper) Publish(m *fsm.Machine) {
+func (d *accessTable) publish(m *fsm.Machine) {
 	if m.Head().ClusterID == "" || d.of == m && d.version == m.AccessVersion() {
 		return
 	}
 	d.of, d.version = m, m.AccessVersion()
-	d.table.Store(m.Access())
+	d.newest.Store(m.Access())
 }

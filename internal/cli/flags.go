@@ -81,7 +81,10 @@ func (d *NextValue) Set(text string) error {
 		*d = NextValue(at.UnixMilli())
 		return nil
 	}
-	return (*DateValue)(d).Set(text)
+	if err := (*DateValue)(d).Set(text); err != nil {
+		return Usagef("invalid date %q: use a time of day such as 14:05, or %s", text, WantedDate)
+	}
+	return nil
 }
 
 // String implements pflag.Value.

@@ -1,6 +1,7 @@
 package cli_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -21,5 +22,8 @@ func TestNextTimeOfDay(t *testing.T) {
 		if got := at.Format(time.RFC3339); ok != (want != "") || ok && got != want {
 			t.Errorf("%q: got %s, %v, want %q", text, got, ok, want)
 		}
+	}
+	if err := new(cli.NextValue).Set("25:00"); err == nil || !strings.Contains(err.Error(), "14:05, or a date") {
+		t.Errorf("25:00: got %v, want both forms", err)
 	}
 }

@@ -181,6 +181,12 @@ func TestJudge(t *testing.T) {
 			f.Own.Formats.Rules = 3
 			f.To = to("0.3.1", func(f *Formats) { f.Node = 0 })
 		}, "formats", OK, "", "reads what the nodes write"},
+		"an older archive": {binary("0.3.1", func(f *Formats) { f.History = 1 }), "formats", Blocked, "",
+			"ended jobs and events of format 2"},
+		"an older archive, not written yet": {func(f *Facts) {
+			f.Own.Formats.Rules = 3
+			f.To = to("0.3.1", func(f *Formats) { f.History = 1 })
+		}, "formats", OK, "", "reads what the nodes write"},
 		"an older snapshot format": {binary("0.3.1", func(f *Formats) { f.Snapshot = 2 }), "formats", Blocked, "",
 			"snapshots and backups of format 3"},
 		"a binary without formats": {func(f *Facts) { f.To = &Binary{Version: "0.0.1"} }, "formats", Blocked, "",

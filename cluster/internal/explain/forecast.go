@@ -18,8 +18,8 @@ import (
 const (
 	// etaAsking bounds the callers of forecasts: one runs, the others wait.
 	etaAsking = 8
-	// Each bounds the forecasts of one caller at a time.
-	Each = 2
+	// MaxPerCaller bounds the forecasts of one caller at a time.
+	MaxPerCaller = 2
 	// ranKept is how long the run times read from ended jobs are reused; maxRan is how many are read per queue, and of
 	// all queues.
 	ranKept = 10 * time.Second
@@ -37,11 +37,11 @@ type forecaster struct {
 	Turn chan struct{}
 
 	Mu sync.Mutex
-	// asking counts the running and waiting callers by principal; all is their total.
+	// asking counts the running and waiting callers by principal; All is their total.
 	asking map[rota.Principal]int
 	All    int
 
-	// The fields below belong to the caller that has the turn. errors records how far off the forecasts of this process
+	// The fields below belong to the caller that has the turn. Errors records how far off the forecasts of this process
 	// were.
 	Errors *eta.Errors
 	noted  []notedForecast
@@ -68,7 +68,7 @@ func newForecaster(n *verbs.Host) *forecaster {
 func (fc *forecaster) Enter(ctx context.Context) (leave func(), err error) {
 	c, _ := ctx.Value(access.CallerKey{}).(access.Caller)
 	fc.Mu.Lock()
-	full := fc.All >= etaAsking || fc.asking[c.Actor] >= Each
+	full := fc.All >= etaAsking || fc.asking[c.Actor] >= MaxPerCaller
 	if !full {
 		fc.All++
 		fc.asking[c.Actor]++
@@ -77,7 +77,7 @@ func (fc *forecaster) Enter(ctx context.Context) (leave func(), err error) {
 	if full {
 		e := rota.Refusef(rota.KindExhausted, "eta",
 			"node %s forecasts for %d callers at a time, %d questions of one: try again, or ask another node",
-			fc.n.Node, etaAsking, Each)
+			fc.n.Node, etaAsking, MaxPerCaller)
 		e.RetryAfter = time.Second
 		return nil, e
 	}
