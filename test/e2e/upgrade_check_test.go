@@ -44,8 +44,8 @@ func TestUpgradeCheck(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
 	leader := c.leader(t)
-	newest := object(t, command(t, nil, "", "version", "-o", "json").want(t,
-		0))["formats"].(map[string]any)["rules_version"]
+	formats := object(t, command(t, nil, "", "version", "-o", "json").want(t, 0))["formats"].(map[string]any)
+	newest := formats["rules_version"]
 	eventually(t, 20*time.Second, "the newest rules are in force", func() error {
 		if in := object(t, c.rota(t, "cluster", "status", "-o", "json").want(t, 0))["rules_version"]; in != newest {
 			return fmt.Errorf("version %v is in force, known is %v", in, newest)
@@ -70,8 +70,10 @@ func TestUpgradeCheck(t *testing.T) {
 		check(t, os.WriteFile(path, []byte("#!/bin/sh\n"+says+"\n"), 0o700))
 		return path
 	}
-	other, _ := upgradeFindings(t, c, 1, "--to", binary("other",
-		`echo '{"version":"0.1.0","formats":{"rules_version":2,"node":1,"snapshot":0,"history":2}}'`))
+	formats["snapshot"] = 0
+	olderSnapshots, err := json.Marshal(map[string]any{"version": "0.1.0", "formats": formats})
+	check(t, err)
+	other, _ := upgradeFindings(t, c, 1, "--to", binary("other", "echo '"+string(olderSnapshots)+"'"))
 	wantFinding(t, other, "formats blocked", "snapshots and backups of format 1 are written")
 	old, _ := upgradeFindings(t, c, 1, "--to", binary("old", `echo '{"version":"0.1.0"}'`))
 	wantFinding(t, old, "formats blocked", "does not report which formats")
