@@ -48,7 +48,7 @@ func TestReference_commands(t *testing.T) {
 		"flag that may be repeated. Its rights are those that its caller needs, for [roles](../guides/security.md): for the tenants\n" +
 		"and queues that it concerns, otherwise for all.\n" +
 		"Payloads, outputs, errors and notes of jobs need the right `data`, events without a tenant `audit`.\n" +
-		"Commands that work on files or run their own nodes need no right.\n" +
+		"Commands without a line of rights need none.\n" +
 		"\nEvery command has the flags of [rota](#rota). Flags of several commands are in this table; their commands name them after \"Also\".\n" +
 		"\n|flag|default||\n|---|---|---|\n")
 	uses := map[string]int{}

@@ -25,14 +25,14 @@ func (s *Site) keys() {
 	add(s, route{method: http.MethodDelete, path: one, call: rotav1.Keys_Delete_FullMethodName, id: "deleteKeyRule",
 		says: "Delete the key rule of a queue, a name and a value"}, c.deleteKeyRule)
 	add(s, route{method: http.MethodGet, path: "/v1/keys", call: rotav1.Keys_Get_FullMethodName, id: "getKey",
-		says: "Read the current counts of a tenant's key, under each rule that applies to it"}, c.getKey)
+		says: "Read the current counts of a tenant's key, under each rule that applies to it, at most 1,000"}, c.getKey)
 	add(s, route{method: http.MethodGet, path: "/v1/key-states", call: rotav1.Keys_States_FullMethodName,
 		id:   "listKeyStates",
 		says: "List the keys that rules count, most used first: by open leases, then by live jobs"}, c.listKeyStates)
 	add(s, route{method: http.MethodPost, path: "/v1/keys/skip", call: rotav1.Keys_Skip_FullMethodName, id: "skipKey",
 		says: "Continue a sequence after the job that blocks it"}, c.skipKey)
 	add(s, route{method: http.MethodPost, path: "/v1/keys/pause", call: rotav1.Keys_Pause_FullMethodName, id: "pauseKey",
-		says: "Pause a key: no more of its jobs start; the later of two pauses applies"}, c.pauseKey)
+		says: "Pause a key: no further job of it starts; the later of two pauses applies"}, c.pauseKey)
 	add(s, route{method: http.MethodPost, path: "/v1/keys/resume", call: rotav1.Keys_Resume_FullMethodName,
 		id: "resumeKey", says: "End the pause of a key, and close its breaker"}, c.resumeKey)
 }

@@ -331,7 +331,7 @@ func withoutName(text, name string) string {
 // onlyInGo removes what concerns programs in Go, and the parameter If-Match, which is described with the others.
 var onlyInGo = strings.NewReplacer(
 	" Pass it to client.IfMatch, or in the header If-Match, to change that version only.", "",
-	" Only a JobChange changes it afterwards. CheckShape checks its ranges.", "", "; NewJobSpec sets DefaultPriority", "",
+	" Only a JobChange changes it afterwards. CheckShape checks its ranges.", "", "; NewJobSpec sets DefaultPriority", "; the default is 5",
 	" The zero value is no breaker.", "")
 
 // goName matches a name as Go writes it.

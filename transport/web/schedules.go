@@ -23,7 +23,7 @@ func (s *Site) schedules() {
 	add(s, route{method: http.MethodGet, path: one + "/next", call: rotav1.Schedules_Next_FullMethodName,
 		id: "nextDates", says: "List the next dates of a schedule"}, s.nextDates)
 	add(s, route{method: http.MethodPost, path: one + "/pause", call: rotav1.Schedules_Pause_FullMethodName,
-		id: "pauseSchedule", optional: true, says: "Pause a schedule: no more runs start"}, s.pauseSchedule)
+		id: "pauseSchedule", optional: true, says: "Pause a schedule: no further run of it starts"}, s.pauseSchedule)
 	add(s, route{method: http.MethodPost, path: one + "/resume", call: rotav1.Schedules_Resume_FullMethodName,
 		id: "resumeSchedule", optional: true, says: "Resume a paused schedule"}, s.resumeSchedule)
 	add(s, route{method: http.MethodPost, path: one + "/trigger", call: rotav1.Schedules_Trigger_FullMethodName,

@@ -43,7 +43,7 @@ func (s *Site) queues() {
 	for verb, value := range map[string]string{"pause": "true", "resume": "false"} {
 		add(s, route{method: http.MethodPost, path: one + "/" + verb, call: rotav1.Queues_Set_FullMethodName,
 			id: verb + "Queue",
-			says: map[string]string{"pause": "Pause a queue: no more of its jobs start; running jobs continue",
+			says: map[string]string{"pause": "Pause a queue: no further job of it starts; running jobs continue",
 				"resume": "Resume a paused queue"}[verb]},
 			func(ctx context.Context, in *NamedVersion) (*Versioned[rota.Queue], error) {
 				version, err := in.version()

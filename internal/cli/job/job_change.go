@@ -50,7 +50,8 @@ func (a Commands) interrupt() *cobra.Command {
 		})
 	cmd.Long = `End the current attempt of jobs, and try them again, nodes of running workflows too. The worker
 stops and confirms, and the job is QUEUED again. A worker that does not answer holds it until
-the lease's deadline, or 40 s of silence. With --counted the job backs off, or is DEAD.`
+the lease's deadline, or 40 s of silence. No attempt is used up. With --counted one is: the job
+backs off, or is DEAD with its last one.`
 	cmd.Example = "  rota job interrupt photo-4711\n  rota job interrupt nightly/render --counted"
 	cmd.Flags().BoolVar(&counted, "counted", false, "count the attempt as used up")
 	return cmd
