@@ -13,19 +13,19 @@ var kindStatus = [...]struct {
 	status int
 	title  string
 }{
-	rota.KindNone:            {http.StatusInternalServerError, "fault of the node"},
+	rota.KindNone:            {http.StatusInternalServerError, "a fault of rota"},
 	rota.KindInvalid:         {http.StatusBadRequest, "the call is wrong in itself"},
-	rota.KindNotFound:        {http.StatusNotFound, "there is no such thing"},
-	rota.KindConflict:        {http.StatusConflict, "it clashes with what is there"},
-	rota.KindStale:           {http.StatusConflict, "it is not the caller's any more"},
+	rota.KindNotFound:        {http.StatusNotFound, "not found"},
+	rota.KindConflict:        {http.StatusConflict, "it conflicts with existing state"},
+	rota.KindStale:           {http.StatusConflict, "it no longer belongs to the caller"},
 	rota.KindMode:            {http.StatusConflict, "the cluster's mode does not admit it"},
 	rota.KindExhausted:       {http.StatusTooManyRequests, "a limit is reached"},
-	rota.KindUnavailable:     {http.StatusServiceUnavailable, "no answer now"},
-	rota.KindTimeout:         {http.StatusGatewayTimeout, "the caller's time is over"},
-	rota.KindOutOfRange:      {http.StatusGone, "what is asked for is no longer kept, or still to come"},
+	rota.KindUnavailable:     {http.StatusServiceUnavailable, "unavailable, or the outcome is unknown"},
+	rota.KindTimeout:         {http.StatusGatewayTimeout, "the caller's waiting time is over"},
+	rota.KindOutOfRange:      {http.StatusGone, "the requested data is no longer kept, or still to come"},
 	rota.KindDenied:          {http.StatusForbidden, "not permitted to this caller"},
-	rota.KindInternal:        {http.StatusInternalServerError, "fault of the node"},
-	rota.KindUnauthenticated: {http.StatusUnauthorized, "no credential that counts"},
+	rota.KindInternal:        {http.StatusInternalServerError, "a fault of rota"},
+	rota.KindUnauthenticated: {http.StatusUnauthorized, "the caller's credential is not valid"},
 }
 
 // HTTPStatus returns the HTTP status code for a kind.

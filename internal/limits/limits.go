@@ -309,7 +309,7 @@ const (
 	// and a lease's time is never lost.
 	DeclineDelay    rota.Clock = 100
 	MaxDeclineDelay rota.Clock = 10_000
-	// MaxHoldsDegraded is how long an automatic DEGRADED mode lasts without a break (SPEC §4.7).
+	// MaxHoldsDegraded is how long an automatic DEGRADED mode holds jobs without a break (SPEC §4.7).
 	MaxHoldsDegraded rota.Clock = 600_000
 	// UploadLapses is the time after which a workflow whose nodes stopped arriving is dropped.
 	UploadLapses rota.Clock = 60_000
