@@ -388,13 +388,23 @@ func (bd *budgets) refuse(id rota.JobID, s *rota.JobSpec) error {
 	for _, h := range bd.of(id, s, room[:0]) {
 		switch {
 		case h.budget.Then == rota.ThenRefuse && bd.left(h.budget, h.key) < needs(h.estimate):
-			return exhausted("budget", "%s", bd.text(&h))
+			return bd.refusal(&h)
 		case bd.crowded(h.budget.Name, h.key):
 			return exhausted("budget", "too many accounts of budgets are open: none is opened for %s",
 				budgetText(h.budget, h.of))
 		}
 	}
 	return nil
+}
+
+// refusal refuses a job. Waiting helps only if open attempts may release something: otherwise a grant does, or the next
+// period, whose date the text has.
+func (bd *budgets) refusal(h *budgetHold) error {
+	err := exhausted("budget", "%s; a grant raises its limit", bd.text(h))
+	if a := bd.account(h.key); a.Reserved.IsZero() {
+		err.(*rota.Error).RetryAfter = 0
+	}
+	return err
 }
 
 // looks returns the number of nodes that refuseFlow looks at.

@@ -240,7 +240,16 @@ func TestBudget_thens(t *testing.T) {
 	b.ok(usd("x", 4, func(x *rota.Budget) { x.Then = rota.ThenRefuse }))
 	b.submit("a", costs("usd", 3))
 	l := b.wantStart("a")
-	b.refuses(rota.KindExhausted, "budget", submitOp(jobSpec("b", costs("usd", 2))))
+	refused := func(id string, helps bool) {
+		t.Helper()
+		err := entry.OutcomeError(b.refuses(rota.KindExhausted, "budget", submitOp(jobSpec(id, costs("usd", 2)))))
+		if !strings.HasSuffix(err.Text, "; the job may use 2; a grant raises its limit") || (err.RetryAfter > 0) != helps {
+			t.Errorf("refused with %+v: does waiting help?", err)
+		}
+	}
+	refused("b", true)
+	b.ok(verb(rota.VerbComplete, l["a"], spends("usd", 3)))
+	refused("b", false)
 	b.ok(usd("x", 4, func(x *rota.Budget) { x.Then = rota.ThenAsk }))
 	e := b.entry(submitOp(jobSpec("b", costs("usd", 2)))).Events
 	if i := slices.IndexFunc(e, func(e rota.Event) bool { return e.Kind == rota.EventBudgetSpent }); i < 0 || !strings.Contains(e[i].Payload, `"asks":true`) {
@@ -280,23 +289,23 @@ func TestBudget_refusesWorkflow(t *testing.T) {
 			d.Nodes[0].Costs, d.Nodes[1].Costs = rota.Costs{"usd": 3 * unit}, rota.Costs{"usd": second * unit}
 		}
 	}
-	refused := func(d *dag, text string) {
+	refused := func(d *dag, text string, helps bool) {
 		t.Helper()
 		err := entry.OutcomeError(b.refuses(rota.KindExhausted, "budget", d.commit()))
-		if !strings.HasPrefix(err.Text, `node 1, "n1": budget `+text) || err.RetryAfter == 0 {
+		if !strings.HasPrefix(err.Text, `node 1, "n1": budget `+text) || (err.RetryAfter > 0) != helps {
 			t.Errorf("refused with %+v", err)
 		}
 	}
 	big := newDAG("big", [][]uint32{nil, {0}}, costly(6))
 	b.upload(big)
-	refused(big, "flow of workflow big has 5 of 5 usd left; the job may use 6")
+	refused(big, "flow of workflow big has 5 of 5 usd left; the job may use 6", false)
 	b.ok(usd("flow", 6, refusing(rota.EachWorkflow)))
 	b.ok(big.commit())
 	b.existed(big.commit())
 	l := b.match()
 	late := newDAG("late", [][]uint32{nil, {0}}, costly(6), gateAt(0, rota.Gate{}))
 	b.upload(late)
-	refused(late, "all has too little left; the job may use 6")
+	refused(late, "all has too little left; the job may use 6", true)
 	child := children("c")
 	child.Children[0].Costs = rota.Costs{"usd": 9 * unit}
 	b.ok(verb(rota.VerbComplete, l["big/n0"], spends("usd", 4), func(c *peer.LeaseCommand) { c.Growth = child }))

@@ -78,6 +78,14 @@ func TestErrorLine(t *testing.T) {
 	if want := "rota: queue q is full; try again in 1.5s"; line != want {
 		t.Errorf("got %q, want %q", line, want)
 	}
+	for kind, want := range map[rota.Kind]string{
+		rota.KindExhausted: "rota: budget x has 0 of 4 usd left", // waiting does not help
+		rota.KindMode:      "rota: budget x has 0 of 4 usd left; try again later",
+	} {
+		if line = cli.ErrorLine(&rota.Error{Kind: kind, Text: "budget x has 0 of 4 usd left"}, nil); line != want {
+			t.Errorf("got %q, want %q", line, want)
+		}
+	}
 	line = cli.ErrorLine(&rota.Error{Kind: rota.KindUnavailable, Text: "no node answered"}, []string{"a:1", "b:2"})
 	if !strings.Contains(line, "a:1, b:2") || strings.Contains(line, "\n") {
 		t.Errorf("the error does not name the address that was tried: %q", line)

@@ -164,8 +164,11 @@ func ErrorLine(err error, addrs []string) string {
 	text = OneLine(text)
 	switch ExitCode(err) {
 	case ExitRefused:
-		if rota.KindOf(err) != rota.KindConflict { // time mends that one not
+		switch rota.KindOf(err) {
+		case rota.KindMode:
 			text += retryHint(err, "; try again later")
+		case rota.KindExhausted:
+			text += retryHint(err, "")
 		}
 	case ExitUnavailable:
 		text += retryHint(err, "")
