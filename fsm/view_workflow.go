@@ -321,7 +321,8 @@ func (p *pager) offerReleased(id rota.JobID, h History) {
 }
 
 // Difference returns the first field in which a submission, with its graph arranged, differs from the content of the
-// workflow (SPEC §16.5); "" if there is none. What nodes added as they ran was never submitted.
+// workflow (SPEC §16.5); "" if there is none. Nodes that were added at run time were not submitted: they are not
+// compared.
 func (v *WorkflowView) Difference(w *rota.WorkflowSpec, g *rota.Graph) (how string) {
 	r := v.row
 	if how := w.Difference(&rota.WorkflowSpec{ID: r.ID, Queue: r.Queue, Tenant: r.Tenant, OnFailure: r.Policy,

@@ -535,7 +535,7 @@ var remedies = map[string]string{
 	"TYPE_DENYLISTED":       "the denial of its type on a worker is over",
 	"HEALTH_TOO_LOW":        "a worker's health is back at min_health: it grows by 1 a second",
 	"REGION_DENIED":         "a worker in an allowed region registers",
-	"CAPABILITY_MISSING":    "a worker with all that it requires registers",
+	"CAPABILITY_MISSING":    "a worker registers that has everything the job requires",
 	"LIMIT_EXCEEDED":        "a worker that offers such limits registers",
 	"NOT_THE_PINNED_WORKER": "",
 	"KEY_AT_LIMIT":          "a lease with that key ends (rota key show)",
@@ -563,11 +563,13 @@ func (vw *View) remedy(j *state.JobRow, w rota.Why) string {
 	never := vw.m.placement.registry.supply.EverFits(j.Ask()) == 0
 	switch {
 	case never && w.Reason == "CPU_FULL":
-		return fmt.Sprintf("a worker that fits otherwise registers with %d millicores or more", j.Spec.CPUMilli)
+		return fmt.Sprintf("a worker registers that has %d millicores or more and fits in all other respects",
+			j.Spec.CPUMilli)
 	case never && w.Reason == "MEMORY_FULL":
-		return fmt.Sprintf("a worker that fits otherwise registers with %d bytes of memory or more", j.Spec.MemoryBytes)
+		return fmt.Sprintf("a worker registers that has %d bytes of memory or more and fits in all other respects",
+			j.Spec.MemoryBytes)
 	case never && w.Reason == "IO_FULL":
-		return fmt.Sprintf("a worker that fits otherwise registers with %d bytes of I/O a second or more",
+		return fmt.Sprintf("a worker registers that has %d bytes of I/O a second or more and fits in all other respects",
 			j.Spec.IOBytesPerS)
 	}
 	return remedies[w.Reason]

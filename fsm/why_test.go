@@ -220,7 +220,7 @@ func TestWhyHold(t *testing.T) {
 	b.pass(31_000)
 	says("other", "CPU_FULL:1 HELD_FOR_ANOTHER_JOB:1", "one is as soon as fewer than 1 are kept")
 	b.submit("never", cpuJob(9000))
-	says("never", "CPU_FULL:1 HELD_FOR_ANOTHER_JOB:1", "registers with 9000 millicores")
+	says("never", "CPU_FULL:1 HELD_FOR_ANOTHER_JOB:1", "registers that has 9000 millicores")
 	b.completeAll("first")
 	b.match()
 	says("wide", "", "")

@@ -17,8 +17,8 @@ const (
 	AttestedNow
 )
 
-// BarredType is a job type that a worker currently does not get in queues that apply the reason: it cools down for the
-// type, or the type is on its denylist (SPEC §16.1).
+// BarredType is a job type that a worker currently does not get, because the worker cools down for the type or has it
+// on its denylist (SPEC §16.1). Each queue's policy determines whether the reason applies there.
 type BarredType struct {
 	Type rota.JobType
 	Why  Unfit // CoolingDown or TypeDenylisted

@@ -282,7 +282,7 @@ func (pv *PolicyVerbs) DeleteTenant(ctx context.Context, id rota.TenantID) error
 	return pv.delete(ctx, &fsmpb.Op{Op: &fsmpb.Op_DeleteTenant{DeleteTenant: &fsmpb.DeleteTenant{Id: string(id)}}})
 }
 
-// DeleteWorker deletes a worker that is RETIRED, or UNREACHABLE, without leases.
+// DeleteWorker deletes a worker that has no leases and is RETIRED or UNREACHABLE.
 func (pv *PolicyVerbs) DeleteWorker(ctx context.Context, id rota.WorkerID) error {
 	if err := rota.CheckID("worker", id); err != nil {
 		return err

@@ -11,7 +11,7 @@ import (
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
 )
 
-// Polling holds the calls of workers that have no stream (SPEC §13.17).
+// Polling is the set of calls for workers that have no stream (SPEC §13.17).
 type Polling interface {
 	Acquire(ctx context.Context, secret string, ask *rest.Acquire) (rest.Acquired, error)
 	Beat(ctx context.Context, id rota.WorkerID, secret string, beat *rest.WorkerBeat) (rest.WorkerBeaten, error)

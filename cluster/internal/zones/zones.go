@@ -29,7 +29,7 @@ func Of(s *fsm.View) (z InForce) {
 	return z
 }
 
-// Installed returns the identity that a Backfill names for installed zones, empty without any.
+// Installed returns the name of the installed time zones, as a Backfill records it, or "" if none are installed.
 func (z *InForce) Installed() string {
 	if z.packed == nil {
 		return ""

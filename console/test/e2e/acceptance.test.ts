@@ -35,7 +35,7 @@ test('a stuck job: who newly comes finds reason, worker and remedy, in one click
   await expect(reason).toContainText('cuda');
   await expect(reason.getByText('plain-1')).toBeVisible();
   await expect(why.getByRole('heading', { name: 'It would run if' })).toBeVisible();
-  await expect(why.getByText('a worker with all that it requires registers')).toBeVisible();
+  await expect(why.getByText('a worker registers that has everything the job requires')).toBeVisible();
 
   await page.keyboard.press('g');
   await page.keyboard.press('o');

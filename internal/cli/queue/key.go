@@ -147,7 +147,7 @@ func (a KeyCommands) states(states []rota.KeyState) error {
 			{Head: "QUEUE", Cell: func(k rota.KeyState) any { return orAllText(string(k.Queue)) }},
 			{Head: "TENANT", Cell: func(k rota.KeyState) any { return orAllText(string(k.Tenant)) }},
 			{Head: "JOBS", Cell: func(k rota.KeyState) any { return k.Jobs }},
-			{Head: "OPEN", Cell: func(k rota.KeyState) any { return k.Open }},
+			{Head: "LEASES", Cell: func(k rota.KeyState) any { return k.Open }},
 			{Head: "FULL", Cell: func(k rota.KeyState) any { return k.Full }},
 			{Head: "STOPPED", Cell: func(k rota.KeyState) any { return stopText(k) }},
 			{Head: "WHY", Wide: true, Cell: func(k rota.KeyState) any { return stopReason(k) }},

@@ -50,7 +50,7 @@ func tenantColumns() []cli.Column[rota.Tenant] {
 		{Head: "ID", Cell: func(t rota.Tenant) any { return t.ID }},
 		{Head: "TIER", Cell: func(t rota.Tenant) any { return t.Tier }},
 		{Head: "WEIGHT", Cell: func(t rota.Tenant) any { return t.Weight }},
-		{Head: "OPEN", Cell: func(t rota.Tenant) any { return t.Open }},
+		{Head: "LEASES", Cell: func(t rota.Tenant) any { return t.Open }},
 		{Head: "MAX", Cell: func(t rota.Tenant) any { return cli.OrNone(t.MaxConcurrent) }},
 		{Head: "RPS", Cell: func(t rota.Tenant) any { return rateText(t.RateLimitRPS) }},
 		{Head: "PENALTY", Wide: true, Cell: func(t rota.Tenant) any { return cli.Span(t.PenaltyMs) }},

@@ -81,7 +81,7 @@ func workerColumns() []cli.Column[rota.Worker] {
 		{Head: "QUEUES", Most: 16, Cell: func(w rota.Worker) any { return cli.Joined(w.Queues) }},
 		{Head: "SLOTS", Cell: func(w rota.Worker) any { return w.Slots }},
 		{Head: "PREFETCH", Wide: true, Cell: func(w rota.Worker) any { return w.Prefetch }},
-		{Head: "OPEN", Cell: func(w rota.Worker) any { return w.Open }},
+		{Head: "LEASES", Cell: func(w rota.Worker) any { return w.Open }},
 		{Head: "LOAD", Cell: func(w rota.Worker) any { return w.Load }},
 		{Head: "HEALTH", Cell: func(w rota.Worker) any { return w.Health }},
 		{Head: "COMPLETED", Cell: func(w rota.Worker) any { return w.Completed }},
