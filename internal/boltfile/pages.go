@@ -53,6 +53,15 @@ func Check(path string, words func(path, what string) *rota.Error) error {
 	if err != nil {
 		return err
 	}
+	// bbolt lets the file grow before it writes a head, so the file has every page in use. A shorter one may still have
+	// all that the tree refers to; but bbolt also reads free pages, and a read behind the end ends the process.
+	info, err := file.Stat()
+	if err != nil {
+		return fmt.Errorf("size of %s: %w", path, err)
+	}
+	if info.Size() < int64(w.pages*w.pageSize) {
+		return w.damaged("%d pages of %d bytes are in use, but the file has %d bytes", w.pages, w.pageSize, info.Size())
+	}
 	return w.page(root, nil, nil, 0)
 }
 

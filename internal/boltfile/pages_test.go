@@ -1,6 +1,7 @@
 package boltfile
 
 import (
+	"bytes"
 	"encoding/binary"
 	"math/rand/v2"
 	"os"
@@ -99,5 +100,52 @@ func TestCheckPages_wantsAPageUnderItsFirstKey(t *testing.T) {
 	}
 	if err := Check(path, words); rota.KindOf(err) != rota.KindConflict {
 		t.Errorf("a page under another key than its first is accepted as sound: %v", err)
+	}
+}
+
+// TestCheck_cutOff cuts files behind everything that their trees refer to: what follows are free pages, which bbolt reads
+// too.
+func TestCheck_cutOff(t *testing.T) {
+	t.Parallel()
+	for _, options := range []*bbolt.Options{nil, {NoFreelistSync: true}} {
+		path := filepath.Join(t.TempDir(), "test.db")
+		db, err := bbolt.Open(path, 0o600, options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, size := range []int{1 << 16, 1} { // the second write leaves the pages of the first free
+			if err := db.Update(func(tx *bbolt.Tx) error {
+				b, err := tx.CreateBucketIfNotExists([]byte("b"))
+				if err != nil {
+					return err
+				}
+				return b.Put([]byte("k"), make([]byte, size))
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_ = db.Close()
+		words := func(path, what string) *rota.Error {
+			return rota.Refusef(rota.KindConflict, "test", "%s: %s", path, what)
+		}
+		if err := Check(path, words); err != nil {
+			t.Fatal(err)
+		}
+		file, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := &walk{path: path, words: words, file: bytes.NewReader(file)}
+		if _, err := w.heads(); err != nil {
+			t.Fatal(err)
+		}
+		for _, size := range []int64{int64(w.pages * w.pageSize), int64(w.pages*w.pageSize) - 1, int64(2 * w.pageSize)} {
+			if err := os.Truncate(path, size); err != nil {
+				t.Fatal(err)
+			}
+			if err, cut := Check(path, words), size < int64(w.pages*w.pageSize); (err != nil) != cut {
+				t.Errorf("%d of %d pages: %v", size/int64(w.pageSize), w.pages, err)
+			}
+		}
 	}
 }
