@@ -47,7 +47,7 @@ func TestReference_commands(t *testing.T) {
 		"\nBelow a command's title are its arguments and required flags: `|` separates alternatives, and `…` follows an argument or a\n" +
 		"flag that may be repeated. Its rights are those that its caller needs, for [roles](../guides/security.md): for the tenants\n" +
 		"and queues that it concerns, otherwise for all.\n" +
-		"Payloads, outputs, errors and notes of jobs need the right `data`, events without a tenant `audit`.\n" +
+		"Payloads, outputs, errors and notes of jobs need the access right `data`; events without a tenant need `audit`.\n" +
 		"Commands without a line of rights need none.\n" +
 		"\nEvery command has the flags of [rota](#rota). Flags of several commands are in this table; their commands name them after \"Also\".\n" +
 		"\n|flag|default||\n|---|---|---|\n")

@@ -56,17 +56,17 @@ func etaText(x *rota.ETA) string {
 	for _, h := range x.HangsOn {
 		hangs = append(hangs, hangsText(h))
 	}
-	list("it hangs on", hangs)
+	list("it depends on", hangs)
 	if x.Expected == 0 && x.Started == 0 && !x.State.Terminal() {
 		var reasons []string
 		for _, w := range x.Reasons {
 			reasons = append(reasons, strings.TrimSuffix(w.Reason+": "+cli.Clean(w.Detail), ": "))
 		}
 		text += "\nno date can be given\n"
-		list("in its way", reasons)
+		list("it is blocked by", reasons)
 		list("it would run if", x.WouldRun)
 	}
-	list("reckoned from", x.Basis)
+	list("calculated from", x.Basis)
 	return text
 }
 
