@@ -63,7 +63,7 @@ func signIns(start startIssuer) func(context.Context, *scene, *installed) (strin
 		if err != nil {
 			return "", err
 		}
-		defer i.process.Kill()
+		defer i.process.KillAll()
 		node, err := rig.NewNode("n1", dir, s.binary)
 		if err != nil {
 			return "", err

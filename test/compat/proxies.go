@@ -126,7 +126,7 @@ func through(files []string, args ...string) func(context.Context, *scene, *inst
 		if err := p.start(ctx); err != nil {
 			return "", err
 		}
-		defer func() { p.life.Kill() }()
+		defer func() { p.life.KillAll() }()
 		users, err := p.users(s, queue)
 		if err != nil {
 			return "", err

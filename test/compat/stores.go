@@ -41,7 +41,7 @@ func store(args ...string) func(context.Context, *scene, *installed) (string, er
 		if err != nil {
 			return "", err
 		}
-		defer server.Kill()
+		defer server.KillAll()
 		if err := s.makeBucket(ctx, server, dir, addr); err != nil {
 			return "", err
 		}
@@ -93,7 +93,7 @@ func enforced(args ...string) func(context.Context, *scene, *installed) (string,
 		if err != nil {
 			return "", err
 		}
-		defer server.Kill()
+		defer server.KillAll()
 		script, _, err := s.sources("moto-account.py", "")
 		if err != nil {
 			return "", err

@@ -108,6 +108,12 @@ func (p *Process) Kill() {
 	}
 }
 
+// KillAll kills the process and those that it started, as servers do that are scripts or have workers of their own.
+func (p *Process) KillAll() {
+	_ = syscall.Kill(-p.PID(), syscall.SIGKILL) // Attributes gives it a group
+	p.Kill()
+}
+
 // Pause stops the process with SIGSTOP.
 func (p *Process) Pause() { _ = p.Signal(syscall.SIGSTOP) }
 

@@ -3,8 +3,11 @@ package rig
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -52,6 +55,25 @@ func TestProcess(t *testing.T) {
 		}
 		if err := p.Stop(time.Second); err == nil || !strings.Contains(err.Error(), "exit status 7") {
 			t.Errorf("stopped: %v", err)
+		}
+	})
+	t.Run("its_children", func(t *testing.T) {
+		t.Parallel()
+		p := start(t, "", `(while :; do sleep 0.01; done) & echo "child $!" >&2; wait`)
+		said(t, p, "child ")
+		child, err := strconv.Atoi(strings.TrimPrefix(p.LastWords(1), "child "))
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.KillAll()
+		if err := Within(20*time.Second, func() error {
+			stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", child))
+			if err == nil && !strings.Contains(string(stat), ") Z ") { // its new parent may reap it late
+				return fmt.Errorf("process %d runs on: %s", child, stat)
+			}
+			return nil
+		}); err != nil {
+			t.Error(err)
 		}
 	})
 	t.Run("does_not_end", func(t *testing.T) {
