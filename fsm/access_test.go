@@ -13,6 +13,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/fsm/internal/authz"
 	"github.com/rotasched/rota/internal/access"
 )
 
@@ -82,7 +83,7 @@ func (b *bench) judged(op *fsmpb.Op) *fsmpb.Outcome {
 
 func everyRight(names ...rota.Right) (grants []rota.Grant) {
 	for _, r := range names {
-		grants = append(grants, everywhere(r))
+		grants = append(grants, authz.Everywhere(r))
 	}
 	return grants
 }
@@ -141,7 +142,7 @@ func TestTokens(t *testing.T) {
 	b.ok(tokenOp(tokenWish("c", access.RoleSubmitter)))
 	b.ok(by(actorNamed("c"), submitOp(jobSpec("j4"))))
 	b.date(rota.Date(wish.ExpiresMs))
-	if tokens := b.access.tokens.Len(); tokens != 0 {
+	if tokens := b.access.Tokens.Len(); tokens != 0 {
 		t.Errorf("%d tokens are left after their date", tokens)
 	}
 	b.refuses(rota.KindUnauthenticated, "credential", by(actorNamed("c"), submitOp(jobSpec("j5"))))
@@ -158,7 +159,7 @@ func TestTokens_expireBeforeTheirSweep(t *testing.T) {
 	b.ok(by(actorNamed("a"), submitOp(jobSpec("j1"))))
 	b.walls = []int64{wish.ExpiresMs}
 	b.refuses(rota.KindUnauthenticated, "credential", by(actorNamed("a"), submitOp(jobSpec("j2"))))
-	if b.access.tokens.Len() != 1 {
+	if b.access.Tokens.Len() != 1 {
 		t.Error("it is gone before a sweep removed it")
 	}
 }

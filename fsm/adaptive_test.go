@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/internal/learn"
 	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/internal/peer"
@@ -67,7 +68,7 @@ func scoreOf(base, waitS, weight, mib float64) float64 {
 
 func (b *bench) knows(typ rota.JobType, want sched.Stats) {
 	b.t.Helper()
-	if got := b.typeStats.stats(b.QueueTable.Get("default"), typ); got != want {
+	if got := b.typeStats.Stats(b.QueueTable.Get("default"), typ); got != want {
 		b.t.Fatalf("type %s: %+v is known, want %+v", typ, got, want)
 	}
 }
@@ -140,7 +141,7 @@ func TestFastFailureTrap(t *testing.T) {
 		b.submit(id, ofType("crash"))
 		b.ok(verb(rota.VerbComplete, b.serves(rota.JobID(id), scoreOf(2, 0, weightOf(float64(i+1), 60, 0, 0), 0))))
 	}
-	if w := sched.ScoringOf(&b.QueueTable.Get("default").Policy).Weight(b.typeStats.stats(b.QueueTable.Get("default"),
+	if w := sched.ScoringOf(&b.QueueTable.Get("default").Policy).Weight(b.typeStats.Stats(b.QueueTable.Get("default"),
 		"crash")); w != weightOf(60, 60, 0, 0) || w != 0.5 {
 		t.Fatalf("weight %v after the fix", w)
 	}
@@ -265,8 +266,8 @@ func TestTypeStatistics(t *testing.T) {
 		} else {
 			b.t.Fatal("not placed")
 		}
-		if b.typeStats.types.Len() != 0 {
-			b.t.Fatalf("statistics %+v", b.typeStats.stats(b.QueueTable.Get("default"), "work"))
+		if b.typeStats.Types.Len() != 0 {
+			b.t.Fatalf("statistics %+v", b.typeStats.Stats(b.QueueTable.Get("default"), "work"))
 		}
 	})
 	run("only_while_the_queue_is_adaptive", func(b *bench) {
@@ -310,7 +311,7 @@ func TestTypeStatistics(t *testing.T) {
 			m.Ledger.Gen++
 			for i := range limits.MaxTypes - 1 {
 				typ := rota.JobType(fmt.Sprint("t", i))
-				m.typeStats.types.Insert(typ, &state.TypeRow{Typ: typ})
+				m.typeStats.Types.Insert(typ, &state.TypeRow{Typ: typ})
 			}
 			m.settleHeader()
 			m.Ledger.Settle()
@@ -324,11 +325,11 @@ func TestTypeStatistics(t *testing.T) {
 		b.knows("over", sched.Stats{})
 		b.completeAll(b.match1())
 		b.completeAll(b.match1())
-		if b.typeStats.types.Len() != limits.MaxTypes || b.typeStats.stats(b.QueueTable.Get("default"),
-			"over") != (sched.Stats{}) || b.typeStats.stats(b.QueueTable.Get("default"), "last").Success != 1 {
-			b.t.Fatalf("%d types", b.typeStats.types.Len())
+		if b.typeStats.Types.Len() != limits.MaxTypes || b.typeStats.Stats(b.QueueTable.Get("default"),
+			"over") != (sched.Stats{}) || b.typeStats.Stats(b.QueueTable.Get("default"), "last").Success != 1 {
+			b.t.Fatalf("%d types", b.typeStats.Types.Len())
 		}
-		if q, _ := b.View.QueueInFull("default"); len(q.Types) != typesShown {
+		if q, _ := b.View.QueueInFull("default"); len(q.Types) != learn.TypesShown {
 			b.t.Fatalf("%d types are shown", len(q.Types))
 		}
 	})

@@ -2,14 +2,17 @@ package fsm
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/fsm/internal/authz"
+	"github.com/rotasched/rota/fsm/internal/budgets"
+	"github.com/rotasched/rota/fsm/internal/keys"
+	"github.com/rotasched/rota/fsm/internal/learn"
+	"github.com/rotasched/rota/fsm/internal/refuse"
 	"github.com/rotasched/rota/fsm/internal/state"
-	"github.com/rotasched/rota/fsm/tree"
 	"github.com/rotasched/rota/internal/limits"
 )
 
@@ -17,23 +20,16 @@ import (
 // domains, windows.
 type admission struct {
 	s         *state.State
-	access    *authority
-	budgets   *budgets
+	access    *authz.Authority
+	budgets   *budgets.Budgets
 	flows     *flows
-	keyring   *keyring
+	keyring   *keys.Keyring
 	leasing   *leasing
 	placement *placement
-	typeStats *typeStats
+	typeStats *learn.Stats
 	tenants   state.Table[rota.TenantID, state.TenantRow, *state.TenantRow]
 	limiters  state.Table[string, state.LimiterRow, *state.LimiterRow]
 	domains   state.Table[string, state.DomainRow, *state.DomainRow]
-}
-
-// exhausted returns a refusal that ends with time.
-func exhausted(subject, format string, args ...any) error {
-	e := rota.Refusef(rota.KindExhausted, subject, format, args...)
-	e.RetryAfter = time.Second
-	return e
 }
 
 // ofNode adds a node's number and name to a refusal.
@@ -72,7 +68,8 @@ func (lm *admission) admitRate(spec *rota.JobSpec, q *state.QueueRow) error {
 	r := lm.limiters.Get(state.LimiterKey(queue, spec.Tenant))
 	if r == nil {
 		if lm.limiters.Len() >= limits.MaxRateLimiters {
-			return exhausted("rate_limit_rps", "the rates of %d tenants are measured: no more tenants are taken now",
+			return refuse.Exhausted("rate_limit_rps",
+				"the rates of %d tenants are measured: no more tenants are taken now",
 				limits.MaxRateLimiters)
 		}
 		return nil
@@ -151,7 +148,7 @@ func (lm *admission) backlog(q *state.QueueRow) (ready, room int64) {
 func (lm *admission) full(q *state.QueueRow, format string, args ...any) error {
 	cure := lm.cure(q)
 	if cure == "" {
-		return exhausted("queue", format, args...)
+		return refuse.Exhausted("queue", format, args...)
 	}
 	e := rota.Refusef(rota.KindExhausted, "queue", format+"%s", append(args, cure)...)
 	e.RetryAfter = limits.StuckRetryAfter
@@ -311,7 +308,7 @@ func (lm *admission) reviewLimiter(r *state.LimiterRow) {
 func (lm *admission) reviewQueue(q *state.QueueRow, old *rota.QueuePolicy) {
 	p := &q.Policy
 	if p.TenantWindowMax != old.TenantWindowMax || p.TenantWindowMs != old.TenantWindowMs {
-		for _, key := range keysUnder(&lm.limiters, state.LimiterKey(q.Name, "")) {
+		for _, key := range state.KeysUnder(&lm.limiters, state.LimiterKey(q.Name, "")) {
 			lm.reviewLimiter(lm.limiters.Edit(key))
 		}
 	}
@@ -322,22 +319,6 @@ func (lm *admission) reviewQueue(q *state.QueueRow, old *rota.QueuePolicy) {
 			lm.fireDomain(key)
 		}
 	}
-}
-
-// keysUnder returns a table's keys with a prefix.
-func keysUnder[R any, P interface {
-	*R
-	state.Row
-	tree.Row[string]
-}](t *state.Table[string, R, P], prefix string) (keys []string) {
-	t.Tree.Ascend(prefix, func(key string, _ P) bool {
-		if !strings.HasPrefix(key, prefix) {
-			return false
-		}
-		keys = append(keys, key)
-		return true
-	})
-	return keys
 }
 
 // limiters checks the data derived from limiters.
@@ -364,7 +345,7 @@ func (c *checker) limiters() {
 
 // forgetQueue drops the rate limiters and failure domains of a queue without leases.
 func (lm *admission) forgetQueue(name rota.QueueName) {
-	for _, key := range keysUnder(&lm.limiters, state.LimiterKey(name, "")) {
+	for _, key := range state.KeysUnder(&lm.limiters, state.LimiterKey(name, "")) {
 		lm.s.Timers.Limiter.Refile(key, int64(lm.limiters.Get(key).Due), 0)
 		lm.limiters.Drop(key)
 	}

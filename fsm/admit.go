@@ -3,7 +3,9 @@ package fsm
 import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/fsm/internal/refuse"
 	"github.com/rotasched/rota/fsm/internal/state"
+	"github.com/rotasched/rota/internal/access"
 )
 
 // insert creates the row of an admitted job; the caller starts it.
@@ -23,31 +25,23 @@ func (m *lifecycle) insert(spec *state.KeptSpec, q *state.QueueRow) *state.JobRo
 	m.s.Timers.Expire.Refile(string(spec.ID), 0, int64(j.Expires()))
 	m.s.JobTable.Insert(spec.ID, j)
 	m.placement.classify(j)
-	m.keyring.enter(j)
+	m.keyring.Enter(j)
 	q = m.s.QueueTable.Edit(spec.Queue)
 	q.Submitted++
-	m.typeStats.declareType(j.Spec, q)
+	m.typeStats.DeclareType(j.Spec, q)
 	return j
 }
 
 // takes checks that a queue and a batch exist for the job whose spec was kept last. These are the checks of SPEC §4
 // that also apply to a job that may be merged into another.
 func (m *parts) takes(spec *rota.JobSpec, q *state.QueueRow) error {
-	if err := m.Specs.Check(spec, payloadMax(q)); err != nil {
+	if err := m.Specs.Check(spec, state.PayloadMax(q)); err != nil {
 		return err
 	}
 	if err := m.placed(spec, q); err != nil {
 		return err
 	}
-	return m.batches.admit(spec)
-}
-
-// payloadMax returns the maximum payload of a queue, or of a queue that does not exist.
-func payloadMax(q *state.QueueRow) int64 {
-	if q == nil {
-		return rota.MaxPayloadBytes
-	}
-	return q.Policy.PayloadMaxBytes
+	return m.batches.Admit(spec)
 }
 
 // placed checks that a queue exists for a job.
@@ -56,10 +50,10 @@ func (m *lifecycle) placed(spec *rota.JobSpec, q *state.QueueRow) error {
 		return rota.Refusef(rota.KindUnavailable, "cluster", "the cluster has no leader yet: submit again")
 	}
 	if q == nil {
-		return noQueue(spec.Queue)
+		return refuse.NoQueue(spec.Queue)
 	}
 	if q.DrainTo != "" {
-		return leaving(q)
+		return refuse.Leaving(q)
 	}
 	return nil
 }
@@ -77,7 +71,7 @@ func (m *lifecycle) admit(spec *rota.JobSpec, bytes int64, q *state.QueueRow) er
 
 // admitRun is takes and admit for a job that is not a new submission: rates do not bound it.
 func (m *lifecycle) admitRun(spec *rota.JobSpec, q *state.QueueRow) error {
-	if err := spec.CheckTemplate(payloadMax(q)); err != nil { // its id was created here
+	if err := spec.CheckTemplate(state.PayloadMax(q)); err != nil { // its id was created here
 		return err
 	}
 	if err := m.placed(spec, q); err != nil {
@@ -105,28 +99,16 @@ func (m *lifecycle) admitFit(spec *rota.JobSpec, q *state.QueueRow) error {
 	if err := m.admission.admitPressure(spec, q); err != nil {
 		return err
 	}
-	if err := m.keyring.refuseFull(spec); err != nil {
+	if err := m.keyring.RefuseFull(spec); err != nil {
 		return err
 	}
-	if err := m.budgets.refuse(spec.ID, spec); err != nil {
+	if err := m.budgets.Refuse(spec.ID, spec); err != nil {
 		return err
 	}
-	if err := m.keyring.admit(spec); err != nil {
+	if err := m.keyring.Admit(spec); err != nil {
 		return err
 	}
 	return m.admitClass(spec)
-}
-
-// leaving refuses to bring jobs to a queue that is being drained.
-func leaving(q *state.QueueRow) *rota.Error {
-	return rota.Refusef(rota.KindConflict, "queue",
-		"queue %q is being deleted, its jobs move to %q: submit there, or keep it with `rota queue set %s`",
-		q.Name, q.DrainTo, q.Name)
-}
-
-func noQueue(name rota.QueueName) error {
-	return rota.Refusef(rota.KindNotFound, "queue", "queue %q does not exist: create it with `rota queue set %s`", name,
-		name)
 }
 
 // again answers a submission whose id is known: equal content is a repetition, different content is refused (SPEC
@@ -139,7 +121,40 @@ func (m *parts) again(spec *rota.JobSpec) *fsmpb.Outcome {
 	} else if t := m.ended.tombs.Get(spec.ID); t != nil {
 		state, content = t.State, t.Content
 	} else {
-		return m.uniques.repeated(spec)
+		return m.uniques.Repeated(spec)
 	}
 	return againOutcome(spec.ID, state, m.Specs.Content(spec) == content)
+}
+
+// eachHeld calls yield for each row that counts for its principal.
+func (m *lifecycle) eachHeld(yield func(by rota.Principal, what access.Owned)) {
+	m.s.QueueTable.Scan(func(_ rota.QueueName, r *state.QueueRow) bool { yield(r.By, access.OwnsQueue); return true })
+	m.admission.tenants.Scan(func(_ rota.TenantID, r *state.TenantRow) bool {
+		yield(r.By, access.OwnsTenant)
+		return true
+	})
+	m.fleet.workers.Scan(func(_ rota.WorkerID, r *state.WorkerRow) bool { yield(r.By, access.OwnsWorker); return true })
+	m.access.Tokens.Scan(func(_ state.TokenID, r *state.TokenRow) bool {
+		if r.Parent == "" {
+			yield(r.By, access.OwnsToken)
+		}
+		return true
+	})
+	m.schedules.Rows.Scan(func(_ rota.ScheduleName, r *state.ScheduleRow) bool {
+		yield(r.By, access.OwnsSchedule)
+		return true
+	})
+	m.hooks.Rows.Scan(func(_ rota.WebhookName, r *state.HookRow) bool { yield(r.By, access.OwnsWebhook); return true })
+	m.batches.Rows.Scan(func(_ rota.BatchID, r *state.BatchRow) bool {
+		if r.Callback != nil {
+			yield(r.By, access.OwnsBatch)
+		}
+		return true
+	})
+	m.flows.workflows.Scan(func(_ rota.WorkflowID, r *state.WorkflowRow) bool {
+		if r.Lives() {
+			yield(r.By, access.OwnsWorkflow)
+		}
+		return true
+	})
 }

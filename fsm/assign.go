@@ -150,13 +150,13 @@ func (pl *placement) assign(j *state.JobRow, worker rota.WorkerID, seed sched.Ha
 	pl.admission.openTenant(l)
 	pl.admission.countWindow(l)
 	pl.admission.takeDomain(l)
-	pl.keyring.opened(l, &j.Spec.JobSpec, 1, rota.ReasonNone)
-	if pl.keyring.groups[j.Spec.Queue] != nil {
-		pl.keyring.hadTurn(j)
+	pl.keyring.Opened(l, &j.Spec.JobSpec, 1, rota.ReasonNone)
+	if pl.keyring.Groups[j.Spec.Queue] != nil {
+		pl.keyring.HadTurn(j)
 	}
 
 	pl.move(j, rota.JobAssigned)
-	pl.budgets.opened(l.Job, &j.Spec.JobSpec) // it waits no longer
+	pl.budgets.Opened(l.Job, &j.Spec.JobSpec) // it waits no longer
 	pl.share(l.Queue, l.Tenant, 1)            // its lane, often its tenant's last, is out of the order by now
 	pl.life.own(j)
 	j.Lease = l.ID

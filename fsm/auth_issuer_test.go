@@ -107,11 +107,11 @@ func TestExchange(t *testing.T) {
 		t.Error("it counts for more than an hour")
 	}
 	b.refuses(rota.KindUnauthenticated, "jwt", again)
-	if n := b.access.spent.Len(); n != 1 {
+	if n := b.access.Spent.Len(); n != 1 {
 		t.Errorf("%d identity tokens are remembered", n)
 	}
 	b.tomorrow(24 * 3_600_000)
-	if n := b.access.spent.Len(); n != 0 {
+	if n := b.access.Spent.Len(); n != 0 {
 		t.Errorf("%d identity tokens are remembered after their end", n)
 	}
 	b.sound()

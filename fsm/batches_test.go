@@ -386,7 +386,7 @@ func sealed(t *testing.T, m *Machine, b *bench, op *fsmpb.Op) []byte {
 // rowBytes returns the length of a batch's row.
 func rowBytes(m *Machine, id rota.BatchID) int {
 	var e state.Encoder
-	m.batches.rows.Get(id).Canonical(&e)
+	m.batches.Rows.Get(id).Canonical(&e)
 	return len(e.B)
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/fsm/internal/budgets"
 	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/peer"
 )
@@ -128,7 +129,8 @@ func TestBudget_turnsOfKeys(t *testing.T) {
 		b.ok(usd("all", 20, func(x *rota.Budget) { x.Each = rota.EachTenant }))
 		b.worker("w", 40)
 		for i := range 60 {
-			b.submit(fmt.Sprint("j", d.IntN(1000), "-", i), keys(fmt.Sprint("k:", d.IntN(4))), costs("usd", d.IntN(9)))
+			b.submit(fmt.Sprint("j", d.IntN(1000), "-", i), ofKeys(fmt.Sprint("k:", d.IntN(4))), costs("usd",
+				d.IntN(9)))
 			if i%7 == 0 {
 				b.match()
 				b.ok(GrantBudgetOp("all", "default", change(fmt.Sprint("g", i), int64(d.IntN(20)+1))))
@@ -173,9 +175,9 @@ func TestBudget_each(t *testing.T) {
 	b.ok(usd("key", 4, func(x *rota.Budget) { x.Each, x.Key = rota.EachKey, "model" }))
 	b.ok(usd("job", 3, func(x *rota.Budget) { x.Each = rota.EachJob }))
 	b.worker("w", 20)
-	b.submit("a", costs("usd", 2), keys("model:x"))
-	b.submit("b", costs("usd", 3), keys("model:x"), func(s *rota.JobSpec) { s.Tenant = "other" })
-	b.submit("c", costs("usd", 3), keys("model:y"))
+	b.submit("a", costs("usd", 2), ofKeys("model:x"))
+	b.submit("b", costs("usd", 3), ofKeys("model:x"), func(s *rota.JobSpec) { s.Tenant = "other" })
+	b.submit("c", costs("usd", 3), ofKeys("model:y"))
 	l := b.wantStart("a", "c")
 	b.whyNames("b", "BUDGET_SPENT", "budget key of key model:x has too little left; the job may use 3")
 	b.wantAccount("tenant", "default", "0 5 0")
@@ -553,10 +555,10 @@ func TestBudget_changed(t *testing.T) {
 	b := newestBench(t)
 	b.slowQueue()
 	b.worker("w", 20)
-	b.submit("a", costs("usd", 4), keys("model:x"))
+	b.submit("a", costs("usd", 4), ofKeys("model:x"))
 	l := b.wantStart("a")
-	b.submit("b", costs("usd", 4), keys("model:x"))
-	b.submit("c", keys("model:y"))
+	b.submit("b", costs("usd", 4), ofKeys("model:x"))
+	b.submit("c", ofKeys("model:y"))
 	b.ok(usd("x", 5))
 	b.wantAccount("x", "", "0 4 1")
 	b.wantStart("c")
@@ -826,7 +828,8 @@ func (b *bench) compareBudget(seed uint64, step int, limit int64, used func(stri
 	})
 	for _, account := range []string{"", "t0", "t1"} {
 		spent, reserved := used(account)
-		if a := b.account("x", account); int64(shown(a.Spent)) != spent || int64(shown(a.Reserved)) != reserved || a.Granted != grants[account] {
+		if a := b.account("x", account); int64(budgets.Shown(a.Spent)) != spent ||
+			int64(budgets.Shown(a.Reserved)) != reserved || a.Granted != grants[account] {
 			b.t.Fatalf("seed %d, step %d: account %q has %+v, the model %d and %d, granted %d", seed, step, account, a,
 				spent, reserved, grants[account])
 		}
@@ -834,7 +837,7 @@ func (b *bench) compareBudget(seed uint64, step int, limit int64, used func(stri
 }
 
 func (b *bench) account(name rota.BudgetName, of string) state.Account {
-	return b.budgets.account(state.AccountKey(name, of))
+	return b.budgets.Account(state.AccountKey(name, of))
 }
 
 // TestBudget_ofWorkflows_inOrder sets budgets against the order of their names: the end of a workflow emits their events
@@ -846,7 +849,8 @@ func TestBudget_ofWorkflows_inOrder(t *testing.T) {
 		b.ok(usd(name, 5, func(x *rota.Budget) { x.Each = rota.EachWorkflow }))
 	}
 	want := []rota.BudgetName{"a", "m", "z"}
-	if mine, its := b.budgets.ofFlows, b.restored().budgets.ofFlows; !slices.Equal(mine, want) || !slices.Equal(its, want) {
+	if mine, its := b.budgets.OfFlows, b.restored().budgets.OfFlows; !slices.Equal(mine, want) || !slices.Equal(its,
+		want) {
 		t.Errorf("%v, restored %v, want %v", mine, its, want)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/fsm/internal/refuse"
 	"github.com/rotasched/rota/fsm/internal/state"
 )
 
@@ -54,13 +55,13 @@ func (m *Machine) retry(op *fsmpb.Retry) *fsmpb.Outcome {
 			"queue %q of job %s was deleted: set it again to retry the job", t.Queue, id))
 	}
 	if q.DrainTo != "" {
-		return entry.Refused(leaving(q))
+		return entry.Refused(refuse.Leaving(q))
 	}
 	if pending := q.Pending(); pending >= q.Policy.QueueCap {
 		return entry.Refused(m.admission.full(q, "queue %q holds %d pending jobs: queue_cap is %d", q.Name, pending,
 			q.Policy.QueueCap))
 	}
-	if err := m.keyring.admit(spec); err != nil {
+	if err := m.keyring.Admit(spec); err != nil {
 		return entry.Refused(err)
 	}
 	if err := m.admitClass(spec); err != nil {
@@ -68,23 +69,23 @@ func (m *Machine) retry(op *fsmpb.Retry) *fsmpb.Outcome {
 	}
 	var key state.UniqueKey
 	if spec.Unique != nil {
-		if key, o = m.uniques.again(spec); o != nil {
+		if key, o = m.uniques.Again(spec); o != nil {
 			return o
 		}
 	}
 	j := m.revive(t, spec, was)
 	j.Past = &state.JobPast{Content: t.Content, Life: t.Life + 1, Retried: m.Header.Now(),
 		Since: max(m.Header.Clock, t.FreeAt, m.leasing.believedUntil(id)), Unique: key,
-		Batch: m.batches.rejoin(spec.Batch, t), Spent: was.spent}
+		Batch: m.batches.Rejoin(spec.Batch, t), Spent: was.spent}
 	j.LastReason = t.Reason
 	if n := len(j.Attempts); n > 0 {
 		j.LastError = j.Attempts[n-1].Error
 	}
 	m.JobTable.Insert(id, j)
-	m.hooks.again(id)
-	m.batches.calls(id, true)
+	m.hooks.Again(id)
+	m.batches.Calls(id, true)
 	m.placement.classify(j)
-	m.keyring.enter(j)
+	m.keyring.Enter(j)
 	if ttl := q.Policy.TTLAbsMs; ttl > 0 || spec.TTL > 0 {
 		if spec.TTL > 0 {
 			ttl = spec.TTL.Milliseconds()

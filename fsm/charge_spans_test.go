@@ -63,15 +63,15 @@ func BenchmarkSettleCharge(b *testing.B) {
 			number := uint64(0)
 			for range open {
 				number++
-				kr.charge(c, rule, number, 5)
+				kr.Charge(c, rule, number, 5)
 			}
 			b.ResetTimer()
 			for range b.N {
 				number++
-				kr.charge(c, rule, number, 5)
+				kr.Charge(c, rule, number, 5)
 				l := &state.LeaseRow{Spent: rota.Costs{"u": 4}}
 				l.Token.Counter = number - uint64(open)
-				kr.settleCharge(c, rule, l)
+				kr.SettleCharge(c, rule, l)
 			}
 		})
 	}

@@ -4,8 +4,10 @@ import (
 	"maps"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/internal/keys"
+	"github.com/rotasched/rota/fsm/internal/learn"
+	"github.com/rotasched/rota/fsm/internal/plans"
 	"github.com/rotasched/rota/fsm/internal/state"
-	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/internal/limits"
 )
 
@@ -45,8 +47,8 @@ func (m *Machine) Check() []string {
 	c.tenants()
 	c.limiters()
 	c.domains()
-	c.types()
-	c.estimates()
+	c.m.typeStats.CheckTypes(c.fault)
+	c.m.typeStats.CheckEstimates(c.fault)
 	c.tiers()
 	c.going()
 	c.accused()
@@ -54,16 +56,16 @@ func (m *Machine) Check() []string {
 	c.liveNodes()
 	c.rules()
 	c.settings()
-	c.uniques()
-	c.access()
-	c.holdings()
+	c.m.uniques.Check(c.fault)
+	c.m.access.Check(c.fault)
 	c.backups()
-	c.keys()
-	c.schedules()
-	c.tzdata()
-	c.batches()
-	c.hooks()
-	c.plans()
+	keys.Check(&c.m.keyring, &c.m.leasing.leases, c.fault)
+	c.m.budgets.Check(c.fault)
+	c.m.schedules.Check(c.fault)
+	c.m.schedules.CheckZones(c.fault)
+	c.m.batches.Check(c.fault)
+	c.m.hooks.Check(c.fault)
+	c.m.plans.Check(c.fault)
 	c.timers()
 	c.bytes()
 	c.digest()
@@ -245,7 +247,7 @@ func (c *checker) queues() {
 		if err := i.pending.Check(); err != nil {
 			c.fault("I4: queue %s: %v", name, err)
 		}
-		c.turns(name, i)
+		keys.CheckTurns(&c.m.keyring, name, i.pending, c.fault)
 		want := turn{}
 		if q.Queued > 0 {
 			want = turn{q.Turn, uint64(q.Policy.Weight), name}
@@ -394,34 +396,34 @@ func newMachineTimers(m *parts) *state.Timers {
 		}
 		return true
 	})
-	m.uniques.times(t)
+	m.uniques.Times(t)
 	m.flows.vertices.Scan(func(key string, v *state.VertexRow) bool {
 		t.Gate.Refile(key, 0, v.GateDue())
 		return true
 	})
-	m.keyring.counts.Scan(func(key string, c *state.KeyCountRow) bool {
-		if r := m.keyring.ruleOf(c); r != nil {
-			t.Key.Refile(key, 0, int64(m.keyring.due(c, r)))
+	m.keyring.CountRows.Scan(func(key string, c *state.KeyCountRow) bool {
+		if r := m.keyring.RuleOf(c); r != nil {
+			t.Key.Refile(key, 0, int64(m.keyring.Due(c, r)))
 		}
 		return true
 	})
-	m.access.spent.Scan(func(hash string, r *state.SpentRow) bool {
+	m.access.Spent.Scan(func(hash string, r *state.SpentRow) bool {
 		t.Spent.Refile(hash, 0, int64(r.Until))
 		return true
 	})
-	m.access.tokens.Scan(func(id state.TokenID, r *state.TokenRow) bool {
+	m.access.Tokens.Scan(func(id state.TokenID, r *state.TokenRow) bool {
 		t.Token.Refile(string(id), 0, int64(r.Expires))
 		return true
 	})
 	m.fleet.workers.Scan(func(id rota.WorkerID, w *state.WorkerRow) bool {
-		t.Disowned.Refile(string(id), 0, m.access.disownedAt(w))
+		t.Disowned.Refile(string(id), 0, m.access.DisownedAt(w))
 		return true
 	})
-	m.schedules.rows.Scan(func(name rota.ScheduleName, r *state.ScheduleRow) bool {
+	m.schedules.Rows.Scan(func(name rota.ScheduleName, r *state.ScheduleRow) bool {
 		t.Waiting.Refile(string(name), 0, int64(r.Retry))
 		return true
 	})
-	m.batches.times(t)
+	m.batches.Times(t)
 	(&View{m}).promotions(t)
 	m.admission.timeLimits(t)
 	return t
@@ -443,35 +445,35 @@ func (c *checker) digest() {
 	m.admission.tenants.Scan(func(_ rota.TenantID, r *state.TenantRow) bool { add(state.TagTenant, r); return true })
 	m.admission.limiters.Scan(func(_ string, r *state.LimiterRow) bool { add(state.TagLimiter, r); return true })
 	m.admission.domains.Scan(func(_ string, r *state.DomainRow) bool { add(state.TagDomain, r); return true })
-	m.typeStats.types.Scan(func(_ rota.JobType, r *state.TypeRow) bool { add(state.TagType, r); return true })
-	m.typeStats.estimates.Scan(func(_ string, r *estimateRow) bool { add(state.TagEstimate, r); return true })
+	m.typeStats.Types.Scan(func(_ rota.JobType, r *state.TypeRow) bool { add(state.TagType, r); return true })
+	m.typeStats.Estimates.Scan(func(_ string, r *learn.EstimateRow) bool { add(state.TagEstimate, r); return true })
 	m.flows.workflows.Scan(func(_ rota.WorkflowID, r *state.WorkflowRow) bool {
 		add(state.TagWorkflow, r)
 		return true
 	})
 	m.flows.vertices.Scan(func(_ string, r *state.VertexRow) bool { add(state.TagVertex, r); return true })
 	m.ended.deleted.Scan(func(_ string, r *state.DeletedRow) bool { add(state.TagDeleted, r); return true })
-	m.access.roles.Scan(func(_ state.RoleName, r *state.RoleRow) bool { add(state.TagRole, r); return true })
-	m.access.tokens.Scan(func(_ state.TokenID, r *state.TokenRow) bool { add(state.TagToken, r); return true })
-	m.access.blocks.Scan(func(_ state.BlockKey, r *state.BlockRow) bool { add(state.TagBlock, r); return true })
-	m.access.issuers.Scan(func(_ string, r *state.IssuerRow) bool { add(state.TagIssuer, r); return true })
-	m.access.spent.Scan(func(_ string, r *state.SpentRow) bool { add(state.TagSpent, r); return true })
+	m.access.Roles.Scan(func(_ state.RoleName, r *state.RoleRow) bool { add(state.TagRole, r); return true })
+	m.access.Tokens.Scan(func(_ state.TokenID, r *state.TokenRow) bool { add(state.TagToken, r); return true })
+	m.access.Blocks.Scan(func(_ state.BlockKey, r *state.BlockRow) bool { add(state.TagBlock, r); return true })
+	m.access.Issuers.Scan(func(_ string, r *state.IssuerRow) bool { add(state.TagIssuer, r); return true })
+	m.access.Spent.Scan(func(_ string, r *state.SpentRow) bool { add(state.TagSpent, r); return true })
 	m.BackupTable.Scan(func(_ string, r *state.BackupRow) bool { add(state.TagBackup, r); return true })
 	m.ZoneTable.Scan(func(_ string, r *state.TzdataRow) bool { add(state.TagTZData, r); return true })
-	m.uniques.rows.Scan(func(_ string, r *state.UniqueRow) bool { add(state.TagUnique, r); return true })
-	m.uniques.merged.Scan(func(_ rota.JobID, r *state.MergedRow) bool { add(state.TagMerged, r); return true })
-	m.keyring.rules.Scan(func(_ string, r *state.KeyRuleRow) bool { add(state.TagKeyRule, r); return true })
-	m.keyring.counts.Scan(func(_ string, r *state.KeyCountRow) bool { add(state.TagKeyCount, r); return true })
-	m.keyring.charges.Scan(func(_ string, r *state.ChargeRow) bool { add(state.TagKeyCharge, r); return true })
-	m.budgets.rows.Scan(func(_ rota.BudgetName, r *state.BudgetRow) bool { add(state.TagBudget, r); return true })
-	m.budgets.accounts.Scan(func(_ string, r *state.AccountRow) bool { add(state.TagAccount, r); return true })
-	m.schedules.rows.Scan(func(_ rota.ScheduleName, r *state.ScheduleRow) bool {
+	m.uniques.Rows.Scan(func(_ string, r *state.UniqueRow) bool { add(state.TagUnique, r); return true })
+	m.uniques.Merged.Scan(func(_ rota.JobID, r *state.MergedRow) bool { add(state.TagMerged, r); return true })
+	m.keyring.Rules.Scan(func(_ string, r *state.KeyRuleRow) bool { add(state.TagKeyRule, r); return true })
+	m.keyring.CountRows.Scan(func(_ string, r *state.KeyCountRow) bool { add(state.TagKeyCount, r); return true })
+	m.keyring.Charges.Scan(func(_ string, r *state.ChargeRow) bool { add(state.TagKeyCharge, r); return true })
+	m.budgets.Rows.Scan(func(_ rota.BudgetName, r *state.BudgetRow) bool { add(state.TagBudget, r); return true })
+	m.budgets.AccountRows.Scan(func(_ string, r *state.AccountRow) bool { add(state.TagAccount, r); return true })
+	m.schedules.Rows.Scan(func(_ rota.ScheduleName, r *state.ScheduleRow) bool {
 		add(state.TagSchedule, r)
 		return true
 	})
-	m.batches.rows.Scan(func(_ rota.BatchID, r *state.BatchRow) bool { add(state.TagBatch, r); return true })
-	m.hooks.rows.Scan(func(_ rota.WebhookName, r *state.HookRow) bool { add(state.TagWebhook, r); return true })
-	m.plans.rows.Scan(func(_ rota.PlanID, r *planRow) bool { add(state.TagPlan, r); return true })
+	m.batches.Rows.Scan(func(_ rota.BatchID, r *state.BatchRow) bool { add(state.TagBatch, r); return true })
+	m.hooks.Rows.Scan(func(_ rota.WebhookName, r *state.HookRow) bool { add(state.TagWebhook, r); return true })
+	m.plans.Rows.Scan(func(_ rota.PlanID, r *plans.Row) bool { add(state.TagPlan, r); return true })
 	if m.Header.Hash == (rota.Digest{}) && m.Header.Index == 0 {
 		return // nothing is hashed before the first entry
 	}
@@ -508,33 +510,23 @@ func (c *checker) bytes() {
 	})
 	m.fleet.workers.Scan(func(_ rota.WorkerID, r *state.WorkerRow) bool { weigh(state.TagWorker, r); return true })
 	m.QueueTable.Scan(func(_ rota.QueueName, r *state.QueueRow) bool { weigh(state.TagQueue, r); return true })
-	m.uniques.rows.Scan(func(_ string, r *state.UniqueRow) bool { weigh(state.TagUnique, r); return true })
-	m.uniques.merged.Scan(func(_ rota.JobID, r *state.MergedRow) bool { weigh(state.TagMerged, r); return true })
+	m.uniques.Rows.Scan(func(_ string, r *state.UniqueRow) bool { weigh(state.TagUnique, r); return true })
+	m.uniques.Merged.Scan(func(_ rota.JobID, r *state.MergedRow) bool { weigh(state.TagMerged, r); return true })
 	m.admission.tenants.Scan(func(_ rota.TenantID, r *state.TenantRow) bool { weigh(state.TagTenant, r); return true })
-	m.keyring.rules.Scan(func(_ string, r *state.KeyRuleRow) bool { weigh(state.TagKeyRule, r); return true })
-	m.keyring.counts.Scan(func(_ string, r *state.KeyCountRow) bool { weigh(state.TagKeyCount, r); return true })
-	m.keyring.charges.Scan(func(_ string, r *state.ChargeRow) bool { weigh(state.TagKeyCharge, r); return true })
-	m.budgets.rows.Scan(func(_ rota.BudgetName, r *state.BudgetRow) bool { weigh(state.TagBudget, r); return true })
-	m.budgets.accounts.Scan(func(_ string, r *state.AccountRow) bool { weigh(state.TagAccount, r); return true })
-	m.schedules.rows.Scan(func(_ rota.ScheduleName, r *state.ScheduleRow) bool {
+	m.keyring.Rules.Scan(func(_ string, r *state.KeyRuleRow) bool { weigh(state.TagKeyRule, r); return true })
+	m.keyring.CountRows.Scan(func(_ string, r *state.KeyCountRow) bool { weigh(state.TagKeyCount, r); return true })
+	m.keyring.Charges.Scan(func(_ string, r *state.ChargeRow) bool { weigh(state.TagKeyCharge, r); return true })
+	m.budgets.Rows.Scan(func(_ rota.BudgetName, r *state.BudgetRow) bool { weigh(state.TagBudget, r); return true })
+	m.budgets.AccountRows.Scan(func(_ string, r *state.AccountRow) bool { weigh(state.TagAccount, r); return true })
+	m.schedules.Rows.Scan(func(_ rota.ScheduleName, r *state.ScheduleRow) bool {
 		weigh(state.TagSchedule, r)
 		return true
 	})
-	m.batches.rows.Scan(func(_ rota.BatchID, r *state.BatchRow) bool { weigh(state.TagBatch, r); return true })
+	m.batches.Rows.Scan(func(_ rota.BatchID, r *state.BatchRow) bool { weigh(state.TagBatch, r); return true })
 	got, want := &m.Ledger.Tally, &l.Tally
 	queues, tenants := got.Queues.Whole(), got.Tenants.Whole()
 	if got.All != want.All || !maps.Equal(queues, want.Queues.Whole()) || !maps.Equal(tenants, want.Tenants.Whole()) {
 		c.fault("I4: %d bytes are counted, of %d queues and %d tenants; the rows have %d, of %d and %d", got.All,
 			len(queues), len(tenants), want.All, len(want.Queues.Whole()), len(want.Tenants.Whole()))
-	}
-}
-
-// holdings recounts the rows that principals own. Invariant I4.
-func (c *checker) holdings() {
-	count := authority{}
-	c.m.eachHeld(func(by rota.Principal, what access.Owned) { count.hold(by, what, 1) })
-	if !maps.Equal(count.held, c.m.access.held) {
-		c.fault("I4: what principals own is counted otherwise than it is: %d counts, not %d", len(c.m.access.held),
-			len(count.held))
 	}
 }

@@ -49,8 +49,8 @@ func (lg *leasing) spend(l *state.LeaseRow, costs rota.Costs) *state.LeaseRow {
 	before := l.Spent
 	l.Spent = costs
 	spec := lg.specOf(l)
-	lg.keyring.report(l, spec)
-	lg.budgets.report(l, spec, before)
+	lg.keyring.Report(l, spec)
+	lg.budgets.Report(l, spec, before)
 	return l
 }
 

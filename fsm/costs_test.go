@@ -97,7 +97,7 @@ func TestCosts_atATakeover(t *testing.T) {
 	t.Parallel()
 	b := newestBench(t)
 	b.rule(weighted)
-	l := b.leased("j", "w", keys("m:1"), costs("model", 800))
+	l := b.leased("j", "w", ofKeys("m:1"), costs("model", 800))
 	b.ok(verb(rota.VerbAck, l))
 	b.ok(registerOp("w", 1, "other", true))
 	b.refuses(rota.KindInvalid, "costs", verb(rota.VerbDecline, l, func(c *peer.LeaseCommand) {
@@ -179,7 +179,7 @@ func TestWeightedRate_creditsOnlyWhatTimeHasNotRepaid(t *testing.T) {
 	b.rule(weighted)
 	b.worker("w", 100)
 	for _, id := range []string{"a", "b", "c"} {
-		b.submit(id, keys("m:1"), costs("model", 1000))
+		b.submit(id, ofKeys("m:1"), costs("model", 1000))
 	}
 	leases := b.wantStart("a")
 	b.pass(999_999)
@@ -214,18 +214,18 @@ func TestWeightedRate_settles(t *testing.T) {
 			t.Fatalf("%+v, want a debt of %d", k, want)
 		}
 	}
-	b.submit("refunded", keys("m:1"), costs("model", 800))
+	b.submit("refunded", ofKeys("m:1"), costs("model", 800))
 	l := b.wantStart("refunded")["refunded"]
 	owes(800)
 	b.ok(verb(rota.VerbComplete, l, spends("model", 300)))
 	owes(300)
-	b.submit("over", keys("m:1"), costs("model", 100))
+	b.submit("over", ofKeys("m:1"), costs("model", 100))
 	l = b.wantStart("over")["over"]
 	b.ok(verb(rota.VerbProgress, l, spends("model", 50))) // less than the estimate, but the attempt can still use more
 	owes(400)
 	b.ok(verb(rota.VerbProgress, l, spends("model", 2000)))
 	owes(2300)
-	b.submit("next", keys("m:1")) // 1 unit
+	b.submit("next", ofKeys("m:1")) // 1 unit
 	b.wantStart()
 	b.ok(verb(rota.VerbComplete, l, spends("model", 2000)))
 	b.pass(1300_000)
@@ -236,18 +236,18 @@ func TestWeightedRate_settles(t *testing.T) {
 	b.ok(verb(rota.VerbComplete, l)) // no report: the estimate stays
 	owes(1000)
 	b.pass(500_000)
-	b.submit("silent", keys("m:1"), costs("model", 400))
+	b.submit("silent", ofKeys("m:1"), costs("model", 400))
 	b.wantStart("silent")
 	owes(900)
 	b.pass(30_000)
 	owes(470) // its ack timed out, so it spent nothing
 	b.ok(cancelOp("silent"))
 	b.pass(470_000)
-	b.submit("huge", keys("m:1"), costs("model", 3000))
-	b.submit("small", keys("m:1"), costs("model", 1))
+	b.submit("huge", ofKeys("m:1"), costs("model", 3000))
+	b.submit("small", ofKeys("m:1"), costs("model", 1))
 	b.ok(verb(rota.VerbAck, b.wantStart("huge")["huge"])) // starts from an empty bucket
 	b.pass(2_900_000)
-	b.submit("huge2", keys("m:1"), costs("model", 3000))
+	b.submit("huge2", ofKeys("m:1"), costs("model", 3000))
 	b.wantStart() // small fits, but would starve huge2
 	b.pass(100_000)
 	b.wantStart("small") // the first in line
@@ -320,8 +320,8 @@ func TestWeightedRate_ruleChanges(t *testing.T) {
 			b.ok(queueOp("default", "ranking", "fifo"))
 			b.rule(weighted)
 			b.worker("w", 100)
-			b.submit("open", keys("m:1"), costs("model", 800))
-			b.submit("waits", keys("m:1"), costs("model", 900))
+			b.submit("open", ofKeys("m:1"), costs("model", 800))
+			b.submit("waits", ofKeys("m:1"), costs("model", 900))
 			l := b.wantStart("open")["open"]
 			owes := func(want int64) {
 				t.Helper()
@@ -423,7 +423,7 @@ func weightedLife(t *testing.T, seed uint64) {
 	for step := range 120 {
 		switch d.IntN(6) {
 		case 0, 1:
-			b.submit(fmt.Sprint("j", step), keys("m:1"), func(s *rota.JobSpec) {
+			b.submit(fmt.Sprint("j", step), ofKeys("m:1"), func(s *rota.JobSpec) {
 				if d.IntN(4) > 0 {
 					s.Costs = rota.Costs{"u": d.Int64N(30 * rota.CostUnit)}
 				}
@@ -487,10 +487,10 @@ func weightedLife(t *testing.T, seed uint64) {
 			}
 		}
 		want := debtOf(starts, r.Rate, r.PeriodMs, b.Header.Clock)
-		c := b.keyring.counts.Get(state.KeyCountKey("", "default", "m:1"))
+		c := b.keyring.CountRows.Get(state.KeyCountKey("", "default", "m:1"))
 		got := new(big.Int)
 		if c != nil {
-			w := b.keyring.owed(c, b.keyring.ruleOf(c))
+			w := b.keyring.Owed(c, b.keyring.RuleOf(c))
 			got.Lsh(big.NewInt(w.Hi), 64).Add(got, new(big.Int).SetUint64(w.Lo))
 		}
 		if got.Cmp(want) != 0 {

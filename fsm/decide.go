@@ -70,7 +70,7 @@ func (d *decision) all() bool {
 	pl.registry.busy.Scan(func(t turn) bool {
 		if q := d.m.QueueTable.Get(t.name); !q.Policy.Paused {
 			d.lots = append(d.lots, sched.Lot{Pending: pl.registry.queues[t.name].pending, Policy: &q.Policy,
-				Queue: t.name, Stats: d.m.typeStats.statsOf(q), Expects: q.ExpectsOf()})
+				Queue: t.name, Stats: d.m.typeStats.StatsOf(q), Expects: q.ExpectsOf()})
 			d.names = append(d.names, t.name)
 		}
 		return true

@@ -206,7 +206,7 @@ func (s *arriving) take(op *fsmpb.Op) bool {
 		v := rota.LeaseVerb(o.Lease.GetVerb())
 		return v == rota.VerbAck || v == rota.VerbRenew || v == rota.VerbComplete || v == rota.VerbProgress
 	case *fsmpb.Op_Submit:
-		return s.m.access.judge(op) == nil && s.submit(o.Submit.GetSpec())
+		return s.m.access.Judge(op) == nil && s.submit(o.Submit.GetSpec())
 	default:
 		return false
 	}
@@ -224,7 +224,8 @@ func (s *arriving) submit(p *fsmpb.JobSpec) bool {
 		return true // the known job of its id answers it
 	}
 	q, kept := m.QueueTable.Get(spec.Queue), m.Specs.Keep(spec)
-	if spec.Unique != nil || spec.Batch != "" || len(spec.Keys) > 0 || len(m.budgets.of(spec.ID, spec, nil)) > 0 || rota.DateOf(spec.NotBefore) > 0 ||
+	if spec.Unique != nil || spec.Batch != "" || len(spec.Keys) > 0 || len(m.budgets.Of(spec.ID, spec, nil)) > 0 ||
+		rota.DateOf(spec.NotBefore) > 0 ||
 		m.takes(spec, q) != nil || m.admit(spec, kept.Bytes(), q) != nil || !s.room(spec, q) {
 		return false
 	}
@@ -233,7 +234,7 @@ func (s *arriving) submit(p *fsmpb.JobSpec) bool {
 	if spec.Delay.Milliseconds() > 0 {
 		return true // it is DELAYED
 	}
-	if q.Policy.Ranking == rota.RankAdaptive || m.keyring.groups[q.Name] != nil {
+	if q.Policy.Ranking == rota.RankAdaptive || m.keyring.Groups[q.Name] != nil {
 		return false
 	}
 	if d := m.admission.domainOf(q.Name, spec.Domain); q.Policy.Paused || m.admission.throttled(q, spec.Tenant) ||
@@ -278,14 +279,14 @@ func (s *arriving) file(spec *state.KeptSpec, q *state.QueueRow) {
 		if lot = s.spare[q.Name]; lot == nil || lot.Pending.FairShare() != q.Policy.FairShare {
 			lot = &sched.Lot{Pending: sched.NewPending(q.Policy.FairShare), Queue: q.Name}
 		}
-		lot.Policy, lot.Stats, lot.Expects = &q.Policy, s.m.typeStats.statsOf(q), q.ExpectsOf()
+		lot.Policy, lot.Stats, lot.Expects = &q.Policy, s.m.typeStats.StatsOf(q), q.ExpectsOf()
 		s.lots[q.Name] = lot
 		s.join(q)
 	}
 	class := pl.registry.supply.Intern(sched.RequirementsOf(&spec.JobSpec))
 	j := state.JobRow{JobLife: state.NoLife, Spec: spec, Class: class, Seq: s.m.Header.JobSeq + s.admitted,
 		Enqueued: s.now, QueuedAt: s.now}
-	if estimate, part := s.m.typeStats.foretell(j.Spec, &q.Policy); estimate|part != 0 {
+	if estimate, part := s.m.typeStats.Foretell(j.Spec, &q.Policy); estimate|part != 0 {
 		j.JobLife = &state.JobLife{LifeWords: state.LifeWords{Past: &state.JobPast{Estimate: estimate, Part: part}}}
 	}
 	item := pl.itemOf(&j, q)
@@ -397,7 +398,7 @@ func (f *freeing) take(whole *fsmpb.Op, op *fsmpb.LeaseOp) bool {
 	w, l := m.fleet.workers.Get(rota.WorkerID(op.GetWorker())), m.leasing.leases.Get(string(op.GetLease()))
 	if w == nil || l == nil || w.Session != rota.Session(op.GetSession()) || l.Worker != w.Spec.ID ||
 		l.Session != w.Session ||
-		m.access.judge(whole) != nil || slices.Contains(f.ended, l) {
+		m.access.Judge(whole) != nil || slices.Contains(f.ended, l) {
 		return true // it is refused, or answered as before
 	}
 	if l.Ended != nil {
@@ -405,7 +406,7 @@ func (f *freeing) take(whole *fsmpb.Op, op *fsmpb.LeaseOp) bool {
 	}
 	j := m.JobTable.Get(l.Job)
 	if _, run := rota.SplitRunID(l.Job); run || j.Isolated() || j.Workflow != "" || j.History().Batch != 0 ||
-		len(j.Spec.Keys) > 0 || len(m.budgets.of(l.Job, &j.Spec.JobSpec, nil)) > 0 || len(j.Spec.ExpectedDigest) > 0 {
+		len(j.Spec.Keys) > 0 || len(m.budgets.Of(l.Job, &j.Spec.JobSpec, nil)) > 0 || len(j.Spec.ExpectedDigest) > 0 {
 		return false
 	}
 	if w.Polls || l.Revoked != rota.ReasonNone || l.Domain != "" || m.admission.limitsOf(l.Tenant).MaxConcurrent > 0 ||

@@ -5,6 +5,7 @@ import (
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/fsm/internal/state"
+	"github.com/rotasched/rota/fsm/internal/unique"
 	"github.com/rotasched/rota/internal/limits"
 )
 
@@ -56,11 +57,11 @@ func (ed *ended) deleteJob(op *fsmpb.DeleteJob) *fsmpb.Outcome {
 	e := rota.Event{Kind: rota.EventJobDeleted, Job: id}
 	if t := ed.tombs.Get(id); t != nil {
 		e.Queue, e.Tenant, e.Attempt = t.Queue, t.Tenant, t.Attempt
-		ed.uniques.release(id, t.Unique)
+		ed.uniques.Release(id, t.Unique)
 		ed.dropTomb(id, seq)
 	}
 	ed.addDeleted(seq)
-	ed.keyring.release(id)
+	ed.keyring.Release(id)
 	ed.s.Journal.Emit(e)
 	return o
 }
@@ -287,26 +288,26 @@ func (m *Machine) rerun(t *state.TombRow, spec *rota.JobSpec, was past, text str
 	q.Count(rota.JobRunning, 1)
 	j := m.revive(t, spec, was)
 	j.Past = &state.JobPast{Content: t.Content, Life: t.Life, Retried: t.Retried,
-		Batch: m.batches.rejoin(spec.Batch, t), Spent: was.spent}
+		Batch: m.batches.Rejoin(spec.Batch, t), Spent: was.spent}
 	if spec.Unique != nil {
 		if j.Past.Unique = t.Unique; t.Unique == (state.UniqueKey{}) {
-			j.Past.Unique = uniqueKeyOf(spec, max(t.Submitted.Date, t.Retried.Date))
+			j.Past.Unique = unique.KeyOf(spec, max(t.Submitted.Date, t.Retried.Date))
 		}
 	} else {
-		m.uniques.release(t.ID, t.Unique)
+		m.uniques.Release(t.ID, t.Unique)
 	}
 	began := max(t.Submitted.Clock, t.Retried.Clock)
 	j.State, j.Attempt, j.Enqueued, j.FirstLease = rota.JobRunning, t.Attempt, began, t.Finished
 	j.LastReason, j.LastError = rota.ReasonProofInvalid, text
 	j.Disprove(t, text)
 	m.JobTable.Insert(t.ID, j)
-	m.batches.calls(t.ID, true)
-	m.hooks.again(t.ID)
+	m.batches.Calls(t.ID, true)
+	m.hooks.Again(t.ID)
 	m.placement.classify(j)
 	if spec.Unique != nil {
-		m.uniques.follow(j, t.State)
+		m.uniques.Follow(j, t.State)
 	}
-	m.keyring.enter(j)
+	m.keyring.Enter(j)
 	ttl := spec.TTL.Milliseconds()
 	if ttl == 0 {
 		ttl = q.Policy.TTLAbsMs

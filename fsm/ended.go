@@ -7,7 +7,9 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/fsm/internal/keys"
 	"github.com/rotasched/rota/fsm/internal/state"
+	"github.com/rotasched/rota/fsm/internal/unique"
 	"github.com/rotasched/rota/fsm/tree"
 	"github.com/rotasched/rota/internal/limits"
 	"github.com/tidwall/btree"
@@ -307,9 +309,9 @@ func rangeFrom(t *tree.Tree[string, *state.DeletedRow], seq uint64) (first *stat
 type ended struct {
 	s       *state.State
 	flows   *flows
-	keyring *keyring
+	keyring *keys.Keyring
 	leasing *leasing
-	uniques *uniques
+	uniques *unique.Keys
 	view    *View
 	tombs   state.Tombs
 	// staged are complete terminal jobs, outside the digest.
@@ -420,4 +422,23 @@ func readPast(t *state.TombRow, p *fsmpb.Past) ([]rota.Attempt, error) {
 func wordsOf(r *state.Record) Ended {
 	t := r.Ended.Row()
 	return Ended{r.Seq, t.Content, deadJob(&t, r)}
+}
+
+// liveJob returns a live job in its public form, with its future times calculated from now.
+func liveJob(j *state.JobRow, l *state.LeaseRow, now rota.Moment) rota.Job {
+	job := rota.Job{JobSpec: j.Spec.Words(), State: j.State, Attempt: j.Attempt, Submitted: j.SubmittedAt(),
+		Enqueued: j.EnqueuedAt(), FirstLease: j.FirstLease, Due: now.At(j.Due), Expires: now.At(j.Expires()),
+		Reason: j.LastReason, Error: j.LastError,
+		Life: j.History().Life, Retried: j.History().Retried, Changes: j.History().Changes,
+		Attempts: j.Attempts, Progress: j.Progress, ProgressNote: j.Note, Tier: j.Tier, Preempted: j.Preempted,
+		WorkerLosses: int32(len(j.History().Losses)), Isolated: j.Isolated(), Spent: j.History().Spent}
+	if j.DueDate != 0 {
+		job.Due = now.On(j.DueDate)
+	}
+	if l != nil {
+		lease := l.Words(now)
+		job.Lease = &lease
+		job.Spent = state.AddCosts(job.Spent, l.Spent)
+	}
+	return job
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/fsm/internal/authz"
 	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/access"
 )
@@ -193,7 +194,7 @@ func TestEventsHaveTheirCaller(t *testing.T) {
 		if n := op.GetSetNode(); n != nil {
 			n.Removed = true // otherwise it is internal to the leader
 		}
-		_, asked := ruleOf(op)
+		_, asked := authz.RuleOf(op)
 		if asked != (len(deeds[what]) > 0 || silent[what] != "") {
 			t.Errorf("operation %s may be requested: %v, and %d of it are tried: add to deeds how it changes something",
 				what, asked, len(deeds[what]))

@@ -5,6 +5,8 @@ import (
 	"strconv"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/internal/authz"
+	"github.com/rotasched/rota/fsm/internal/learn"
 	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/internal/limits"
@@ -14,11 +16,11 @@ import (
 // fleet holds the workers: their identity, their reachability, and their reputation.
 type fleet struct {
 	s         *state.State
-	access    *authority
+	access    *authz.Authority
 	admission *admission
 	leasing   *leasing
 	placement *placement
-	typeStats *typeStats
+	typeStats *learn.Stats
 	workers   state.Table[rota.WorkerID, state.WorkerRow, *state.WorkerRow]
 	// offered reports whether a worker offered slots in the entry being applied.
 	offered bool
@@ -85,7 +87,7 @@ func (fl *fleet) disprove(w *state.WorkerRow, p *rota.QueuePolicy, e rota.Event)
 		fl.s.Journal.Emit(e)
 		return
 	}
-	w.AddHealth(fl.s.Header.Clock, outcomeProofInvalid.health(p))
+	w.AddHealth(fl.s.Header.Clock, healthOf(state.OutcomeProofInvalid, p))
 	penalty := w.StakeLeft() / slashPart
 	w.Slashed += penalty
 	w.InvalidProofs = min(w.InvalidProofs, maxInvalidProofs) + 1
@@ -132,9 +134,9 @@ func (fl *fleet) fireForget(id string) {
 	fl.s.Timers.Reputation.Refile(id, int64(w.ReputationDue), 0)
 	fl.s.Timers.Attest.Refile(id, int64(w.AttestDue), 0)
 	fl.s.Timers.Offer.Refile(id, int64(w.OffersUntil), 0)
-	fl.s.Timers.Disowned.Refile(id, fl.access.disownedAt(w), 0)
+	fl.s.Timers.Disowned.Refile(id, fl.access.DisownedAt(w), 0)
 	fl.placement.registry.supply.Remove(w.Spec.ID)
-	fl.access.hold(w.By, access.OwnsWorker, -1)
+	fl.access.Hold(w.By, access.OwnsWorker, -1)
 	fl.workers.Drop(w.Spec.ID)
 }
 
@@ -230,7 +232,7 @@ func (c *checker) reputation() {
 		case w.Lapsed && (w.AttestedUntil == 0 || w.AttestedUntil > m.Header.Date()) || w.AttestedUntil < 0:
 			c.fault("I3: worker %s is attested until %d, lapsed: %v", id, w.AttestedUntil, w.Lapsed)
 		}
-		if work := m.access.work(w.By, w.Spec.Queues); !work.Equal(w.Grants) {
+		if work := m.access.Work(w.By, w.Spec.Queues); !work.Equal(w.Grants) {
 			c.fault("I4: worker %s of %s is kept with grants %v: %v is right", id, w.By, w.Grants, work)
 		}
 		c.bars(w)
@@ -282,11 +284,11 @@ func (c *checker) bars(w *state.WorkerRow) {
 
 // own records the owner of a worker that registers with a spec; w is editable.
 func (fl *fleet) own(w *state.WorkerRow, spec *rota.WorkerSpec) {
-	fl.s.Timers.Disowned.Refile(string(w.Spec.ID), fl.access.disownedAt(w), 0)
-	fl.access.hold(w.By, access.OwnsWorker, -1)
+	fl.s.Timers.Disowned.Refile(string(w.Spec.ID), fl.access.DisownedAt(w), 0)
+	fl.access.Hold(w.By, access.OwnsWorker, -1)
 	w.By = fl.s.Journal.Owner()
-	fl.access.hold(w.By, access.OwnsWorker, 1)
-	w.Grants = fl.access.work(w.By, spec.Queues)
+	fl.access.Hold(w.By, access.OwnsWorker, 1)
+	w.Grants = fl.access.Work(w.By, spec.Queues)
 }
 
 // disown reviews the workers of principals whose credentials changed: the next sweeps end the sessions of those whose
@@ -295,7 +297,7 @@ func (fl *fleet) disown(whose func(rota.Principal) bool) {
 	fl.workers.Scan(func(id rota.WorkerID, w *state.WorkerRow) bool {
 		if whose(w.By) {
 			fl.s.Timers.Disowned.Delete(state.Timer{Due: 1, ID: string(id)})
-			fl.s.Timers.Disowned.Refile(string(id), 0, fl.access.disownedAt(w))
+			fl.s.Timers.Disowned.Refile(string(id), 0, fl.access.DisownedAt(w))
 		}
 		return true
 	})
@@ -311,7 +313,7 @@ func (fl *fleet) regrant(whose func(rota.Principal) bool) {
 		if w.By == "" || !whose(w.By) {
 			return true
 		}
-		if g := fl.access.work(w.By, w.Spec.Queues); !g.Equal(w.Grants) {
+		if g := fl.access.Work(w.By, w.Spec.Queues); !g.Equal(w.Grants) {
 			changed[id], ids = g, append(ids, id)
 		}
 		return true
@@ -329,7 +331,7 @@ func (fl *fleet) revokeDenied(w *state.WorkerRow) {
 	if fl.s.Header.Rules < moveRules {
 		return
 	}
-	may := fl.access.mayWork(w)
+	may := fl.access.MayWork(w)
 	for _, id := range w.OpenLeases() {
 		if l := fl.leasing.leases.Get(id); !may(l.Tenant, l.Queue) {
 			fl.revoke(fl.leasing.leases.Edit(id), rota.ReasonAccessEnded)
@@ -340,44 +342,15 @@ func (fl *fleet) revokeDenied(w *state.WorkerRow) {
 // moveRules is the first rules version under which leases are revoked when a session moves to another principal.
 const moveRules = 2
 
-// mayWork returns a function that reports whether a worker's principal may work for a tenant in a queue, whether the
-// worker serves the queue or not: its leases outlive a change of its queues. Like work, it depends only on the rows.
-func (ac *authority) mayWork(w *state.WorkerRow) func(rota.TenantID, rota.QueueName) bool {
-	var rights *access.Rights
-	known := false
-	return func(tenant rota.TenantID, queue rota.QueueName) bool {
-		if w.By == "" || w.Grants == nil && slices.Contains(w.Spec.Queues, queue) {
-			return true
-		}
-		if !known {
-			known = true
-			if r, _, refusal := ac.here().resolve(w.By, 0); refusal == nil {
-				rights = r
-			}
-		}
-		return rights != nil && rights.Allow(rota.RightWork, tenant, queue)
-	}
-}
-
-// anybody matches every principal that a change of roles may concern.
-func anybody(rota.Principal) bool { return true }
-
-func only(by rota.Principal) func(rota.Principal) bool {
-	return func(p rota.Principal) bool { return p == by }
-}
-
-// nobody is the principal of workers that lost their credential: it has no rights.
-const nobody rota.Principal = "nobody"
-
 // fireDisowned ends the session of a worker whose credential is gone, as a takeover does (SPEC §8.5): its leases are
 // revoked and end by silence, and it gets no new ones. The worker's own secret, under a valid credential, can use the
 // id again.
 func (fl *fleet) fireDisowned(id string) {
 	w := fl.workers.Edit(rota.WorkerID(id))
 	fl.s.Timers.Disowned.Refile(id, 1, 0)
-	fl.access.hold(w.By, access.OwnsWorker, -1)
-	w.By = nobody
-	w.Grants = fl.access.work(w.By, w.Spec.Queues)
+	fl.access.Hold(w.By, access.OwnsWorker, -1)
+	w.By = authz.Nobody
+	w.Grants = fl.access.Work(w.By, w.Spec.Queues)
 	if w.Status == rota.WorkerRetired {
 		return
 	}

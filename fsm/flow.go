@@ -6,12 +6,16 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tidwall/btree"
-
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/internal/authz"
+	"github.com/rotasched/rota/fsm/internal/budgets"
+	"github.com/rotasched/rota/fsm/internal/keys"
+	"github.com/rotasched/rota/fsm/internal/learn"
+	"github.com/rotasched/rota/fsm/internal/refuse"
 	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/sched"
+	"github.com/tidwall/btree"
 )
 
 // flowIndex is the derived data of workflows (SPEC §11).
@@ -105,7 +109,7 @@ const flowLooks = 1 << 17
 // large workflow would delay the cluster for seconds.
 func (f *flowIndex) spend(looks int) error {
 	if f.spent > 0 && f.spent+looks > flowLooks {
-		e := exhausted(manyAtOnce, "many workflows are committed or retried in this moment: try again at once")
+		e := refuse.Exhausted(manyAtOnce, "many workflows are committed or retried in this moment: try again at once")
 		e.(*rota.Error).RetryAfter = 50 * time.Millisecond
 		return e
 	}
@@ -299,7 +303,7 @@ func (fs *flows) makeJob(f *flow, r *state.WorkflowRow, number uint32) *state.Jo
 	j.Seq = fs.s.Header.JobSeq
 	fs.s.JobTable.Insert(id, j)
 	fs.placement.classify(j)
-	fs.keyring.enter(j)
+	fs.keyring.Enter(j)
 	q := fs.s.QueueTable.Edit(v.Spec.Queue)
 	if v.Runs++; v.Runs == 1 {
 		q.Submitted++
@@ -315,7 +319,7 @@ func (fs *flows) makeJob(f *flow, r *state.WorkflowRow, number uint32) *state.Jo
 		j.ExpireAbs = r.Started.Clock + rota.Clock(ttl)
 	}
 	fs.s.Timers.Expire.Refile(string(id), 0, int64(j.Expires()))
-	fs.typeStats.declareType(v.Spec, q)
+	fs.typeStats.DeclareType(v.Spec, q)
 	return j
 }
 
@@ -407,15 +411,15 @@ func (w *walk) next() (n uint32, ok bool) {
 // flows holds the workflows and releases their nodes.
 type flows struct {
 	s         *state.State
-	access    *authority
+	access    *authz.Authority
 	admission *admission
-	budgets   *budgets
+	budgets   *budgets.Budgets
 	ended     *ended
-	keyring   *keyring
+	keyring   *keys.Keyring
 	leasing   *leasing
 	life      *lifecycle
 	placement *placement
-	typeStats *typeStats
+	typeStats *learn.Stats
 	view      *View
 	workflows state.Table[rota.WorkflowID, state.WorkflowRow, *state.WorkflowRow]
 	// vertices are the workflows' nodes, by vertexKey.
@@ -462,4 +466,32 @@ func (fs *flows) waitingNode(job rota.JobID) (*flow, *state.VertexRow) {
 		return nil, nil
 	}
 	return f, v
+}
+
+// lives reports whether a workflow exists and has not ended.
+func (fs *flows) lives(id rota.WorkflowID) bool {
+	r := fs.workflows.Get(id)
+	return r != nil && !r.State.Terminal()
+}
+
+// node returns a node of a workflow, nil if it has none of the name; known is false if there is no such workflow.
+func (fs *flows) node(id rota.WorkflowID, name string) (v *state.VertexRow, known bool) {
+	f := fs.flowIndex.byID[id]
+	if f == nil {
+		return nil, false
+	}
+	if n, ok := f.byName[name]; ok {
+		return f.rows[n], true
+	}
+	return nil, true
+}
+
+// queuesOf returns the queues of a workflow's nodes, in order of first use.
+func (fs *flows) queuesOf(id rota.WorkflowID) (queues []rota.QueueName) {
+	if f := fs.flowIndex.byID[id]; f != nil {
+		for _, q := range f.queues {
+			queues = append(queues, q.name)
+		}
+	}
+	return queues
 }

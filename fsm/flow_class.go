@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/internal/refuse"
 	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/sched"
@@ -48,7 +49,7 @@ func (fs *flows) admitKind(f *flow, spec *state.KeptSpec) error {
 				"more of them the same, or split the workflow", f.id, limits.MaxWorkflowClasses)
 	}
 	if fs.placement.registry.supply.Classes(spec.Queue) > limits.MaxClassesPerQueue {
-		return exhausted("requires",
+		return refuse.Exhausted("requires",
 			"queue %q has jobs and nodes of workflows of %d different requirement sets: no more are taken",
 			spec.Queue, limits.MaxClassesPerQueue)
 	}

@@ -181,12 +181,12 @@ func (fs *flows) finishFlow(f *flow, r *state.WorkflowRow) {
 	}
 	fs.flowIndex.passing.Delete(f.seq)
 	fs.freeKinds(f)
-	fs.access.hold(r.By, access.OwnsWorkflow, -1)
+	fs.access.Hold(r.By, access.OwnsWorkflow, -1)
 	r.State, r.Ending, r.Cursor = st, rota.WorkflowNone, 0
 	r.Finished = fs.s.Header.Now()
 	r.Due = fs.ended.remembered(r.Queue, 0)
 	fs.noteOver(r, 1)
-	fs.budgets.flowEnded(r.ID)
+	fs.budgets.FlowEnded(r.ID)
 	e := rota.Event{Kind: rota.EventWorkflowFinished, Reason: r.Reason, Payload: fs.finishedPayload(r)}
 	if r.Reason != rota.ReasonNone {
 		e.Node = state.VertexName(f.rows[r.Failed])
@@ -378,7 +378,7 @@ func (fs *flows) leave(r *state.WorkflowRow) {
 		fs.freeKinds(fs.flowIndex.byID[r.ID])
 	}
 	if r.Lives() {
-		fs.access.hold(r.By, access.OwnsWorkflow, -1)
+		fs.access.Hold(r.By, access.OwnsWorkflow, -1)
 	}
 	delete(fs.flowIndex.byID, r.ID)
 	r.Leaving, r.Cursor = true, 0

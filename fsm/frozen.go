@@ -6,6 +6,8 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
+	"github.com/rotasched/rota/fsm/internal/learn"
+	"github.com/rotasched/rota/fsm/internal/plans"
 	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/fsm/tree"
 	"github.com/tidwall/btree"
@@ -53,8 +55,8 @@ type Frozen struct {
 	schedules *tree.Tree[rota.ScheduleName, *state.ScheduleRow]
 	batches   *tree.Tree[rota.BatchID, *state.BatchRow]
 	hooks     *tree.Tree[rota.WebhookName, *state.HookRow]
-	plans     *tree.Tree[rota.PlanID, *planRow]
-	estimates *tree.Tree[string, *estimateRow]
+	plans     *tree.Tree[rota.PlanID, *plans.Row]
+	estimates *tree.Tree[string, *learn.EstimateRow]
 }
 
 // Freeze returns the state after the last applied entry.
@@ -65,15 +67,17 @@ func (m *Machine) Freeze() *Frozen {
 		nodes: m.NodeTable.Freeze(),
 		holds: m.placement.holds.Freeze(), tenants: m.admission.tenants.Freeze(),
 		limiters: m.admission.limiters.Freeze(), domains: m.admission.domains.Freeze(),
-		types: m.typeStats.types.Freeze(), staged: m.ended.staged.records.Copy(), workflows: m.flows.workflows.Freeze(),
+		types: m.typeStats.Types.Freeze(), staged: m.ended.staged.records.Copy(), workflows: m.flows.workflows.Freeze(),
 		vertices: m.flows.vertices.Freeze(), deleted: m.ended.deleted.Freeze(),
-		roles: m.access.roles.Freeze(), tokens: m.access.tokens.Freeze(), blocks: m.access.blocks.Freeze(),
-		issuers: m.access.issuers.Freeze(), spent: m.access.spent.Freeze(), backups: m.BackupTable.Freeze(),
-		tzdata: m.ZoneTable.Freeze(), uniques: m.uniques.rows.Freeze(), merged: m.uniques.merged.Freeze(),
-		keyRules: m.keyring.rules.Freeze(), keyCounts: m.keyring.counts.Freeze(), charges: m.keyring.charges.Freeze(),
-		budgets: m.budgets.rows.Freeze(), accounts: m.budgets.accounts.Freeze(), schedules: m.schedules.rows.Freeze(),
-		plans: m.plans.rows.Freeze(), batches: m.batches.rows.Freeze(), hooks: m.hooks.rows.Freeze(),
-		estimates: m.typeStats.estimates.Freeze()}
+		roles: m.access.Roles.Freeze(), tokens: m.access.Tokens.Freeze(), blocks: m.access.Blocks.Freeze(),
+		issuers: m.access.Issuers.Freeze(), spent: m.access.Spent.Freeze(), backups: m.BackupTable.Freeze(),
+		tzdata: m.ZoneTable.Freeze(), uniques: m.uniques.Rows.Freeze(), merged: m.uniques.Merged.Freeze(),
+		keyRules: m.keyring.Rules.Freeze(), keyCounts: m.keyring.CountRows.Freeze(),
+		charges: m.keyring.Charges.Freeze(),
+		budgets: m.budgets.Rows.Freeze(), accounts: m.budgets.AccountRows.Freeze(),
+		schedules: m.schedules.Rows.Freeze(),
+		plans:     m.plans.Rows.Freeze(), batches: m.batches.Rows.Freeze(), hooks: m.hooks.Rows.Freeze(),
+		estimates: m.typeStats.Estimates.Freeze()}
 }
 
 // Archived drops the staged records: they are on disk, so a snapshot need not carry them.
@@ -205,7 +209,7 @@ func (f *Frozen) Records(yield func(kind byte, rec []byte) error) error {
 	f.schedules.Scan(func(_ rota.ScheduleName, r *state.ScheduleRow) bool {
 		return put(state.TagSchedule, func() { r.Canonical(&e) })
 	})
-	f.plans.Scan(func(_ rota.PlanID, r *planRow) bool { return put(state.TagPlan, func() { r.Canonical(&e) }) })
+	f.plans.Scan(func(_ rota.PlanID, r *plans.Row) bool { return put(state.TagPlan, func() { r.Canonical(&e) }) })
 	f.batches.Scan(func(_ rota.BatchID, r *state.BatchRow) bool {
 		return put(state.TagBatch, func() { r.Canonical(&e) })
 	})
@@ -213,7 +217,10 @@ func (f *Frozen) Records(yield func(kind byte, rec []byte) error) error {
 		return put(state.TagWebhook, func() { r.Canonical(&e) })
 	})
 	f.tzdata.Scan(func(_ string, r *state.TzdataRow) bool { return put(state.TagTZData, func() { r.Canonical(&e) }) })
-	f.estimates.Scan(func(_ string, r *estimateRow) bool { return put(state.TagEstimate, func() { r.Canonical(&e) }) })
+	f.estimates.Scan(func(_ string, r *learn.EstimateRow) bool {
+		return put(state.TagEstimate,
+			func() { r.Canonical(&e) })
+	})
 	if !state.Planted.DedupeNotInSnapshot() {
 		f.tombs.Scan(func(_ rota.JobID, t state.Tomb) bool {
 			return put(state.TagTomb, func() { e.B = append(e.B, t...) })
@@ -284,11 +291,9 @@ func (l *Loader) Add(kind byte, rec []byte) error {
 		fresh = m.admission.domains.Load(r.Key, r)
 	case state.TagType:
 		r := state.DecodeType(d)
-		fresh = m.typeStats.types.Load(r.Typ, r)
+		fresh = m.typeStats.Types.Load(r.Typ, r)
 	case state.TagEstimate:
-		r := decodeEstimate(d)
-		fresh = m.typeStats.estimates.Load(r.key, r)
-		m.typeStats.order.Set(r)
+		fresh = m.typeStats.Load(d)
 	case state.TagWorkflow:
 		r := state.DecodeWorkflow(d)
 		fresh = m.flows.workflows.Load(r.ID, r)
@@ -299,31 +304,30 @@ func (l *Loader) Add(kind byte, rec []byte) error {
 		r := decodeDeleted(d)
 		fresh = m.ended.deleted.Load(state.DeletedKey(r.To), r)
 	case state.TagRole, state.TagToken, state.TagBlock, state.TagIssuer, state.TagSpent:
-		fresh = m.access.load(kind, d)
+		fresh = m.access.Load(kind, d)
 	case state.TagBackup:
 		fresh = m.BackupTable.Load("", state.DecodeBackup(d))
 	case state.TagTZData:
 		fresh = m.ZoneTable.Load("", state.DecodeTZData(d))
 	case state.TagUnique:
 		r := state.DecodeUniqueRow(d)
-		fresh = m.uniques.rows.Load(r.Key, r)
+		fresh = m.uniques.Rows.Load(r.Key, r)
 	case state.TagMerged:
 		r := state.DecodeMerged(d)
-		fresh = m.uniques.merged.Load(r.ID, r)
+		fresh = m.uniques.Merged.Load(r.ID, r)
 	case state.TagKeyRule, state.TagKeyCount, state.TagKeyCharge, state.TagBudget, state.TagAccount:
 		fresh = m.loadLimit(kind, d)
 	case state.TagSchedule:
 		r := state.DecodeSchedule(d)
-		fresh = m.schedules.rows.Load(r.Spec.Name, r)
+		fresh = m.schedules.Rows.Load(r.Spec.Name, r)
 	case state.TagBatch:
 		r := state.DecodeBatch(d)
-		fresh = m.batches.rows.Load(r.ID, r)
+		fresh = m.batches.Rows.Load(r.ID, r)
 	case state.TagWebhook:
 		r := state.DecodeHook(d)
-		fresh = m.hooks.rows.Load(r.Spec.Name, r)
+		fresh = m.hooks.Rows.Load(r.Spec.Name, r)
 	case state.TagPlan:
-		r := decodePlan(d)
-		fresh = m.plans.rows.Load(r.spec.ID, r)
+		fresh = m.plans.Load(d)
 	case state.TagTomb:
 		fresh = m.ended.tombs.Load(state.DecodeTomb(d))
 	case state.TagRecord:
@@ -345,42 +349,19 @@ func (m *parts) loadLimit(kind byte, d *state.Decoder) bool {
 	switch kind {
 	case state.TagKeyRule:
 		r := state.DecodeKeyRule(d)
-		return m.keyring.rules.Load(r.Key, r)
+		return m.keyring.Rules.Load(r.Key, r)
 	case state.TagKeyCount:
 		r := state.DecodeKeyCount(d)
-		return m.keyring.counts.Load(r.Key, r)
+		return m.keyring.CountRows.Load(r.Key, r)
 	case state.TagKeyCharge:
 		r := state.DecodeCharge(d)
-		return m.keyring.charges.Load(r.Key, r)
+		return m.keyring.Charges.Load(r.Key, r)
 	case state.TagBudget:
 		r := state.DecodeBudget(d)
-		return m.budgets.rows.Load(r.Spec.Name, r)
+		return m.budgets.Rows.Load(r.Spec.Name, r)
 	default:
 		r := state.DecodeAccount(d)
-		return m.budgets.accounts.Load(r.Key, r)
-	}
-}
-
-// load loads one record of access; false if the row exists already.
-func (ac *authority) load(kind byte, d *state.Decoder) bool {
-	switch kind {
-	case state.TagRole:
-		r := state.DecodeRole(d)
-		return ac.roles.Load(state.RoleName(r.Name), r)
-	case state.TagToken:
-		r := state.DecodeToken(d)
-		return ac.tokens.Load(state.TokenID(r.ID), r)
-	case state.TagBlock:
-		r := state.DecodeBlock(d)
-		return ac.blocks.Load(r.Key, r)
-	case state.TagIssuer:
-		r := state.DecodeIssuer(d)
-		return ac.issuers.Load(r.URL, r)
-	case state.TagSpent:
-		r := state.DecodeSpent(d)
-		return ac.spent.Load(string(r.Hash[:]), r)
-	default:
-		panic("fsm: Add names the kinds of access")
+		return m.budgets.AccountRows.Load(r.Key, r)
 	}
 }
 
@@ -418,14 +399,14 @@ func (l *Loader) Finish() (*Machine, error) {
 
 // derive rebuilds everything outside the rows. Contradictory rows are refused rather than repaired.
 func (m *Machine) derive() error {
-	m.keyring.deriveRules()
-	defer func() { m.keyring.restoring = false }()
+	m.keyring.DeriveRules()
+	defer func() { m.keyring.Restoring = false }()
 	m.QueueTable.Scan(func(_ rota.QueueName, q *state.QueueRow) bool {
 		m.admission.initLanes(q, m.placement.addIndex(q))
 		return true
 	})
 	m.fleet.workers.Scan(func(_ rota.WorkerID, w *state.WorkerRow) bool {
-		w.Grants = m.access.work(w.By, w.Spec.Queues)
+		w.Grants = m.access.Work(w.By, w.Spec.Queues)
 		m.placement.supplyOf(w)
 		m.fleet.timeReputation(w)
 		m.Timers.Offer.Refile(string(w.Spec.ID), 0, int64(w.OffersUntil))
@@ -441,8 +422,8 @@ func (m *Machine) derive() error {
 	if err != nil {
 		return err
 	}
-	m.keyring.derive()
-	m.budgets.derive()
+	m.keyring.Derive()
+	m.budgets.Derive()
 	m.JobTable.Scan(func(_ rota.JobID, j *state.JobRow) bool {
 		err = m.deriveJob(j)
 		return err == nil
@@ -483,10 +464,10 @@ func (m *Machine) derive() error {
 		m.placement.registry.supply.Hold(h.Worker, true)
 		return true
 	})
-	m.access.derive()
-	m.uniques.times(&m.Timers)
-	m.schedules.derive()
-	m.batches.derive()
+	m.access.Derive()
+	m.uniques.Times(&m.Timers)
+	m.schedules.Derive()
+	m.batches.Derive()
 	return m.admission.deriveLimits()
 }
 

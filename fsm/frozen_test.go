@@ -308,16 +308,16 @@ func TestReincarnate_tokens(t *testing.T) {
 		b.entry(by(rota.Local, tokenOp(tokenWish("a", "root"))))
 		b.ok(by(actorNamed("a"), registerOp("of-a", 1, "of-a", false)))
 		for _, m := range []*Machine{b.Machine, b.twin} {
-			if _, _, err := m.View.Access().resolve(actorNamed("a"), 0); err != nil {
+			if _, _, err := m.View.Access().Resolve(actorNamed("a"), 0); err != nil {
 				t.Fatal(err)
 			}
 			if err := m.Reincarnate(Rebirth{Cluster: "second", VoidTokens: void}); err != nil {
 				t.Fatal(err)
 			}
-			if _, _, err := m.View.Access().resolve(actorNamed("a"), 0); (err != nil) != void {
+			if _, _, err := m.View.Access().Resolve(actorNamed("a"), 0); (err != nil) != void {
 				t.Errorf("void %v: %v", void, err)
 			}
-			if _, err := m.access.rightsOf(actorNamed("a")); (err != nil) != void {
+			if _, err := m.access.RightsOf(actorNamed("a")); (err != nil) != void {
 				t.Errorf("void %v, according to the machine %v", void, err)
 			}
 		}

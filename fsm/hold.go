@@ -126,7 +126,7 @@ func (pl *placement) held() []sched.Hold {
 func (pl *placement) lot(queue rota.QueueName) sched.Lot {
 	q := pl.s.QueueTable.Get(queue)
 	return sched.Lot{Pending: pl.registry.queues[queue].pending, Policy: &q.Policy, Queue: queue,
-		Stats: pl.typeStats.statsOf(q), Expects: q.ExpectsOf()}
+		Stats: pl.typeStats.StatsOf(q), Expects: q.ExpectsOf()}
 }
 
 // endless reports whether nothing bounds how long a lease may run (SPEC §8.2).

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/internal/plans"
 	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/fsm/tree"
 	"github.com/rotasched/rota/internal/access"
@@ -251,8 +252,8 @@ func (l *JobList) workflowMembers(w *PlanWork, f *filter.Filter, most int) Membe
 			return false
 		}
 		next.To = rota.JobID(id)
-		if planned(r, f, w.Started) {
-			if job := flowMark(r); w.of(r.Seq, job.State) {
+		if plans.Planned(r, f, w.Started) {
+			if job := plans.FlowMark(r); w.Of(r.Seq, job.State) {
 				next.Jobs, next.Numbers = append(next.Jobs, job), append(next.Numbers, r.Seq)
 			}
 		}
@@ -266,7 +267,7 @@ func (l *JobList) workflowMembers(w *PlanWork, f *filter.Filter, most int) Membe
 func (p *pager) offer(number uint64, id rota.JobID, q rota.QueueName, t rota.TenantID, typ rota.JobType,
 	s rota.JobState, read func() (rota.Job, bool)) {
 	p.mark.ID, p.mark.Queue, p.mark.Tenant, p.mark.Type, p.mark.State = id, q, t, typ, s
-	if !p.filter.Early(&p.mark) || p.plan != nil && !p.plan.of(number, s) {
+	if !p.filter.Early(&p.mark) || p.plan != nil && !p.plan.Of(number, s) {
 		return
 	}
 	c := p.page.Counted

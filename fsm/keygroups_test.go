@@ -35,20 +35,20 @@ func TestKeyGroup_turns(t *testing.T) {
 	t.Parallel()
 	b := grouped(t)
 	for _, id := range []string{"A1", "A2", "A3", "B1", "B2"} {
-		b.submit(id, keys("account:"+id[:1]))
+		b.submit(id, ofKeys("account:"+id[:1]))
 	}
 	if got := b.ran(); !slices.Equal(got, []rota.JobID{"A1", "B1", "A2", "B2", "A3"}) {
 		t.Fatalf("they ran %v", got)
 	}
 	for _, id := range []string{"A1", "A2", "A3"} {
-		b.submit("x"+id, keys("account:A"))
+		b.submit("x"+id, ofKeys("account:A"))
 	}
 	b.ok(verb(rota.VerbComplete, b.match()["xA1"]))
 	b.ok(verb(rota.VerbComplete, b.match()["xA2"]))
-	b.submit("xB1", keys("account:B")) // it returns: its turn is A's
-	b.submit("none1")                  // jobs without the key are one party
+	b.submit("xB1", ofKeys("account:B")) // it returns: its turn is A's
+	b.submit("none1")                    // jobs without the key are one party
 	b.submit("none2")
-	b.submit("xB2", keys("account:B"))
+	b.submit("xB2", ofKeys("account:B"))
 	if got := b.ran(); !slices.Equal(got, []rota.JobID{"xA3", "xB1", "none1", "none2", "xB2"}) {
 		t.Fatalf("they ran %v", got)
 	}

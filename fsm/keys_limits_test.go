@@ -41,7 +41,7 @@ func TestKeyRules_most(t *testing.T) {
 			ops = nil
 		}
 	}
-	if n := b.keyring.rules.Len(); n != limits.MaxKeyRules {
+	if n := b.keyring.Rules.Len(); n != limits.MaxKeyRules {
 		t.Fatalf("%d rules are set", n)
 	}
 	o := b.refuses(rota.KindExhausted, "rule", SetKeyRuleOp(rule(limits.MaxKeyRules)))
@@ -63,27 +63,27 @@ func TestKeys_most(t *testing.T) {
 	long(t)
 	b := newBench(t)
 	b.rule(rota.KeyRule{Name: "k", Concurrency: 1})
-	b.submit("other", keys("l:1"))
-	b.submit("over", keys("k:over"))
+	b.submit("other", ofKeys("l:1"))
+	b.submit("over", ofKeys("k:over"))
 	b.ok(cancelOp("over"))
-	b.submit("first", keys("k:first"))
+	b.submit("first", ofKeys("k:first"))
 	crowd(b, func(m *Machine, i int) {
 		key := state.KeyCountKey("", "default", fmt.Sprint("k:", i))
-		m.keyring.counts.Insert(key, &state.KeyCountRow{Key: key, Tenant: "default", Text: fmt.Sprint("k:", i),
+		m.keyring.CountRows.Insert(key, &state.KeyCountRow{Key: key, Tenant: "default", Text: fmt.Sprint("k:", i),
 			Jobs: 1})
 	}, limits.MaxKeyCounts-1)
 	kr := &b.Machine.keyring
-	last := jobSpec("j", keys("k:next", "m:1")) // without a rule m is not counted
-	if err := kr.admit(last); kr.counts.Len() != limits.MaxKeyCounts || rota.KindOf(err) != rota.KindExhausted ||
+	last := jobSpec("j", ofKeys("k:next", "m:1")) // without a rule m is not counted
+	if err := kr.Admit(last); kr.CountRows.Len() != limits.MaxKeyCounts || rota.KindOf(err) != rota.KindExhausted ||
 		!strings.Contains(err.Error(), "1000000 keys are counted: at most 1000000 are, and job j brings 1 more") {
-		t.Fatalf("%d keys: %v", kr.counts.Len(), err)
+		t.Fatalf("%d keys: %v", kr.CountRows.Len(), err)
 	}
 	b.refuse(b.Machine.submit(submitOp(last).GetSubmit()), rota.KindExhausted, "keys")
 	b.refuse(b.Machine.retry(retryOpWith("over", b).GetRetry()), rota.KindExhausted, "keys")
-	b.refuse(kr.setKeyRule(SetKeyRuleOp(&rota.KeyRule{Name: "l", Concurrency: 1}).GetSetKeyRule()), rota.KindExhausted,
+	b.refuse(kr.SetKeyRule(SetKeyRuleOp(&rota.KeyRule{Name: "l", Concurrency: 1}).GetSetKeyRule()), rota.KindExhausted,
 		"keys")
-	known := jobSpec("j", keys("k:first"))
-	if err := kr.admit(known); err != nil {
+	known := jobSpec("j", ofKeys("k:first"))
+	if err := kr.Admit(known); err != nil {
 		t.Errorf("a job with a counted key: %v", err)
 	}
 }
@@ -95,7 +95,7 @@ func TestUnique_most(t *testing.T) {
 	b := newBench(t)
 	crowd(b, func(m *Machine, i int) {
 		key := fmt.Sprint(i)
-		m.uniques.rows.Insert(key, &state.UniqueRow{Key: key, Job: "other", Tenant: "default"})
+		m.uniques.Rows.Insert(key, &state.UniqueRow{Key: key, Job: "other", Tenant: "default"})
 	}, limits.MaxUniqueKeys)
 	next := jobSpec("j", func(s *rota.JobSpec) { s.Unique = &rota.Unique{Key: "next"} })
 	o := b.refuse(b.Machine.submit(submitOp(next).GetSubmit()), rota.KindExhausted, "unique")

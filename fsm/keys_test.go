@@ -9,7 +9,7 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-func keys(list ...string) func(*rota.JobSpec) {
+func ofKeys(list ...string) func(*rota.JobSpec) {
 	return func(s *rota.JobSpec) { s.Keys = list }
 }
 
@@ -24,7 +24,7 @@ func (b *bench) blockedKey(key, job string) {
 	b.t.Helper()
 	name, _, _ := strings.Cut(key, ":")
 	b.rule(rota.KeyRule{Name: name, Sequence: rota.SequenceBlock})
-	l := b.leased(job, "w", keys(key))
+	l := b.leased(job, "w", ofKeys(key))
 	b.ok(verb(rota.VerbFail, l, func(c *peer.LeaseCommand) { c.Fail = peer.FailNoRetry }))
 	b.state(job, rota.JobDead)
 }
@@ -34,7 +34,7 @@ func TestKeyRules_refused(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.rule(rota.KeyRule{Name: "k", Concurrency: 1})
-	before := b.keyring.rules.Len()
+	before := b.keyring.Rules.Len()
 	for field, r := range map[string]rota.KeyRule{
 		"name": {Concurrency: 1}, "rule": {Name: "x"}, "concurrency": {Name: "x", Concurrency: -1},
 		"rate":      {Name: "x", PeriodMs: 1000},
@@ -47,9 +47,9 @@ func TestKeyRules_refused(t *testing.T) {
 	b.refuses(rota.KindNotFound, "key", SkipKeyOp("", "t", "k:1", "j"))
 	for _, list := range [][]string{{"a:1", "b:1", "c:1", "d:1", "e:1"}, {"nocolon"}, {"a:1", "a:2"}, {":1"}, {"a:"},
 		{"a:b c"}} {
-		b.refuses(rota.KindInvalid, "keys", submitOp(jobSpec("j", keys(list...))))
+		b.refuses(rota.KindInvalid, "keys", submitOp(jobSpec("j", ofKeys(list...))))
 	}
-	if b.keyring.rules.Len() != before || b.keyring.counts.Len() != 0 || b.JobTable.Len() != 0 {
+	if b.keyring.Rules.Len() != before || b.keyring.CountRows.Len() != 0 || b.JobTable.Len() != 0 {
 		t.Fatal("the refused submission left something behind")
 	}
 	b.sound()
@@ -63,10 +63,10 @@ func TestKeys_fullHoldsNobodyUp(t *testing.T) {
 	b.rule(rota.KeyRule{Name: "account", Concurrency: 1})
 	b.worker("w", 100)
 	for i := range 5 {
-		b.submit(fmt.Sprint("a", i), keys("account:7"), func(s *rota.JobSpec) { s.Priority = 0 })
+		b.submit(fmt.Sprint("a", i), ofKeys("account:7"), func(s *rota.JobSpec) { s.Priority = 0 })
 	}
-	b.submit("b", keys("account:8"))
-	b.submit("c", keys("other:7"))
+	b.submit("b", ofKeys("account:8"))
+	b.submit("c", ofKeys("other:7"))
 	leases := b.match()
 	if len(leases) != 3 || leases["b"].Job == "" || leases["c"].Job == "" {
 		t.Fatalf("%v have leases", leases)
@@ -93,7 +93,7 @@ func TestKeys_ruleSetLate(t *testing.T) {
 	b := newBench(t)
 	b.worker("w", 2)
 	for i := range 6 {
-		b.submit(fmt.Sprint("a", i), keys("k:1"))
+		b.submit(fmt.Sprint("a", i), ofKeys("k:1"))
 	}
 	if n := len(b.match()); n != 2 {
 		t.Fatalf("%d leases", n)
@@ -115,7 +115,7 @@ func TestKeys_ruleSetLate(t *testing.T) {
 	if n := len(b.match()); n != 1 {
 		t.Fatalf("%d more leases without a rule", n)
 	}
-	if b.keyring.counts.Len() != 0 {
+	if b.keyring.CountRows.Len() != 0 {
 		t.Error("keys are counted without a rule")
 	}
 	b.sound()
@@ -144,8 +144,8 @@ func TestKeys_blocker(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
 			b.blockedKey("k:1", "j")
-			b.submit("next", keys("k:1"))
-			b.submit("other", keys("k:2"))
+			b.submit("next", ofKeys("k:1"))
+			b.submit("other", ofKeys("k:2"))
 			if leases := b.match(); len(leases) != 1 || leases["other"].Job == "" {
 				t.Fatalf("%v run behind the blocker", leases)
 			}
@@ -167,7 +167,7 @@ func TestKeys_rate(t *testing.T) {
 	b.rule(rota.KeyRule{Name: "k", Rate: 2, PeriodMs: 1000, Burst: 3})
 	b.worker("w", 100)
 	for i := range 10 {
-		b.submit(fmt.Sprint("a", i), keys("k:1"))
+		b.submit(fmt.Sprint("a", i), ofKeys("k:1"))
 	}
 	if n := len(b.match()); n != 3 {
 		t.Fatalf("%d at once, the burst is 3", n)
@@ -193,9 +193,9 @@ func TestKeys_moved(t *testing.T) {
 	b.rule(rota.KeyRule{Queue: "q", Name: "k", Concurrency: 1})
 	b.rule(rota.KeyRule{Queue: "default", Name: "k", Sequence: rota.SequenceBlock})
 	for i := range 3 {
-		b.submit(fmt.Sprint("a", i), keys("k:1"), func(s *rota.JobSpec) { s.Queue = "q" })
+		b.submit(fmt.Sprint("a", i), ofKeys("k:1"), func(s *rota.JobSpec) { s.Queue = "q" })
 	}
-	b.submit("d", keys("k:1"))
+	b.submit("d", ofKeys("k:1"))
 	b.ok(planOp("move", rota.PlanMove, "queue=q", toQueue("default")))
 	if got := counts(b.runPlan("move", 500)); got != "DONE 3 0 0" {
 		t.Fatal(got)
@@ -217,7 +217,7 @@ func TestDelete_ofABlockerOfTwoKeys(t *testing.T) {
 	b := newBench(t)
 	b.rule(rota.KeyRule{Name: "z", Sequence: rota.SequenceBlock})
 	b.rule(rota.KeyRule{Name: "a", Sequence: rota.SequenceBlock})
-	l := b.leased("dead", "w", keys("z:1", "a:1"))
+	l := b.leased("dead", "w", ofKeys("z:1", "a:1"))
 	b.ok(verb(rota.VerbFail, l, func(c *peer.LeaseCommand) { c.Fail = peer.FailNoRetry }))
 	b.twin = b.restored()
 	var passed []string

@@ -8,6 +8,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
+	"github.com/rotasched/rota/fsm/internal/learn"
 	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/sched"
 )
@@ -91,28 +92,28 @@ func TestLearned_bounds(t *testing.T) {
 	b.took("a", 1_000)
 	b.took("b", 1_000, ofType("b"))
 	b.took("c", 2_000)
-	for i := ts.estimates.Len(); i < limits.MaxEstimates; i++ {
+	for i := ts.Estimates.Len(); i < limits.MaxEstimates; i++ {
 		// As if it had been learned before: no test runs this many jobs.
 		for _, m := range []*Machine{b.Machine, b.twin} {
-			r := &estimateRow{queue: "default", tenant: "many", typ: rota.JobType(fmt.Sprint("t", i)),
-				at: m.Header.Index, took: []sched.Took{{Ms: 1}}}
-			r.key = estimateKey(r.queue, r.tenant, r.typ)
-			m.typeStats.estimates.Insert(r.key, r)
-			m.typeStats.order.Set(r)
+			r := &learn.EstimateRow{Queue: "default", Tenant: "many", Typ: rota.JobType(fmt.Sprint("t", i)),
+				At: m.Header.Index, Took: []sched.Took{{Ms: 1}}}
+			r.Key = learn.EstimateKey(r.Queue, r.Tenant, r.Typ)
+			m.typeStats.Estimates.Insert(r.Key, r)
+			m.typeStats.Order.Set(r)
 		}
 	}
 	b.took("d", 1_000, ofType("d"))
 	for typ, kept := range map[rota.JobType]bool{"work": true, "b": false, "d": true} {
-		if got := ts.estimates.Get(estimateKey("default", rota.DefaultTenant, typ)) != nil; got != kept {
+		if got := ts.Estimates.Get(learn.EstimateKey("default", rota.DefaultTenant, typ)) != nil; got != kept {
 			t.Errorf("type %s is remembered: %v", typ, got)
 		}
 	}
-	if n := ts.estimates.Len(); n != limits.MaxEstimates {
+	if n := ts.Estimates.Len(); n != limits.MaxEstimates {
 		t.Errorf("%d are remembered", n)
 	}
 	b.ok(tenantOp("many"))
 	b.ok(deleteTenantOp("many"))
-	if n := ts.estimates.Len(); n != 2 {
+	if n := ts.Estimates.Len(); n != 2 {
 		t.Errorf("%d are remembered in addition to those of the tenant", n)
 	}
 	b.sound()

@@ -7,6 +7,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/fsm/internal/keys"
 	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/internal/peer"
@@ -237,7 +238,7 @@ func (lg *leasing) renew(l *state.LeaseRow, ordinal int32) *fsmpb.Outcome {
 	}
 	now := lg.s.Header.Clock
 	if now > l.RenewBy.Clock {
-		lg.fleet.outcome(l, outcomeLateRenewal)
+		lg.fleet.outcome(l, state.OutcomeLateRenewal)
 	}
 	l.Renewals++
 	l.State = rota.LeaseRenewed
@@ -286,14 +287,14 @@ func (lg *leasing) complete(l *state.LeaseRow, op *fsmpb.LeaseOp, costs rota.Cos
 	}
 	if want := lg.s.JobTable.Get(l.Job).Spec.ExpectedDigest; len(want) != 0 && !bytes.Equal(want, digest) {
 		grows.drop()
-		lg.fleet.outcome(l, outcomeProofInvalid)
+		lg.fleet.outcome(l, state.OutcomeProofInvalid)
 		state := lg.endLease(l, rota.ReasonProofInvalid, "output digest differs from expected_digest")
 		o := entry.Refused(proofInvalid(digest))
 		o.JobState = uint32(state)
 		return o
 	}
 	j := lg.s.JobTable.Edit(l.Job)
-	lg.fleet.outcome(l, outcomeSuccess)
+	lg.fleet.outcome(l, state.OutcomeSuccess)
 	lg.closeLease(l, j, rota.ReasonDone, "")
 	lg.s.Journal.EmitFor(j, &rota.Event{Kind: rota.EventJobCompleted, Job: l.Job, Queue: l.Queue, Tenant: l.Tenant,
 		Worker: l.Worker, Lease: l.ID, Attempt: l.Attempt, Reason: rota.ReasonDone,
@@ -310,10 +311,10 @@ func (lg *leasing) fail(l *state.LeaseRow, op *fsmpb.LeaseOp, costs rota.Costs) 
 		return entry.Refused(err)
 	}
 	spec := &lg.s.JobTable.Get(l.Job).Spec.JobSpec
-	if err := checkPause(op, spec); err != nil {
+	if err := keys.CheckPause(op, spec); err != nil {
 		return entry.Refused(err)
 	}
-	lg.keyring.pauseBy(l, spec, op)
+	lg.keyring.PauseBy(l, spec, op)
 	l = lg.spend(l, costs)
 	if l.Acked.IsZero() {
 		l = lg.leases.Change(l.Key, l)
@@ -337,13 +338,13 @@ func (lg *leasing) fail(l *state.LeaseRow, op *fsmpb.LeaseOp, costs rota.Costs) 
 		lg.life.finish(j, rota.JobCancelled, rota.ReasonCancelledByHandler, result{})
 		return became(rota.JobCancelled)
 	case kind == peer.FailNoRetry:
-		lg.fleet.outcome(l, outcomeFailure)
+		lg.fleet.outcome(l, state.OutcomeFailure)
 		j := lg.s.JobTable.Edit(l.Job)
 		lg.closeLease(l, j, rota.ReasonProviderFail, text)
 		lg.life.die(j, rota.ReasonProviderFail, l.Spent)
 		return became(rota.JobDead)
 	default:
-		lg.fleet.outcome(l, outcomeFailure)
+		lg.fleet.outcome(l, state.OutcomeFailure)
 		return became(lg.endLeaseFor(l, rota.ReasonProviderFail, text, rota.Clock(op.GetAfterMs())))
 	}
 }
@@ -374,7 +375,7 @@ func (lg *leasing) decline(l *state.LeaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome 
 	case l.EndsBy != 0 && lg.s.Header.Clock >= l.EndsBy-limits.DeclineTimesOut:
 		return &fsmpb.Outcome{JobState: uint32(lg.timeOut(l, "", text))}
 	default:
-		lg.fleet.outcome(l, outcomeDeclined)
+		lg.fleet.outcome(l, state.OutcomeDeclined)
 	}
 	return &fsmpb.Outcome{JobState: uint32(lg.endLease(l, why, text))}
 }
@@ -394,7 +395,7 @@ func (lg *leasing) progress(l *state.LeaseRow, op *fsmpb.LeaseOp, costs rota.Cos
 	l = lg.spend(l, costs)
 	j, at := lg.s.JobTable.Get(l.Job), lg.s.Header.Clock
 	if len(op.GetCosts()) > 0 {
-		lg.budgets.stop(l, &j.Spec.JobSpec)
+		lg.budgets.Stop(l, &j.Spec.JobSpec)
 	}
 	due := j.ProgressAt == 0 || at >= j.ProgressAt+limits.ProgressEvery || op.GetProgress() == 100 && j.Progress != 100
 	note := state.Tail(op.GetText(), limits.MaxNoteBytes)

@@ -7,7 +7,11 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/fsm/internal/budgets"
+	"github.com/rotasched/rota/fsm/internal/keys"
+	"github.com/rotasched/rota/fsm/internal/schedules"
 	"github.com/rotasched/rota/fsm/internal/state"
+	"github.com/rotasched/rota/fsm/internal/unique"
 	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/sched"
 )
@@ -16,15 +20,15 @@ import (
 type leasing struct {
 	s         *state.State
 	admission *admission
-	budgets   *budgets
+	budgets   *budgets.Budgets
 	ended     *ended
 	fleet     *fleet
 	flows     *flows
-	keyring   *keyring
+	keyring   *keys.Keyring
 	life      *lifecycle
 	placement *placement
-	schedules *schedules
-	uniques   *uniques
+	schedules *schedules.Schedules
+	uniques   *unique.Keys
 	view      *View
 	leases    state.Table[string, state.LeaseRow, *state.LeaseRow]
 	// bringing is the verb being applied if it carries its handler's log; otherwise nil.
@@ -63,8 +67,8 @@ func (lg *leasing) free(l *state.LeaseRow, s *rota.JobSpec, why rota.Reason) {
 	lg.placement.share(l.Queue, l.Tenant, -1)
 	lg.placement.countEndless(l, &lg.s.QueueTable.Get(l.Queue).Policy, -1)
 	lg.admission.closeTenant(l)
-	lg.keyring.opened(l, s, -1, why)
-	lg.budgets.closed(l, s)
+	lg.keyring.Opened(l, s, -1, why)
+	lg.budgets.Closed(l, s)
 }
 
 // noteEnd records in a job's attempts that its lease has ended; j is editable.
@@ -101,7 +105,7 @@ func (lg *leasing) snooze(l *state.LeaseRow, text string, wait rota.Clock) rota.
 	if lg.s.JobTable.Get(l.Job).Snoozes < limits.MaxSnoozes {
 		return lg.endLeaseFor(l, rota.ReasonSnoozed, text, wait)
 	}
-	lg.fleet.outcome(l, outcomeFailure)
+	lg.fleet.outcome(l, state.OutcomeFailure)
 	return lg.endLease(l, rota.ReasonProviderFail, text)
 }
 
@@ -206,12 +210,12 @@ func (lg *leasing) fireLease(key string) {
 	case lost:
 		lg.lose(l, silentText)
 	case l.Acked.IsZero() && l.Due == l.AckBy.Clock:
-		lg.fleet.outcome(l, outcomeAckTimeout)
+		lg.fleet.outcome(l, state.OutcomeAckTimeout)
 		lg.endLease(l, rota.ReasonAckTimeout, "")
 	case l.Due == l.EndsBy:
 		lg.timeOut(l, "", "")
 	default:
-		lg.fleet.outcome(l, outcomeExpired)
+		lg.fleet.outcome(l, state.OutcomeExpired)
 		lg.endLease(l, rota.ReasonLeaseExpired, "")
 	}
 }
@@ -230,7 +234,7 @@ func (lg *leasing) timeOut(l *state.LeaseRow, how, text string) rota.JobState {
 	if text != "" {
 		said += ": " + state.Tail(text, limits.MaxErrorBytes-len(said)-len(": "))
 	}
-	lg.fleet.outcome(l, outcomeTimedOut)
+	lg.fleet.outcome(l, state.OutcomeTimedOut)
 	return lg.endLease(l, rota.ReasonTimedOut, said)
 }
 
@@ -293,8 +297,8 @@ func (m *lifecycle) finish(j *state.JobRow, st rota.JobState, why rota.Reason, r
 	m.placement.acquit(j)
 	m.placement.registry.supply.Release(j.Class)
 	m.s.JobTable.Drop(id)
-	m.keyring.leave(j, st)
-	m.budgets.ended(id, &j.Spec.JobSpec, false)
+	m.keyring.Leave(j, st)
+	m.budgets.Ended(id, &j.Spec.JobSpec, false)
 
 	m.ended.evictTombs(limits.TombstoneCap - 1)
 	m.s.Header.TombSeq++
@@ -309,10 +313,10 @@ func (m *lifecycle) finish(j *state.JobRow, st rota.JobState, why rota.Reason, r
 	}
 	if st == rota.JobCompleted {
 		t.Unique = j.History().Unique
-		t.Due = max(t.Due, m.uniques.holds(id, t.Unique))
+		t.Due = max(t.Due, m.uniques.Holds(id, t.Unique))
 	}
 	if t.Batch = j.History().Batch; t.Batch != 0 {
-		m.batches.jobEnded(j.Spec.Batch, st)
+		m.batches.JobEnded(j.Spec.Batch, st)
 	}
 	if n := len(j.Attempts); n > 0 {
 		t.Lease, t.Worker, t.Logged = j.Attempts[n-1].Lease, j.Attempts[n-1].Worker, j.Attempts[n-1].Log
@@ -323,9 +327,9 @@ func (m *lifecycle) finish(j *state.JobRow, st rota.JobState, why rota.Reason, r
 		Err: j.LastError, Attempts: j.Attempts, Progress: j.Progress, Note: j.Note, Output: r.output, Meta: r.meta,
 		Spent: j.History().Spent})
 	m.flows.endVertex(j, st, why)
-	m.schedules.jobEnded(j, st, why)
-	m.batches.calls(id, false)
-	m.hooks.jobEnded(j, st)
+	m.schedules.JobEnded(j, st, why)
+	m.batches.Calls(id, false)
+	m.hooks.JobEnded(j, st)
 }
 
 // expel ends a job in any state: CANCELLED or EXPIRED.
@@ -338,7 +342,7 @@ func (m *lifecycle) expel(j *state.JobRow, st rota.JobState, why rota.Reason) {
 		m.placement.endHold(h, holdEnd(st)) // no event about a job follows its end
 	}
 	switch {
-	case j.State.Leased() && m.s.Header.Rules >= outlivingRules:
+	case j.State.Leased() && m.s.Header.Rules >= state.OutlivingRules:
 		m.leasing.outlive(j, why)
 	case j.State.Leased():
 		l := m.leasing.leases.Get(string(j.Lease[:]))

@@ -58,7 +58,7 @@ func (lg *leasing) losses(queue rota.QueueName) bool {
 
 // lose ends an attempt whose worker was lost.
 func (lg *leasing) lose(l *state.LeaseRow, text string) rota.JobState {
-	lg.fleet.outcome(l, outcomeExpired)
+	lg.fleet.outcome(l, state.OutcomeExpired)
 	if lg.losses(l.Queue) {
 		return lg.endLease(l, rota.ReasonWorkerLost, text)
 	}

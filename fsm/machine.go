@@ -6,6 +6,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/fsm/internal/authz"
 	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/sched"
@@ -71,10 +72,10 @@ func ApplyOpened(m *Machine, index rota.Index, term uint64, e *fsmpb.Entry) (App
 			a.Outcomes[i] = m.applyFor(op, term)
 		}
 		m.Journal.Caller, m.Journal.IfMatch = access.Caller{}, ""
-		m.uniques.settle()
+		m.uniques.Settle()
 		m.flows.settleFlows()
-		m.schedules.settle()
-		m.batches.settle()
+		m.schedules.Settle()
+		m.batches.Settle()
 		m.placement.settleTurns()
 		m.admission.settleMode()
 	}
@@ -84,10 +85,10 @@ func ApplyOpened(m *Machine, index rota.Index, term uint64, e *fsmpb.Entry) (App
 	m.JobTable.Recycle()
 	m.leasing.leases.Recycle()
 	m.fleet.workers.Recycle()
-	m.uniques.rows.Recycle()
-	m.keyring.counts.Recycle()
-	m.keyring.charges.Recycle()
-	m.budgets.accounts.Recycle()
+	m.uniques.Rows.Recycle()
+	m.keyring.CountRows.Recycle()
+	m.keyring.Charges.Recycle()
+	m.budgets.AccountRows.Recycle()
 	m.admission.tenants.Recycle() // queues are never dropped
 	a.Events, a.Sweep, a.Rules, a.Offered = m.Journal.Events, m.Sweep, m.Header.Rules, m.fleet.offered
 	a.Term, a.Clock, a.Stamped, a.Digest = m.Header.Term, m.Header.Clock, m.Stamped, m.Ledger.Sum
@@ -98,7 +99,7 @@ func ApplyOpened(m *Machine, index rota.Index, term uint64, e *fsmpb.Entry) (App
 func (m *Machine) applyFor(op *fsmpb.Op, term uint64) *fsmpb.Outcome {
 	m.Journal.Caller = state.CallerOf(op)
 	m.Journal.IfMatch = op.GetIfMatch()
-	if refusal := m.access.judge(op); refusal != nil {
+	if refusal := m.access.Judge(op); refusal != nil {
 		return entry.Refused(refusal)
 	}
 	if err := state.Conditional(op); err != nil {
@@ -184,26 +185,26 @@ func (m *Machine) apply(whole *fsmpb.Op, term uint64) *fsmpb.Outcome {
 	case *fsmpb.Op_BackupStored:
 		return m.storedBackup(op.BackupStored)
 	case *fsmpb.Op_SetKeyRule, *fsmpb.Op_DeleteKeyRule, *fsmpb.Op_SkipKey, *fsmpb.Op_PauseKey:
-		return m.keyring.apply(whole)
+		return m.keyring.Apply(whole)
 	case *fsmpb.Op_SetBudget, *fsmpb.Op_DeleteBudget, *fsmpb.Op_GrantBudget, *fsmpb.Op_ResetBudget,
 		*fsmpb.Op_TurnBudget:
-		return m.budgets.apply(whole)
+		return m.budgets.Apply(whole)
 	case *fsmpb.Op_SetSchedule, *fsmpb.Op_PauseSchedule, *fsmpb.Op_TriggerSchedule, *fsmpb.Op_BackfillSchedule,
 		*fsmpb.Op_DeleteSchedule, *fsmpb.Op_Fire, *fsmpb.Op_SetTzdata:
-		return m.schedules.apply(whole)
+		return m.schedules.Apply(whole)
 	case *fsmpb.Op_StartPlan:
-		return m.plans.start(op.StartPlan)
+		return m.plans.Start(op.StartPlan)
 	case *fsmpb.Op_CancelPlan:
-		return m.plans.cancel(op.CancelPlan)
+		return m.plans.Cancel(op.CancelPlan)
 	case *fsmpb.Op_PlanStep:
-		return m.planStep(op.PlanStep, term)
+		return m.plans.Step(op.PlanStep, term, m.planOne)
 	case *fsmpb.Op_OpenBatch:
-		return m.batches.open(op.OpenBatch)
+		return m.batches.Open(op.OpenBatch)
 	case *fsmpb.Op_SealBatch:
-		return m.batches.sealOp(op.SealBatch)
+		return m.batches.SealOp(op.SealBatch)
 	case *fsmpb.Op_SetWebhook, *fsmpb.Op_PauseWebhook, *fsmpb.Op_SkipWebhook, *fsmpb.Op_DeleteWebhook,
 		*fsmpb.Op_AdvanceHook:
-		return m.hooks.apply(whole)
+		return m.hooks.Apply(whole)
 	case *fsmpb.Op_Barrier:
 		return &fsmpb.Outcome{}
 	default:
@@ -214,33 +215,33 @@ func (m *Machine) apply(whole *fsmpb.Op, term uint64) *fsmpb.Outcome {
 func (m *Machine) applyAccess(op *fsmpb.Op) *fsmpb.Outcome {
 	switch op := op.GetOp().(type) {
 	case *fsmpb.Op_SetRole:
-		return m.access.setRole(op.SetRole)
+		return m.access.SetRole(op.SetRole)
 	case *fsmpb.Op_DeleteRole:
-		return m.access.deleteRole(op.DeleteRole)
+		return m.access.DeleteRole(op.DeleteRole)
 	case *fsmpb.Op_CreateToken:
-		return m.access.createToken(op.CreateToken)
+		return m.access.CreateToken(op.CreateToken)
 	case *fsmpb.Op_RevokeToken:
-		return m.access.revokeToken(op.RevokeToken)
+		return m.access.RevokeToken(op.RevokeToken)
 	case *fsmpb.Op_SetBlock:
-		return m.access.setBlock(op.SetBlock)
+		return m.access.SetBlock(op.SetBlock)
 	case *fsmpb.Op_SetAnonymous:
-		return m.access.setAnonymous(op.SetAnonymous)
+		return m.access.SetAnonymous(op.SetAnonymous)
 	case *fsmpb.Op_SetIssuer:
-		return m.access.setIssuer(op.SetIssuer)
+		return m.access.SetIssuer(op.SetIssuer)
 	case *fsmpb.Op_DeleteIssuer:
-		return m.access.deleteIssuer(op.DeleteIssuer)
+		return m.access.DeleteIssuer(op.DeleteIssuer)
 	case *fsmpb.Op_Exchange:
-		return m.access.exchange(op.Exchange)
+		return m.access.Exchange(op.Exchange)
 	case *fsmpb.Op_OpenSession:
-		return m.access.openSession(op.OpenSession)
+		return m.access.OpenSession(op.OpenSession)
 	case *fsmpb.Op_ClaimSession:
-		return m.access.claimSession(op.ClaimSession)
+		return m.access.ClaimSession(op.ClaimSession)
 	case *fsmpb.Op_EndSession:
-		return m.access.endSession(op.EndSession)
+		return m.access.EndSession(op.EndSession)
 	case *fsmpb.Op_ReadSnapshot:
 		return m.Journal.ReadSnapshot(op.ReadSnapshot)
 	case *fsmpb.Op_InitAuth:
-		return m.access.initAuth(op.InitAuth)
+		return m.access.InitAuth(op.InitAuth)
 	default:
 		panic("fsm: Apply lets no unknown operation pass")
 	}
@@ -344,15 +345,15 @@ func (m *Machine) Reincarnate(as Rebirth) error {
 	m.leasing.voidAll(as.Pause)
 	m.fleet.retireAll()
 	m.bury(as)
-	m.schedules.pauseAll()
-	m.hooks.disableAll("the cluster was restored", anybody)
-	m.batches.settle()
-	m.plans.cancelAll("the cluster was restored")
+	m.schedules.PauseAll()
+	m.hooks.DisableAll("the cluster was restored", authz.Anybody)
+	m.batches.Settle()
+	m.plans.CancelAll("the cluster was restored")
 	if m.BackupTable.Get("") != nil {
 		m.BackupTable.Drop("") // of another cluster
 	}
 	if as.VoidTokens {
-		m.access.revokeAll()
+		m.access.RevokeAll()
 	}
 	h.Cluster, h.Incarnation, h.Term, h.Leader = as.Cluster, max(h.Incarnation+1, as.Incarnation), 0, ""
 	h.Beacon = sched.FirstBeacon(as.Cluster)

@@ -117,7 +117,7 @@ func (b *bench) apply(data []byte, logTerm uint64) Applied {
 	b.twin.fleet.workers.Freeze()
 	b.twin.QueueTable.Freeze()
 	b.twin.admission.tenants.Freeze()
-	b.twin.budgets.accounts.Freeze()
+	b.twin.budgets.AccountRows.Freeze()
 	want, err := b.twin.Apply(index, logTerm, data)
 	if err != nil {
 		b.t.Fatalf("apply to the twin: %v", err)

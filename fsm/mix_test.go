@@ -345,7 +345,7 @@ func mixKeys(b *bench, d *dice) *fsmpb.Op {
 			Name: d.of("a", "b", "c"), Value: d.of("", "1")}}}
 	case 1:
 		var skip *fsmpb.SkipKey
-		b.keyring.counts.Scan(func(_ string, c *state.KeyCountRow) bool {
+		b.keyring.CountRows.Scan(func(_ string, c *state.KeyCountRow) bool {
 			if c.Blocker != "" {
 				skip = &fsmpb.SkipKey{Queue: string(c.Queue), Tenant: string(c.Tenant), Key: c.Text,
 					Job: string(c.Blocker)}

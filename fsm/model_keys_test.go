@@ -286,7 +286,7 @@ func (r *keyRace) finish() {
 }
 
 func (r *keyRace) skip() {
-	r.b.keyring.counts.Scan(func(_ string, c *state.KeyCountRow) bool {
+	r.b.keyring.CountRows.Scan(func(_ string, c *state.KeyCountRow) bool {
 		count := string(c.Tenant) + "/" + c.Text
 		if c.Blocker == "" {
 			return true

@@ -7,6 +7,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/internal/state"
+	"github.com/rotasched/rota/fsm/internal/unique"
 	"github.com/rotasched/rota/internal/millis"
 )
 
@@ -155,17 +156,17 @@ func (k *modelKeys) settle(m *model, swept bool, holds func(rota.JobID) bool) er
 // keys compares the holders of keys after an entry.
 func (r *race) keys(swept bool) {
 	holders := map[rota.JobID]bool{}
-	r.b.uniques.rows.Scan(func(_ string, row *state.UniqueRow) bool {
+	r.b.uniques.Rows.Scan(func(_ string, row *state.UniqueRow) bool {
 		holders[row.Job] = true
 		return true
 	})
 	if err := r.model.keys.settle(r.model, swept, func(id rota.JobID) bool { return holders[id] }); err != nil {
 		r.Fatalf("%v", err)
 	}
-	if got := r.b.uniques.rows.Len(); got != len(r.model.keys.held) {
+	if got := r.b.uniques.Rows.Len(); got != len(r.model.keys.held) {
 		r.Fatalf("%d keys are held, want %d as in the model", got, len(r.model.keys.held))
 	}
-	if got := r.b.uniques.merged.Len(); got != len(r.model.keys.merged) {
+	if got := r.b.uniques.Merged.Len(); got != len(r.model.keys.merged) {
 		r.Fatalf("%d submissions are merged, want %d as in the model", got, len(r.model.keys.merged))
 	}
 }
@@ -206,7 +207,7 @@ func TestUniqueKeys_hash(t *testing.T) {
 		message = append(message, part...)
 	}
 	want := sha256.Sum256(message)
-	if got := uniqueKeyOf(s, 7_400); string(got[:]) != string(want[:16]) { // ⌊8,900 ÷ 1,000⌋
+	if got := unique.KeyOf(s, 7_400); string(got[:]) != string(want[:16]) { // ⌊8,900 ÷ 1,000⌋
 		t.Fatalf("%x, want %x", got, want[:16])
 	}
 }

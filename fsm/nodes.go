@@ -10,6 +10,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/fsm/internal/authz"
 	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/internal/limits"
@@ -22,7 +23,7 @@ func (m *Machine) found(op *fsmpb.BeginTerm) *fsmpb.Outcome {
 	if err := rota.CheckID("cluster_id", id); err != nil {
 		return entry.Refused(err)
 	}
-	if err := checkAnonymous(op.GetAnonymous()); err != nil {
+	if err := authz.CheckAnonymous(op.GetAnonymous()); err != nil {
 		return entry.Refused(err)
 	}
 	if leap := op.GetLeapMs(); leap < 0 || leap > int64(limits.VirtualLeapMax) {

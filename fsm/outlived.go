@@ -12,9 +12,6 @@ import (
 // the worker confirms that it has stopped, or the lease ends as any other does (SPEC §8.8). Until then it uses its
 // worker's room, its tenant's share and its keys' slots, and jobs that must not run at the same time wait.
 
-// outlivingRules is the first rules version under which a lease outlives its job.
-const outlivingRules = 2
-
 // outlived indexes the leases whose jobs have ended, and the jobs that wait for them. All of it is derived.
 type outlived struct {
 	byJob    btree.Map[rota.JobID, string]
@@ -58,7 +55,7 @@ func (lg *leasing) outlive(j *state.JobRow, why rota.Reason) {
 	l := lg.leases.Edit(string(j.Lease[:]))
 	ended := &state.EndedJob{Spec: rota.JobSpec{ID: l.Job, Queue: l.Queue, Tenant: l.Tenant, Type: l.Typ,
 		Keys: j.Spec.Keys, Costs: j.Spec.Costs}, Alone: j.Isolated()}
-	if r := lg.uniques.rows.Get(string(j.History().Unique[:])); r != nil && r.Job == l.Job {
+	if r := lg.uniques.Rows.Get(string(j.History().Unique[:])); r != nil && r.Job == l.Job {
 		ended.Unique = j.History().Unique
 	}
 	supply := lg.placement.registry.supply
@@ -97,10 +94,7 @@ func (lg *leasing) release(l *state.LeaseRow, text string) rota.JobState {
 // releaseAll ends the leases that have outlived their jobs, as if their workers had confirmed, without events.
 func (lg *leasing) releaseAll() {
 	var leases []*state.LeaseRow
-	lg.outlived.byJob.Scan(func(_ rota.JobID, key string) bool {
-		leases = append(leases, lg.leases.Get(key))
-		return true
-	})
+	lg.eachOutlived(func(l *state.LeaseRow) { leases = append(leases, l) })
 	lg.s.Ledger.Gen++
 	lg.s.Journal.Mute = true
 	for _, l := range leases {
@@ -141,7 +135,7 @@ func (lg *leasing) bar(j *state.JobRow) (last *state.LeaseRow) {
 	if key, ok := lg.outlived.byUnique[j.History().Unique]; ok {
 		look(key)
 	}
-	if name, ok := lg.schedules.inTurn(j); ok {
+	if name, ok := lg.schedules.InTurn(j); ok {
 		from := string(name) + "@"
 		lg.outlived.byJob.Ascend(rota.JobID(from), func(id rota.JobID, key string) bool {
 			if !strings.HasPrefix(string(id), from) {
@@ -236,45 +230,20 @@ func (lg *leasing) believedUntil(id rota.JobID) rota.Clock {
 	return 0
 }
 
-// lingering returns one of the leases of a key's count whose jobs have ended, and their number.
-func (kr *keyring) lingering(count string) (one *state.LeaseRow, n int) {
-	lg := kr.leasing
+// eachOutlived visits the leases whose jobs have ended.
+func (lg *leasing) eachOutlived(visit func(*state.LeaseRow)) {
 	lg.outlived.byJob.Scan(func(_ rota.JobID, key string) bool {
-		l := lg.leases.Get(key)
-		for _, h := range kr.of(&l.Ended.Spec, nil) {
-			if h.count == count {
-				one, n = l, n+1
-			}
-		}
+		visit(lg.leases.Get(key))
 		return true
 	})
-	return one, n
-}
-
-// lingers returns the leases whose jobs have ended and that a rule may apply to.
-func (kr *keyring) lingers(id keyRuleID) (list []*state.LeaseRow) {
-	lg := kr.leasing
-	lg.outlived.byJob.Scan(func(_ rota.JobID, key string) bool {
-		l := lg.leases.Get(key)
-		for _, k := range l.Ended.Spec.Keys {
-			if (id.queue == "" || l.Queue == id.queue) && id.covers(id.queue, k) {
-				list = append(list, l)
-				break
-			}
-		}
-		return true
-	})
-	return list
 }
 
 // lingers counts the leases of a queue whose jobs have ended.
-func (pl *placement) lingers(queue rota.QueueName) (n int64) {
-	lg := pl.leasing
-	lg.outlived.byJob.Scan(func(_ rota.JobID, key string) bool {
-		if lg.leases.Get(key).Queue == queue {
+func (lg *leasing) lingers(queue rota.QueueName) (n int64) {
+	lg.eachOutlived(func(l *state.LeaseRow) {
+		if l.Queue == queue {
 			n++
 		}
-		return true
 	})
 	return n
 }

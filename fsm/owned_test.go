@@ -9,6 +9,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/fsm/internal/authz"
 	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/internal/limits"
 )
@@ -98,7 +99,7 @@ func TestOwned(t *testing.T) {
 			if taken != c.most || refusal == nil || refusal.Subject != what.Field() ||
 				refusal.Kind != rota.KindExhausted ||
 				!strings.Contains(refusal.Text, fmt.Sprint(c.most)) ||
-				!strings.Contains(refusal.Text, ownedKinds[what].remedy) {
+				!strings.Contains(refusal.Text, authz.OwnedKinds[what].Remedy) {
 				t.Fatalf("accepted %d, then got %+v", taken, refusal)
 			}
 			if taken, refusal := b.many(other, 1, func(int) *fsmpb.Op { return c.make(c.most + 30) }); taken != 1 {
@@ -114,7 +115,7 @@ func TestOwned(t *testing.T) {
 			if _, refusal := b.many(almost, 1, func(int) *fsmpb.Op { return c.make(c.most + 40) }); refusal != nil {
 				t.Errorf("a deleted object makes no room: %v", refusal)
 			}
-			if b.access.held[holding{almost, what}] == 0 {
+			if b.access.Held[authz.Holding{By: almost, What: what}] == 0 {
 				t.Error("nothing is counted")
 			}
 			b.sound()
@@ -227,7 +228,8 @@ func TestOwned_moves(t *testing.T) {
 	want := func(step string, what access.Owned, ann, bob int64) {
 		t.Helper()
 		b.sound()
-		if h := b.access.held; h[holding{almost, what}] != ann || h[holding{other, what}] != bob {
+		if h := b.access.Held; h[authz.Holding{By: almost, What: what}] != ann || h[authz.Holding{By: other,
+			What: what}] != bob {
 			t.Errorf("%s: %v", step, h)
 		}
 	}

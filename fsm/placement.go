@@ -6,7 +6,15 @@ import (
 	"slices"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/internal/authz"
+	"github.com/rotasched/rota/fsm/internal/batches"
+	"github.com/rotasched/rota/fsm/internal/budgets"
+	"github.com/rotasched/rota/fsm/internal/hooks"
+	"github.com/rotasched/rota/fsm/internal/keys"
+	"github.com/rotasched/rota/fsm/internal/learn"
+	"github.com/rotasched/rota/fsm/internal/schedules"
 	"github.com/rotasched/rota/fsm/internal/state"
+	"github.com/rotasched/rota/fsm/internal/unique"
 	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/sched"
 	"github.com/tidwall/btree"
@@ -16,18 +24,18 @@ import (
 // without room.
 type placement struct {
 	s         *state.State
-	access    *authority
+	access    *authz.Authority
 	admission *admission
-	budgets   *budgets
-	batches   *batches
+	budgets   *budgets.Budgets
+	batches   *batches.Batches
 	fleet     *fleet
-	hooks     *hooks
-	keyring   *keyring
+	hooks     *hooks.Hooks
+	keyring   *keys.Keyring
 	leasing   *leasing
 	life      *lifecycle
-	schedules *schedules
-	typeStats *typeStats
-	uniques   *uniques
+	schedules *schedules.Schedules
+	typeStats *learn.Stats
+	uniques   *unique.Keys
 	holds     state.Table[rota.JobID, state.HoldRow, *state.HoldRow]
 	registry  registry
 	// rounds are those of the entry being applied; items and lives are free memory for jobs.
@@ -118,7 +126,7 @@ func (r *registry) reset() {
 
 func (pl *placement) addQueue(name rota.QueueName, policy rota.QueuePolicy) {
 	q := &state.QueueRow{Name: name, Policy: policy, By: pl.s.Journal.Owner()}
-	pl.access.hold(q.By, access.OwnsQueue, 1)
+	pl.access.Hold(q.By, access.OwnsQueue, 1)
 	pl.s.QueueTable.Insert(name, q)
 	pl.admission.initLanes(q, pl.addIndex(q))
 	pl.fleet.reviewWorkers(name) // some workers may serve it already
@@ -152,7 +160,7 @@ func (pl *placement) move(j *state.JobRow, to rota.JobState) {
 	j.State = to
 	q.Count(to, 1)
 	if j.Past != nil && j.Past.Unique != (state.UniqueKey{}) {
-		pl.uniques.follow(j, from)
+		pl.uniques.Follow(j, from)
 	}
 	if to == rota.JobQueued {
 		j.QueuedAt = pl.s.Header.Clock
@@ -163,7 +171,7 @@ func (pl *placement) move(j *state.JobRow, to rota.JobState) {
 // file puts a QUEUED job into its lane; j is editable.
 func (pl *placement) file(j *state.JobRow, q *state.QueueRow) {
 	i := pl.registry.queues[q.Name]
-	pl.typeStats.foresee(j, q)
+	pl.typeStats.Foresee(j, q)
 	if n := len(pl.items); n > 0 {
 		j.Item, pl.items = pl.items[n-1], pl.items[:n-1]
 	} else {
@@ -171,8 +179,8 @@ func (pl *placement) file(j *state.JobRow, q *state.QueueRow) {
 	}
 	*j.Item = pl.itemOf(j, q)
 	pl.admission.syncLanes(i, q, j.Spec.Tenant)
-	pl.keyring.setQueued(j, true, true)
-	pl.budgets.setQueued(j, true, true)
+	pl.keyring.SetQueued(j, true, true)
+	pl.budgets.SetQueued(j, true, true)
 	i.pending.Add(j.Item)
 	i.countTier(j, &q.Policy, 1)
 	pl.timePromotion(q, i)
@@ -214,8 +222,8 @@ func (pl *placement) unfile(j *state.JobRow, q *state.QueueRow) {
 	if !i.pending.Remove(j.Item) {
 		panic(fmt.Sprintf("fsm: job %s is QUEUED but in no lane", j.Spec.ID))
 	}
-	pl.keyring.setQueued(j, false, true)
-	pl.budgets.setQueued(j, false, true)
+	pl.keyring.SetQueued(j, false, true)
+	pl.budgets.SetQueued(j, false, true)
 	i.countTier(j, &q.Policy, -1)
 	pl.timePromotion(q, i)
 	if len(pl.items) < state.MaxSpare { // rounds keep none beyond their decision
@@ -382,3 +390,11 @@ func capOf(s *rota.WorkerSpec, rules *sched.Rules) int64 {
 	}
 	return most
 }
+
+// lanesOf returns the lanes of a queue.
+func (pl *placement) lanesOf(queue rota.QueueName) *sched.Pending {
+	return pl.registry.queues[queue].pending
+}
+
+// partOf returns the part of all workers that a load uses, in millionths.
+func (pl *placement) partOf(load sched.Load) int64 { return pl.registry.supply.PartOf(load) }

@@ -156,7 +156,7 @@ func TestPlanModel(t *testing.T) {
 				if urgent := int32(r.IntN(3)); verb == rota.PlanReprioritise {
 					op.GetStartPlan().Priority = &urgent
 				}
-				if running, _, _ := b.plans.count(); running < 3 {
+				if running, _, _ := b.plans.Count(); running < 3 {
 					b.ok(op)
 					n.start(name, verb, int(op.GetStartPlan().GetMax()))
 					started[name] = [2]int{n.born, n.ended}

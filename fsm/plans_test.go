@@ -9,6 +9,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/fsm/internal/plans"
 	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/internal/limits"
@@ -51,7 +52,7 @@ func (b *bench) stepOf(id string, jobs int) *fsmpb.Op {
 		if w.Spec.Max > 0 {
 			jobs = int(min(int64(jobs), w.Spec.Max-w.Done))
 		}
-		rights, err := b.access.rightsOf(w.Caller.Actor)
+		rights, err := b.access.RightsOf(w.Caller.Actor)
 		if w.Caller.Actor == "" {
 			rights, err = nil, nil
 		}
@@ -319,7 +320,7 @@ func TestPlan_badInput(t *testing.T) {
 	b.refuses(rota.KindNotFound, "plan", endPlanOp("p"))
 	b.refuses(rota.KindNotFound, "plan", &fsmpb.Op{Op: &fsmpb.Op_PlanStep{PlanStep: &fsmpb.PlanStep{Plan: "p",
 		To: "x"}}})
-	if b.plans.rows.Len() != 0 {
+	if b.plans.Rows.Len() != 0 {
 		t.Error("a refused plan is kept")
 	}
 
@@ -372,7 +373,7 @@ func TestPlan_bounds(t *testing.T) {
 		b.ok(planOp(id, rota.PlanCancel, "id=*"))
 		b.ok(endPlanOp(id))
 	}
-	if n := b.plans.rows.Len(); n != limits.MaxPlans {
+	if n := b.plans.Rows.Len(); n != limits.MaxPlans {
 		t.Error(n)
 	}
 	if _, kept := PlanOf(&b.View, "run0"); kept {
@@ -575,11 +576,11 @@ func TestStepOf_bytes(t *testing.T) {
 // continues.
 func TestPlanRow_copiesShareNoRefusals(t *testing.T) {
 	t.Parallel()
-	frozen := &planRow{refusals: append(make([]rota.PlanRefusal, 0, 2), rota.PlanRefusal{Job: "a"})}
+	frozen := &plans.Row{Refusals: append(make([]rota.PlanRefusal, 0, 2), rota.PlanRefusal{Job: "a"})}
 	live := *frozen
 	state.Row(&live).Detach()
-	live.refusals = append(live.refusals, rota.PlanRefusal{Job: "b"})
-	if shared := frozen.refusals[:2][1]; shared.Job != "" {
+	live.Refusals = append(live.Refusals, rota.PlanRefusal{Job: "b"})
+	if shared := frozen.Refusals[:2][1]; shared.Job != "" {
 		t.Errorf("a copy appended %q to the original row's list", shared.Job)
 	}
 }

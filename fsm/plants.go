@@ -18,23 +18,5 @@ func (sound) fencingOff() bool              { return false }
 func (sound) expiryWithoutEpoch() bool      { return false }
 func (sound) uncappedTick() bool            { return false }
 func (sound) childEarly(*flow, uint32) bool { return false }
-func (sound) firesTwice() bool              { return false }
-func (sound) hookRepeats() bool             { return false }
-
-func (sound) callbackEarly(*state.BatchRow) bool { return false }
-
-func (sound) uniqueLeftBehind(rota.JobState) bool { return false }
-
-func (sound) keyNotInSnapshot() bool { return false }
-
-func (sound) refundsTwice() bool { return false }
-
-func (sound) staysOpen() bool { return false }
-
-func (sound) turnsTwice() bool { return false }
-
-func (sound) booksTwice() bool { return false }
-
-func (sound) passesHead(*keyring, state.KeyPlace) bool { return false }
 
 func (sound) ttlOffset(*state.State) rota.Clock { return 0 }

@@ -4,6 +4,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/fsm/internal/refuse"
 	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/sched"
@@ -43,7 +44,8 @@ func (m *lifecycle) admitClass(spec *rota.JobSpec) error {
 	if m.classFits(spec) {
 		return nil
 	}
-	return exhausted("requires", "queue %q has jobs of %d different requirement sets: no more are taken", spec.Queue,
+	return refuse.Exhausted("requires", "queue %q has jobs of %d different requirement sets: no more are taken",
+		spec.Queue,
 		limits.MaxClassesPerQueue)
 }
 
@@ -122,7 +124,7 @@ func (m *lifecycle) wakeOrDate(j *state.JobRow) {
 
 // undated reports whether a job's date no longer counts: a retry of a single job runs it at once.
 func (m *lifecycle) undated(j *state.JobRow) bool {
-	return m.s.Header.Rules >= outlivingRules && j.Workflow == "" && j.History().Life > 0
+	return m.s.Header.Rules >= state.OutlivingRules && j.Workflow == "" && j.History().Life > 0
 }
 
 // enqueue makes a job QUEUED. Its enqueue_ts is when it first became so, and is kept through retries (SPEC §5.0).
@@ -172,7 +174,7 @@ func (m *lifecycle) respec(j *state.JobRow, q *state.QueueRow, spec *rota.JobSpe
 	if !queued {
 		return
 	}
-	m.typeStats.foresee(j, q)
+	m.typeStats.Foresee(j, q)
 	m.placement.putBack(j, q)
 }
 

@@ -8,6 +8,12 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/fsm/internal/authz"
+	"github.com/rotasched/rota/fsm/internal/batches"
+	"github.com/rotasched/rota/fsm/internal/hooks"
+	"github.com/rotasched/rota/fsm/internal/keys"
+	"github.com/rotasched/rota/fsm/internal/learn"
+	"github.com/rotasched/rota/fsm/internal/refuse"
 	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/internal/limits"
@@ -80,7 +86,7 @@ func (pl *placement) wantQueue(op *fsmpb.SetQueue, by rota.Principal) (rota.Queu
 		switch {
 		case err != nil:
 		case is:
-			expected = withExpected(expected, typ, ms)
+			expected = learn.WithExpected(expected, typ, ms)
 		default:
 			err = policy.Set(one)
 		}
@@ -89,7 +95,7 @@ func (pl *placement) wantQueue(op *fsmpb.SetQueue, by rota.Principal) (rota.Queu
 		}
 	}
 	if len(expected) > limits.MaxExpectedTypes {
-		return policy, nil, exhausted("expected", "expected times are set for %d types: at most %d are taken",
+		return policy, nil, refuse.Exhausted("expected", "expected times are set for %d types: at most %d are taken",
 			len(expected),
 			limits.MaxExpectedTypes)
 	}
@@ -99,8 +105,8 @@ func (pl *placement) wantQueue(op *fsmpb.SetQueue, by rota.Principal) (rota.Queu
 	if q == nil {
 		return policy, expected, pl.mayAddQueue(by)
 	}
-	if pl.keyring.groups[name] != nil {
-		err := turnless(name, &policy)
+	if pl.keyring.Groups[name] != nil {
+		err := keys.Turnless(name, &policy)
 		return policy, expected, err
 	}
 	return policy, expected, nil
@@ -109,12 +115,12 @@ func (pl *placement) wantQueue(op *fsmpb.SetQueue, by rota.Principal) (rota.Queu
 // mayAddQueue refuses a new queue if a limit is reached.
 func (pl *placement) mayAddQueue(by rota.Principal) error {
 	if pl.s.QueueTable.Len() >= limits.MaxQueues {
-		return exhausted("queue", "%d queues exist: no more are taken", limits.MaxQueues)
+		return refuse.Exhausted("queue", "%d queues exist: no more are taken", limits.MaxQueues)
 	}
 	if err := pl.admission.admitBytes(nil, "", 1); err != nil {
 		return err
 	}
-	return pl.access.mayHold(by, access.OwnsQueue)
+	return pl.access.MayHold(by, access.OwnsQueue)
 }
 
 // PreviewQueue returns a queue as an operation would set it, with the changes of its policy; its counters are the
@@ -212,7 +218,7 @@ func (pl *placement) changeQueue(q *state.QueueRow, policy rota.QueuePolicy, exp
 		pl.enterTiers(q)
 	}
 	if foretold {
-		pl.typeStats.foreseeAll(q)
+		pl.typeStats.ForeseeAll(q)
 	}
 	if reorder {
 		pl.refile(q, pl.registry.queues[q.Name])
@@ -233,32 +239,6 @@ func rankedOtherwise(a, b *rota.QueuePolicy) bool {
 		a.WFee != b.WFee || a.WAge != b.WAge || a.WSize != b.WSize || a.WTier != b.WTier || a.FeeHalf != b.FeeHalf ||
 		a.SizeHalf != b.SizeHalf || a.AgeHorizonMs != b.AgeHorizonMs || a.Tiers != b.Tiers ||
 		a.ShortestAging != b.ShortestAging
-}
-
-// refile rebuilds a queue's lanes; it walks all live jobs, which only an operator's change of ranking may cost.
-func (pl *placement) refile(q *state.QueueRow, i *queueIndex) {
-	i.pending.Forget()
-	kr := pl.keyring
-	kr.restoring = true
-	defer func() { kr.restoring = false }()
-	i.pending = pl.newPending(q)
-	pl.admission.initLanes(q, i)
-	pl.s.JobTable.Scan(func(_ rota.JobID, j *state.JobRow) bool {
-		if j.State == rota.JobQueued && j.Spec.Queue == q.Name {
-			// The item is derived: the row's canonical bytes do not change.
-			item := pl.itemOf(j, q)
-			j.Item = &item
-			pl.admission.syncLanes(i, q, j.Spec.Tenant)
-			i.pending.Add(j.Item)
-		}
-		return true
-	})
-	pl.leasing.leases.Scan(func(_ string, l *state.LeaseRow) bool {
-		if l.Queue == q.Name {
-			i.share(l.Tenant, i.open.Get(l.Tenant), pl.admission.limitsOf(l.Tenant).Weight)
-		}
-		return true
-	})
 }
 
 // deleteQueue deletes a queue that nothing names (SPEC §21.4). Its ended jobs are remembered; they cannot be retried
@@ -285,7 +265,7 @@ func (pl *placement) deleteQueue(op *fsmpb.DeleteQueue) *fsmpb.Outcome {
 		return pl.drainQueue(q, rota.QueueName(op.GetDrainTo()))
 	case q.Live() > 0:
 		holds := "live jobs"
-		if pl.callerMayRead(access.Everything, name) {
+		if pl.access.CallerReads(access.Everything, name) {
 			holds = fmt.Sprintf("%d live jobs", q.Live())
 		}
 		return entry.Refused(rota.Refusef(rota.KindConflict, "queue",
@@ -301,7 +281,7 @@ func (pl *placement) forgetQueue(q *state.QueueRow) *fsmpb.Outcome {
 	if err := pl.stays(name); err != nil {
 		return entry.Refused(err)
 	}
-	if n := pl.lingers(name); n > 0 {
+	if n := pl.leasing.lingers(name); n > 0 {
 		return entry.Refused(rota.Refusef(rota.KindConflict, "queue",
 			"the workers of %d ended jobs of queue %q have not confirmed that they have "+
 				"stopped: delete it once they have, or their leases have ended", n, name))
@@ -311,12 +291,12 @@ func (pl *placement) forgetQueue(q *state.QueueRow) *fsmpb.Outcome {
 			"a workflow names queue %q: wait until it has ended and is forgotten", name))
 	}
 	pl.admission.forgetQueue(name)
-	pl.typeStats.forgetQueue(name)
+	pl.typeStats.ForgetQueue(name)
 	i := pl.registry.queues[name]
 	pl.s.Timers.Promote.Refile(string(name), int64(i.promoteDue), 0)
 	delete(pl.registry.queues, name)
 	pl.registry.supply.DropQueue(name)
-	pl.access.hold(q.By, access.OwnsQueue, -1)
+	pl.access.Hold(q.By, access.OwnsQueue, -1)
 	pl.s.QueueTable.Drop(name)
 	pl.fleet.reviewWorkers(name)
 	pl.s.Journal.Emit(rota.Event{Kind: rota.EventQueueDeleted, Queue: name})
@@ -335,14 +315,14 @@ func (pl *placement) drainQueue(q *state.QueueRow, into rota.QueueName) *fsmpb.O
 		return entry.Refused(rota.Refusef(rota.KindInvalid, "drain_to",
 			"queue %q cannot move its jobs to itself: name another queue", into))
 	case to == nil:
-		return entry.Refused(noQueue(into))
+		return entry.Refused(refuse.NoQueue(into))
 	case to.DrainTo != "":
-		return entry.Refused(leaving(to))
+		return entry.Refused(refuse.Leaving(to))
 	}
 	if err := pl.stays(q.Name); err != nil {
 		return entry.Refused(err)
 	}
-	left := func() int64 { return q.Live() + pl.lingers(q.Name) }
+	left := func() int64 { return q.Live() + pl.leasing.lingers(q.Name) }
 	if left() == 0 {
 		return pl.forgetQueue(q)
 	}
@@ -406,17 +386,17 @@ func (pl *placement) moveJob(j *state.JobRow, into rota.QueueName) {
 	moved := pl.s.NewJob() // its own row, as the owner of a counted row never changes
 	*moved, j.JobLife = *j, state.NoLife
 	pl.s.JobTable.Drop(spec.ID)
-	pl.keyring.leave(moved, rota.JobNone)
-	pl.budgets.ended(spec.ID, &moved.Spec.JobSpec, true)
+	pl.keyring.Leave(moved, rota.JobNone)
+	pl.budgets.Ended(spec.ID, &moved.Spec.JobSpec, true)
 	moved.Spec, moved.Past = pl.s.Specs.Keep(&spec), &past
 	moved.SpecHash = pl.s.Specs.Hash(&pl.s.Ledger.Enc, moved.Spec)
 	moved.Tier, moved.TierAt, moved.TierSeq = 0, 0, 0
 	pl.s.JobTable.Insert(spec.ID, moved)
 	pl.classify(moved)
-	pl.keyring.enter(moved)
+	pl.keyring.Enter(moved)
 	to := pl.s.QueueTable.Edit(into)
 	to.Count(st, 1)
-	pl.typeStats.declareType(moved.Spec, to)
+	pl.typeStats.DeclareType(moved.Spec, to)
 	if st == rota.JobQueued {
 		pl.enterTier(moved, to)
 		pl.file(moved, to)
@@ -433,32 +413,32 @@ func (pl *placement) moveJob(j *state.JobRow, into rota.QueueName) {
 // schedule, callbacks of batches, webhooks, a rule of keys. It names a schedule or a rule only to callers that may read
 // it.
 func (pl *placement) stays(name rota.QueueName) error {
-	if s, named := pl.schedules.naming(name); named {
+	if s, named := pl.schedules.Naming(name); named {
 		which := "a schedule"
-		if kept := pl.schedules.rows.Get(s).Kept; pl.callerMayRead(kept.Tenant, kept.Queue) {
+		if kept := pl.schedules.Rows.Get(s).Kept; pl.access.CallerReads(kept.Tenant, kept.Queue) {
 			which = fmt.Sprintf("schedule %q", s)
 		}
 		return rota.Refusef(rota.KindConflict, "queue",
 			"the runs of %s go to queue %q: set it to another one, or delete it with "+
 				"`rota schedule delete`", which, name)
 	}
-	if pl.batches.toCome.naming.Get(name) > 0 {
-		return ofBatches(name)
+	if pl.batches.ToCome.Naming.Get(name) > 0 {
+		return batches.OfBatches(name)
 	}
-	if name == rota.WebhookQueue && pl.hooks.rows.Len() > 0 {
-		return ofHooks(pl.hooks.rows.Len())
+	if name == rota.WebhookQueue && pl.hooks.Rows.Len() > 0 {
+		return hooks.OfHooks(pl.hooks.Rows.Len())
 	}
-	if r := pl.keyring.naming(name); r != nil {
+	if r := pl.keyring.Naming(name); r != nil {
 		which := "a rule of keys"
-		if pl.callerMayRead(access.Everything, name) {
+		if pl.access.CallerReads(access.Everything, name) {
 			which = fmt.Sprintf("the rule of key %q", strings.TrimSuffix(r.Name+":"+r.Value, ":"))
 		}
 		return rota.Refusef(rota.KindConflict, "queue",
 			"%s is for queue %q: delete it with `rota key delete NAME --queue %s`", which, name, name)
 	}
-	if b := pl.budgets.naming(name); b != nil {
+	if b := pl.budgets.Naming(name); b != nil {
 		which := "a budget"
-		if pl.callerMayRead(rota.TenantID(orEverything(string(b.Tenant))), name) {
+		if pl.access.CallerReads(rota.TenantID(authz.OrEverything(string(b.Tenant))), name) {
 			which = fmt.Sprintf("budget %q", b.Name)
 		}
 		return rota.Refusef(rota.KindConflict, "queue", "%s is for queue %q: delete it with `rota budget delete`", which,
@@ -467,26 +447,16 @@ func (pl *placement) stays(name rota.QueueName) error {
 	return nil
 }
 
-// callerMayRead reports whether the caller of the current operation may read objects of a tenant and a queue.
-func (pl *placement) callerMayRead(tenant rota.TenantID, queue rota.QueueName) bool {
-	actor := pl.s.Journal.Caller.Actor
-	if actor == "" {
-		return true
-	}
-	rights, refusal := pl.access.rightsOf(actor)
-	return refusal == nil && rights.Allow(rota.RightRead, tenant, queue)
-}
-
 // drains checks the data about queues that are drained.
 func (c *checker) drains() {
 	c.m.QueueTable.Scan(func(name rota.QueueName, q *state.QueueRow) bool {
 		if q.DrainTo == name || name == rota.DefaultQueue && q.DrainTo != "" || q.DrainTo == "" && q.DrainFrom != "" {
 			c.fault("queue %s is drained to %q, from job %q on", name, q.DrainTo, q.DrainFrom)
 		}
-		if q.DrainTo != "" && c.m.keyring.naming(name) != nil {
+		if q.DrainTo != "" && c.m.keyring.Naming(name) != nil {
 			c.fault("queue %s is drained to %q, and a rule of keys is for it", name, q.DrainTo)
 		}
-		if q.DrainTo != "" && c.m.budgets.naming(name) != nil {
+		if q.DrainTo != "" && c.m.budgets.Naming(name) != nil {
 			c.fault("queue %s is drained to %q, and a budget is for it", name, q.DrainTo)
 		}
 		return true

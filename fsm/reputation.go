@@ -11,22 +11,22 @@ import (
 	"github.com/rotasched/rota/sched"
 )
 
-// health returns the change of a worker's health by an outcome under a queue's policy, in permille (SPEC §6.2); 0 if
+// healthOf returns the change of a worker's health by an outcome under a queue's policy, in permille (SPEC §6.2); 0 if
 // the queue has no health_steps.
-func (what outcome) health(p *rota.QueuePolicy) int32 {
+func healthOf(what state.Outcome, p *rota.QueuePolicy) int32 {
 	by := int64(0)
 	switch what {
-	case outcomeSuccess:
+	case state.OutcomeSuccess:
 		by = p.HealthSuccess
-	case outcomeLateRenewal:
+	case state.OutcomeLateRenewal:
 		by = -p.HealthLateRenewal
-	case outcomeAckTimeout:
+	case state.OutcomeAckTimeout:
 		by = -p.HealthAckTimeout
-	case outcomeExpired:
+	case state.OutcomeExpired:
 		by = -p.HealthLeaseExpired
-	case outcomeProofInvalid:
+	case state.OutcomeProofInvalid:
 		by = -p.HealthProofInvalid
-	case outcomeFailure:
+	case state.OutcomeFailure:
 		by = -p.HealthProviderFail
 	}
 	if !p.HealthSteps {
@@ -37,32 +37,32 @@ func (what outcome) health(p *rota.QueuePolicy) int32 {
 
 // countReputation changes a worker's health and what it may get (SPEC §6.2), as far as the queue's policy requires
 // (SPEC §16.1); w is editable, and its lease is still open.
-func (fl *fleet) countReputation(w *state.WorkerRow, l *state.LeaseRow, what outcome) {
+func (fl *fleet) countReputation(w *state.WorkerRow, l *state.LeaseRow, what state.Outcome) {
 	now, p := fl.s.Header.Clock, &fl.s.QueueTable.Get(l.Queue).Policy
 	changed := false
-	if by := what.health(p); by != 0 && what != outcomeProofInvalid {
+	if by := healthOf(what, p); by != 0 && what != state.OutcomeProofInvalid {
 		changed = w.AddHealth(now, by)
 	}
 	switch what {
-	case outcomeSuccess:
+	case state.OutcomeSuccess:
 		w.Succeeds(l.Typ)
 		learned := w.Executes(l.Typ)
 		fetched := w.HoldsData(fl.s.JobTable.Get(l.Job).Spec.DataKeys)
 		changed = changed || learned || fetched // nearly never: a healthy worker's success costs nothing here
-	case outcomeExpired:
+	case state.OutcomeExpired:
 		if p.DenyMs > 0 {
 			w.Denied = state.Bar(w.Denied, rota.TypeUntil{Type: l.Typ,
 				Until: rota.Moment{Clock: now + rota.Clock(p.DenyMs)}, Cause: rota.ReasonLeaseExpired})
 			changed = true
 		}
-	case outcomeProofInvalid:
+	case state.OutcomeProofInvalid:
 		fl.disprove(w, p, rota.Event{Job: l.Job, Queue: l.Queue, Tenant: l.Tenant, Lease: l.ID, Attempt: l.Attempt,
 			Reason: rota.ReasonProofInvalid})
 		return
-	case outcomeDeclined:
+	case state.OutcomeDeclined:
 		changed = declineCools(p) && w.Cools(l.Typ, p, now, rota.ReasonDeclined)
-	case outcomeTimedOut: // the job took too long, which does not count against its worker (SPEC §20.2)
-	case outcomeFailure:
+	case state.OutcomeTimedOut: // the job took too long, which does not count against its worker (SPEC §20.2)
+	case state.OutcomeFailure:
 		cooled := w.Cools(l.Typ, p, now, rota.ReasonProviderFail)
 		changed = changed || cooled
 	}
@@ -203,33 +203,18 @@ func workerEntry(w *state.WorkerRow) sched.WorkerEntry {
 	return e
 }
 
-// outcome is how a lease ended, or was treated, by its worker: the input of reputation (SPEC §6.2), failure domains
-// (§4.8) and statistics (§5.3).
-type outcome uint8
-
-const (
-	outcomeSuccess outcome = iota + 1
-	outcomeFailure
-	outcomeAckTimeout
-	outcomeExpired
-	outcomeProofInvalid
-	outcomeDeclined
-	outcomeLateRenewal
-	outcomeTimedOut
-)
-
 // outcome passes an outcome to everything that counts it. It is called while the lease is still open.
-func (fl *fleet) outcome(l *state.LeaseRow, what outcome) {
+func (fl *fleet) outcome(l *state.LeaseRow, what state.Outcome) {
 	w := fl.workers.Edit(l.Worker)
 	switch what {
-	case outcomeSuccess:
+	case state.OutcomeSuccess:
 		w.Completed++
-	case outcomeFailure, outcomeProofInvalid, outcomeTimedOut:
+	case state.OutcomeFailure, state.OutcomeProofInvalid, state.OutcomeTimedOut:
 		w.Failed++
 	}
 	fl.countReputation(w, l, what)
-	fl.typeStats.countType(l, what)
-	fl.typeStats.learn(l, what)
+	fl.typeStats.CountType(l, what)
+	fl.typeStats.Learn(l, what)
 	fl.admission.countDomain(l, what)
 }
 

@@ -94,9 +94,10 @@ func TestHealth(t *testing.T) {
 			"health_success", "9", "health_lease_expired", "60", "health_proof_invalid", "200"))
 		w := &rota.Worker{Health: 1000}
 		p := &b.QueueTable.Get("default").Policy
-		for what, by := range map[outcome]int32{outcomeAckTimeout: -7, outcomeLateRenewal: -30, outcomeSuccess: 9,
-			outcomeExpired: -60, outcomeProofInvalid: -200} {
-			if got := what.health(p); got != by {
+		for what, by := range map[state.Outcome]int32{state.OutcomeAckTimeout: -7, state.OutcomeLateRenewal: -30,
+			state.OutcomeSuccess: 9,
+			state.OutcomeExpired: -60, state.OutcomeProofInvalid: -200} {
+			if got := healthOf(what, p); got != by {
 				b.t.Fatalf("outcome %d changes health by %d, want %d", what, got, by)
 			}
 		}

@@ -84,7 +84,7 @@ func TestScoringKeys(t *testing.T) {
 		expects := func(want int64) {
 			b.t.Helper()
 			q := b.QueueTable.Get("default")
-			if got := b.typeStats.stats(q, "work"); got != (sched.Stats{ExpectedMs: want}) {
+			if got := b.typeStats.Stats(q, "work"); got != (sched.Stats{ExpectedMs: want}) {
 				b.t.Fatalf("%+v is known, want %d ms", got, want)
 			}
 			full, _ := b.View.QueueInFull("default")

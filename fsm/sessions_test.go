@@ -8,6 +8,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/fsm/internal/authz"
 	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/internal/limits"
@@ -97,7 +98,7 @@ func TestSessions_parents(t *testing.T) {
 		"revoked": {actorNamed("a"), func(b *bench) { b.ok(by(rota.Local, revokeOp("a"))) }, rota.KindUnauthenticated},
 		"expired": {actorNamed("a"), func(b *bench) { b.date(startClock + 3_600_000) }, rota.KindUnauthenticated},
 		"narrowed": {actorNamed("a"), func(b *bench) {
-			b.ok(by(rota.Local, roleOp("desk", everywhere(rota.RightRead))))
+			b.ok(by(rota.Local, roleOp("desk", authz.Everywhere(rota.RightRead))))
 		}, rota.KindDenied},
 		"blocked": {cert, func(b *bench) { b.ok(by(rota.Local, blockOp("desk", "ann", true))) },
 			rota.KindUnauthenticated},
@@ -172,8 +173,8 @@ func TestSessions_many(t *testing.T) {
 	for i := range limits.MaxSessionRows {
 		b.ok(open(i))
 		live := 0
-		for _, id := range b.access.sessions[actorNamed("a")] {
-			if b.access.tokens.Get(state.TokenID(id)).Revoked.IsZero() {
+		for _, id := range b.access.Sessions[actorNamed("a")] {
+			if b.access.Tokens.Get(state.TokenID(id)).Revoked.IsZero() {
 				live++
 			}
 		}

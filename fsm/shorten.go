@@ -8,14 +8,10 @@ import (
 	"github.com/rotasched/rota/sched"
 )
 
-// shortenRules is the first rules version under which a change that shortens an interval applies to jobs that already
-// wait (SPEC §16.10).
-const shortenRules = 2
-
 // shorten applies a change of a queue's intervals to the bars and periods of its workers and to its jobs in backoff
 // (SPEC §16.10). It walks all workers, or all delayed jobs, only when an operator changes such an interval.
 func (pl *placement) shorten(q *state.QueueRow, old *rota.QueuePolicy) {
-	if pl.s.Header.Rules < shortenRules {
+	if pl.s.Header.Rules < state.ShortenRules {
 		return
 	}
 	p := &q.Policy

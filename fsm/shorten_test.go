@@ -7,6 +7,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/peer"
 )
 
@@ -42,23 +43,23 @@ func TestShorten_releasesPendingJobs(t *testing.T) {
 	}{
 		{"rate_of_a_key", func(b *bench) {
 			b.ok(keyed(rota.KeyRule{Rate: 1, PeriodMs: 3_600_000}))
-			first(b, keys("acct:7"))
+			first(b, ofKeys("acct:7"))
 		}, "KEY_RATE", keyed(rota.KeyRule{Rate: 100, PeriodMs: 1_000}), 10, false},
 		{"burst_of_a_key", func(b *bench) {
 			b.ok(keyed(rota.KeyRule{Rate: 1, PeriodMs: 60_000, Burst: 3}))
-			b.submit("more", keys("acct:7"))
-			b.submit("most", keys("acct:7"))
+			b.submit("more", ofKeys("acct:7"))
+			b.submit("most", ofKeys("acct:7"))
 			b.worker("w", 10)
-			b.submit("first", keys("acct:7"))
+			b.submit("first", ofKeys("acct:7"))
 			for _, l := range inOrder(b.match()) {
 				b.ok(verb(rota.VerbComplete, l))
 			}
-			b.submit("j", keys("acct:7"))
+			b.submit("j", ofKeys("acct:7"))
 		}, "KEY_RATE", keyed(rota.KeyRule{Rate: 1, PeriodMs: 10_000}), 10_000, false},
 		{"rule_of_a_value_deleted", func(b *bench) {
 			b.ok(keyed(rota.KeyRule{Rate: 1, PeriodMs: 1_000}))
 			b.ok(keyed(rota.KeyRule{Value: "7", Rate: 1, PeriodMs: 3_600_000}))
-			first(b, keys("acct:7"))
+			first(b, ofKeys("acct:7"))
 		}, "KEY_RATE", DeleteKeyRuleOp("", "acct", "7"), 1_000, false},
 		{"probes_of_a_domain", func(b *bench) {
 			b.ok(queueOp("default", "domain_min_samples", "1", "domain_probe_rps", "1", "domain_probe_burst", "3"))
@@ -174,3 +175,5 @@ func TestShorten_keepsTheRest(t *testing.T) {
 	}
 	b.sound()
 }
+
+const shortenRules = state.ShortenRules

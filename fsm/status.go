@@ -4,6 +4,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/fsm/internal/refuse"
 	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/internal/limits"
@@ -217,14 +218,15 @@ func (fl *fleet) register(op *fsmpb.Register) *fsmpb.Outcome {
 	hash := [32]byte(op.GetSecretHash())
 	old := fl.workers.Get(spec.ID)
 	if old == nil || old.By != fl.s.Journal.Owner() {
-		if err := fl.access.mayHold(fl.s.Journal.Owner(), access.OwnsWorker); err != nil {
+		if err := fl.access.MayHold(fl.s.Journal.Owner(), access.OwnsWorker); err != nil {
 			return entry.Refused(err)
 		}
 	}
 	switch {
 	case old == nil:
 		if fl.workers.Len() >= limits.MaxWorkers {
-			return entry.Refused(exhausted("worker", "%d workers are registered: no more are taken", limits.MaxWorkers))
+			return entry.Refused(refuse.Exhausted("worker", "%d workers are registered: no more are taken",
+				limits.MaxWorkers))
 		}
 		if err := fl.admission.admitBytes(nil, "", 1); err != nil {
 			return entry.Refused(err)

@@ -44,9 +44,9 @@ func TestPauseKey(t *testing.T) {
 	t.Parallel()
 	b := newestBench(t)
 	b.rule(rota.KeyRule{Name: "host", Sequence: rota.SequenceSkip})
-	l := b.leased("a", "w", keys("host:1"))
-	b.submit("b", keys("host:1"), func(s *rota.JobSpec) { s.Priority = 9 })
-	b.submit("c", keys("host:1"), func(s *rota.JobSpec) { s.Priority = 1 })
+	l := b.leased("a", "w", ofKeys("host:1"))
+	b.submit("b", ofKeys("host:1"), func(s *rota.JobSpec) { s.Priority = 9 })
+	b.submit("c", ofKeys("host:1"), func(s *rota.JobSpec) { s.Priority = 1 })
 	date := b.Header.Date()
 	if e := b.entry(PauseKeyOp("", "default", "host:1", date+60_000, "429")).Events; countKinds(e, rota.EventKeyPaused) != 1 {
 		t.Errorf("events %+v", e)
@@ -88,15 +88,15 @@ func TestPauseKey_beforeItsJobs(t *testing.T) {
 	date := b.Header.Date()
 	b.ok(PauseKeyOp("", "default", "host:1", date+5_000, ""))
 	b.ok(PauseKeyOp("", "", "host:2", date+5_000, ""))
-	b.submit("a", keys("host:1"))
-	b.submit("b", keys("host:2"))
-	b.submit("c", keys("host:3"))
+	b.submit("a", ofKeys("host:1"))
+	b.submit("b", ofKeys("host:2"))
+	b.submit("c", ofKeys("host:3"))
 	b.wantStart("c")
 	b.ok(cancelOp("b"))
 	b.sound()
 	b.pass(6_000)
 	b.wantStart("a")
-	if b.keyring.counts.Get(state.KeyCountKey("", "", "host:2")) != nil {
+	if b.keyring.CountRows.Get(state.KeyCountKey("", "", "host:2")) != nil {
 		t.Error("the pause of a key without jobs left a row")
 	}
 	b.sound()
@@ -151,11 +151,11 @@ func TestPauseKey_byHandler(t *testing.T) {
 	b.rule(rota.KeyRule{Name: "host", Queue: "default", Concurrency: 5})
 	b.worker("w", 5)
 	for _, id := range []string{"a", "b", "c"} {
-		b.submit(id, keys("host:1", "free:1"))
+		b.submit(id, ofKeys("host:1", "free:1"))
 	}
 	leases := b.wantStart("a", "b", "c")
-	b.submit("d", keys("host:1"))
-	b.submit("e", keys("host:1"), func(s *rota.JobSpec) { s.Tenant = "other" })
+	b.submit("d", ofKeys("host:1"))
+	b.submit("e", ofKeys("host:1"), func(s *rota.JobSpec) { s.Tenant = "other" })
 	b.refuses(rota.KindInvalid, "pause_key", verb(rota.VerbFail, leases["a"], retryAfterKey("host:2", time.Minute)))
 	b.refuses(rota.KindInvalid, "pause_key", verb(rota.VerbFail, leases["a"], func(c *peer.LeaseCommand) {
 		c.PauseKey, c.Fail = "host:1", peer.FailNoRetry
@@ -188,7 +188,7 @@ func TestBreaker(t *testing.T) {
 	b.worker("w", 20)
 	ids := []string{"a", "b", "c", "d", "e", "f"}
 	for _, id := range ids {
-		b.submit(id, keys("host:1"))
+		b.submit(id, ofKeys("host:1"))
 	}
 	l := b.wantStart(ids...)
 	started := l
@@ -266,7 +266,7 @@ func TestBreaker_forgets(t *testing.T) {
 	b.ok(queueOp("default", "attempt_max", "1"))
 	b.rule(breaker(2, 0, 1000, 0))
 	for i := range 2 {
-		l := b.leased(fmt.Sprint("a", i), "w", keys("host:1"))
+		l := b.leased(fmt.Sprint("a", i), "w", ofKeys("host:1"))
 		b.ok(verb(rota.VerbFail, l))
 		b.pass(limits.KeyMemory - 1000)
 		if i == 0 {
@@ -278,8 +278,8 @@ func TestBreaker_forgets(t *testing.T) {
 		t.Fatalf("%+v", s)
 	}
 	b.sound()
-	if e := b.pass(3_000); countKinds(e, rota.EventKeyClosed) != 1 || b.keyring.counts.Len() != 0 {
-		t.Errorf("%d rows, events %+v", b.keyring.counts.Len(), e)
+	if e := b.pass(3_000); countKinds(e, rota.EventKeyClosed) != 1 || b.keyring.CountRows.Len() != 0 {
+		t.Errorf("%d rows, events %+v", b.keyring.CountRows.Len(), e)
 	}
 	b.sound()
 }
@@ -299,7 +299,7 @@ func TestBreaker_ruleChanges(t *testing.T) {
 		b := newestBench(t)
 		b.ok(queueOp("default", "backoff_base", "0"))
 		b.rule(breaker(1, 1, 60_000, 1))
-		l := b.leased("a", "w", keys("host:1"))
+		l := b.leased("a", "w", ofKeys("host:1"))
 		b.ok(verb(rota.VerbFail, l))
 		b.wantStart()
 		change(b)
@@ -318,17 +318,17 @@ func TestRefuseFull(t *testing.T) {
 	r := breaker(1, 1, 60_000, 1)
 	r.Concurrency, r.RefuseFull = 2, true
 	b.rule(r)
-	l := b.leased("a", "w", keys("host:1"))
-	b.submit("b", keys("host:1"))
+	l := b.leased("a", "w", ofKeys("host:1"))
+	b.submit("b", ofKeys("host:1"))
 	full := func(id, why string) {
 		t.Helper()
-		o := b.refuses(rota.KindExhausted, "keys", submitOp(jobSpec(id, keys("host:1"))))
+		o := b.refuses(rota.KindExhausted, "keys", submitOp(jobSpec(id, ofKeys("host:1"))))
 		if !strings.Contains(o.GetText(), why) {
 			t.Errorf("got %q, want %q", o.GetText(), why)
 		}
 	}
 	full("c", "its limit is reached, with 1 jobs that wait")
-	b.submit("d", keys("host:2"))
+	b.submit("d", ofKeys("host:2"))
 	b.ok(PauseKeyOp("", "default", "host:2", 0, ""))
 	b.ok(verb(rota.VerbFail, l))
 	full("c", "its breaker is open")
@@ -337,9 +337,9 @@ func TestRefuseFull(t *testing.T) {
 	b.ok(cancelOp("b"))
 	full("c", "its breaker is open")
 	b.pass(61_000)
-	b.submit("e", keys("host:1"))
+	b.submit("e", ofKeys("host:1"))
 	full("c", "its breaker is probing")
-	o := b.refuses(rota.KindExhausted, "keys", submitOp(jobSpec("f", keys("host:2"))))
+	o := b.refuses(rota.KindExhausted, "keys", submitOp(jobSpec("f", ofKeys("host:2"))))
 	if !strings.Contains(o.GetText(), "it is paused") {
 		t.Error(o.GetText())
 	}
@@ -431,7 +431,7 @@ func breakerLife(t *testing.T, seed uint64) {
 	for step := range 150 {
 		switch k := d.IntN(8); {
 		case k < 2:
-			b.submit(fmt.Sprint("j", step), keys("host:1"))
+			b.submit(fmt.Sprint("j", step), ofKeys("host:1"))
 		case k < 3:
 			b.pass(rota.Clock(d.Int64N(3000)))
 		case k < 6 && len(open) > 0:
@@ -467,7 +467,7 @@ func breakerLife(t *testing.T, seed uint64) {
 		}
 		if got != want {
 			t.Fatalf("seed %d, step %d: %d jobs started, want %d; %+v, row %+v", seed, step, got, want, m,
-				b.keyring.counts.Get(state.KeyCountKey("", "default", "host:1")))
+				b.keyring.CountRows.Get(state.KeyCountKey("", "default", "host:1")))
 		}
 	}
 	b.sound()
@@ -481,7 +481,7 @@ func TestPauseKey_turns(t *testing.T) {
 	b.rule(rota.KeyRule{Name: "k", Queue: "default", Group: true})
 	for i := range 6 {
 		for _, key := range []string{"k:a", "k:b"} {
-			b.submit(fmt.Sprint(key[2:], i), keys(key))
+			b.submit(fmt.Sprint(key[2:], i), ofKeys(key))
 		}
 	}
 	b.ok(PauseKeyOp("default", "default", "k:b", b.Header.Date()+1_000, ""))
@@ -519,17 +519,18 @@ func TestPauseKey_withRate(t *testing.T) {
 		b.ok(queueOp("default", "ack_timeout_ms", "3600000", "lease_ms", "3600000"))
 		b.worker("w", 100)
 		for i := range 60 {
-			b.submit(fmt.Sprint("j", i), keys("host:1"))
+			b.submit(fmt.Sprint("j", i), ofKeys("host:1"))
 		}
 		if n := len(b.match()); n != 60 {
 			t.Fatalf("%s: %d started", name, n)
 		}
-		b.submit("waits", keys("host:1"))
-		b.submit("other", keys("other:1"))
+		b.submit("waits", ofKeys("host:1"))
+		b.submit("other", ofKeys("other:1"))
 		b.ok(PauseKeyOp("", "default", "host:1", b.Header.Date()+100_000, ""))
 		b.ok(PauseKeyOp("", "default", "other:1", b.Header.Date()+5_000, ""))
 		now := b.Header.Clock
-		if c := b.keyring.counts.Get(state.KeyCountKey("", "default", "host:1")); c.Due <= now || c.Due > now+100_000 {
+		if c := b.keyring.CountRows.Get(state.KeyCountKey("", "default", "host:1")); c.Due <= now ||
+			c.Due > now+100_000 {
 			t.Errorf("%s: due at %d, now is %d", name, c.Due, now)
 		}
 		b.pass(6_000)
@@ -550,7 +551,7 @@ func TestBreaker_snapshot(t *testing.T) {
 	b.worker("w", 9)
 	ids := []string{"a", "b", "c", "d", "e"}
 	for _, id := range ids {
-		b.submit(id, keys("host:1"))
+		b.submit(id, ofKeys("host:1"))
 	}
 	l := b.wantStart(ids...)
 	b.ok(verb(rota.VerbFail, l["a"]))
@@ -575,30 +576,30 @@ func TestRefuseFull_counts(t *testing.T) {
 	b.rule(rota.KeyRule{Name: "m", Rate: 10, PeriodMs: 60_000, Burst: 500, Unit: "u", RefuseFull: true})
 	full := func(id, key, why string, more ...func(*rota.JobSpec)) {
 		t.Helper()
-		o := b.refuses(rota.KindExhausted, "keys", submitOp(jobSpec(id, append(more, keys(key))...)))
+		o := b.refuses(rota.KindExhausted, "keys", submitOp(jobSpec(id, append(more, ofKeys(key))...)))
 		if !strings.Contains(o.GetText(), why) {
 			t.Errorf("got %q, want %q", o.GetText(), why)
 		}
 	}
-	b.submit("later", keys("k:1"), func(s *rota.JobSpec) { s.Delay = 24 * time.Hour })
-	l := b.leased("a", "w", keys("k:1"))
+	b.submit("later", ofKeys("k:1"), func(s *rota.JobSpec) { s.Delay = 24 * time.Hour })
+	l := b.leased("a", "w", ofKeys("k:1"))
 	full("b", "k:1", "with 0 jobs that wait")
 	b.ok(verb(rota.VerbAck, l))
 	b.ok(cancelOp("a"))
 	full("b", "k:1", "with 0 jobs that wait") // its lease is open
 	b.ok(verb(rota.VerbDecline, l))
-	b.submit("b", keys("k:1"))
+	b.submit("b", ofKeys("k:1"))
 	full("c", "k:1", "with 1 jobs that wait")
 	for i := range 5 {
-		b.submit(fmt.Sprint("m", i), keys("m:1"), costs("u", 100))
+		b.submit(fmt.Sprint("m", i), ofKeys("m:1"), costs("u", 100))
 	}
 	full("m5", "m:1", "with 5 jobs that wait", costs("u", 100))
 	full("m6", "m:1", "its limit is reached", costs("u", 1))
-	b.submit("large", keys("m:2"), costs("u", 9_000)) // starts from an empty bucket
+	b.submit("large", ofKeys("m:2"), costs("u", 9_000)) // starts from an empty bucket
 	full("m7", "m:2", "its limit is reached", costs("u", 1))
 	b.sound()
 	b.rule(rota.KeyRule{Name: "m", Rate: 10, PeriodMs: 60_000, Burst: 500, Unit: "u"})
-	b.submit("m7", keys("m:2"))
+	b.submit("m7", ofKeys("m:2"))
 	b.sound()
 	b.rule(rota.KeyRule{Name: "m", Rate: 10, PeriodMs: 60_000, Burst: 500, Unit: "u", RefuseFull: true})
 	b.sound()

@@ -5,6 +5,7 @@ import (
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/fsm/internal/state"
+	"github.com/rotasched/rota/fsm/internal/unique"
 )
 
 // submit admits a job (SPEC §4). It is idempotent by id: a known job is answered before any admission check.
@@ -24,7 +25,7 @@ func (m *Machine) submit(op *fsmpb.Submit) *fsmpb.Outcome {
 	var key state.UniqueKey
 	if spec.Unique != nil {
 		var o *fsmpb.Outcome
-		if key, o = m.uniques.judge(spec); o != nil {
+		if key, o = m.uniques.Judge(spec); o != nil {
 			return o
 		}
 	}
@@ -32,7 +33,7 @@ func (m *Machine) submit(op *fsmpb.Submit) *fsmpb.Outcome {
 	if spec.Unique.Collects() {
 		var err error
 		content = m.Specs.Content(spec)
-		if spec, err = collecting(spec, payloadMax(q)); err != nil {
+		if spec, err = unique.Collecting(spec, state.PayloadMax(q)); err != nil {
 			return entry.Refused(err)
 		}
 		kept = m.Specs.Keep(spec)
@@ -43,15 +44,15 @@ func (m *Machine) submit(op *fsmpb.Submit) *fsmpb.Outcome {
 	j := m.insert(kept, q)
 	if spec.Unique != nil || spec.Batch != "" {
 		m.own(j)
-		j.Past = &state.JobPast{Content: j.SpecHash, Unique: key, Batch: m.batches.join(spec.Batch)}
+		j.Past = &state.JobPast{Content: j.SpecHash, Unique: key, Batch: m.batches.Join(spec.Batch)}
 		if spec.Unique.Collects() {
 			j.Past.Content = content
 		}
 	}
 	q = m.QueueTable.Get(spec.Queue)
 	m.admission.chargeRate(spec, q)
-	if spec.Unique != nil && m.uniques.rows.Get(string(key[:])) != nil {
-		m.uniques.await(j)
+	if spec.Unique != nil && m.uniques.Rows.Get(string(key[:])) != nil {
+		m.uniques.Await(j)
 	} else {
 		m.start(j)
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/fsm/internal/refuse"
 	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/internal/limits"
@@ -33,7 +34,7 @@ func (lm *admission) setTenant(op *fsmpb.SetTenant) *fsmpb.Outcome {
 	if !existed {
 		by := lm.s.Journal.Owner()
 		lm.tenants.Edit(id).By = by
-		lm.access.hold(by, access.OwnsTenant, 1)
+		lm.access.Hold(by, access.OwnsTenant, 1)
 	}
 	lm.changeTenant(lm.tenants.Edit(id), wanted)
 	return &fsmpb.Outcome{Existed: existed}
@@ -71,11 +72,11 @@ func (lm *admission) wantTenant(op *fsmpb.SetTenant, by rota.Principal) (rota.Te
 			return wanted, err
 		}
 		if lm.tenants.Len() >= limits.MaxTenants {
-			return wanted, exhausted("tenant", "%d tenants are known: no more are taken", limits.MaxTenants)
+			return wanted, refuse.Exhausted("tenant", "%d tenants are known: no more are taken", limits.MaxTenants)
 		}
 	}
 	if t == nil || !t.Known {
-		return wanted, lm.access.mayHold(by, access.OwnsTenant)
+		return wanted, lm.access.MayHold(by, access.OwnsTenant)
 	}
 	return wanted, nil
 }
@@ -360,15 +361,15 @@ func (lm *admission) deleteTenant(op *fsmpb.DeleteTenant) *fsmpb.Outcome {
 		return entry.Refused(rota.Refusef(rota.KindConflict, "tenant",
 			"a live job, a workflow, a schedule, a batch or a unique key is of tenant %q: let it end, "+
 				"cancel the job, or delete it first", id))
-	case lm.access.namesTenant(id):
+	case lm.access.NamesTenant(id):
 		return entry.Refused(rota.Refusef(rota.KindConflict, "tenant",
 			"a token is for tenant %q: revoke it, or wait for its end", id))
 	}
 	lm.s.Timers.Penalty.Refile(string(id), int64(t.PenaltyAt()), 0)
-	lm.access.hold(t.By, access.OwnsTenant, -1)
+	lm.access.Hold(t.By, access.OwnsTenant, -1)
 	lm.tenants.Drop(id)
-	lm.keyring.forgetTenant(id)
-	lm.typeStats.forgetTenant(id)
+	lm.keyring.ForgetTenant(id)
+	lm.typeStats.ForgetTenant(id)
 	lm.syncBusyLanes(id)
 	lm.s.Journal.Emit(rota.Event{Kind: rota.EventTenantDeleted, Tenant: id})
 	return &fsmpb.Outcome{}

@@ -112,7 +112,7 @@ func (lm *admission) obstacles(j *state.JobRow, q *state.QueueRow, turn bool, no
 	if d := lm.domainOf(q.Name, j.Spec.Domain); d != nil && d.Throttled && !note("DOMAIN_ISOLATED", j.Spec.Domain) {
 		return
 	}
-	lm.keyring.obstacles(j, note)
+	lm.keyring.Obstacles(j, note)
 }
 
 // caps implements the bounds on what one entry of rounds may assign (SPEC §7.2).
@@ -153,6 +153,40 @@ func (c caps) Domain(queue rota.QueueName, name string) int64 {
 	return c.m.admission.probes(queue).Tokens(d.Tat, c.m.Header.Clock)
 }
 
+// Key returns what the rules leave a count.
+func (c caps) Key(count string) int64 {
+	if c.m.budgets.ByName[count] != nil {
+		return math.MaxInt64
+	}
+	r := c.m.keyring.CountRows.Get(count)
+	if r.Full {
+		return 0
+	}
+	return c.m.keyring.Left(r, c.m.keyring.RuleOf(r))
+}
+
+// Amount returns what a weighted rate or a budget leaves a count.
+func (c caps) Amount(count string) sched.Amount {
+	if b := c.m.budgets.ByName[count]; b != nil {
+		return c.m.budgets.Amount(b)
+	}
+	r := c.m.keyring.CountRows.Get(count)
+	rule := c.m.keyring.RuleOf(r)
+	if rule.Unit == "" {
+		return sched.Amount{Left: math.MaxInt64}
+	}
+	need := c.m.keyring.Needed(r, rule)
+	return sched.Amount{Left: c.m.keyring.AmountLeft(r, rule) + need - 1, Least: need}
+}
+
+// Weight returns what an assignment of a job takes of that.
+func (c caps) Weight(count string, it *sched.Item) int64 {
+	if b := c.m.budgets.ByName[count]; b != nil {
+		return b.Budget.Estimate(it.JobSpec)
+	}
+	return c.m.keyring.RuleOf(c.m.keyring.CountRows.Get(count)).CostOf(it.JobSpec)
+}
+
 // laneStates checks the data of a queue's lanes against the rows.
 func (c *checker) laneStates() {
 	m := c.m
@@ -179,7 +213,7 @@ func (c *checker) laneStates() {
 // laneBlocked reports whether rounds may not draw from a QUEUED job's lane.
 func (lm *admission) laneBlocked(j *state.JobRow, q *state.QueueRow) bool {
 	d := lm.domainOf(q.Name, j.Spec.Domain)
-	return lm.throttled(q, j.Spec.Tenant) || d != nil && d.Throttled || lm.keyring.holds(j) ||
+	return lm.throttled(q, j.Spec.Tenant) || d != nil && d.Throttled || lm.keyring.Holds(j) ||
 		lm.low() != sched.LowFree && j.Spec.Priority > lowPriority
 }
 
@@ -242,7 +276,7 @@ func (lm *admission) domainOf(queue rota.QueueName, name string) *state.DomainRo
 
 // domainsOf lists the keys of a queue's failure domains.
 func (lm *admission) domainsOf(queue rota.QueueName) []string {
-	return keysUnder(&lm.domains, state.DomainKey(queue, ""))
+	return state.KeysUnder(&lm.domains, state.DomainKey(queue, ""))
 }
 
 // probes returns the bucket that limits an isolated domain's jobs.
@@ -264,12 +298,13 @@ func (lm *admission) takeDomain(l *state.LeaseRow) {
 
 // countDomain counts an outcome in the job's failure domain. Declines and cancellations do not count; beyond MaxDomains
 // nothing is counted.
-func (lm *admission) countDomain(l *state.LeaseRow, what outcome) {
+func (lm *admission) countDomain(l *state.LeaseRow, what state.Outcome) {
 	var ok, fail int64
 	switch what {
-	case outcomeSuccess:
+	case state.OutcomeSuccess:
 		ok = 1
-	case outcomeFailure, outcomeProofInvalid, outcomeExpired, outcomeAckTimeout, outcomeTimedOut:
+	case state.OutcomeFailure, state.OutcomeProofInvalid, state.OutcomeExpired, state.OutcomeAckTimeout,
+		state.OutcomeTimedOut:
 		fail = 1
 	default:
 		return
@@ -294,7 +329,7 @@ func (lm *admission) countDomain(l *state.LeaseRow, what outcome) {
 func (lm *admission) fireDomain(key string) {
 	d := lm.domains.Edit(key)
 	d.Window.Expire(domainSpan, lm.s.Header.Clock)
-	if lm.s.Header.Rules >= shortenRules {
+	if lm.s.Header.Rules >= state.ShortenRules {
 		d.Tat = lm.probes(d.Queue).Within(d.Tat, lm.s.Header.Clock)
 	}
 	lm.settleDomain(d)

@@ -24,12 +24,12 @@ func (pl *placement) newPending(q *state.QueueRow) (lanes *sched.Pending) {
 	switch p := &q.Policy; {
 	case p.Ranking == rota.RankAdaptive:
 		lanes = sched.NewTiered(int(p.Tiers))
-	case pl.keyring.groups[q.Name] != nil:
+	case pl.keyring.Groups[q.Name] != nil:
 		lanes = sched.NewGrouped()
 	default:
 		lanes = sched.NewPending(p.FairShare)
 	}
-	lanes.SetKeys(pl.keyring.lanes)
+	lanes.SetKeys(pl.keyring.Lanes)
 	return lanes
 }
 
@@ -219,6 +219,37 @@ func (vw *View) promotions(t *state.Timers) {
 	})
 	vw.m.QueueTable.Scan(func(name rota.QueueName, _ *state.QueueRow) bool {
 		t.Promote.Refile(string(name), 0, int64(due[name]))
+		return true
+	})
+}
+
+// refileAll is refile by the name of a queue.
+func (pl *placement) refileAll(queue rota.QueueName) {
+	pl.refile(pl.s.QueueTable.Get(queue), pl.registry.queues[queue])
+}
+
+// refile rebuilds a queue's lanes; it walks all live jobs, which only an operator's change of ranking may cost.
+func (pl *placement) refile(q *state.QueueRow, i *queueIndex) {
+	i.pending.Forget()
+	kr := pl.keyring
+	kr.Restoring = true
+	defer func() { kr.Restoring = false }()
+	i.pending = pl.newPending(q)
+	pl.admission.initLanes(q, i)
+	pl.s.JobTable.Scan(func(_ rota.JobID, j *state.JobRow) bool {
+		if j.State == rota.JobQueued && j.Spec.Queue == q.Name {
+			// The item is derived: the row's canonical bytes do not change.
+			item := pl.itemOf(j, q)
+			j.Item = &item
+			pl.admission.syncLanes(i, q, j.Spec.Tenant)
+			i.pending.Add(j.Item)
+		}
+		return true
+	})
+	pl.leasing.leases.Scan(func(_ string, l *state.LeaseRow) bool {
+		if l.Queue == q.Name {
+			i.share(l.Tenant, i.open.Get(l.Tenant), pl.admission.limitsOf(l.Tenant).Weight)
+		}
 		return true
 	})
 }

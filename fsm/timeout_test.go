@@ -142,7 +142,7 @@ func TestTimeOut(t *testing.T) {
 			b.ok(queueOp("default", "max_runtime", "9s", "ranking", "adaptive"))
 			l := b.leased("j", "w")
 			b.ok(verb(rota.VerbFail, l, timedOut))
-			if r := b.typeStats.types.Get("work"); r == nil || r.Fail != 1 || r.Sampled {
+			if r := b.typeStats.Types.Get("work"); r == nil || r.Fail != 1 || r.Sampled {
 				b.t.Fatalf("type %+v", r)
 			}
 		},

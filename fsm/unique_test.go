@@ -417,7 +417,7 @@ func TestUnique_bounds(t *testing.T) {
 		b.ok(onlyOne(fmt.Sprint("m", b.entries), existing))
 	}
 	oldest := []rota.JobID{}
-	b.uniques.merged.Scan(func(id rota.JobID, _ *state.MergedRow) bool {
+	b.uniques.Merged.Scan(func(id rota.JobID, _ *state.MergedRow) bool {
 		oldest = append(oldest, id)
 		return true
 	})
@@ -430,8 +430,8 @@ func TestUnique_bounds(t *testing.T) {
 		}
 	}
 	b.entry(ops...)
-	if n := b.uniques.merged.Len(); n != limits.MaxMerged || b.uniques.merged.Get(oldest[0]) != nil ||
-		b.uniques.merged.Get(oldest[1]) == nil {
+	if n := b.uniques.Merged.Len(); n != limits.MaxMerged || b.uniques.Merged.Get(oldest[0]) != nil ||
+		b.uniques.Merged.Get(oldest[1]) == nil {
 		t.Fatalf("%d are kept", n)
 	}
 	b.sound()
@@ -474,7 +474,7 @@ func TestUnique_rebirth(t *testing.T) {
 	if err := m.Reincarnate(Rebirth{Cluster: "fresh"}); err != nil {
 		t.Fatal(err)
 	}
-	if n := m.uniques.rows.Len(); n != 2 { // leased came back to its scope
+	if n := m.uniques.Rows.Len(); n != 2 { // leased came back to its scope
 		t.Fatalf("%d keys are held", n)
 	}
 }

@@ -2,11 +2,13 @@ package fsm
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/fsm/internal/authz"
+	"github.com/rotasched/rota/fsm/internal/keys"
 	"github.com/rotasched/rota/fsm/internal/state"
-	"github.com/rotasched/rota/internal/limits"
+	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/internal/millis"
 )
 
@@ -14,7 +16,7 @@ import (
 func (vw *View) Job(id rota.JobID) (job rota.Job, ok bool) {
 	if j := vw.m.JobTable.Get(id); j != nil {
 		job = liveJob(j, vw.m.leasing.leases.Get(string(j.Lease[:])), vw.m.Header.Now())
-		job.UniqueHolder = vw.m.uniques.holder(j.History().Unique, j.Spec.Queue)
+		job.UniqueHolder = vw.m.uniques.Holder(j.History().Unique, j.Spec.Queue)
 		return job, true
 	}
 	if f, v := vw.m.flows.waitingNode(id); v != nil {
@@ -23,7 +25,7 @@ func (vw *View) Job(id rota.JobID) (job rota.Job, ok bool) {
 	if t := vw.m.ended.tombs.Get(id); t != nil {
 		r, _ := vw.m.ended.staged.records.Get(t.Seq)
 		job = deadJob(t, r)
-		job.UniqueHolder = vw.m.uniques.holder(t.Unique, t.Queue)
+		job.UniqueHolder = vw.m.uniques.Holder(t.Unique, t.Queue)
 		return job, true
 	}
 	return rota.Job{}, false
@@ -36,25 +38,6 @@ func (vw *View) FirstSpec(id rota.JobID) (first rota.JobSpec, live, ok bool) {
 		return first, false, false
 	}
 	return j.Spec.Words(), true, j.SpecHash == j.FirstContent()
-}
-
-// liveJob returns a live job in its public form, with its future times calculated from now.
-func liveJob(j *state.JobRow, l *state.LeaseRow, now rota.Moment) rota.Job {
-	job := rota.Job{JobSpec: j.Spec.Words(), State: j.State, Attempt: j.Attempt, Submitted: j.SubmittedAt(),
-		Enqueued: j.EnqueuedAt(), FirstLease: j.FirstLease, Due: now.At(j.Due), Expires: now.At(j.Expires()),
-		Reason: j.LastReason, Error: j.LastError,
-		Life: j.History().Life, Retried: j.History().Retried, Changes: j.History().Changes,
-		Attempts: j.Attempts, Progress: j.Progress, ProgressNote: j.Note, Tier: j.Tier, Preempted: j.Preempted,
-		WorkerLosses: int32(len(j.History().Losses)), Isolated: j.Isolated(), Spent: j.History().Spent}
-	if j.DueDate != 0 {
-		job.Due = now.On(j.DueDate)
-	}
-	if l != nil {
-		lease := l.Words(now)
-		job.Lease = &lease
-		job.Spent = state.AddCosts(job.Spent, l.Spent)
-	}
-	return job
 }
 
 // Worker returns everything known about a worker, including its open leases.
@@ -248,7 +231,7 @@ func Deliverable(vw *View, id rota.WorkerID, session rota.Session,
 		return nil, false
 	}
 	leases = vw.Assignments(id, session)
-	may := vw.m.access.mayWork(w)
+	may := vw.m.access.MayWork(w)
 	for i := range leases {
 		a := &leases[i]
 		if may(a.Spec.Tenant, a.Spec.Queue) {
@@ -292,41 +275,65 @@ func (vw *View) assignment(l *state.LeaseRow) (rota.Assignment, bool) {
 }
 
 // KeyRules lists the rules of keys by queue, name and value.
-func KeyRules(vw *View) []rota.KeyRule {
-	list := make([]rota.KeyRule, 0, vw.m.keyring.rules.Len())
-	vw.m.keyring.rules.Scan(func(_ string, r *state.KeyRuleRow) bool {
-		rule := r.KeyRule
-		rule.ETag = r.ETag()
-		list = append(list, rule)
-		return true
-	})
-	return list
-}
+func KeyRules(vw *View) []rota.KeyRule { return keys.RulesOf(&vw.m.keyring) }
 
 // KeyStates returns the counts of a tenant's key under each rule for it, if shown allows it.
-func KeyStates(vw *View, tenant rota.TenantID, key string, shown func(*rota.KeyState) bool) (list []rota.KeyState) {
-	kr := &vw.m.keyring
-	name, value, _ := strings.Cut(key, ":")
-	kr.rules.Scan(func(_ string, r *state.KeyRuleRow) bool {
-		if r.Name != name || kr.rule(r.Queue, name, value) != r {
-			return true
-		}
-		of := tenant
-		if r.Scope == rota.KeyOfCluster {
-			of = ""
-		}
-		if c := kr.counts.Get(state.KeyCountKey(r.Queue, of, key)); c != nil {
-			if k := kr.words(c, r); shown(&k) {
-				list = append(list, k)
-			}
-		}
-		return len(list) < limits.MaxKeyStates
-	})
-	return list
+func KeyStates(vw *View, tenant rota.TenantID, key string, shown func(*rota.KeyState) bool) []rota.KeyState {
+	return keys.StatesOf(&vw.m.keyring, tenant, key, shown)
 }
 
-func (kr *keyring) words(c *state.KeyCountRow, r *state.KeyRuleRow) rota.KeyState {
-	k := c.Words(r, kr.s.Header.Now(), kr.needed(c, r))
-	k.Head = kr.turnOf(c)
-	return k
+// StoppedKeys returns how many keys are paused, and of how many the breaker is open or probing.
+func StoppedKeys(vw *View) (paused, open int64) { return keys.StoppedKeys(&vw.m.keyring) }
+
+// KeyList is a frozen view of the keys that rules count; reading it blocks nothing.
+type KeyList = keys.List
+
+// Keys freezes the keys of a machine for a list.
+func Keys(m *Machine) *KeyList { return keys.Freeze(&m.keyring) }
+
+// MergedInto returns the job that a submission was merged into, by the id of that submission, while the state remembers
+// it.
+func MergedInto(vw *View, id rota.JobID) (rota.JobID, bool) { return vw.m.uniques.MergedInto(id) }
+
+// Access holds the rights of all callers at one index. It never changes.
+type Access = authz.Access
+
+// Access returns the rights of all callers, to be read while the machine continues.
+func (vw *View) Access() *Access { return vw.m.access.Freeze() }
+
+// Reader returns a principal's rights to read at the present date.
+func (vw *View) Reader(p rota.Principal) (*access.Reader, error) { return vw.m.access.Reader(p) }
+
+// PlaceOfJob returns the tenant and the queue of a job that the state contains.
+func (vw *View) PlaceOfJob(id rota.JobID) (rota.TenantID, rota.QueueName, bool) {
+	tenant, queue, ok := vw.m.access.PlaceOfJob(string(id))
+	return rota.TenantID(tenant), rota.QueueName(queue), ok
 }
+
+// LeasedTo reports whether a worker that a principal registered has a job leased.
+func (vw *View) LeasedTo(id rota.JobID, by rota.Principal) bool {
+	j := vw.m.JobTable.Get(id)
+	if j == nil {
+		return false
+	}
+	l := vw.m.leasing.leases.Get(string(j.Lease[:]))
+	return l != nil && vw.m.fleet.workers.Get(l.Worker).By == by
+}
+
+// AccessVersion returns a number that grows whenever rights change.
+func (vw *View) AccessVersion() uint64 { return vw.m.access.Version }
+
+// Denied returns the refusals that the actors' rights would cause if the operations were applied now, each at its
+// index; nil means no refusal. Concurrent calls are safe: nothing is cached.
+func (vw *View) Denied(ops []*fsmpb.Op) []*fsmpb.Outcome { return vw.m.access.Denied(ops) }
+
+// Taken refuses a submission whose id belongs to a job that only archives contain, in a tenant and a queue that the
+// actor may not submit to; nil means no objection.
+func (vw *View) Taken(op *fsmpb.Op, tenant rota.TenantID, queue rota.QueueName) *fsmpb.Outcome {
+	return vw.m.access.Taken(op, tenant, queue)
+}
+
+// Forwardable reports whether nodes may forward an operation, for its caller or for a log that they keep for one. All
+// others are internal to the leader, such as a removal, which the leader only makes after checking the remaining
+// members.
+func Forwardable(op *fsmpb.Op) bool { return authz.Forwardable(op) }

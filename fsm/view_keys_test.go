@@ -20,11 +20,11 @@ func usedKeys(t *testing.T) *bench {
 	b.rule(rota.KeyRule{Name: "all", Scope: rota.KeyOfCluster, Concurrency: 50})
 	for _, name := range []string{"s:1", "s:2"} {
 		b.blockedKey(name, "dead-"+name[2:])
-		b.submit("behind-"+name[2:], keys(name))
+		b.submit("behind-"+name[2:], ofKeys(name))
 	}
 	b.worker("w2", 40)
 	for i := range 60 {
-		b.submit(fmt.Sprint("j", i), keys(fmt.Sprint("k:", i%7), "all:x"),
+		b.submit(fmt.Sprint("j", i), ofKeys(fmt.Sprint("k:", i%7), "all:x"),
 			func(s *rota.JobSpec) { s.Tenant = rota.TenantID(fmt.Sprint("t", i%3)) })
 	}
 	b.match()
@@ -34,7 +34,7 @@ func usedKeys(t *testing.T) *bench {
 // naive returns the list that Page must return, from the views of single keys.
 func (b *bench) naive(rd *access.Reader, selected func(rota.KeyState) bool) (list []rota.KeyState) {
 	all := access.Everything
-	b.keyring.counts.Scan(func(_ string, c *state.KeyCountRow) bool {
+	b.keyring.CountRows.Scan(func(_ string, c *state.KeyCountRow) bool {
 		tenant, queue := c.Tenant, c.Queue
 		if tenant == "" {
 			tenant = rota.TenantID(all)
@@ -135,7 +135,7 @@ func TestKeyList_frozen(t *testing.T) {
 		}
 	}
 	for i := range 60 {
-		b.submit(fmt.Sprint("n", i), keys(fmt.Sprint("k:", i)))
+		b.submit(fmt.Sprint("n", i), ofKeys(fmt.Sprint("k:", i)))
 	}
 	b.ok(DeleteKeyRuleOp("", "all", ""))
 	if after, _, _ := list.Page(rota.KeyFilter{}, nil); !reflect.DeepEqual(before, after) {
@@ -153,9 +153,9 @@ func TestKeyList_bySpent(t *testing.T) {
 	b.rule(rota.KeyRule{Name: "c", Concurrency: 9})
 	b.worker("w", 40)
 	for key, cost := range map[string]int{"m:1": 50, "m:2": 20, "n:1": 8, "c:1": 90} {
-		b.submit("j-"+key, keys(key), costs("u", cost))
+		b.submit("j-"+key, ofKeys(key), costs("u", cost))
 	}
-	b.submit("j-idle", keys("c:1"))
+	b.submit("j-idle", ofKeys("c:1"))
 	b.match()
 	for _, limit := range []int{1, 2, 3, 0} {
 		f := rota.KeyFilter{By: rota.KeyBySpent, Limit: limit}

@@ -66,7 +66,7 @@ func (vw *View) QueueInFull(name rota.QueueName) (rota.Queue, bool) {
 		return true
 	})
 	if q.Policy.Ranking == rota.RankAdaptive {
-		q.Types = vw.m.typeStats.typeWords(vw.m.QueueTable.Get(name))
+		q.Types = vw.m.typeStats.TypeWords(vw.m.QueueTable.Get(name))
 	}
 	return q, true
 }
@@ -279,3 +279,31 @@ func PreviewCluster(vw *View, op *fsmpb.Op) (rota.ClusterSettings, error) {
 	wanted.ETag = state.ClusterETag(&wanted)
 	return wanted, err
 }
+
+// BudgetsWithPeriods lists the budgets that begin again, by name.
+func BudgetsWithPeriods(vw *View) []DueBudget { return vw.m.budgets.WithPeriods() }
+
+// BudgetStates lists the budgets that a caller may see, by name: those with an open question if asking is set.
+func BudgetStates(vw *View, asking bool, see func(*rota.Budget) bool) []rota.BudgetState {
+	return vw.m.budgets.States(asking, see)
+}
+
+// BudgetOf returns a budget.
+func BudgetOf(vw *View, name rota.BudgetName) (rota.BudgetState, bool) {
+	return vw.m.budgets.State(name)
+}
+
+// BudgetAccounts lists up to a number of accounts of a budget, by owner, from one of them on: those that hold jobs back
+// if held is set. The only account of a budget is listed even if it holds nothing.
+func BudgetAccounts(vw *View, name rota.BudgetName, from string, most int, held bool) []rota.BudgetAccount {
+	return vw.m.budgets.Accounts(name, from, most, held)
+}
+
+// BudgetQuestions lists up to a number of the open questions of a budget, by owner, from one of them on: those that
+// hold jobs back if held is set.
+func BudgetQuestions(vw *View, name rota.BudgetName, from string, most int, held bool) []rota.BudgetAccount {
+	return vw.m.budgets.Questions(name, from, most, held)
+}
+
+// HeldAccounts returns the number of accounts that hold jobs back, and of open questions.
+func HeldAccounts(vw *View) (held, asking int64) { return vw.m.budgets.Held() }

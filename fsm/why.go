@@ -31,14 +31,14 @@ func (vw *View) WhyFor(id rota.JobID, most int, rd *access.Reader) (x rota.Expla
 	if j == nil {
 		f, v := vw.m.flows.waitingNode(id)
 		if v == nil {
-			ok = whyRunWaits(vw, &x, rd)
+			ok = vw.m.schedules.WhyWaits(&x, rd)
 			return x, ok
 		}
 		vw.whyBlocked(&x, f, v, rd)
 		return x, true
 	}
 	x.State = j.State
-	x.UniqueHolder = vw.m.uniques.holder(j.History().Unique, j.Spec.Queue)
+	x.UniqueHolder = vw.m.uniques.Holder(j.History().Unique, j.Spec.Queue)
 	switch j.State {
 	case rota.JobQueued:
 		vw.whyQueued(&x, j, most, rd)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/internal/keys"
 	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/access"
 )
@@ -64,16 +65,9 @@ func (vw *View) whyLingers(l *state.LeaseRow, others int, key string, rd *access
 
 // whyKeysLinger explains which slots of full keys are used by leases whose jobs have ended.
 func (vw *View) whyKeysLinger(x *rota.Explanation, j *state.JobRow, rd *access.Reader) {
-	kr := &vw.m.keyring
-	for _, h := range kr.of(&j.Spec.JobSpec, nil) {
-		c := kr.counts.Get(h.count)
-		if !c.Full {
-			continue
-		}
-		if l, n := kr.lingering(h.count); n > 0 {
-			x.Reasons = append(x.Reasons, vw.whyLingers(l, n-1, c.Text, rd))
-		}
-	}
+	keys.EachLingering(&vw.m.keyring, j, func(key string, one *state.LeaseRow, n int) {
+		x.Reasons = append(x.Reasons, vw.whyLingers(one, n-1, key, rd))
+	})
 }
 
 // dueText returns when a job is due, by date. A job that is already due waits for a sweep.

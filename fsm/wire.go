@@ -5,7 +5,16 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
+	"github.com/rotasched/rota/fsm/internal/authz"
+	"github.com/rotasched/rota/fsm/internal/batches"
+	"github.com/rotasched/rota/fsm/internal/budgets"
+	"github.com/rotasched/rota/fsm/internal/hooks"
+	"github.com/rotasched/rota/fsm/internal/keys"
+	"github.com/rotasched/rota/fsm/internal/learn"
+	"github.com/rotasched/rota/fsm/internal/plans"
+	"github.com/rotasched/rota/fsm/internal/schedules"
 	"github.com/rotasched/rota/fsm/internal/state"
+	"github.com/rotasched/rota/fsm/internal/unique"
 )
 
 // Machine is the replicated state and the rules that change it. It is a plain value: its caller must run one Apply at a
@@ -27,37 +36,37 @@ type parts struct {
 	leasing   leasing
 	placement placement
 	admission admission
-	typeStats typeStats
+	typeStats learn.Stats
 	flows     flows
 	ended     ended
-	access    authority
-	uniques   uniques
-	keyring   keyring
-	budgets   budgets
-	schedules schedules
-	batches   batches
-	hooks     hooks
-	plans     plans
+	access    authz.Authority
+	uniques   unique.Keys
+	keyring   keys.Keyring
+	budgets   budgets.Budgets
+	schedules schedules.Schedules
+	batches   batches.Batches
+	hooks     hooks.Hooks
+	plans     plans.Plans
 	lifecycle
 }
 
 // lifecycle moves a job from admission to its end, for every verb.
 type lifecycle struct {
 	s         *state.State
-	access    *authority
+	access    *authz.Authority
 	admission *admission
-	batches   *batches
-	budgets   *budgets
+	batches   *batches.Batches
+	budgets   *budgets.Budgets
 	ended     *ended
 	fleet     *fleet
 	flows     *flows
-	hooks     *hooks
-	keyring   *keyring
+	hooks     *hooks.Hooks
+	keyring   *keys.Keyring
 	leasing   *leasing
 	placement *placement
-	schedules *schedules
-	typeStats *typeStats
-	uniques   *uniques
+	schedules *schedules.Schedules
+	typeStats *learn.Stats
+	uniques   *unique.Keys
 }
 
 // New returns the state before a cluster's first entry.
@@ -90,45 +99,20 @@ func NewKnowing(version uint32) *Machine {
 	m.admission.tenants.Init(state.TagTenant, l)
 	m.admission.limiters.Init(state.TagLimiter, l)
 	m.admission.domains.Init(state.TagDomain, l)
-	m.typeStats.types.Init(state.TagType, l)
-	m.typeStats.estimates.Init(state.TagEstimate, l)
-	m.typeStats.order = newEstimateOrder()
 	m.flows.workflows.Init(state.TagWorkflow, l)
 	m.flows.vertices.Init(state.TagVertex, l)
 	m.ended.deleted.Init(state.TagDeleted, l)
-	m.access.roles.Init(state.TagRole, l)
-	m.access.tokens.Init(state.TagToken, l)
-	m.access.blocks.Init(state.TagBlock, l)
-	m.access.issuers.Init(state.TagIssuer, l)
-	m.access.spent.Init(state.TagSpent, l)
-	m.uniques.rows.Init(state.TagUnique, l)
-	m.uniques.merged.Init(state.TagMerged, l)
-	m.keyring.rules.Init(state.TagKeyRule, l)
-	m.keyring.counts.Init(state.TagKeyCount, l)
-	m.keyring.charges.Init(state.TagKeyCharge, l)
-	m.budgets.rows.Init(state.TagBudget, l)
-	m.budgets.accounts.Init(state.TagAccount, l)
-	m.schedules.rows.Init(state.TagSchedule, l)
-	m.batches.rows.Init(state.TagBatch, l)
-	m.hooks.rows.Init(state.TagWebhook, l)
-	m.plans.rows.Init(state.TagPlan, l)
 	m.ended.tombs.L = l
 	// The other tables change too rarely to matter. With many workers, queues or tenants, each entry changes different
 	// ones, so nearly every operation would copy a row.
 	m.JobTable.Mutable, m.leasing.leases.Mutable = true, true
 	m.fleet.workers.Mutable, m.QueueTable.Mutable, m.admission.tenants.Mutable = true, true, true
-	m.uniques.rows.Mutable, m.budgets.accounts.Mutable = true, true
-	m.keyring.counts.Mutable, m.keyring.charges.Mutable = true, true
 	m.JobTable.Empty = m.emptyJob
-	m.QueueTable.Known, m.keyring.counts.Known = make(map[rota.QueueName]*state.QueueRow), make(
-		map[string]*state.KeyCountRow)
-	m.budgets.accounts.Known = make(map[string]*state.AccountRow)
+	m.QueueTable.Known = make(map[rota.QueueName]*state.QueueRow)
 	m.JobTable.Filed = func(j *state.JobRow) { m.Numbers.Set(j.Seq, j) }
 	m.JobTable.Left = func(j *state.JobRow) { m.Numbers.Delete(j.Seq) }
 	m.ended.tombs.Order, m.ended.tombs.Texts, m.ended.staged.loose = state.NewTombOrder(), make(
 		map[rota.QueueName]*entry.Texts), newLooseRecords()
-	m.keyring.reset()
-	m.budgets.reset()
 	m.leasing.outlived = newOutlived()
 	m.placement.registry.reset()
 	m.Timers.Reset()
@@ -144,33 +128,50 @@ func (m *Machine) wire() {
 		budgets: &m.budgets, ended: &m.ended, fleet: &m.fleet, flows: &m.flows, hooks: &m.hooks, keyring: &m.keyring,
 		leasing: &m.leasing, placement: &m.placement, schedules: &m.schedules, typeStats: &m.typeStats,
 		uniques: &m.uniques}
-	m.access = authority{s: s, batches: &m.batches, budgets: &m.budgets, ended: &m.ended, fleet: &m.fleet, flows: &m.flows,
-		hooks: &m.hooks, keyring: &m.keyring, leasing: &m.leasing, life: &m.lifecycle, plans: &m.plans,
-		schedules: &m.schedules}
 	m.admission = admission{s: s, access: &m.access, budgets: &m.budgets, flows: &m.flows, keyring: &m.keyring, leasing: &m.leasing,
 		placement: &m.placement, typeStats: &m.typeStats}
-	m.batches = batches{s: s, access: &m.access, admission: &m.admission, ended: &m.ended, keyring: &m.keyring,
-		life: &m.lifecycle}
-	m.budgets = budgets{s: s, admission: &m.admission, fleet: &m.fleet, flows: &m.flows, keyring: &m.keyring,
-		leasing: &m.leasing, schedules: &m.schedules}
 	m.ended = ended{s: s, flows: &m.flows, keyring: &m.keyring, leasing: &m.leasing, uniques: &m.uniques, view: &m.View}
 	m.fleet = fleet{s: s, access: &m.access, admission: &m.admission, leasing: &m.leasing,
 		placement: &m.placement, typeStats: &m.typeStats}
 	m.flows = flows{s: s, access: &m.access, admission: &m.admission, budgets: &m.budgets, ended: &m.ended, keyring: &m.keyring,
 		leasing: &m.leasing, life: &m.lifecycle, placement: &m.placement, typeStats: &m.typeStats,
 		view: &m.View}
-	m.hooks = hooks{s: s, access: &m.access, ended: &m.ended, life: &m.lifecycle, placement: &m.placement}
-	m.keyring = keyring{s: s, admission: &m.admission, budgets: &m.budgets, ended: &m.ended, leasing: &m.leasing, placement: &m.placement}
+	m.keyring.Init(s, keys.Ports{AdmitBytes: m.admission.admitBytes, Tombs: &m.ended.tombs, Lanes: m.placement.lanesOf,
+		Refile: m.placement.refileAll, Outlived: m.leasing.eachOutlived,
+		Budgets: keys.BudgetPorts{Counts: m.budgets.Counts, Full: m.budgets.ClassFull, Holds: m.budgets.Holds,
+			Obstacles: m.budgets.Obstacles}})
+	m.budgets.Init(s, budgets.Ports{Lanes: m.keyring.Lanes, Pending: m.keyring.Pending, Leases: &m.leasing.leases,
+		SpecOf: m.leasing.specOf, Revoke: m.fleet.revoke, AdmitBytes: m.admission.admitBytes, FlowLives: m.flows.lives,
+		SameZones: m.schedules.SameZones})
+	m.access.Init(s, authz.Ports{Disown: m.fleet.disown, Regrant: m.fleet.regrant,
+		DisableHooks: m.hooks.DisableAll, EachHeld: m.eachHeld},
+		authz.Places{Tombs: &m.ended.tombs, Workers: &m.fleet.workers, Leases: &m.leasing.leases,
+			Schedules: &m.schedules.Rows, Batches: &m.batches.Rows, Hooks: &m.hooks.Rows, Budgets: &m.budgets.Rows,
+			Workflows: &m.flows.workflows, KeyRule: m.keyring.RuleNamed, PlanStarter: m.plans.Starter,
+			Node: m.flows.node, QueuesOf: m.flows.queuesOf, NewQueues: m.flows.newQueues})
+	m.plans.Init(s, plans.Ports{RightsOf: m.access.RightsOf, Tombs: &m.ended.tombs,
+		LiveJob:  func(j *state.JobRow) rota.Job { return liveJob(j, nil, s.Header.Now()) },
+		DeadJob:  func(t *state.TombRow) rota.Job { return deadJob(t, nil) },
+		Workflow: m.flows.workflows.Get, Wait: ManyAtOnce})
+	m.batches.Init(s, batches.Ports{AdmitBytes: m.admission.admitBytes, AdmitKeys: m.keyring.Admit,
+		AdmitClass: m.admitClass, MayHold: m.access.MayHold, Hold: m.access.Hold, Tombs: &m.ended.tombs,
+		Remembered: m.ended.remembered, CallerReads: m.access.CallerReads, Placed: m.placed, Insert: m.insert,
+		Start: m.lifecycle.start})
+	m.hooks.Init(s, hooks.Ports{RightsOf: m.access.RightsOf, MayHold: m.access.MayHold, Hold: m.access.Hold,
+		Tombs: &m.ended.tombs, AdmitRun: m.admitRun, Insert: m.insert, Start: m.lifecycle.start,
+		AddQueue: m.placement.addQueue})
+	m.schedules.Init(s, schedules.Ports{AdmitBytes: m.admission.admitBytes, MayHold: m.access.MayHold,
+		Hold: m.access.Hold, Tombs: &m.ended.tombs, FreeAt: &m.ended.freeAt, AdmitRun: m.admitRun, Insert: m.insert,
+		StartAfter: m.startAfter, Expel: m.expel})
+	m.uniques.Init(s, unique.Ports{Tombs: &m.ended.tombs, CallerReads: m.access.CallerReads, Known: againOutcome,
+		Start: m.lifecycle.start, Move: m.placement.move, Own: m.own, Respec: m.respec, EmitDelayed: m.emitDelayed})
+	m.typeStats.Init(s, learn.Ports{Own: m.own, PartOf: m.placement.partOf})
 	m.leasing = leasing{s: s, admission: &m.admission, budgets: &m.budgets, ended: &m.ended, fleet: &m.fleet, flows: &m.flows,
 		keyring: &m.keyring, life: &m.lifecycle, placement: &m.placement, schedules: &m.schedules,
 		uniques: &m.uniques, view: &m.View}
 	m.placement = placement{s: s, access: &m.access, admission: &m.admission, batches: &m.batches, budgets: &m.budgets,
 		fleet: &m.fleet, hooks: &m.hooks, keyring: &m.keyring, leasing: &m.leasing, life: &m.lifecycle,
 		schedules: &m.schedules, typeStats: &m.typeStats, uniques: &m.uniques}
-	m.plans = plans{s: s, access: &m.access}
-	m.schedules = schedules{s: s, access: &m.access, admission: &m.admission, ended: &m.ended, life: &m.lifecycle}
-	m.typeStats = typeStats{s: s, life: &m.lifecycle, placement: &m.placement}
-	m.uniques = uniques{s: s, ended: &m.ended, life: &m.lifecycle, placement: &m.placement}
 }
 
 // View is the read-only interface of a Machine. It is valid until the next entry is applied.

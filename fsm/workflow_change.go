@@ -4,14 +4,14 @@ import (
 	"fmt"
 	"strconv"
 
-	"google.golang.org/protobuf/proto"
-
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/fsm/internal/refuse"
 	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/internal/peer"
+	"google.golang.org/protobuf/proto"
 )
 
 // growing checks the children that a completion carries, and takes their classes; nil if it carries none. It changes
@@ -51,7 +51,7 @@ func (fs *flows) growing(l *state.LeaseRow, op *fsmpb.LeaseOp) (*chunk, error) {
 	case r.Ending != rota.WorkflowNone:
 		return c, nil // it accepts the completion, but no new nodes
 	case r.Redo:
-		return nil, exhausted("children", "workflow %s is being retried: complete again in a moment", r.ID)
+		return nil, refuse.Exhausted("children", "workflow %s is being retried: complete again in a moment", r.ID)
 	}
 	for i, node := range g.GetNodes() {
 		if err := c.take(node); err != nil {
@@ -211,7 +211,7 @@ func (fs *flows) signalWorkflow(op *fsmpb.SignalWorkflow) *fsmpb.Outcome {
 	}
 	bytes := int64(len(op.GetPayload()))
 	if r.Bytes+bytes > rota.MaxWorkflowBytes {
-		return flowRefused(r, exhausted("payload",
+		return flowRefused(r, refuse.Exhausted("payload",
 			"workflow %s takes %d bytes, the signal brings %d more: at most %d are taken", r.ID, r.Bytes,
 			bytes, rota.MaxWorkflowBytes))
 	}
@@ -245,7 +245,7 @@ func (fs *flows) signalled(f *flow, r *state.WorkflowRow, v *state.VertexRow, s 
 		return false, rota.Refusef(rota.KindInvalid, "node",
 			"node %s of workflow %s is not a gate: only gates accept signals", state.VertexName(v), r.ID)
 	case r.Redo && v.Lost() && (f.redo == nil || f.redo[v.Number]):
-		return false, exhausted("workflow", "workflow %s is being retried: signal again in a moment", r.ID)
+		return false, refuse.Exhausted("workflow", "workflow %s is being retried: signal again in a moment", r.ID)
 	case g.Signal == s.ID && g.Content == content:
 		return true, nil
 	case g.Signal == s.ID:
@@ -269,10 +269,10 @@ func (fs *flows) signalled(f *flow, r *state.WorkflowRow, v *state.VertexRow, s 
 }
 
 // signalledPayload returns the payload of gateSignalled.
-func (fs *flows) signalledPayload(s *rota.Signal, refuse bool) string {
+func (fs *flows) signalledPayload(s *rota.Signal, refused bool) string {
 	b := append(append(fs.s.Journal.Scratch[:0], `{"signal":"`...), s.ID...) // an id needs no quoting
 	b = append(b, `","refuse":`...)
-	if refuse {
+	if refused {
 		b = append(b, "true"...)
 	} else {
 		b = append(b, "false"...)

@@ -6,6 +6,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/fsm/internal/refuse"
 	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/internal/limits"
@@ -29,10 +30,10 @@ func (fs *flows) openWorkflow(op *fsmpb.OpenWorkflow) *fsmpb.Outcome {
 	}
 	q := fs.s.QueueTable.Get(spec.Queue)
 	if q == nil {
-		return entry.Refused(noQueue(spec.Queue))
+		return entry.Refused(refuse.NoQueue(spec.Queue))
 	}
 	if q.DrainTo != "" {
-		return entry.Refused(leaving(q))
+		return entry.Refused(refuse.Leaving(q))
 	}
 	if err := fs.admission.admitMode(spec); err != nil {
 		return entry.Refused(err)
@@ -50,7 +51,7 @@ func (fs *flows) openWorkflow(op *fsmpb.OpenWorkflow) *fsmpb.Outcome {
 	if err := fs.admitSize(need); err != nil {
 		return entry.Refused(err)
 	}
-	if err := fs.access.mayHold(fs.s.Journal.Owner(), access.OwnsWorkflow); err != nil {
+	if err := fs.access.MayHold(fs.s.Journal.Owner(), access.OwnsWorkflow); err != nil {
 		return entry.Refused(err)
 	}
 	fs.makeRoom(need)
@@ -58,7 +59,7 @@ func (fs *flows) openWorkflow(op *fsmpb.OpenWorkflow) *fsmpb.Outcome {
 	r := &state.WorkflowRow{ID: id, Seq: fs.s.Header.FlowSeq, Queue: spec.Queue, Tenant: spec.Tenant,
 		Policy: rota.FailurePolicy(op.GetOnFailure()), Labels: spec.Labels, Content: content, State: rota.WorkflowOpen,
 		Nodes: op.GetNodes(), Edges: op.GetEdges(), Touched: fs.s.Header.Clock, By: fs.s.Journal.Owner()}
-	fs.access.hold(r.By, access.OwnsWorkflow, 1)
+	fs.access.Hold(r.By, access.OwnsWorkflow, 1)
 	fs.workflows.Insert(id, r)
 	fs.flowIndex.byID[id] = newFlow(r)
 	fs.flowIndex.all.add(r, 1)
@@ -77,7 +78,7 @@ func flowOutcome(r *state.WorkflowRow, existed bool) *fsmpb.Outcome {
 func (fs *flows) reopen(r *state.WorkflowRow, content rota.Digest) *fsmpb.Outcome {
 	switch {
 	case r.Leaving:
-		return entry.Refused(exhausted("workflow",
+		return entry.Refused(refuse.Exhausted("workflow",
 			"workflow %s of that id is being forgotten: submit again in a moment", r.ID))
 	case r.State != rota.WorkflowOpen && r.Content != content:
 		return flowRefused(r, OtherWorkflow(r.ID, ""))
@@ -150,7 +151,7 @@ func (fs *flows) admitShares(spec *rota.JobSpec, q *state.QueueRow, op *fsmpb.Op
 		}
 		left, last = left-uint64(s.GetNodes()), s.GetQueue()
 		if fs.s.QueueTable.Get(rota.QueueName(s.GetQueue())) == nil {
-			return noQueue(rota.QueueName(s.GetQueue()))
+			return refuse.NoQueue(rota.QueueName(s.GetQueue()))
 		}
 	}
 	if left != 0 {
@@ -193,12 +194,14 @@ func (fs *flows) admitSize(need flowSize) error {
 			continue
 		}
 		if n.kept-n.over+n.need > n.most {
-			return exhausted("workflow", "%d %s have not ended, %d more are wanted: at most %d are kept", n.kept-n.over,
+			return refuse.Exhausted("workflow", "%d %s have not ended, %d more are wanted: at most %d are kept",
+				n.kept-n.over,
 				n.what, n.need,
 				n.most)
 		}
 		if n.all+n.need > n.most+n.most/4 {
-			return exhausted("workflow", "%d %s are kept or being forgotten, %d more are wanted: try again in a moment",
+			return refuse.Exhausted("workflow",
+				"%d %s are kept or being forgotten, %d more are wanted: try again in a moment",
 				n.all, n.what,
 				n.need)
 		}
@@ -304,10 +307,10 @@ func (fs *flows) retryWorkflow(op *fsmpb.RetryWorkflow) *fsmpb.Outcome {
 	for _, q := range f.again(redo) {
 		row := fs.s.QueueTable.Get(q.name)
 		if row.DrainTo != "" {
-			return flowRefused(r, leaving(row))
+			return flowRefused(r, refuse.Leaving(row))
 		}
 		if pending := row.Pending(); pending+q.nodes > row.Policy.QueueCap {
-			return flowRefused(r, exhausted("queue",
+			return flowRefused(r, refuse.Exhausted("queue",
 				"queue %q holds %d pending jobs, the retry brings %d more: queue_cap is %d", q.name,
 				pending, q.nodes, row.Policy.QueueCap))
 		}
@@ -317,7 +320,7 @@ func (fs *flows) retryWorkflow(op *fsmpb.RetryWorkflow) *fsmpb.Outcome {
 	}
 	r = fs.workflows.Edit(r.ID)
 	fs.noteOver(r, -1)
-	fs.access.hold(r.By, access.OwnsWorkflow, 1)
+	fs.access.Hold(r.By, access.OwnsWorkflow, 1)
 	r.Was, r.State = r.State, rota.WorkflowRunning
 	r.Ending, r.Failed, r.Reason = rota.WorkflowNone, 0, rota.ReasonNone
 	r.Redo, r.From, r.Cursor = true, from, 0

@@ -8,6 +8,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/fsm/internal/refuse"
 	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/limits"
 )
@@ -209,10 +210,10 @@ func (c *chunk) read(n *fsmpb.WorkflowNode) (v *state.VertexRow, name string, er
 		}
 	}
 	if q == nil {
-		return nil, "", noQueue(spec.Queue)
+		return nil, "", refuse.NoQueue(spec.Queue)
 	}
 	if q.DrainTo != "" {
-		return nil, "", leaving(q)
+		return nil, "", refuse.Leaving(q)
 	}
 	if _, twice := c.f.byName[name]; twice || c.names[name] {
 		return nil, "", rota.Refusef(rota.KindInvalid, "id", "duplicate id in workflow %s", r.ID)
@@ -311,7 +312,7 @@ func (fs *flows) commitWorkflow(op *fsmpb.CommitWorkflow) *fsmpb.Outcome {
 	if err := fs.admission.admitMode(spec); err != nil {
 		return entry.Refused(err)
 	}
-	if err := fs.flowIndex.spend(len(f.queues) + fs.budgets.looks(f)); err != nil {
+	if err := fs.flowIndex.spend(len(f.queues) + fs.budgeted(f)); err != nil {
 		return entry.Refused(err)
 	}
 	for _, q := range f.queues {
@@ -319,7 +320,7 @@ func (fs *flows) commitWorkflow(op *fsmpb.CommitWorkflow) *fsmpb.Outcome {
 			return entry.Refused(err)
 		}
 	}
-	if err := fs.budgets.refuseFlow(f); err != nil {
+	if err := fs.refuseSpent(f); err != nil {
 		return entry.Refused(err)
 	}
 	r = fs.workflows.Edit(r.ID)
@@ -334,4 +335,25 @@ func (fs *flows) commitWorkflow(op *fsmpb.CommitWorkflow) *fsmpb.Outcome {
 	o = flowOutcome(r, false)
 	o.Throttle = fs.admission.slowDown(fs.s.QueueTable.Get(r.Queue), r.Tenant)
 	return o
+}
+
+// budgeted returns the number of nodes that refuseSpent looks at.
+func (fs *flows) budgeted(f *flow) int {
+	if !fs.budgets.Refuses() {
+		return 0
+	}
+	return len(f.rows)
+}
+
+// refuseSpent refuses a workflow if a budget refuses one of its nodes as a job. Gates spend nothing.
+func (fs *flows) refuseSpent(f *flow) error {
+	for _, v := range f.rows[:fs.budgeted(f)] {
+		if v.Gate != nil {
+			continue
+		}
+		if err := fs.budgets.Refuse(v.Spec.ID, &v.Spec.JobSpec); err != nil {
+			return ofNode(v.Number, state.VertexName(v), err)
+		}
+	}
+	return nil
 }

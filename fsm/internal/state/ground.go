@@ -78,3 +78,10 @@ func (m *State) NewJob() *JobRow {
 	j.JobLife = NoLife
 	return j
 }
+
+// OutlivingRules is the first rules version under which a lease outlives its job.
+const OutlivingRules = 2
+
+// ShortenRules is the first rules version under which a change that shortens an interval applies to jobs that already
+// wait (SPEC §16.10).
+const ShortenRules = 2

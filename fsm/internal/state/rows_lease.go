@@ -21,3 +21,19 @@ func (r *LeaseRow) Words(now rota.Moment) rota.Lease {
 	}
 	return l
 }
+
+// Outcome is how a lease ended, or was treated, by its worker: the input of reputation (SPEC §6.2), failure domains
+// (§4.8) and statistics (§5.3).
+type Outcome uint8
+
+// The ends of leases that are counted.
+const (
+	OutcomeSuccess Outcome = iota + 1
+	OutcomeFailure
+	OutcomeAckTimeout
+	OutcomeExpired
+	OutcomeProofInvalid
+	OutcomeDeclined
+	OutcomeLateRenewal
+	OutcomeTimedOut
+)

@@ -78,3 +78,11 @@ func (r *QueueRow) RankEstimate(j *JobRow) int64 {
 func (r *QueueRow) Says(policy *rota.QueuePolicy, expected []ExpectedTime) bool {
 	return *policy == r.Policy && slices.Equal(expected, r.Expected) && r.DrainTo == ""
 }
+
+// PayloadMax returns the maximum payload of a queue, or of a queue that does not exist.
+func PayloadMax(q *QueueRow) int64 {
+	if q == nil {
+		return rota.MaxPayloadBytes
+	}
+	return q.Policy.PayloadMaxBytes
+}

@@ -3,6 +3,7 @@ package state
 import (
 	"maps"
 	"math"
+	"strings"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/tree"
@@ -387,4 +388,20 @@ func (l *Ledger) Named(of Weighed) bool {
 		}
 	}
 	return false
+}
+
+// KeysUnder returns a table's keys with a prefix.
+func KeysUnder[R any, P interface {
+	*R
+	Row
+	tree.Row[string]
+}](t *Table[string, R, P], prefix string) (keys []string) {
+	t.Tree.Ascend(prefix, func(key string, _ P) bool {
+		if !strings.HasPrefix(key, prefix) {
+			return false
+		}
+		keys = append(keys, key)
+		return true
+	})
+	return keys
 }

@@ -1,8 +1,0 @@
-//go:build plant_callback_early
-
-package fsm
-
-import "github.com/rotasched/rota/fsm/internal/state"
-
-// callbackEarly submits a batch's callback while the last of its jobs is live.
-func (plants) callbackEarly(r *state.BatchRow) bool { return r.Counts.Live == 1 }

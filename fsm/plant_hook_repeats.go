@@ -1,6 +1,0 @@
-//go:build plant_hook_repeats
-
-package fsm
-
-// hookRepeats accepts a range of events for a webhook that was already decided, as another leader sends it.
-func (plants) hookRepeats() bool { return true }

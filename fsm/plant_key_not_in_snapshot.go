@@ -1,6 +1,0 @@
-//go:build plant_key_not_in_snapshot
-
-package fsm
-
-// keyNotInSnapshot restarts the counts of keys' leases at 0 after a restore.
-func (plants) keyNotInSnapshot() bool { return true }

@@ -1,6 +1,0 @@
-//go:build plant_refunds_twice
-
-package fsm
-
-// refundsTwice credits what an attempt did not spend twice.
-func (plants) refundsTwice() bool { return true }

@@ -1,6 +1,0 @@
-//go:build plant_stays_open
-
-package fsm
-
-// staysOpen never lets an open key probe.
-func (plants) staysOpen() bool { return true }
