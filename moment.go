@@ -29,8 +29,8 @@ type Moment struct {
 // IsZero reports whether the moment was not reached.
 func (m Moment) IsZero() bool { return m == Moment{} }
 
-// At returns another moment of the clock as seen from m: as far from m's date as it is from m's clock. A moment that
-// was not reached is returned unchanged.
+// At converts a clock value c to a moment: its date is m's date plus the difference between c and m's clock. A moment
+// that was not reached is returned unchanged.
 func (m Moment) At(c Clock) Moment {
 	if c == 0 {
 		return Moment{}

@@ -68,15 +68,15 @@ const (
 // Merge is the result for the payload of a submission that was merged into another job (SPEC §18.2).
 type Merge string
 
-// What becomes of such a payload.
+// The values of Merge.
 const (
-	// MergeNone is of a submission that was not merged, or whose on_conflict asks for nothing.
+	// MergeNone is the result of a submission that was not merged, or whose on_conflict asks for nothing.
 	MergeNone Merge = ""
-	// MergeTaken is a payload that the holder has from then on.
+	// MergeTaken means that the holder has the payload from then on.
 	MergeTaken Merge = "TAKEN"
-	// MergeNotTaken is a payload that was dropped, for a reason that the caller may not read.
+	// MergeNotTaken means that the payload was dropped, for a reason that the caller may not read.
 	MergeNotTaken Merge = "NOT_TAKEN"
-	// Payloads of the others were dropped: as the holder runs, has ended, or is of another queue or type.
+	// With these the payload was dropped, because the holder runs, has ended, or is of another queue or type.
 	MergeHolderLeased Merge = "HOLDER_LEASED"
 	MergeHolderEnded  Merge = "HOLDER_ENDED"
 	MergeOtherQueue   Merge = "OTHER_QUEUE"
@@ -85,7 +85,7 @@ const (
 	// bytes of them. A payload that it cannot accept is not dropped.
 	MergeNoList   Merge = "NO_LIST"
 	MergeListFull Merge = "LIST_FULL"
-	// MergeNotJSON is of a payload that a list of JSON cannot hold.
+	// MergeNotJSON means that a list of JSON cannot hold the payload.
 	MergeNotJSON Merge = "NOT_JSON"
 )
 

@@ -187,7 +187,8 @@ func (a Auth) RevokeToken(ctx context.Context, id string) error {
 	})
 }
 
-// SetRole creates a role with the Name, the Grants and the RoleLimits of role, or replaces those of an existing role.
+// SetRole creates a role with the Name, the Grants and the RoleLimits of role, or replaces the Grants and RoleLimits of
+// the existing role with that Name.
 // Built-in roles never change.
 func (a Auth) SetRole(ctx context.Context, role rota.Role, only ...Condition) (rota.Role, error) {
 	request := words.NewRoleToWire(&role)
@@ -321,7 +322,7 @@ func (a Auth) OpenSession(ctx context.Context, asLink bool) (t rota.AccessToken,
 	return t, secret, origin, err
 }
 
-// EndSession ends a session that the client opened, or its own.
+// EndSession ends a session that the client opened, or the session that the client itself uses.
 func (a Auth) EndSession(ctx context.Context, id string) error {
 	return a.c.call(ctx, "end session", maxAnswer, func(ctx context.Context, n *node) error {
 		_, err := n.auth.EndSession(ctx, &rotav1.EndSessionRequest{Id: id})

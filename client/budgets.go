@@ -16,8 +16,8 @@ type Budgets struct{ c *Client }
 // Budgets returns the calls for budgets.
 func (c *Client) Budgets() Budgets { return Budgets{c} }
 
-// Set sets a budget, or replaces the one of its name. The spent amount stays, unless the budget is then about other jobs
-// or another unit; open attempts count at once. A budget with an ETag replaces only that version.
+// Set sets a budget, or replaces the budget of that name. The spent amount stays, unless the new budget limits other
+// jobs or another unit; open attempts count at once. A budget with an ETag replaces only that version.
 func (b Budgets) Set(ctx context.Context, budget rota.Budget, only ...Condition) (rota.BudgetState, error) {
 	var state rota.BudgetState
 	err := b.c.call(ctx, "set budget", maxAnswer, func(ctx context.Context, n *node) error {
@@ -44,7 +44,7 @@ func (b Budgets) List(ctx context.Context, opts ...ReadOption) iter.Seq2[rota.Bu
 	return b.list(ctx, false, opts)
 }
 
-// Asking lists the budgets with open questions, by name; their accounts with Asking are the questions.
+// Asking lists the budgets with open questions, by name; each of their accounts with Asking set is a question.
 func (b Budgets) Asking(ctx context.Context, opts ...ReadOption) iter.Seq2[rota.BudgetState, error] {
 	return b.list(ctx, true, opts)
 }
@@ -109,8 +109,8 @@ func (b Budgets) Grant(ctx context.Context, name rota.BudgetName, of string, gra
 	return account, err
 }
 
-// Reset forgets the spent and granted amounts in the present period, of one account or, with all, of all of a budget; see
-// Grant about of and the ID.
+// Reset forgets the spent and granted amounts in the present period: those of one account, or if all is set, of all
+// accounts of the budget. For of and the ID see Grant.
 func (b Budgets) Reset(ctx context.Context, name rota.BudgetName, of string, all bool, reset rota.BudgetChange) error {
 	id := cmp.Or(reset.ID, string(NewJobID()))
 	return b.c.call(ctx, "reset budget", maxAnswer, func(ctx context.Context, n *node) error {

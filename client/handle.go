@@ -82,7 +82,7 @@ func (h *Handle[Out]) output(job *rota.Job) (out Out, err error) {
 	return out, nil // it has no output
 }
 
-// JobError is why an awaited job has no output.
+// JobError reports why an awaited job has no output.
 type JobError struct {
 	// Job is the job as it ended: see its State, Reason, Error and Attempts.
 	Job rota.Job

@@ -223,7 +223,7 @@ func (c *Client) DeleteTenant(ctx context.Context, id rota.TenantID, only ...Con
 	})
 }
 
-// DeleteWorker deletes a worker that is RETIRED, or UNREACHABLE, and has no lease.
+// DeleteWorker deletes a worker that has no leases and is RETIRED or UNREACHABLE.
 func (c *Client) DeleteWorker(ctx context.Context, id rota.WorkerID) error {
 	return c.call(ctx, "delete worker", maxAnswer, func(ctx context.Context, n *node) error {
 		_, err := n.workers.Delete(ctx, &rotav1.DeleteWorkerRequest{Id: string(id)})

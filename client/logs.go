@@ -17,8 +17,8 @@ const followEvery = time.Second
 // it to the cluster, which it does every 2 s.
 const followTries = 5
 
-// JobLog reads the log of an attempt; of an open attempt, what its worker has sent so far. NotFound means that the job
-// or attempt does not exist, or that none of its log is kept.
+// JobLog reads the log of an attempt; if the attempt is open, the part that its worker has sent so far. NotFound means
+// that the job or attempt does not exist, or that none of its log is kept.
 func JobLog(ctx context.Context, c *Client, of rota.LogOf, opts ...ReadOption) (rota.AttemptLog, error) {
 	ask := func(ctx context.Context, n *node, how *rotav1.Read) (*rotav1.JobLogResponse, error) {
 		return n.jobs.Log(ctx, words.LogOfToWire(&of, how))

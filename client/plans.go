@@ -33,8 +33,8 @@ func planID(id rota.PlanID) rota.PlanID {
 	return id
 }
 
-// Preview returns how many jobs a plan would go through if it were started now, and the first of them. It changes
-// nothing.
+// Preview returns the number of jobs that a plan would process if it were started now, and the first of these jobs. It
+// changes nothing.
 func (p Plans) Preview(ctx context.Context, spec rota.PlanSpec) (rota.PlanPreview, error) {
 	spec.ID = planID(spec.ID)
 	ask := func(ctx context.Context, n *node) (*rotav1.PlanPreview, error) {
@@ -43,7 +43,7 @@ func (p Plans) Preview(ctx context.Context, spec rota.PlanSpec) (rota.PlanPrevie
 	return one(ctx, p.c, "preview plan", words.PlanPreviewFromWire, ask)
 }
 
-// List lists the running plans and those that are kept, by id.
+// List lists the running plans, and the ended plans that are still stored, by id.
 func (p Plans) List(ctx context.Context, opts ...ReadOption) iter.Seq2[rota.Plan, error] {
 	return list(ctx, p.c, "list plans", 0, "", opts, func(ctx context.Context, n *node, at page) (got pageOf[rota.Plan],
 		err error) {
@@ -89,7 +89,7 @@ func (p Plans) Wait(ctx context.Context, id rota.PlanID) (rota.Plan, error) {
 	}
 }
 
-// Cancel stops a plan; what it has done stays. The reason is shown with the plan.
+// Cancel stops a plan, but does not undo its changes. Reading the plan returns the reason.
 func (p Plans) Cancel(ctx context.Context, id rota.PlanID, reason string) (rota.Plan, error) {
 	ask := func(ctx context.Context, n *node) (*rotav1.Plan, error) {
 		return n.plans.Cancel(ctx, &rotav1.CancelPlanRequest{Id: string(id), Reason: reason})

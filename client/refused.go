@@ -8,7 +8,7 @@ import (
 )
 
 // RefusedError is returned by Submit when each job has an outcome and some were refused. errors.As finds the first
-// *rota.Error among them, errors.Is any of them.
+// *rota.Error of these outcomes, errors.Is any of them.
 type RefusedError struct {
 	// Jobs are the outcomes of the refused jobs, in the order of submission.
 	Jobs []rota.Submitted

@@ -104,14 +104,15 @@ func (s Schedules) Delete(ctx context.Context, name rota.ScheduleName, only ...C
 	})
 }
 
-// Next returns the next dates of a schedule, at most most of them; 0 means 10. The node that answers calculates them.
+// Next returns the next dates of a schedule, as many as most allows; 0 means 10. The node that answers calculates the
+// dates.
 func (s Schedules) Next(ctx context.Context, name rota.ScheduleName, most int,
 	opts ...ReadOption) ([]rota.Date, error) {
 	return s.DatesAfter(ctx, name, 0, most, opts...)
 }
 
-// DatesAfter returns the dates of a schedule after a date, which may be in the past: at most most of them. The node
-// that answers calculates them. Backfill runs the same dates.
+// DatesAfter returns the dates of a schedule after a date, which may be in the past, as many as most allows. The node
+// that answers calculates the dates. Backfill runs the same dates.
 func (s Schedules) DatesAfter(ctx context.Context, name rota.ScheduleName, after rota.Date, most int,
 	opts ...ReadOption) ([]rota.Date, error) {
 	d, err := s.Forecast(ctx, name, after, most, opts...)

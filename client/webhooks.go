@@ -32,7 +32,7 @@ func (w Webhooks) Set(ctx context.Context, spec rota.WebhookSpec, only ...Condit
 		IfMatch: etagOf(only)}, rotav1.WebhooksClient.Set)
 }
 
-// Pause disables a webhook; the reason is shown with it.
+// Pause disables a webhook. Reading the webhook returns the reason.
 func (w Webhooks) Pause(ctx context.Context, name rota.WebhookName, reason string,
 	only ...Condition) (rota.Webhook, error) {
 	return webhook(ctx, w.c, "pause webhook", &rotav1.PauseWebhookRequest{Name: string(name), Reason: reason,

@@ -36,7 +36,7 @@ func (c *Client) SubmitWorkflow(ctx context.Context, spec rota.WorkflowSpec) (ro
 	return outcome, err
 }
 
-// NewWorkflowID returns a new workflow id, made like those of NewJobID.
+// NewWorkflowID returns a new workflow id in the form of a job id from NewJobID.
 func NewWorkflowID() rota.WorkflowID { return rota.WorkflowID(NewJobID()) }
 
 // Workflow reads a workflow, without its nodes.
@@ -133,9 +133,10 @@ func (c *Client) CancelWorkflow(ctx context.Context, id rota.WorkflowID) (rota.W
 	return one(ctx, c, "cancel workflow", words.WorkflowFromWire, ask)
 }
 
-// RetryWorkflow runs the parts of a finished workflow that did not complete again: all of them, or with from that node,
-// its descendants, and the nodes they wait for (SPEC §11.3). The run that it follows is read before the first try and
-// sent with every try: a retry whose answer was lost succeeds, and does not begin another run.
+// RetryWorkflow starts another run of a finished workflow, for the nodes that did not complete (SPEC §11.3). If from is
+// set, the run has only that node, its descendants, and the nodes that these wait for. The number of the previous run
+// is read before the first try and sent with every try: a retry whose answer was lost succeeds, and does not begin
+// another run.
 func (c *Client) RetryWorkflow(ctx context.Context, id rota.WorkflowID, from string) (rota.Workflow, error) {
 	request := &rotav1.RetryWorkflowRequest{Id: string(id), From: from}
 	ask := func(ctx context.Context, n *node) (*rotav1.Workflow, error) {

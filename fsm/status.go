@@ -320,7 +320,7 @@ func (fl *fleet) resume(w *state.WorkerRow, spec *rota.WorkerSpec) {
 	}
 }
 
-// deleteWorker deletes a worker that is RETIRED, or UNREACHABLE, without a lease.
+// deleteWorker deletes a worker that has no leases and is RETIRED or UNREACHABLE.
 func (fl *fleet) deleteWorker(op *fsmpb.DeleteWorker) *fsmpb.Outcome {
 	id := rota.WorkerID(op.GetId())
 	if err := rota.CheckID("worker", id); err != nil {

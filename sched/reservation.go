@@ -98,8 +98,8 @@ func (r *Reservation) passes(t *slotLoads, q *queueSupply, n need, end rota.Cloc
 	return planted.delaysFirst() || end <= r.Until || beside && r.need.Within(r.free.Minus(n.Load))
 }
 
-// Foresee registers the queues that the entry is decided for. If none of them backfills, the ends of leases are not
-// followed.
+// Foresee registers the queues for which the entry is decided. If none of these queues backfills, the draft does not
+// follow the ends of leases.
 func (d *Draft) Foresee(lots ...Lot) {
 	for i := range lots {
 		d.foresees = d.foresees || lots[i].Policy.Backfill != rota.BackfillFree

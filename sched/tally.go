@@ -14,7 +14,7 @@ type UnfitCount struct {
 	Workers int64
 }
 
-// UnfitWorkers also holds the ids of the first of them, at most limits.MaxOthers.
+// UnfitWorkers is an UnfitCount with the ids of the first of these workers, at most limits.MaxOthers.
 type UnfitWorkers struct {
 	UnfitCount
 	IDs []rota.WorkerID

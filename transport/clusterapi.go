@@ -101,7 +101,7 @@ func (s *clusterService) Peers(ctx context.Context, _ *rotav1.PeersRequest) (*ro
 	return answer, nil
 }
 
-// TransferLeadership hands leadership to a node, or to the one that the leader chooses.
+// TransferLeadership hands leadership to the named node, or to a node that the leader chooses.
 func (s *clusterService) TransferLeadership(ctx context.Context,
 	req *rotav1.TransferLeadershipRequest) (*rotav1.TransferLeadershipResponse, error) {
 	if err := checkOptionalID("to", req.GetTo()); err != nil {
@@ -134,7 +134,7 @@ func (s *clusterService) Leave(ctx context.Context, _ *rotav1.LeaveRequest) (*ro
 	return &rotav1.LeaveResponse{}, nil
 }
 
-// SaveSnapshot streams a backup; the stream ending without an error means that it is complete.
+// SaveSnapshot streams a backup. The backup is complete if the stream ends without an error.
 func (s *clusterService) SaveSnapshot(r *rotav1.SaveSnapshotRequest,
 	stream grpc.ServerStreamingServer[rotav1.SnapshotChunk]) error {
 	how := words.ReadFromWire(r.GetRead())

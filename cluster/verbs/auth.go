@@ -187,7 +187,7 @@ func readAccess[T any](ctx context.Context, av *AuthVerbs, opt peer.ReadOptions,
 	})
 }
 
-// SetIssuer adds an identity provider whose tokens are accepted, or changes which of them are.
+// SetIssuer adds an identity provider whose tokens are accepted, or changes which of its tokens are accepted.
 func (av *AuthVerbs) SetIssuer(ctx context.Context, i rota.Issuer) (rota.Issuer, error) {
 	op := &fsmpb.SetIssuer{Url: i.URL, Audience: i.Audience, Ca: i.CA}
 	for _, m := range i.Maps {

@@ -199,8 +199,8 @@ func (sv *ScheduleVerbs) DeleteSchedule(ctx context.Context, name rota.ScheduleN
 	return err
 }
 
-// NextDates calculates the dates of a schedule after one, up to most of them, and returns the identity of the time
-// zones used. After 0, it begins with those that are not decided yet.
+// NextDates calculates up to most dates of a schedule that follow the date after. If after is 0, it begins with the
+// first undecided date. It also returns the name of the time zones used.
 func (sv *ScheduleVerbs) NextDates(ctx context.Context, name rota.ScheduleName, after rota.Date, most int,
 	opt peer.ReadOptions) ([]rota.Date, string, rota.ReadAt, error) {
 	s, at, err := sv.Schedule(ctx, name, opt)
@@ -226,7 +226,7 @@ func (sv *ScheduleVerbs) NextDates(ctx context.Context, name rota.ScheduleName, 
 	return dates, zones.Name(), at, nil
 }
 
-// DatesOf calculates the dates after one, up to most of them, for a schedule that is not stored yet, with the time
+// DatesOf calculates up to most dates that follow the date after, for a schedule that is not stored yet, with the time
 // zones in force.
 func (sv *ScheduleVerbs) DatesOf(times *rota.ScheduleTimes, after rota.Date, most int) ([]rota.Date, error) {
 	zones, err := sv.zones.Now()

@@ -27,7 +27,7 @@ func NewWorkers(h *Host, logs *replica.Logs, beat func(context.Context, peer.Bea
 	return WorkerVerbs{n: h, logs: logs, beat: beat}
 }
 
-// DrainWorker stops assigning leases to a worker; it keeps those that it has.
+// DrainWorker stops assigning leases to a worker; the worker keeps its open leases.
 func (wv *WorkerVerbs) DrainWorker(ctx context.Context, id rota.WorkerID) (rota.Worker, error) {
 	return wv.setWorkerStatus(ctx, id, rota.WorkerDraining)
 }
