@@ -162,6 +162,7 @@ func noCredential() *rota.Error {
 var localRights = access.NewRights([]rota.Role{{Grants: []rota.Grant{Everywhere(rota.RightAuth),
 	Everywhere(rota.RightStatus), Everywhere(rota.RightBackup)}}}, nil, nil)
 
+// Everywhere returns a right over every queue and tenant.
 func Everywhere(r rota.Right) rota.Grant {
 	return rota.Grant{Right: r, Tenant: access.Everything, Queue: access.Everything}
 }

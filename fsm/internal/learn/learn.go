@@ -180,12 +180,15 @@ type EstimateRow struct {
 	Took []sched.Took
 }
 
+// EstimateKey returns the key of an EstimateRow.
 func EstimateKey(queue rota.QueueName, tenant rota.TenantID, typ rota.JobType) string {
 	return string(queue) + "/" + string(tenant) + "/" + string(typ)
 }
 
+// TreeKey returns the EstimateKey.
 func (r *EstimateRow) TreeKey() string { return r.Key }
 
+// Canonical appends the row's canonical form.
 func (r *EstimateRow) Canonical(e *state.Encoder) {
 	e.Str(string(r.Queue))
 	e.Str(string(r.Tenant))
@@ -249,6 +252,7 @@ func (ts *Stats) ForgetQueue(name rota.QueueName) {
 	}
 }
 
+// ForgetTenant drops the estimates of a tenant.
 func (ts *Stats) ForgetTenant(id rota.TenantID) {
 	var gone []*EstimateRow
 	ts.Estimates.Scan(func(_ string, r *EstimateRow) bool {

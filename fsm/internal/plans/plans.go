@@ -118,6 +118,7 @@ func parse(p *rota.PlanSpec) (filter.Filter, error) {
 // TreeKey returns the id.
 func (r *Row) TreeKey() rota.PlanID { return r.spec.ID }
 
+// Canonical appends the row's canonical form.
 func (r *Row) Canonical(e *state.Encoder) {
 	s := r.spec
 	e.Str(string(s.ID))
