@@ -48,6 +48,7 @@ func TestAllocs(t *testing.T) {
 			m.JobTable.Dropped = append(m.JobTable.Dropped, j)
 			m.JobTable.Recycle()
 		}},
+		{"the check of a pair", func() { m.admission.blocked(row, q, false) }},
 		{"a timer", func() {
 			m.Timers.Lease.Refile("x", 0, 5)
 			m.Timers.Lease.Refile("x", 5, 0)

@@ -112,7 +112,9 @@ func (lm *admission) obstacles(j *state.JobRow, q *state.QueueRow, turn bool, no
 	if d := lm.domainOf(q.Name, j.Spec.Domain); d != nil && d.Throttled && !note("DOMAIN_ISOLATED", j.Spec.Domain) {
 		return
 	}
-	lm.keyring.Obstacles(j, note)
+	if lm.keyring.Obstacles(j, note) {
+		lm.budgets.Obstacles(j, note)
+	}
 }
 
 // caps implements the bounds on what one entry of rounds may assign (SPEC §7.2).

@@ -138,8 +138,7 @@ func (m *Machine) wire() {
 		view: &m.View}
 	m.keyring.Init(s, keys.Ports{AdmitBytes: m.admission.admitBytes, Tombs: &m.ended.tombs, Lanes: m.placement.lanesOf,
 		Refile: m.placement.refileAll, Outlived: m.leasing.eachOutlived,
-		Budgets: keys.BudgetPorts{Counts: m.budgets.Counts, Full: m.budgets.ClassFull, Holds: m.budgets.Holds,
-			Obstacles: m.budgets.Obstacles}})
+		Budgets: keys.BudgetPorts{Counts: m.budgets.Counts, Full: m.budgets.ClassFull, Holds: m.budgets.Holds}})
 	m.budgets.Init(s, budgets.Ports{Lanes: m.keyring.Lanes, Pending: m.keyring.Pending, Leases: &m.leasing.leases,
 		SpecOf: m.leasing.specOf, Revoke: m.fleet.revoke, AdmitBytes: m.admission.admitBytes, FlowLives: m.flows.lives,
 		SameZones: m.schedules.SameZones})

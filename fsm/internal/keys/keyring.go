@@ -61,10 +61,9 @@ type Ports struct {
 
 // BudgetPorts is what the keyring uses of budgets, whose classes of jobs are counts of lanes too.
 type BudgetPorts struct {
-	Counts    func(id rota.JobID, s *rota.JobSpec, to []string) []string
-	Full      func(count string) (full, known bool)
-	Holds     func(j *state.JobRow) bool
-	Obstacles func(j *state.JobRow, note func(reason, detail string) bool)
+	Counts func(id rota.JobID, s *rota.JobSpec, to []string) []string
+	Full   func(count string) (full, known bool)
+	Holds  func(j *state.JobRow) bool
 }
 
 // Init connects the keyring to the state and the parts that it uses.
@@ -397,21 +396,22 @@ func (kr *Keyring) Holds(j *state.JobRow) bool {
 	return kr.ports.Budgets.Holds(j)
 }
 
-// Obstacles calls note with each reason why one of a job's keys blocks it, until note returns false.
-func (kr *Keyring) Obstacles(j *state.JobRow, note func(reason, detail string) bool) {
+// Obstacles calls note with each reason why one of a job's keys blocks it, until note returns false. It reports whether
+// note returned true each time.
+func (kr *Keyring) Obstacles(j *state.JobRow, note func(reason, detail string) bool) bool {
 	var room [maxKeyHolds]keyHold
 	for _, h := range kr.of(&j.Spec.JobSpec, room[:0]) {
 		c := kr.CountRows.Get(h.count)
 		if h.rule.Sequence != rota.SequenceNone {
 			if reason, detail := kr.outOfTurn(c, j); reason != "" && !note(reason, detail) {
-				return
+				return false
 			}
 		}
 		if !c.Full {
 			continue
 		}
 		if !kr.stops(c, &h, note) {
-			return
+			return false
 		}
 		if stopped, _ := c.Stopped(h.rule); stopped && kr.withinLimits(c, h.rule) > 0 && kr.AmountLeft(c, h.rule) > 0 {
 			continue
@@ -430,10 +430,10 @@ func (kr *Keyring) Obstacles(j *state.JobRow, note func(reason, detail string) b
 				h.rule.PeriodMs, kr.s.Header.Now().At(h.rule.Bucket().NextToken(c.Tat, kr.s.Header.Clock)).Date)
 		}
 		if !note(reason, detail) {
-			return
+			return false
 		}
 	}
-	kr.ports.Budgets.Obstacles(j, note)
+	return true
 }
 
 func (kr *Keyring) put(id keyRuleID, to *rota.KeyRule) {
