@@ -79,7 +79,7 @@ func TestEveryPatternMatchesATest(t *testing.T) {
 		}
 		return phrases > 0
 	}
-	machine := sources("fsm")
+	machine := sources("fsm") + sources("fsm/internal/*")
 	for _, p := range plants {
 		for _, c := range p.checks {
 			text := sources(c.pkg) + machine
