@@ -139,7 +139,7 @@ func AsSubmitted(err error) error {
 
 // WorstCode picks the exit code of a batch whose items were refused for several
 // reasons: what the caller must correct first, then what has no outcome, then
-// what waiting helps.
+// where waiting helps.
 func WorstCode(code func(rota.Kind) int, kinds []rota.Kind) int {
 	seen := make(map[int]bool, len(kinds))
 	for _, k := range kinds {
